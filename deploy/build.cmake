@@ -1,0 +1,32 @@
+# Flags and helper functions that every folder uses.
+
+# Everything of ours includes from the repository's root: #include "proto/wire/ring.h".
+add_library(gpuloom_flags INTERFACE)
+target_include_directories(gpuloom_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(gpuloom_flags INTERFACE -Wall -Wextra -Wpedantic)
+
+# cuda.h from the toolkit, as a system header, and nothing else of it: libcuda is always loaded at run time.
+add_library(gpuloom_cuda_headers INTERFACE)
+target_include_directories(gpuloom_cuda_headers SYSTEM INTERFACE ${CUDAToolkit_ROOT}/include)
+
+# gpuloom_test(NAME SOURCES a.cc … LIBS x y …): one GoogleTest executable, known to ctest as NAME.
+function(gpuloom_test name)
+  cmake_parse_arguments(T "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${T_SOURCES})
+  target_link_libraries(${name} PRIVATE gpuloom_flags ${T_LIBS} GTest::gmock GTest::gtest_main Threads::Threads)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 120)
+endfunction()
+
+# gpuloom_fuzzer(NAME SOURCES a.cc … LIBS x …): a libFuzzer target; the corpus lies in tests/fuzz/NAME/.
+function(gpuloom_fuzzer name)
+  if(NOT GPULOOM_FUZZ)
+    return()
+  endif()
+  cmake_parse_arguments(T "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${T_SOURCES})
+  target_link_libraries(${name} PRIVATE gpuloom_flags ${T_LIBS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+endfunction()

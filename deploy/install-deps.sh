@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Installs, from Debian 12's packages, everything that building, testing and the demo need, apart from the CUDA
+# Toolkit. Installs nothing when nothing is missing, so an ordinary user can run it once the packages are there.
+set -euo pipefail
+
+packages=(
+  git ca-certificates ccache cmake ninja-build g++ clang clang-format libclang-rt-14-dev python3 binutils procps
+  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
+  libyaml-cpp-dev libboost-dev libspdlog-dev libcli11-dev libzstd-dev liblz4-dev prometheus-cpp-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+)
+
+missing=()
+for p in "${packages[@]}"; do
+  [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$p" 2>/dev/null) == ii* ]] || missing+=("$p")
+done
+if ((${#missing[@]})); then
+  if ((EUID != 0)); then
+    echo "install-deps: missing packages: ${missing[*]}" >&2
+    echo "install-deps: run this script once as root: sudo $0" >&2
+    exit 1
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq
+  apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+
+cuda=${CUDAToolkit_ROOT:-/usr/local/cuda}
+if [[ ! -x $cuda/bin/nvcc ]]; then
+  echo "install-deps: no CUDA Toolkit at $cuda: install CUDA 13.0, or set CUDAToolkit_ROOT to where it lies" >&2
+  exit 1
+fi
