@@ -1,0 +1,29 @@
+// A libcuda loaded at run time by path: NVIDIA's, the software one, or the shim. One field per
+// function of driver_api.def, with the type cuda.h declares: `driver.cuMemCreate(…)`. A function
+// that the library lacks stays null (an older driver); check what is optional before calling it.
+//
+// Plain value, copyable; the library is never unloaded (drivers do not survive dlclose), so the
+// pointers stay good for the life of the process. Load is called once, from one thread; afterwards
+// const use is safe from many. Not for the shim: it uses std::string.
+#pragma once
+
+#include <string>
+
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom {
+
+struct Driver {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#define CUDA_FN(name, room) decltype(&::name) name = nullptr;
+#include "proto/cuda/driver_api.def"
+#undef CUDA_FN
+#pragma GCC diagnostic pop
+};
+
+// False, with the loader's message naming the path, when the library cannot be opened or exports no
+// cuInit; *driver is then untouched. Makes no CUDA call.
+[[nodiscard]] bool Load(const char* path, Driver* driver, std::string* error);
+
+}  // namespace gpuloom

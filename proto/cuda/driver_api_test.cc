@@ -1,0 +1,73 @@
+#include "proto/cuda/driver_api.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "proto/cuda/driver.h"
+
+namespace gpuloom {
+namespace {
+
+// GPULOOM_STUB_SYMBOLS: a file with the stub's exported names, one per line, written by the build
+// from the toolkit.
+TEST(DriverApi, ListsExactlyWhatTheStubExports) {
+  std::ifstream file(GPULOOM_STUB_SYMBOLS);
+  ASSERT_TRUE(file) << GPULOOM_STUB_SYMBOLS;
+  std::set<std::string> exported;
+  for (std::string name; std::getline(file, name);) exported.insert(name);
+  std::set<std::string> listed;
+  for (const Symbol& symbol : kSymbols) listed.insert(symbol.name);
+  EXPECT_EQ(listed, exported);
+  EXPECT_EQ(kSymbolCount, 637u);
+}
+
+TEST(DriverApi, FindsEveryNameAndNothingElse) {
+  for (size_t i = 0; i < kSymbolCount; ++i) {
+    SymbolId id{};
+    ASSERT_TRUE(FindSymbol(kSymbols[i].name, &id)) << kSymbols[i].name;
+    EXPECT_EQ(static_cast<size_t>(id), i);
+    EXPECT_FALSE(FindSymbol(std::string(kSymbols[i].name) + "x", &id));
+  }
+  SymbolId id{};
+  EXPECT_FALSE(FindSymbol("", &id));
+  EXPECT_FALSE(FindSymbol("cuGLInit", &id));
+  EXPECT_FALSE(FindSymbol("zzz", &id));
+}
+
+TEST(DriverApi, RoomsAreAsListed) {
+  EXPECT_EQ(SymbolOf(SymbolId::cuLaunchKernel).room, Room::kRemote);
+  EXPECT_EQ(SymbolOf(SymbolId::cuCtxGetDevice_v2).room, Room::kLocal);
+  EXPECT_EQ(SymbolOf(SymbolId::cuGraphLaunch).room, Room::kUnsupported);
+}
+
+TEST(Driver, LoadSaysWhichPathFailed) {
+  Driver driver;
+  std::string error;
+  EXPECT_FALSE(Load("/nonexistent/libcuda.so.1", &driver, &error));
+  EXPECT_NE(error.find("/nonexistent/libcuda.so.1"), std::string::npos) << error;
+  EXPECT_FALSE(Load("libm.so.6", &driver, &error));
+  EXPECT_NE(error.find("no cuInit"), std::string::npos) << error;
+  EXPECT_EQ(driver.cuInit, nullptr);
+}
+
+TEST(Driver, LoadsAStandIn) {
+  Driver driver;
+  std::string error;
+  ASSERT_TRUE(Load(GPULOOM_EXPORTS_FIXTURE, &driver, &error)) << error;
+  int version = 0;
+  EXPECT_EQ(driver.cuDriverGetVersion(&version), CUDA_SUCCESS);  // the fixture's own definition
+  EXPECT_EQ(version, 4711);
+  EXPECT_EQ(driver.cuGraphCreate(nullptr, 0), CUDA_ERROR_NOT_SUPPORTED);  // the weak body
+  void* address = nullptr;
+  EXPECT_EQ(driver.cuGetProcAddress("cuGraphCreate", &address, 13000, 0), CUDA_SUCCESS);
+  EXPECT_EQ(address, reinterpret_cast<void*>(driver.cuGraphCreate));
+#define CUDA_FN(name, room) EXPECT_NE(driver.name, nullptr) << #name;
+#include "proto/cuda/driver_api.def"
+#undef CUDA_FN
+}
+
+}  // namespace
+}  // namespace gpuloom
