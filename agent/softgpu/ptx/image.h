@@ -1,0 +1,30 @@
+// From what cuModuleLoadData and cuLibraryLoadData are given to PTX text.
+//
+// An image is a fatbin wrapper (0x466243b1), a fatbin (0xBA55ED50), an ELF cubin or PTX text. Only
+// PTX can be executed here: of a fatbin the PTX with the highest target that compute capability 9.0
+// can run is taken, and decompressed (LZ4, zstd). Pure functions without state.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace gpuloom::softgpu::ptx {
+
+// The compute capability of the device, major * 10 + minor.
+inline constexpr uint32_t kComputeTarget = 90;
+// What one image may decompress to; the largest PTX of NVIDIA's own libraries is far below it.
+inline constexpr size_t kMaxPtxBytes = size_t{256} << 20;
+
+// The PTX text in `image`, or an empty string and *error: "no PTX for compute_90: the image holds
+// sm_80 machine code …". Never reads outside `image`.
+// A wrapper's members are pointers, so a wrapper is not accepted here: see ExtractFromProgram.
+[[nodiscard]] std::string Extract(std::span<const std::byte> image, std::string* error);
+
+// The same for what a program in this process passes to the driver: a pointer without a length. The
+// headers are believed, as the real driver does; a wrapper (version 1, or 2 with its NULL-terminated
+// list of fatbins) is followed.
+[[nodiscard]] std::string ExtractFromProgram(const void* image, std::string* error);
+
+}  // namespace gpuloom::softgpu::ptx
