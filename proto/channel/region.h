@@ -1,0 +1,64 @@
+// Shared memory: sealed memfds, and mappings of them. Free of libstdc++ and exceptions. Only
+// trusted processes make regions; no trusted process maps a descriptor made by a tenant.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "proto/channel/unique_fd.h"
+
+namespace gpuloom::channel {
+
+// A memfd of exactly `size_bytes`, sparse, sealed against shrinking, growing and further sealing,
+// so that no peer can make the other side's mapping fault. Invalid with errno on failure.
+[[nodiscard]] UniqueFd MakeSealedMemory(const char* name, size_t size_bytes);
+
+// The same memory through a read-only descriptor (a mapping of it cannot be made writable).
+[[nodiscard]] UniqueFd ReopenReadOnly(int memory);
+
+// True when the descriptor is a memfd sealed as MakeSealedMemory does, of at least `size_bytes`.
+[[nodiscard]] bool IsSealedMemory(int memory, size_t size_bytes);
+
+// Owns one mapping. Move-only.
+class Mapping {
+ public:
+  enum class Access { kReadOnly, kReadWrite };
+
+  Mapping() = default;
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping() { Unmap(); }
+
+  // Maps the first `size_bytes` of `memory`. False with errno on failure.
+  [[nodiscard]] bool Map(int memory, size_t size_bytes, Access access);
+  // The same at a wanted address, where nothing may be mapped yet (EEXIST).
+  [[nodiscard]] bool MapAt(uint64_t address, int memory, size_t size_bytes, Access access);
+  // Reserves addresses without memory behind them (PROT_NONE). EEXIST when something lies there.
+  [[nodiscard]] bool ReserveAt(uint64_t address, size_t size_bytes);
+  // The child of a fork does not inherit the mapping.
+  void DontFork();
+  void Unmap();
+
+  uint8_t* data() const { return data_; }
+  size_t size() const { return size_bytes_; }
+
+ private:
+  [[nodiscard]] bool MapWith(void* hint, int flags, int memory, size_t size_bytes, int protection);
+
+  uint8_t* data_ = nullptr;
+  size_t size_bytes_ = 0;
+};
+
+// A range of addresses, for judging what a tenant names.
+struct Range {
+  uint64_t begin = 0;
+  uint64_t size_bytes = 0;
+
+  // No overflow for any input.
+  constexpr bool Contains(uint64_t address_untrusted, uint64_t bytes_untrusted) const {
+    return address_untrusted >= begin && bytes_untrusted <= size_bytes &&
+           address_untrusted - begin <= size_bytes - bytes_untrusted;
+  }
+};
+
+}  // namespace gpuloom::channel

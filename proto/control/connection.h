@@ -1,0 +1,107 @@
+// Sends and receives control messages on one SOCK_SEQPACKET connection. Owned by one thread.
+//
+//   connection.Send(7, AddAllocation{...});
+//   Incoming in;
+//   if (connection.Receive(&in) && in.As<Answer>(&answer)) ...
+#pragma once
+
+#include <errno.h>
+#include <string.h>
+
+#include <cstring>
+#include <type_traits>
+
+#include "proto/channel/socket.h"
+#include "proto/control/messages.h"
+
+namespace gpuloom::control {
+
+template <typename M>
+concept Message = wire::WireStruct<M> && requires {
+  M::kType;
+} && sizeof(MessageHeader) + sizeof(M) <= kMaxMessageBytes;
+
+// One received message, header judged, with the descriptors that came along.
+struct Incoming {
+  MessageHeader header{};
+  uint32_t body_bytes = 0;
+  uint8_t body[kMaxMessageBytes];
+  channel::UniqueFd fds[channel::kMaxFds];
+  size_t fd_count = 0;
+
+  // True when this is a whole M; false leaves `out` alone.
+  template <Message M>
+  [[nodiscard]] bool As(M* out) const {
+    if (header.type != M::kType || body_bytes != (std::is_empty_v<M> ? 0 : sizeof(M))) return false;
+    if constexpr (!std::is_empty_v<M>) std::memcpy(out, body, sizeof(M));
+    return true;
+  }
+};
+
+class Connection {
+ public:
+  Connection() = default;
+  explicit Connection(channel::UniqueFd socket)
+      : socket_(static_cast<channel::UniqueFd&&>(socket)) {}
+
+  int fd() const { return socket_.get(); }
+  bool valid() const { return socket_.valid(); }
+  void Close() { socket_.Reset(); }
+
+  // `flags`: MSG_DONTWAIT where the caller must not block. False with errno.
+  template <Message M>
+  [[nodiscard]] bool Send(uint32_t request, const M& message, const int* fds = nullptr,
+                          size_t fd_count = 0, int flags = 0) {
+    uint8_t bytes[sizeof(MessageHeader) + sizeof(M)];
+    const MessageHeader header{M::kType, request};
+    std::memcpy(bytes, &header, sizeof(header));
+    size_t size = sizeof(header);
+    if constexpr (!std::is_empty_v<M>) {
+      std::memcpy(bytes + size, &message, sizeof(M));
+      size += sizeof(M);
+    }
+    return channel::SendMessage(socket_.get(), bytes, size, fds, fd_count, flags);
+  }
+
+  // Blocks unless `flags` has MSG_DONTWAIT. At most `fd_capacity` descriptors are taken. False with
+  // errno: EAGAIN, ECONNRESET at the end of the connection, EPROTO for a message too short to have
+  // a header.
+  [[nodiscard]] bool Receive(Incoming* in, size_t fd_capacity = 0, int flags = 0) {
+    uint8_t bytes[kMaxMessageBytes];
+    for (auto& fd : in->fds) fd.Reset();
+    in->fd_count = 0;
+    const ptrdiff_t size = channel::ReceiveMessage(socket_.get(), bytes, sizeof(bytes), in->fds,
+                                                   fd_capacity, &in->fd_count, flags);
+    if (size < 0) return false;
+    if (static_cast<size_t>(size) < sizeof(MessageHeader)) {
+      errno = EPROTO;
+      return false;
+    }
+    std::memcpy(&in->header, bytes, sizeof(MessageHeader));
+    in->body_bytes = static_cast<uint32_t>(size) - sizeof(MessageHeader);
+    std::memcpy(in->body, bytes + sizeof(MessageHeader), in->body_bytes);
+    return true;
+  }
+
+ private:
+  channel::UniqueFd socket_;
+};
+
+// Copies text into a fixed field, cut and NUL-terminated. Text received from a peer is read through
+// TextOf, which stops at the field's end whatever the peer wrote.
+template <size_t N>
+void SetText(char (&field)[N], const char* text, size_t length) {
+  const size_t n = length < N - 1 ? length : N - 1;
+  std::memset(field, 0, N);
+  std::memcpy(field, text, n);
+}
+template <size_t N>
+void SetText(char (&field)[N], const char* text) {
+  SetText(field, text, std::strlen(text));
+}
+template <size_t N>
+size_t TextLength(const char (&field_untrusted)[N]) {
+  return strnlen(field_untrusted, N);
+}
+
+}  // namespace gpuloom::control

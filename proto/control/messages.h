@@ -1,0 +1,245 @@
+// What agent, scheduler and executor say to one another: one plain struct a message over
+// SOCK_SEQPACKET.
+//
+//   agent      ↔ scheduler   <state dir>/control.sock; the agent asks, the scheduler answers with
+//   Answer (or a list) scheduler  ↔ executor    the executor's descriptor kExecutorControlFd, a
+//   pair made by the scheduler
+//
+// Every message begins with MessageHeader. `request` is chosen by who asks and repeated by who
+// answers; 0 = no answer is expected. Strings are NUL-terminated in fixed fields. The scheduler
+// treats what an executor says as untrusted. The control version is exchanged in ControlHello;
+// these structs change only together with it.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/wire/wire_struct.h"
+
+namespace gpuloom::control {
+
+inline constexpr uint32_t kControlVersion = 1;
+inline constexpr int kExecutorControlFd = 3;
+inline constexpr char kControlSocketName[] = "control.sock";
+inline constexpr char kLockName[] = "lock";
+
+enum class Type : uint32_t {
+  kNone,
+  kControlHello,
+  kAnswer,
+  kAddAllocation,
+  kBindAllocation,
+  kRemoveAllocation,
+  kListAllocations,
+  kAllocationState,
+  kExecutorReady,
+  kAddSession,
+  kSessionReady,
+  kRemoveSession,
+  kSessionEnded,
+  kMemoryRequest,
+  kMemoryGranted,
+  kMemoryReturn,
+  kMemoryInfoRequest,
+  kMemoryInfo,
+  kExecutorFault,
+};
+
+struct MessageHeader {
+  Type type;
+  uint32_t request;
+};
+
+// Kubernetes: namespace and container are DNS labels (63), a pod's name a subdomain (253), a
+// uid 36.
+using Label = char[64];
+using Name = char[256];
+
+// ---- agent ↔ scheduler
+// ---------------------------------------------------------------------------------------------
+
+// First message of a connection. Answered by Answer; a scheduler of another version refuses with a
+// message.
+struct ControlHello {
+  static constexpr Type kType = Type::kControlHello;
+  uint32_t version;
+};
+
+struct Answer {
+  static constexpr Type kType = Type::kAnswer;
+  uint32_t ok;
+  uint32_t unused;
+  uint64_t device_memory_bytes;  // of the GPU; in the answer to ControlHello
+  char message[512];             // why not
+};
+
+// An allocation is one Allocate of the kubelet: `slots` slots, one directory. The scheduler makes
+// gpuloom.sock in it. Sessions are refused until it is bound. Adding the same name again (after a
+// restart of the agent) is no error.
+struct AddAllocation {
+  static constexpr Type kType = Type::kAddAllocation;
+  Label name;  // the directory's random name
+  char directory[1024];
+  uint32_t slots;
+  uint32_t unused;
+};
+
+// Says who the allocation is. Repeating it with the same identity is no error and updates quota and
+// limits live; another identity under the same name is refused.
+struct BindAllocation {
+  static constexpr Type kType = Type::kBindAllocation;
+  Label name;
+  Label pod_namespace;
+  Name pod;
+  Label pod_uid;
+  Label container;
+  Name trust_domain;            // sessions of one trust domain share an executor
+  uint64_t memory_quota_bytes;  // of the whole allocation, rounded down to 2 MiB by the scheduler
+  uint64_t pinned_limit_bytes;  // host memory its sessions may register, each
+};
+
+// Ends its sessions, removes its socket and forgets it. Unknown names are no error.
+struct RemoveAllocation {
+  static constexpr Type kType = Type::kRemoveAllocation;
+  Label name;
+};
+
+// Answered by one AllocationState for each, then Answer.
+struct ListAllocations {
+  static constexpr Type kType = Type::kListAllocations;
+};
+
+struct AllocationState {
+  static constexpr Type kType = Type::kAllocationState;
+  Label name;
+  Label pod_namespace;
+  Name pod;
+  Label pod_uid;
+  Label container;
+  Name trust_domain;
+  uint32_t bound;
+  uint32_t slots;
+  uint32_t sessions;  // now
+  uint32_t unused;
+  uint64_t memory_quota_bytes;
+  uint64_t memory_used_bytes;
+  uint64_t memory_peak_bytes;
+  uint64_t memory_refused_count;  // requests that the quota refused, since the allocation was added
+  uint64_t kernels_launched;  // since the allocation was added, by sessions that have ended and by
+                              // live ones
+};
+
+// ---- scheduler ↔ executor
+// ------------------------------------------------------------------------------------------
+
+// Executor: the context exists, sessions may come.
+struct ExecutorReady {
+  static constexpr Type kType = Type::kExecutorReady;
+  uint32_t ok;
+  uint32_t unused;
+  uint64_t context_bytes;  // device memory that the context took
+  char message[512];       // why not
+};
+
+// Scheduler: a tenant has connected. With kSessionFds descriptors.
+struct AddSession {
+  static constexpr Type kType = Type::kAddSession;
+  uint64_t session_id;  // never used twice
+  uint64_t device_range_begin;
+  uint64_t device_range_bytes;
+  uint64_t host_range_begin;
+  uint64_t host_range_bytes;
+  uint64_t pinned_limit_bytes;
+  uint64_t memory_quota_bytes;
+  uint32_t drain_timeout_ms;
+  uint32_t unused;
+  char label[512];  // "namespace/pod/container", for the log
+};
+
+enum SessionFd : uint32_t {
+  kSessionCommandFd,     // read-only
+  kSessionCompletionFd,  // read-write
+  kSessionArenaFd,       // read-write
+  kSessionDoorbellFd,
+  kSessionFds,
+};
+
+// Executor: the session's regions are mapped and its ring is being read; or not, and why.
+struct SessionReady {
+  static constexpr Type kType = Type::kSessionReady;
+  uint64_t session_id;
+  uint32_t ok;
+  uint32_t unused;
+  char message[256];
+};
+
+// Scheduler: the tenant has hung up (or its allocation is gone). The executor drains and answers
+// SessionEnded.
+struct RemoveSession {
+  static constexpr Type kType = Type::kRemoveSession;
+  uint64_t session_id;
+};
+
+// Executor: nothing of the session runs any more, its memory is unmapped and returned. Also
+// unasked, after Fatal. `drained` 0: it did not drain in time; the scheduler ends the executor, and
+// until that is dead nothing is reused.
+struct SessionEnded {
+  static constexpr Type kType = Type::kSessionEnded;
+  uint64_t session_id;
+  uint64_t kernels_launched;
+  uint32_t fatal;  // wire::Fatal
+  uint32_t drained;
+};
+
+// Executor: `size_bytes` (a multiple of 2 MiB) of device memory for a session. Answered by
+// MemoryGranted.
+struct MemoryRequest {
+  static constexpr Type kType = Type::kMemoryRequest;
+  uint64_t session_id;
+  uint64_t size_bytes;
+};
+
+// Scheduler: with one descriptor (a CUmemGenericAllocationHandle as a POSIX fd) when result is
+// CUDA_SUCCESS.
+struct MemoryGranted {
+  static constexpr Type kType = Type::kMemoryGranted;
+  uint64_t session_id;
+  uint64_t memory_id;
+  uint64_t size_bytes;
+  uint32_t result;  // CUresult
+  uint32_t
+      must_clear;  // 1: it may hold another tenant's data; clear it before the tenant can reach it
+};
+
+// Executor: the memory is unmapped and its handle released. Answered by Answer when `request` is
+// not 0, so that a tenant sees its quota free again when its cuMemFree returns.
+struct MemoryReturn {
+  static constexpr Type kType = Type::kMemoryReturn;
+  uint64_t session_id;
+  uint64_t memory_id;
+};
+
+// Executor: how much may the session still take, and how many kernels it has launched so far (for
+// AllocationState).
+struct MemoryInfoRequest {
+  static constexpr Type kType = Type::kMemoryInfoRequest;
+  uint64_t session_id;
+};
+
+struct MemoryInfo {
+  static constexpr Type kType = Type::kMemoryInfo;
+  uint64_t session_id;
+  uint64_t free_bytes;
+  uint64_t total_bytes;
+};
+
+// Executor, before it exits: the device context is lost.
+struct ExecutorFault {
+  static constexpr Type kType = Type::kExecutorFault;
+  uint32_t result;  // CUresult
+  uint32_t unused;
+  uint64_t session_id;  // whose work it most likely was, 0 = not known
+};
+
+inline constexpr uint32_t kMaxMessageBytes = 4096;
+
+}  // namespace gpuloom::control

@@ -1,0 +1,78 @@
+// What the compiler derives from AllCommands: opcodes, names, sizes, and the checks that each
+// command is well made.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "proto/wire/commands.h"
+
+namespace gpuloom::wire {
+
+// An empty struct has size 1 in C++ and takes 0 bytes on the wire.
+template <typename T>
+inline constexpr uint32_t kWireSize = std::is_empty_v<T> ? 0 : sizeof(T);
+
+template <typename C>
+concept HasPayload = requires {
+  C::kMaxPayloadBytes;
+};
+
+template <typename C>
+constexpr uint32_t MaxPayloadBytes() {
+  if constexpr (HasPayload<C>) {
+    return C::kMaxPayloadBytes;
+  } else {
+    return 0;
+  }
+}
+
+template <typename C>
+concept Command =
+    WireStruct<typename C::Request> && WireStruct<typename C::Reply> && kWireSize<typename C::Reply>
+<= sizeof(ReplySlot::reply) &&
+    sizeof(RecordHeader) + sizeof(typename C::Request) + MaxPayloadBytes<C>() <= kMaxRecordBytes &&
+    (C::kReply || std::is_same_v<typename C::Reply, NoReply>)&&!C::kName.empty();
+
+struct CommandInfo {
+  std::string_view name;
+  uint32_t request_bytes;
+  uint32_t reply_bytes;
+  uint32_t max_payload_bytes;
+  bool has_reply;
+};
+
+namespace internal {
+
+template <typename C, typename List>
+struct OpcodeOf;
+template <typename C, typename... Cs>
+struct OpcodeOf<C, CommandList<Cs...>> {
+  static constexpr uint16_t Find() {
+    uint16_t i = 0;
+    bool found = ((std::is_same_v<C, Cs> ? true : (++i, false)) || ...);
+    return found ? i : kPadOpcode;
+  }
+};
+
+template <Command... Cs>
+constexpr std::array<CommandInfo, sizeof...(Cs)> Describe(CommandList<Cs...>) {
+  return {CommandInfo{Cs::kName, kWireSize<typename Cs::Request>, kWireSize<typename Cs::Reply>,
+                      MaxPayloadBytes<Cs>(), Cs::kReply}...};
+}
+
+}  // namespace internal
+
+template <Command C>
+inline constexpr uint16_t kOpcode = internal::OpcodeOf<C, AllCommands>::Find();
+
+// By opcode.
+inline constexpr auto kCommands = internal::Describe(AllCommands{});
+
+constexpr std::string_view CommandName(uint16_t opcode_untrusted) {
+  return opcode_untrusted < kCommands.size() ? kCommands[opcode_untrusted].name : "unknown command";
+}
+
+}  // namespace gpuloom::wire

@@ -1,0 +1,46 @@
+// The tenant's view of a CompletionRegion: what is done, what was answered, what is broken. Safe
+// from many threads: only loads, no system call.
+#pragma once
+
+#include <atomic>
+
+#include "proto/wire/fatal.h"
+#include "proto/wire/regions.h"
+
+namespace gpuloom::wire {
+
+class CompletionReader {
+ public:
+  CompletionReader() = default;
+  explicit CompletionReader(const CompletionRegion* region) : region_(region) {}
+
+  bool Done(StreamId stream, Ticket ticket) const {
+    return Load64(region_->completed[static_cast<uint32_t>(stream)]) >=
+           static_cast<uint64_t>(ticket);
+  }
+
+  // The answer to `ticket`, or nullptr while it is not there. Stays valid until the slot is used
+  // again.
+  const ReplySlot* FindReply(uint16_t slot, Ticket ticket) const {
+    const ReplySlot& reply = region_->replies[slot];
+    return Load64(reply.ticket) == static_cast<uint64_t>(ticket) ? &reply : nullptr;
+  }
+
+  Fatal fatal() const { return static_cast<Fatal>(Load32(region_->head.fatal)); }
+  uint32_t fault() const { return Load32(region_->head.fault); }
+  uint32_t async_error_count() const { return Load32(region_->head.async_error_count); }
+  uint32_t async_error_code() const { return Load32(region_->head.async_error_code); }
+
+ private:
+  // atomic_ref<const T> does not exist before C++26; a load does not write.
+  static uint64_t Load64(const uint64_t& word) {
+    return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
+  }
+  static uint32_t Load32(const uint32_t& word) {
+    return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(word)).load(std::memory_order_acquire);
+  }
+
+  const CompletionRegion* region_ = nullptr;
+};
+
+}  // namespace gpuloom::wire

@@ -1,0 +1,70 @@
+// The executor's pen on a CompletionRegion. Owned by the executor's session. Calls for one stream
+// or one reply slot come from one thread at a time; different streams and slots may be written by
+// different threads. Never reads the region back: nothing here depends on what a tenant could have
+// done to it.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <span>
+
+#include "proto/wire/command_list.h"
+#include "proto/wire/regions.h"
+
+namespace gpuloom::wire {
+
+class CompletionWriter {
+ public:
+  CompletionWriter(CompletionRegion* region, const CommandRegion* commands_untrusted)
+      : region_(region), commands_untrusted_(commands_untrusted) {}
+
+  void PublishCompleted(StreamId stream, Ticket ticket) {
+    std::atomic_ref<uint64_t>(region_->completed[static_cast<uint32_t>(stream)])
+        .store(static_cast<uint64_t>(ticket), std::memory_order_release);
+  }
+
+  // `payload` beyond kReplyPayloadBytes is cut.
+  template <Command C>
+  void PublishReply(uint16_t slot, Ticket ticket, uint32_t result, const typename C::Reply& reply,
+                    std::span<const uint8_t> payload = {}) {
+    static_assert(C::kReply);
+    ReplySlot& out = region_->replies[slot];
+    out.result = result;
+    out.payload_bytes = static_cast<uint32_t>(std::min<size_t>(payload.size(), kReplyPayloadBytes));
+    if constexpr (kWireSize<typename C::Reply> != 0) std::memcpy(out.reply, &reply, sizeof(reply));
+    if (!payload.empty()) std::memcpy(out.payload, payload.data(), out.payload_bytes);
+    std::atomic_ref<uint64_t>(out.ticket)
+        .store(static_cast<uint64_t>(ticket), std::memory_order_release);
+  }
+
+  // The context is lost with this CUresult. The first one is kept.
+  void PublishFault(uint32_t result) {
+    if (fault_ != 0) return;
+    fault_ = result;
+    std::atomic_ref<uint32_t>(region_->head.fault).store(result, std::memory_order_release);
+  }
+
+  void PublishAsyncError(uint32_t result) {
+    std::atomic_ref<uint32_t>(region_->head.async_error_code)
+        .store(result, std::memory_order_relaxed);
+    std::atomic_ref<uint32_t>(region_->head.async_error_count)
+        .store(++async_errors_, std::memory_order_release);
+  }
+
+  // Call after publishing. The fence orders the publication before the load, as the tenant's does
+  // the other way round.
+  bool TenantSleeps() const {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    auto& word = const_cast<uint32_t&>(commands_untrusted_->head.tenant_sleeps);
+    return std::atomic_ref<uint32_t>(word).load(std::memory_order_relaxed) != 0;
+  }
+
+ private:
+  CompletionRegion* region_;
+  const CommandRegion* commands_untrusted_;
+  uint32_t fault_ = 0;
+  uint32_t async_errors_ = 0;
+};
+
+}  // namespace gpuloom::wire

@@ -1,0 +1,94 @@
+// The handshake: what a tenant and the scheduler say on the allocation's socket (SOCK_SEQPACKET)
+// before the ring exists.
+//
+//   tenant → scheduler   Hello
+//   scheduler → tenant   Welcome, with kWelcomeFds descriptors when result is kAccepted
+//
+// Who connects to an allocation's socket *is* that allocation: Hello carries no identity, because
+// nothing a tenant says about itself is believed. The connection stays open for the session's life:
+// closing it ends the session.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/wire/handles.h"
+#include "proto/wire/version.h"
+#include "proto/wire/wire_struct.h"
+
+namespace gpuloom::wire {
+
+inline constexpr uint32_t kHelloMagic = 0x6d6f6f6c;  // "loom"
+
+// The names under which a tenant finds its socket: this path in a container; elsewhere the
+// directory named in GPULOOM_SOCKET_DIR (which only says where to connect; what is granted there is
+// the scheduler's to say).
+inline constexpr char kContainerSocketDir[] = "/var/run/gpuloom";
+inline constexpr char kSocketDirVariable[] = "GPULOOM_SOCKET_DIR";
+inline constexpr char kSocketName[] = "gpuloom.sock";
+
+struct Hello {
+  uint32_t magic;
+  uint16_t major;
+  uint16_t minor;
+};
+static_assert(WireStruct<Hello> && sizeof(Hello) == 8);
+
+enum class Admission : uint32_t {
+  kAccepted,
+  kRefused,       // `message` says why: identity not resolved, policy, no room
+  kWrongVersion,  // `message` names both versions
+  kDeviceLost,    // the executor could not be started
+};
+
+// CU_DEVICE_ATTRIBUTE_* are numbered from 1 and below 160 in CUDA 13.0; room for growth.
+inline constexpr uint32_t kDeviceAttributes = 256;
+
+// The device as this tenant sees it: made by the scheduler, one table
+// (agent/scheduler/device_snapshot.cc).
+struct DeviceSnapshot {
+  int32_t driver_version;  // as cuDriverGetVersion reports it: min(the real driver, the toolkit our
+                           // table was made from)
+  int32_t pci_domain;
+  int32_t pci_bus;
+  int32_t pci_device;
+  char pci_bus_id[16];
+  char name[256];
+  uint8_t uuid[16];
+  uint64_t total_memory_bytes;  // the allocation's quota
+  int32_t stream_priority_least;
+  int32_t stream_priority_greatest;
+  int32_t attributes[kDeviceAttributes];  // index = CUdevice_attribute; kNoAttribute where there is
+                                          // none
+};
+static_assert(WireStruct<DeviceSnapshot>);
+
+struct Welcome {
+  uint32_t magic;
+  uint16_t major;  // the server's own
+  uint16_t minor;
+  Admission admission;
+  uint32_t unused;
+  char message[256];    // NUL-terminated text for the log, when not accepted
+  uint64_t session_id;  // for logs
+  // Address ranges, disjoint from those of every other session of this GPU. The tenant reserves
+  // both (PROT_NONE, MAP_FIXED_NOREPLACE) when it attaches, and maps the arena over the whole host
+  // range.
+  uint64_t device_range_begin;
+  uint64_t device_range_bytes;
+  uint64_t host_range_begin;
+  uint64_t host_range_bytes;    // == size of the arena memfd (sparse)
+  uint64_t pinned_limit_bytes;  // how much of it the session may register
+  DeviceSnapshot device;
+};
+static_assert(WireStruct<Welcome>);
+
+// Descriptors that come with an accepting Welcome, in this order.
+enum WelcomeFd : uint32_t {
+  kCommandRegionFd,     // read-write
+  kCompletionRegionFd,  // read-only
+  kArenaFd,             // read-write
+  kDoorbellFd,          // stream socket: one byte wakes the peer; hang-up = the executor is gone
+  kWelcomeFds,
+};
+
+}  // namespace gpuloom::wire

@@ -1,0 +1,14 @@
+// What may lie in shared memory or in a message: plain, sized, without a hole that could leak or
+// differ.
+#pragma once
+
+#include <type_traits>
+
+namespace gpuloom::wire {
+
+// Floats have no unique representation and are refused with the padding: send their bits.
+template <typename T>
+concept WireStruct = std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T> &&
+    (std::is_empty_v<T> || std::has_unique_object_representations_v<T>);
+
+}  // namespace gpuloom::wire
