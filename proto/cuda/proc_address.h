@@ -1,0 +1,33 @@
+// cuGetProcAddress: which exported function a program means by a name, a CUDA version and its kind
+// of default stream. One name has several ABIs over time (cuCtxGetDevice takes one argument
+// before 13.0 and two since), so the version decides. Constant tables only: no allocation, no
+// start-up code, safe from any thread and in a tenant's process.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/cuda/cuda_all.h"
+#include "proto/cuda/driver_api.h"
+
+namespace gpuloom {
+
+enum class ProcAddressStatus : uint8_t { kFound, kNotFound, kVersionNotSufficient };
+
+struct ProcAddress {
+  ProcAddressStatus status;
+  SymbolId symbol;  // only with kFound
+};
+
+// The newest ABI of `name` that is not newer than `cuda_version` (11.4 is 11040). With `per_thread`
+// the _ptds or _ptsz form where there is one, else the plain one. `name` is the base name as CUDA
+// wants it: cuMemAlloc, never cuMemAlloc_v2; empty and unknown names are kNotFound.
+[[nodiscard]] ProcAddress FindProcAddress(const char* name, int cuda_version, bool per_thread);
+
+// The whole of cuGetProcAddress_v2 over this library's own exports (ExportedAddress, see
+// exports.inc). Null status is allowed; *function is null unless the answer is CUDA_SUCCESS.
+// cuGetProcAddress passes a null status.
+[[nodiscard]] CUresult AnswerGetProcAddress(const char* name, void** function, int cuda_version,
+                                            cuuint64_t flags,
+                                            CUdriverProcAddressQueryResult* status);
+
+}  // namespace gpuloom
