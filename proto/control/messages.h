@@ -42,6 +42,7 @@ enum class Type : uint32_t {
   kMemoryInfoRequest,
   kMemoryInfo,
   kExecutorFault,
+  kSessionCounters,
 };
 
 struct MessageHeader {
@@ -80,7 +81,9 @@ struct AddAllocation {
   Label name;  // the directory's random name
   char directory[1024];
   uint32_t slots;
-  uint32_t unused;
+  // 1: the allocation is removed when this connection closes (`gpuloom run`). 0: it outlives its
+  // maker, as an agent that is replaced needs.
+  uint32_t ends_with_connection;
 };
 
 // Says who the allocation is. Repeating it with the same identity is no error and updates quota and
@@ -130,6 +133,9 @@ struct AllocationState {
 
 // ---- scheduler ↔ executor
 // ------------------------------------------------------------------------------------------
+//
+// The scheduler starts  gpuloom-executor --gpu <GPU-uuid> --cuda-library <path> --domain <name>
+// with no descriptors but 0, 1, 2 and kExecutorControlFd.
 
 // Executor: the context exists, sessions may come.
 struct ExecutorReady {
@@ -137,7 +143,10 @@ struct ExecutorReady {
   uint32_t ok;
   uint32_t unused;
   uint64_t context_bytes;  // device memory that the context took
-  char message[512];       // why not
+  // As cuCtxGetStreamPriorityRange says, which needs a context and the scheduler has none.
+  int32_t stream_priority_least;
+  int32_t stream_priority_greatest;
+  char message[512];  // why not
 };
 
 // Scheduler: a tenant has connected. With kSessionFds descriptors.
@@ -218,8 +227,7 @@ struct MemoryReturn {
   uint64_t memory_id;
 };
 
-// Executor: how much may the session still take, and how many kernels it has launched so far (for
-// AllocationState).
+// Executor: how much may the session still take.
 struct MemoryInfoRequest {
   static constexpr Type kType = Type::kMemoryInfoRequest;
   uint64_t session_id;
@@ -238,6 +246,14 @@ struct ExecutorFault {
   uint32_t result;  // CUresult
   uint32_t unused;
   uint64_t session_id;  // whose work it most likely was, 0 = not known
+};
+
+// Executor, about once a second while the number changes: for AllocationState. SessionEnded has the
+// last word.
+struct SessionCounters {
+  static constexpr Type kType = Type::kSessionCounters;
+  uint64_t session_id;
+  uint64_t kernels_launched;  // since the session began
 };
 
 inline constexpr uint32_t kMaxMessageBytes = 4096;

@@ -54,9 +54,11 @@ class RingReader {
         return Fail(Fatal::kRecordTruncated);
       }
       if (header.opcode == kPadOpcode) {
-        // A pad ends exactly at the ring's end; anything else would let a tenant spin us on
-        // nothing.
-        if (header.size_bytes != contiguous) return Fail(Fatal::kRecordSize);
+        // A pad fills the ring's end where a record did not fit, so it is shorter than a record can
+        // be and never follows another: anything else would let a tenant spin us on nothing.
+        if (header.size_bytes != contiguous || header.size_bytes >= kMaxRecordBytes) {
+          return Fail(Fatal::kRecordSize);
+        }
         Consume(header.size_bytes);
         continue;
       }

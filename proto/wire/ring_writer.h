@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <new>
 
 #include "proto/wire/command_list.h"
 #include "proto/wire/regions.h"
@@ -22,8 +23,9 @@ class RingWriter {
   RingWriter(CommandRegion* commands, const CompletionRegion* completions)
       : commands_(commands), completions_(completions) {}
 
-  // Room for one record, zero-filled in front of the payload; nothing is visible to the executor
-  // before Commit. Returns nullptr when the ring is full. `payload_bytes` must be within C's limit
+  // Room for one record, its request zero-filled; nothing is visible to the executor before Commit.
+  // A command with an empty request must not be written through the pointer: it has no bytes of its
+  // own. Returns nullptr when the ring is full. `payload_bytes` must be within C's limit
   // (the caller has checked).
   template <Command C>
   typename C::Request* Reserve(uint32_t payload_bytes, uint8_t** payload,
@@ -36,7 +38,11 @@ class RingWriter {
     std::memcpy(record, &header, sizeof(header));
     uint8_t* request = record + sizeof(header);
     if (payload != nullptr) *payload = request + kWireSize<typename C::Request>;
-    return ::new (request) typename C::Request;
+    if constexpr (kWireSize<typename C::Request> == 0) {
+      return reinterpret_cast<typename C::Request*>(request);
+    } else {
+      return ::new (request) typename C::Request{};
+    }
   }
 
   // Publishes what was reserved last. Returns its ticket.

@@ -1,0 +1,75 @@
+#include "proto/control/client.h"
+
+#include <sys/socket.h>
+#include <sys/time.h>
+
+namespace gpuloom::control {
+
+bool Client::Connect(const std::string& state_dir, std::chrono::milliseconds timeout,
+                     std::string* error) {
+  connection_.Close();
+  path_ = state_dir + "/" + kControlSocketName;
+  channel::UniqueFd socket = channel::ConnectTo(path_.c_str());
+  if (!socket.valid()) {
+    *error = "control: cannot connect to " + path_ + ": " + strerror(errno);
+    return false;
+  }
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
+  timeval limit{};
+  limit.tv_sec = seconds.count();
+  limit.tv_usec = std::chrono::duration_cast<std::chrono::microseconds>(timeout - seconds).count();
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+  setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+  connection_ = Connection(std::move(socket));
+  if (!Ask(ControlHello{kControlVersion}, error)) {
+    connection_.Close();
+    return false;
+  }
+  return true;
+}
+
+bool Client::RemoveAllocation(const std::string& name, std::string* error) {
+  control::RemoveAllocation message{};
+  SetText(message.name, name.c_str());
+  return Ask(message, error);
+}
+
+bool Client::ListAllocations(std::vector<AllocationState>* allocations, std::string* error) {
+  allocations->clear();
+  const uint32_t request = ++last_request_;
+  if (!connection_.Send(request, control::ListAllocations{})) return Lost("send to", error);
+  return ReceiveAnswer(request, allocations, error);
+}
+
+bool Client::ReceiveAnswer(uint32_t request, std::vector<AllocationState>* allocations,
+                           std::string* error) {
+  Incoming in;
+  for (;;) {
+    if (!connection_.Receive(&in)) return Lost("receive from", error);
+    if (in.header.request != request) continue;  // the late answer to a request that was given up
+    AllocationState state;
+    if (allocations != nullptr && in.As(&state)) {
+      allocations->push_back(state);
+      continue;
+    }
+    Answer answer;
+    if (!in.As(&answer)) {
+      errno = EPROTO;
+      return Lost("understand", error);
+    }
+    if (answer.device_memory_bytes != 0) device_memory_bytes_ = answer.device_memory_bytes;
+    if (answer.ok != 0) return true;
+    *error = "scheduler: " + std::string(answer.message, TextLength(answer.message));
+    return false;
+  }
+}
+
+bool Client::Lost(const char* what, std::string* error) {
+  const int reason = errno;
+  *error = std::string("control: cannot ") + what + " the scheduler at " + path_ + ": " +
+           (reason == EAGAIN ? "no answer in time" : strerror(reason));
+  connection_.Close();
+  return false;
+}
+
+}  // namespace gpuloom::control

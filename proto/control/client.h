@@ -1,0 +1,62 @@
+// The asking end of a scheduler's control socket: for the agent's supervisor and for `gpuloom run`.
+// Owned by one thread. Every call waits for its answer, at most the timeout given to Connect;
+// false comes with a message that names the socket and what the scheduler said.
+//
+//   Client client;
+//   if (!client.Connect("/var/lib/gpuloom/gpu0", Client::kDefaultTimeout, &error)) ...
+//   client.AddAllocation(...); client.BindAllocation(...);
+//
+// After a failure look at connected(): false means the connection is gone (reconnect and say
+// everything again), true that the scheduler refused this one request.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "proto/control/connection.h"
+
+namespace gpuloom::control {
+
+class Client {
+ public:
+  static constexpr std::chrono::milliseconds kDefaultTimeout{5000};
+
+  // Connects to <state_dir>/control.sock and exchanges versions.
+  [[nodiscard]] bool Connect(const std::string& state_dir, std::chrono::milliseconds timeout,
+                             std::string* error);
+  void Close() { connection_.Close(); }
+  bool connected() const { return connection_.valid(); }
+  // Readable or hung up means that the scheduler is gone: it never speaks unasked.
+  int fd() const { return connection_.fd(); }
+
+  // Of the GPU; known after Connect.
+  uint64_t device_memory_bytes() const { return device_memory_bytes_; }
+
+  [[nodiscard]] bool AddAllocation(const control::AddAllocation& message, std::string* error) {
+    return Ask(message, error);
+  }
+  [[nodiscard]] bool BindAllocation(const control::BindAllocation& message, std::string* error) {
+    return Ask(message, error);
+  }
+  [[nodiscard]] bool RemoveAllocation(const std::string& name, std::string* error);
+  [[nodiscard]] bool ListAllocations(std::vector<AllocationState>* allocations, std::string* error);
+
+ private:
+  template <Message M>
+  bool Ask(const M& message, std::string* error) {
+    const uint32_t request = ++last_request_;
+    if (!connection_.Send(request, message)) return Lost("send to", error);
+    return ReceiveAnswer(request, nullptr, error);
+  }
+  bool ReceiveAnswer(uint32_t request, std::vector<AllocationState>* allocations,
+                     std::string* error);
+  bool Lost(const char* what, std::string* error);
+
+  Connection connection_;
+  std::string path_;
+  uint32_t last_request_ = 0;
+  uint64_t device_memory_bytes_ = 0;
+};
+
+}  // namespace gpuloom::control
