@@ -1,0 +1,56 @@
+// Values that a library keeps per context, keyed by an address of its own: cudart has one per copy
+// and context, and reads it at the start of *every* runtime call. So reading takes no lock and no
+// allocation (a few nanoseconds); writing takes a short lock.
+//
+// Owns nothing it stores. All functions are safe from any thread. The whole object is
+// zero-initialised and needs no constructor, so it can be a plain global in a tenant's process.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace gpuloom {
+
+class ContextStorage {
+ public:
+  // Called with the context, the key and the value when the context is reset or destroyed.
+  using Destructor = void (*)(uint64_t context, uint64_t key, uint64_t value);
+
+  // A process has some ten copies of cudart, each with one key per device in use: far below this.
+  static constexpr size_t kCapacity = 1024;
+
+  [[nodiscard]] bool Get(uint64_t context, uint64_t key, uint64_t* value) const;
+  // Replaces what was there, without calling its destructor. False when the table is full.
+  [[nodiscard]] bool Put(uint64_t context, uint64_t key, uint64_t value, Destructor destructor);
+  // Forgets without calling the destructor. False when there was nothing.
+  [[nodiscard]] bool Delete(uint64_t context, uint64_t key);
+  // Takes every value of the context out and calls its destructor, without the lock: destructors
+  // may use the storage.
+  void ResetContext(uint64_t context);
+
+ private:
+  // Open addressing. `sequence` is 0 for a slot never used (ends a search), odd while it is being
+  // written, else even; a reader that sees it change reads again. A deleted entry keeps its slot,
+  // with context 0, until it is used again.
+  struct Entry {
+    std::atomic<uint32_t> sequence;
+    std::atomic<uint64_t> context;
+    std::atomic<uint64_t> key;
+    std::atomic<uint64_t> value;
+    Destructor destructor;  // under the lock
+  };
+
+  static size_t Home(uint64_t context, uint64_t key);
+  // The entry of (context, key) or null; under the lock.
+  Entry* FindLocked(uint64_t context, uint64_t key);
+  static void WriteLocked(Entry* entry, uint64_t context, uint64_t key, uint64_t value,
+                          Destructor destructor);
+
+  Entry entries_[kCapacity] = {};
+  pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
+};
+
+}  // namespace gpuloom
