@@ -1,0 +1,38 @@
+// One Allocate of the kubelet: a directory that is mounted into one container, and whose it is.
+// Plain value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/clock.h"
+
+namespace gpuloom {
+
+struct PodContainer {
+  std::string pod_namespace;
+  std::string pod;
+  std::string container;  // empty: an init container, whose name the kubelet does not tell
+  bool operator==(const PodContainer&) const = default;
+};
+
+// Whose an allocation is and what it was granted, known from its first PreStartContainer on.
+struct Binding {
+  PodContainer owner;
+  std::string trust_domain;
+  uint64_t quota_bytes = 0;
+  Clock::Time bound_at;
+};
+
+struct Allocation {
+  std::string name;  // 128 random bits in hex: the directory's name and the scheduler's
+  std::string gpu_uuid;
+  std::vector<std::string> device_ids;  // sorted
+  std::string shim_file;                // in the shim store; stays while this allocation does
+  Clock::Time created_at;
+  std::optional<Binding> binding;
+};
+
+}  // namespace gpuloom

@@ -1,0 +1,179 @@
+#include "agent/identity/allocation_book.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "agent/cat.h"
+#include "agent/identity/allocation_record.h"
+#include "agent/identity/state_file.h"
+
+namespace gpuloom {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kRecordSuffix[] = ".yaml";
+
+absl::StatusOr<std::string> MakeRandomName() {
+  unsigned char bits[16];
+  if (getrandom(bits, sizeof(bits), 0) != sizeof(bits)) {
+    return absl::InternalError(Cat("state: no random name: ", strerror(errno)));
+  }
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string name;
+  for (const unsigned char byte : bits) {
+    name += kHex[byte >> 4];
+    name += kHex[byte & 15];
+  }
+  return name;
+}
+
+bool IsName(const std::string& text) {
+  return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+void SortOldestFirst(std::vector<Allocation>* allocations) {
+  std::sort(allocations->begin(), allocations->end(), [](const Allocation& a, const Allocation& b) {
+    return a.created_at != b.created_at ? a.created_at < b.created_at : a.name < b.name;
+  });
+}
+
+}  // namespace
+
+AllocationBook::AllocationBook(const std::string& state_directory)
+    : allocations_(state_directory + "/allocations"), records_(state_directory + "/records") {}
+
+absl::Status AllocationBook::Load(std::vector<std::string>* complaints) {
+  const std::lock_guard lock(mutex_);
+  for (const std::string& directory : {allocations_, records_}) {
+    if (absl::Status status = MakeStateDirectory(directory, 0700); !status.ok()) return status;
+  }
+  std::error_code error;
+  std::vector<std::string> kept;  // directories of records that were set aside, now or before
+  for (const fs::directory_entry& entry : fs::directory_iterator(records_, error)) {
+    const std::string path = entry.path();
+    const std::string stem = entry.path().stem();
+    if (entry.path().extension() == ".bad") kept.push_back(entry.path().stem());
+    if (entry.path().extension() != kRecordSuffix) continue;
+    const absl::StatusOr<std::string> text = ReadStateFile(path);
+    absl::StatusOr<Allocation> allocation = text.ok() ? ParseRecord(*text) : text.status();
+    if (allocation.ok() && (allocation->name != stem || !IsName(stem))) {
+      allocation = absl::DataLossError(Cat("names allocation ", allocation->name));
+    }
+    if (!allocation.ok()) {
+      std::error_code ignored;
+      fs::rename(path, records_ + "/" + stem + ".bad", ignored);
+      kept.push_back(stem);
+      complaints->push_back(Cat("state: ", path, ": ", std::string(allocation.status().message()),
+                                "; set aside as ", stem,
+                                ".bad: its container needs a restart of its pod"));
+      continue;
+    }
+    by_name_[allocation->name] = *std::move(allocation);
+  }
+  if (error) return absl::InternalError(Cat("state: ", records_, ": ", error.message()));
+  // A crash between making a directory and its record leaves a directory that no container was ever
+  // given.
+  std::vector<fs::path> orphans;
+  for (const fs::directory_entry& entry : fs::directory_iterator(allocations_, error)) {
+    const std::string name = entry.path().filename();
+    if (!by_name_.contains(name) && std::find(kept.begin(), kept.end(), name) == kept.end()) {
+      orphans.push_back(entry.path());
+    }
+  }
+  if (error) return absl::InternalError(Cat("state: ", allocations_, ": ", error.message()));
+  for (const fs::path& orphan : orphans) fs::remove_all(orphan, error);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
+                                               std::vector<std::string> device_ids,
+                                               const std::string& shim_file, Clock::Time now) {
+  absl::StatusOr<std::string> name = MakeRandomName();
+  if (!name.ok()) return name.status();
+  Allocation allocation;
+  allocation.name = *name;
+  allocation.gpu_uuid = gpu_uuid;
+  allocation.device_ids = std::move(device_ids);
+  std::sort(allocation.device_ids.begin(), allocation.device_ids.end());
+  allocation.shim_file = shim_file;
+  allocation.created_at = now;
+
+  const std::lock_guard lock(mutex_);
+  const std::string directory = DirectoryOf(allocation.name);
+  if (absl::Status status = MakeStateDirectory(directory, 0755); !status.ok()) return status;
+  if (absl::Status status = WriteRecord(allocation); !status.ok()) {
+    std::error_code ignored;
+    fs::remove(directory, ignored);
+    return status;
+  }
+  by_name_[allocation.name] = allocation;
+  return allocation;
+}
+
+absl::Status AllocationBook::Bind(const std::string& name, const Binding& binding) {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) return absl::NotFoundError(Cat("state: no allocation ", name));
+  Allocation changed = found->second;
+  changed.binding = binding;
+  if (absl::Status status = WriteRecord(changed); !status.ok()) return status;
+  found->second = std::move(changed);
+  return absl::OkStatus();
+}
+
+absl::Status AllocationBook::Remove(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  if (!by_name_.contains(name)) return absl::OkStatus();
+  std::error_code error;
+  fs::remove_all(DirectoryOf(name), error);
+  if (!error) fs::remove(RecordOf(name), error);
+  if (error)
+    return absl::InternalError(Cat("state: removing allocation ", name, ": ", error.message()));
+  by_name_.erase(name);
+  return absl::OkStatus();
+}
+
+std::optional<Allocation> AllocationBook::Find(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::vector<Allocation> AllocationBook::FindByDevices(std::vector<std::string> device_ids) const {
+  std::sort(device_ids.begin(), device_ids.end());
+  std::vector<Allocation> found;
+  for (Allocation& allocation : All()) {
+    if (allocation.device_ids == device_ids) found.push_back(std::move(allocation));
+  }
+  return found;
+}
+
+std::vector<Allocation> AllocationBook::All() const {
+  std::vector<Allocation> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, allocation] : by_name_) all.push_back(allocation);
+  }
+  SortOldestFirst(&all);
+  return all;
+}
+
+std::string AllocationBook::DirectoryOf(const std::string& name) const {
+  return allocations_ + "/" + name;
+}
+
+std::string AllocationBook::RecordOf(const std::string& name) const {
+  return records_ + "/" + name + kRecordSuffix;
+}
+
+absl::Status AllocationBook::WriteRecord(const Allocation& allocation) const {
+  return WriteStateFile(RecordOf(allocation.name), FormatRecord(allocation));
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,163 @@
+#include "agent/identity/allocation_book.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "agent/identity/allocation_record.h"
+#include "agent/identity/state_file.h"
+
+namespace gpuloom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const Clock::Time kNow{std::chrono::milliseconds(1'700'000'000'123)};
+
+// While it lives every write to a file fails, as on a full disk.
+class FullDisk {
+ public:
+  FullDisk() {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit none = {0, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~FullDisk() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_ = {};
+};
+
+class Book : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "bookXXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    state_ = name;
+    ASSERT_TRUE(book_.emplace(state_).Load(&complaints_).ok());
+  }
+  void TearDown() override { fs::remove_all(state_); }
+  AllocationBook& Reopen() {
+    complaints_.clear();
+    book_.emplace(state_);
+    EXPECT_TRUE(book_->Load(&complaints_).ok());
+    return *book_;
+  }
+  std::string state_;
+  std::optional<AllocationBook> book_;
+  std::vector<std::string> complaints_;
+};
+
+Binding SomeBinding() {
+  return {{"team-a", "p\"0: {", "main"}, "namespace/team-a", 12345678901, kNow};
+}
+
+TEST_F(Book, SurvivesARestartWhole) {
+  const absl::StatusOr<Allocation> added =
+      book_->Add("GPU-1", {"gpu-1::2", "gpu-1::0"}, "shim-1", kNow);
+  ASSERT_TRUE(added.ok());
+  ASSERT_TRUE(book_->Bind(added->name, SomeBinding()).ok());
+  const std::optional<Allocation> found = Reopen().Find(added->name);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->gpu_uuid, "GPU-1");
+  EXPECT_EQ(found->shim_file, "shim-1");
+  EXPECT_EQ(found->created_at, kNow);
+  EXPECT_THAT(found->device_ids, ::testing::ElementsAre("gpu-1::0", "gpu-1::2"));
+  ASSERT_TRUE(found->binding.has_value());
+  EXPECT_EQ(found->binding->owner, SomeBinding().owner);
+  EXPECT_EQ(found->binding->quota_bytes, 12345678901u);
+  EXPECT_EQ(found->binding->trust_domain, "namespace/team-a");
+  EXPECT_THAT(book_->FindByDevices({"gpu-1::2", "gpu-1::0"}), SizeIs(1));
+  EXPECT_THAT(book_->FindByDevices({"gpu-1::2"}), IsEmpty());
+}
+
+TEST_F(Book, NamesAreRandomAndDirectoriesFresh) {
+  const auto a = book_->Add("GPU-1", {"x"}, "s", kNow);
+  const auto b = book_->Add("GPU-1", {"x"}, "s", kNow);
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_NE(a->name, b->name);
+  EXPECT_EQ(a->name.size(), 32u);
+  EXPECT_TRUE(fs::is_empty(book_->DirectoryOf(b->name)));
+  EXPECT_THAT(book_->FindByDevices({"x"}), SizeIs(2));
+}
+
+TEST_F(Book, OnlyTheTenantsDirectoryIsOpenToOthers) {
+  const auto a = book_->Add("GPU-1", {"x"}, "s", kNow);
+  struct stat info = {};
+  ASSERT_EQ(stat(book_->DirectoryOf(a->name).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0755u);
+  ASSERT_EQ(stat((state_ + "/allocations").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0700u);
+  ASSERT_EQ(stat((state_ + "/records").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0700u);
+}
+
+TEST_F(Book, RemoveTakesDirectoryAndRecord) {
+  const auto a = book_->Add("GPU-1", {"x"}, "s", kNow);
+  std::ofstream(book_->DirectoryOf(a->name) + "/gpuloom.sock") << "x";
+  ASSERT_TRUE(book_->Remove(a->name).ok());
+  EXPECT_FALSE(fs::exists(book_->DirectoryOf(a->name)));
+  EXPECT_THAT(Reopen().All(), IsEmpty());
+  EXPECT_TRUE(book_->Remove(a->name).ok());
+}
+
+TEST_F(Book, AFullDiskRefusesAndLeavesTheOldState) {
+  const auto a = book_->Add("GPU-1", {"x"}, "s", kNow);
+  ASSERT_TRUE(a.ok());
+  {
+    const FullDisk full;
+    const auto b = book_->Add("GPU-1", {"y"}, "s", kNow);
+    EXPECT_EQ(b.status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(b.status().message(), HasSubstr("free space"));
+    EXPECT_FALSE(book_->Bind(a->name, SomeBinding()).ok());
+  }
+  EXPECT_FALSE(book_->Find(a->name)->binding.has_value());
+  EXPECT_THAT(Reopen().All(), SizeIs(1));
+  EXPECT_THAT(complaints_, IsEmpty());
+  EXPECT_EQ(std::distance(fs::directory_iterator(state_ + "/allocations"), {}), 1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(state_ + "/records"), {}), 1);
+}
+
+TEST_F(Book, ABrokenRecordIsSetAsideAndItsDirectoryKept) {
+  const auto a = book_->Add("GPU-1", {"x"}, "s", kNow);
+  const auto b = book_->Add("GPU-1", {"y"}, "s", kNow);
+  std::ofstream(state_ + "/records/" + a->name + ".yaml") << "format: 1\nname: [";
+  for (int restart = 0; restart < 2; ++restart) {
+    EXPECT_THAT(Reopen().All(), SizeIs(1));
+    EXPECT_THAT(complaints_, SizeIs(restart == 0 ? 1 : 0));
+    EXPECT_TRUE(fs::exists(book_->DirectoryOf(a->name)));
+  }
+  EXPECT_TRUE(book_->Find(b->name).has_value());
+}
+
+TEST_F(Book, ADirectoryWithoutRecordIsACrashInTheMiddle) {
+  fs::create_directory(state_ + "/allocations/0123456789abcdef0123456789abcdef");
+  Reopen();
+  EXPECT_TRUE(fs::is_empty(state_ + "/allocations"));
+}
+
+TEST(Record, RefusesWhatItCannotRead) {
+  for (const char* text :
+       {"", "[]", "format: 2\n", "format: 1\n", "format: one\n", "{", "format: 1\nname: \"\"\n"}) {
+    EXPECT_FALSE(ParseRecord(text).ok()) << text;
+  }
+}
+
+TEST(StateFile, MessagesNameThePath) {
+  EXPECT_THAT(ReadStateFile("/nonexistent/file").status().message(),
+              HasSubstr("/nonexistent/file"));
+  EXPECT_THAT(WriteStateFile("/nonexistent/file", "x").message(), HasSubstr("/nonexistent/file"));
+  EXPECT_THAT(MakeStateDirectory("/nonexistent/a", 0700).message(), HasSubstr("/nonexistent/a"));
+}
+
+}  // namespace
+}  // namespace gpuloom

@@ -1,0 +1,78 @@
+#include "agent/identity/allocation_record.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include "agent/cat.h"
+
+namespace gpuloom {
+namespace {
+
+constexpr int kFormat = 1;
+
+int64_t ToMillis(Clock::Time time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+}
+Clock::Time FromMillis(int64_t millis) { return Clock::Time(std::chrono::milliseconds(millis)); }
+
+}  // namespace
+
+std::string FormatRecord(const Allocation& allocation) {
+  YAML::Emitter out;
+  out << YAML::BeginMap;
+  out << YAML::Key << "format" << YAML::Value << kFormat;
+  out << YAML::Key << "name" << YAML::Value << YAML::DoubleQuoted << allocation.name;
+  out << YAML::Key << "gpu" << YAML::Value << YAML::DoubleQuoted << allocation.gpu_uuid;
+  out << YAML::Key << "shim" << YAML::Value << YAML::DoubleQuoted << allocation.shim_file;
+  out << YAML::Key << "createdAtMs" << YAML::Value << ToMillis(allocation.created_at);
+  out << YAML::Key << "devices" << YAML::Value << YAML::BeginSeq;
+  for (const std::string& id : allocation.device_ids) out << YAML::DoubleQuoted << id;
+  out << YAML::EndSeq;
+  if (allocation.binding.has_value()) {
+    const Binding& binding = *allocation.binding;
+    out << YAML::Key << "binding" << YAML::Value << YAML::BeginMap;
+    out << YAML::Key << "namespace" << YAML::Value << YAML::DoubleQuoted
+        << binding.owner.pod_namespace;
+    out << YAML::Key << "pod" << YAML::Value << YAML::DoubleQuoted << binding.owner.pod;
+    out << YAML::Key << "container" << YAML::Value << YAML::DoubleQuoted << binding.owner.container;
+    out << YAML::Key << "trustDomain" << YAML::Value << YAML::DoubleQuoted << binding.trust_domain;
+    out << YAML::Key << "quotaBytes" << YAML::Value << binding.quota_bytes;
+    out << YAML::Key << "boundAtMs" << YAML::Value << ToMillis(binding.bound_at);
+    out << YAML::EndMap;
+  }
+  out << YAML::EndMap;
+  return std::string(out.c_str()) + "\n";
+}
+
+absl::StatusOr<Allocation> ParseRecord(const std::string& text) {
+  try {
+    const YAML::Node root = YAML::Load(text);
+    if (!root.IsMap()) return absl::DataLossError("not a record");
+    if (root["format"].as<int>() > kFormat) {
+      return absl::FailedPreconditionError(
+          Cat("written by a newer agent, in format ", root["format"].as<int>()));
+    }
+    Allocation allocation;
+    allocation.name = root["name"].as<std::string>();
+    allocation.gpu_uuid = root["gpu"].as<std::string>();
+    allocation.shim_file = root["shim"].as<std::string>();
+    allocation.created_at = FromMillis(root["createdAtMs"].as<int64_t>());
+    allocation.device_ids = root["devices"].as<std::vector<std::string>>();
+    if (allocation.name.empty() || allocation.device_ids.empty())
+      return absl::DataLossError("incomplete record");
+    if (const YAML::Node node = root["binding"]) {
+      Binding binding;
+      binding.owner.pod_namespace = node["namespace"].as<std::string>();
+      binding.owner.pod = node["pod"].as<std::string>();
+      binding.owner.container = node["container"].as<std::string>();
+      binding.trust_domain = node["trustDomain"].as<std::string>();
+      binding.quota_bytes = node["quotaBytes"].as<uint64_t>();
+      binding.bound_at = FromMillis(node["boundAtMs"].as<int64_t>());
+      allocation.binding = binding;
+    }
+    return allocation;
+  } catch (const YAML::Exception& e) {
+    return absl::DataLossError(Cat("line ", e.mark.line + 1, ": ", e.msg));
+  }
+}
+
+}  // namespace gpuloom

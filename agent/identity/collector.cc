@@ -1,0 +1,63 @@
+#include "agent/identity/collector.h"
+
+#include <algorithm>
+
+namespace gpuloom {
+namespace {
+
+bool Overlap(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::any_of(a.begin(), a.end(),
+                     [&](const auto& id) { return std::find(b.begin(), b.end(), id) != b.end(); });
+}
+
+bool IsHeld(const Allocation& allocation, const std::vector<ContainerDevices>& held) {
+  return std::any_of(held.begin(), held.end(), [&](const ContainerDevices& container) {
+    if (!Overlap(container.device_ids, allocation.device_ids)) return false;
+    // Before its first PreStartContainer an allocation has no pod: any holder may be it.
+    return !allocation.binding.has_value() ||
+           (allocation.binding->owner.pod_namespace == container.owner.pod_namespace &&
+            allocation.binding->owner.pod == container.owner.pod);
+  });
+}
+
+// True when the kubelet has since handed one of its IDs to another pod, even one of the same name.
+// All containers of a pod are allocated before the first of them is started, so an allocation made
+// after this one was bound, and bound itself, is of a later pod. An unbound one is superseded by
+// any later one that was bound: its own pod never started a container.
+bool IsSuperseded(const Allocation& allocation, const std::vector<Allocation>& all,
+                  Clock::Duration grace) {
+  return std::any_of(all.begin(), all.end(), [&](const Allocation& later) {
+    if (later.name == allocation.name || !later.binding.has_value()) return false;
+    if (!Overlap(later.device_ids, allocation.device_ids)) return false;
+    return allocation.binding.has_value() ? later.created_at > allocation.binding->bound_at
+                                          : later.created_at > allocation.created_at + grace;
+  });
+}
+
+}  // namespace
+
+std::vector<std::string> Collector::Judge(const std::vector<Allocation>& allocations,
+                                          const std::vector<ContainerDevices>& held,
+                                          Clock::Time now) {
+  if (now < quiet_until_) {
+    missing_since_.clear();
+    return {};
+  }
+  std::vector<std::string> over;
+  std::map<std::string, Clock::Time> still_missing;
+  for (const Allocation& allocation : allocations) {
+    if (now < allocation.created_at + times_.grace) continue;
+    if (IsHeld(allocation, held) && !IsSuperseded(allocation, allocations, times_.grace)) continue;
+    const auto known = missing_since_.find(allocation.name);
+    const Clock::Time since = known == missing_since_.end() ? now : known->second;
+    if (now - since >= times_.missing) {
+      over.push_back(allocation.name);
+    } else {
+      still_missing[allocation.name] = since;
+    }
+  }
+  missing_since_ = std::move(still_missing);
+  return over;
+}
+
+}  // namespace gpuloom

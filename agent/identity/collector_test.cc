@@ -1,0 +1,106 @@
+#include "agent/identity/collector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace gpuloom {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+const Clock::Time kStart{seconds(1'700'000'000)};
+
+Allocation Make(const char* name, std::vector<std::string> ids, Clock::Time created) {
+  Allocation allocation;
+  allocation.name = name;
+  allocation.device_ids = std::move(ids);
+  allocation.created_at = created;
+  return allocation;
+}
+
+Allocation Bound(Allocation allocation, const char* pod_namespace, const char* pod) {
+  allocation.binding =
+      Binding{{pod_namespace, pod, "main"}, "d", 0, allocation.created_at + seconds(2)};
+  return allocation;
+}
+
+ContainerDevices Held(const char* pod_namespace, const char* pod, std::vector<std::string> ids) {
+  return {{pod_namespace, pod, "main"}, std::move(ids)};
+}
+
+TEST(Collector, WhatIsGoneForLongEnoughIsOver) {
+  Collector collector({});
+  const std::vector<Allocation> all = {Bound(Make("x", {"0"}, kStart), "a", "p")};
+  EXPECT_THAT(collector.Judge(all, {Held("a", "p", {"0"})}, kStart + minutes(6)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(7)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(7) + seconds(59)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(8)), ElementsAre("x"));
+}
+
+TEST(Collector, SeenAgainInBetweenStartsAnew) {
+  Collector collector({});
+  const std::vector<Allocation> all = {Bound(Make("x", {"0"}, kStart), "a", "p")};
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(7)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {Held("a", "p", {"0"})}, kStart + minutes(8)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(9)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(10)), ElementsAre("x"));
+}
+
+TEST(Collector, NothingIsJudgedInItsFirstMinutes) {
+  Collector collector({});
+  const std::vector<Allocation> all = {Make("x", {"0"}, kStart)};
+  EXPECT_THAT(collector.Judge(all, {}, kStart), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(4)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(5)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(6)), ElementsAre("x"));
+}
+
+TEST(Collector, ARestartedKubeletIsNotBelievedAtOnce) {
+  Collector collector({});
+  const std::vector<Allocation> all = {Bound(Make("x", {"0"}, kStart), "a", "p")};
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(60)), IsEmpty());
+  collector.KubeletRestarted(kStart + minutes(60));
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(62)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(65)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(66)), ElementsAre("x"));
+}
+
+TEST(Collector, IdsThatPassedToAnotherPodDoNotKeepTheOldAllocation) {
+  for (const char* next_pod : {"q", "p"}) {  // "p": a StatefulSet gives the same name again
+    Collector collector({});
+    const std::vector<Allocation> all = {
+        Bound(Make("old", {"0"}, kStart), "a", "p"),
+        Bound(Make("new", {"0"}, kStart + minutes(10)), "a", next_pod)};
+    const std::vector<ContainerDevices> held = {Held("a", next_pod, {"0"})};
+    EXPECT_THAT(collector.Judge(all, held, kStart + minutes(20)), IsEmpty());
+    EXPECT_THAT(collector.Judge(all, held, kStart + minutes(21)), ElementsAre("old")) << next_pod;
+  }
+}
+
+TEST(Collector, AnUnboundOneLivesWhileAnyoneHoldsItsIds) {
+  // The pod's init container runs for hours; the app container is allocated but not started.
+  Collector collector({});
+  const std::vector<Allocation> all = {Bound(Make("init1", {"0"}, kStart), "a", "p"),
+                                       Make("init2", {"0", "1"}, kStart + seconds(1)),
+                                       Bound(Make("app", {"0"}, kStart + seconds(1)), "a", "p")};
+  const std::vector<ContainerDevices> held = {Held("a", "p", {"0"})};
+  for (int minute = 6; minute < 200; ++minute) {
+    EXPECT_THAT(collector.Judge(all, held, kStart + minutes(minute)), IsEmpty());
+  }
+}
+
+TEST(Collector, AnUnboundOneGoesWhenItsIdsServeALaterPod) {
+  Collector collector({});
+  const std::vector<Allocation> all = {Make("never-started", {"0"}, kStart),
+                                       Bound(Make("new", {"0"}, kStart + minutes(10)), "b", "q")};
+  const std::vector<ContainerDevices> held = {Held("b", "q", {"0"})};
+  EXPECT_THAT(collector.Judge(all, held, kStart + minutes(20)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, held, kStart + minutes(21)), ElementsAre("never-started"));
+}
+
+}  // namespace
+}  // namespace gpuloom

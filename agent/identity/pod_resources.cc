@@ -1,0 +1,74 @@
+#include "agent/identity/pod_resources.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include "agent/cat.h"
+#include "proto/kubelet/podresources/v1/api.grpc.pb.h"
+
+namespace gpuloom {
+namespace {
+
+// The size the kubelet's own clients allow: a node full of pods exceeds gRPC's 4 MiB.
+constexpr int kMaxReplyBytes = 16 << 20;
+
+class PodResourcesClient : public PodResources {
+ public:
+  PodResourcesClient(const std::string& socket_path, const std::string& resource_name, Clock* clock,
+                     Clock::Duration timeout)
+      : socket_path_(socket_path),
+        resource_name_(resource_name),
+        clock_(clock),
+        timeout_(timeout) {}
+
+  absl::StatusOr<std::vector<ContainerDevices>> List() override {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(kMaxReplyBytes);
+    // A channel per call, with nothing shared: a kubelet that was restarted is found at once,
+    // instead of after the back-off of a connection that is remembered as broken.
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    const auto stub = v1::PodResourcesLister::NewStub(grpc::CreateCustomChannel(
+        "unix:" + socket_path_, grpc::InsecureChannelCredentials(), arguments));
+    grpc::ClientContext context;
+    context.set_deadline(clock_->Now() + timeout_);
+    v1::ListPodResourcesResponse response;
+    const grpc::Status status = stub->List(&context, v1::ListPodResourcesRequest(), &response);
+    if (!status.ok()) {
+      return absl::UnavailableError(
+          status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED
+              ? Cat("kubelet: ", socket_path_, " did not answer PodResources List within ",
+                    timeout_.count(), " ms; see the kubelet's log on the node")
+              : Cat("kubelet: PodResources List at ", socket_path_, ": ", status.error_message(),
+                    "; is the kubelet running, and its pod-resources directory mounted?"));
+    }
+    std::vector<ContainerDevices> found;
+    for (const v1::PodResources& pod : response.pod_resources()) {
+      for (const v1::ContainerResources& container : pod.containers()) {
+        ContainerDevices held;
+        held.owner = {pod.namespace_(), pod.name(), container.name()};
+        for (const v1::ContainerDevices& devices : container.devices()) {
+          if (devices.resource_name() != resource_name_) continue;
+          held.device_ids.insert(held.device_ids.end(), devices.device_ids().begin(),
+                                 devices.device_ids().end());
+        }
+        if (!held.device_ids.empty()) found.push_back(std::move(held));
+      }
+    }
+    return found;
+  }
+
+ private:
+  const std::string socket_path_;
+  const std::string resource_name_;
+  Clock* const clock_;
+  const Clock::Duration timeout_;
+};
+
+}  // namespace
+
+std::unique_ptr<PodResources> MakePodResourcesClient(const std::string& socket_path,
+                                                     const std::string& resource_name, Clock* clock,
+                                                     Clock::Duration timeout) {
+  return std::make_unique<PodResourcesClient>(socket_path, resource_name, clock, timeout);
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,59 @@
+#include "agent/identity/resolver.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_join.h"
+#include "agent/cat.h"
+
+namespace gpuloom {
+
+absl::StatusOr<std::optional<PodContainer>> MatchPod(const std::vector<ContainerDevices>& held,
+                                                     const std::vector<std::string>& device_ids) {
+  const std::set<std::string> wanted(device_ids.begin(), device_ids.end());
+  std::optional<PodContainer> answer;
+  bool is_exact = false;
+  for (const ContainerDevices& container : held) {
+    const std::set<std::string> has(container.device_ids.begin(), container.device_ids.end());
+    const bool overlaps =
+        std::any_of(has.begin(), has.end(), [&](const auto& id) { return wanted.contains(id); });
+    if (!overlaps) continue;
+    if (answer.has_value() && (answer->pod_namespace != container.owner.pod_namespace ||
+                               answer->pod != container.owner.pod)) {
+      return absl::FailedPreconditionError(
+          Cat("identity: the kubelet says that both ", answer->pod_namespace, "/", answer->pod,
+              " and ", container.owner.pod_namespace, "/", container.owner.pod, " hold ",
+              absl::StrJoin(device_ids, ", "), "; delete one of the pods"));
+    }
+    if (has == wanted && !is_exact) {
+      answer = container.owner;
+      is_exact = true;
+    } else if (!answer.has_value()) {
+      answer = PodContainer{container.owner.pod_namespace, container.owner.pod, ""};
+    }
+  }
+  return answer;
+}
+
+absl::StatusOr<PodContainer> Resolver::Resolve(const std::vector<std::string>& device_ids) {
+  const Clock::Time start = clock_->Now();
+  for (int attempt = 1;; ++attempt) {
+    const absl::StatusOr<std::vector<ContainerDevices>> held = pod_resources_->List();
+    absl::Status trouble = held.status();
+    if (held.ok()) {
+      const absl::StatusOr<std::optional<PodContainer>> match = MatchPod(*held, device_ids);
+      // Contradicting evidence does not get better by asking again.
+      if (!match.ok()) return match.status();
+      if (match->has_value()) return **match;
+      trouble = absl::NotFoundError(
+          Cat("identity: the kubelet's PodResources list shows no pod that holds ",
+              absl::StrJoin(device_ids, ", "), " (asked ", attempt,
+              " times): if this is an init container, give one of the pod's app containers ",
+              "the same resource, because init containers are left out of that list"));
+    }
+    if (clock_->Now() + pause_ >= start + patience_) return trouble;
+    clock_->SleepFor(pause_);
+  }
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,43 @@
+// Whose container is being started? The kubelet's PreStartContainer gives device IDs only;
+// PodResources List says who holds them. Pure matching, and the retries around it. Safe from any
+// thread.
+//
+// An answer is given only on evidence: nobody found is NotFound, two pods at once
+// FailedPrecondition; both refuse the container. There are no default identities.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "agent/clock.h"
+#include "agent/identity/pod_resources.h"
+
+namespace gpuloom {
+
+// The container that holds exactly these IDs. Otherwise the one pod whose containers hold some of
+// them: then an init container is being started (the list leaves those out, and app containers take
+// over their IDs), and the container's name stays empty. Empty when no one holds any.
+absl::StatusOr<std::optional<PodContainer>> MatchPod(const std::vector<ContainerDevices>& held,
+                                                     const std::vector<std::string>& device_ids);
+
+class Resolver {
+ public:
+  // The kubelet waits 30 s for PreStartContainer; what is not known after `patience` is told well
+  // before.
+  Resolver(PodResources* pod_resources, Clock* clock,
+           Clock::Duration patience = std::chrono::seconds(5),
+           Clock::Duration pause = std::chrono::milliseconds(250))
+      : pod_resources_(pod_resources), clock_(clock), patience_(patience), pause_(pause) {}
+
+  absl::StatusOr<PodContainer> Resolve(const std::vector<std::string>& device_ids);
+
+ private:
+  PodResources* const pod_resources_;
+  Clock* const clock_;
+  const Clock::Duration patience_;
+  const Clock::Duration pause_;
+};
+
+}  // namespace gpuloom

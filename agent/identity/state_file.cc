@@ -1,0 +1,78 @@
+#include "agent/identity/state_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "agent/cat.h"
+#include "proto/channel/unique_fd.h"
+
+namespace gpuloom {
+namespace {
+
+absl::Status Failed(const std::string& path, const char* what, int error) {
+  const std::string message = Cat("state: ", path, ": ", what, ": ", strerror(error));
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+    return absl::ResourceExhaustedError(
+        Cat(message, "; free space under the agent's state directory (df -h, df -i)"));
+  }
+  return absl::InternalError(message);
+}
+
+}  // namespace
+
+absl::Status WriteStateFile(const std::string& path, const std::string& content, unsigned mode) {
+  const std::string temporary = path + ".new";
+  channel::UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
+  if (!fd.valid()) return Failed(temporary, "open", errno);
+  const auto give_up = [&](const char* what, int error) {
+    unlink(temporary.c_str());
+    return Failed(path, what, error);
+  };
+  // The mode given to open is cut by umask; containers' users must be able to read what is mounted.
+  if (fchmod(fd.get(), mode) != 0) return give_up("fchmod", errno);
+  for (size_t done = 0; done < content.size();) {
+    const ssize_t n = write(fd.get(), content.data() + done, content.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return give_up("write", errno);
+    done += static_cast<size_t>(n);
+  }
+  if (fsync(fd.get()) != 0) return give_up("fsync", errno);
+  if (rename(temporary.c_str(), path.c_str()) != 0) return give_up("rename", errno);
+  const std::string directory = path.substr(0, path.rfind('/') + 1);
+  const channel::UniqueFd parent(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent.valid() || fsync(parent.get()) != 0) return Failed(directory, "fsync", errno);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadStateFile(const std::string& path) {
+  const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) {
+    if (errno == ENOENT) return absl::NotFoundError(Cat("state: ", path, ": no such file"));
+    return Failed(path, "open", errno);
+  }
+  std::string content;
+  char buffer[65536];
+  for (;;) {
+    const ssize_t n = read(fd.get(), buffer, sizeof(buffer));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Failed(path, "read", errno);
+    if (n == 0) return content;
+    content.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+absl::Status MakeStateDirectory(const std::string& path, unsigned mode) {
+  if (mkdir(path.c_str(), mode) != 0 && errno != EEXIST) return Failed(path, "mkdir", errno);
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) return Failed(path, "stat", errno);
+  if (!S_ISDIR(info.st_mode)) return Failed(path, "mkdir", ENOTDIR);
+  if ((info.st_mode & 07777) != mode && chmod(path.c_str(), mode) != 0)
+    return Failed(path, "chmod", errno);
+  return absl::OkStatus();
+}
+
+}  // namespace gpuloom

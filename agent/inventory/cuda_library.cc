@@ -1,0 +1,61 @@
+#include "agent/inventory/cuda_library.h"
+
+#include <cstdio>
+
+#include "agent/cat.h"
+#include "proto/cuda/driver.h"
+
+namespace gpuloom {
+namespace {
+
+std::string FormatUuid(const CUuuid& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    char byte[3];
+    std::snprintf(byte, sizeof(byte), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    text += byte;
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Gpu>> ListGpusFromCudaLibrary(const std::string& path) {
+  Driver driver;
+  std::string error;
+  if (!Load(path.c_str(), &driver, &error)) return absl::UnavailableError(error);
+  const auto failed = [&](const char* what, CUresult code) {
+    return absl::UnavailableError(
+        Cat("cuda: ", path, ": ", what, ": error ", static_cast<int>(code)));
+  };
+  if (const CUresult code = driver.cuInit(0); code != CUDA_SUCCESS) return failed("cuInit", code);
+  int count = 0;
+  if (const CUresult code = driver.cuDeviceGetCount(&count); code != CUDA_SUCCESS) {
+    return failed("cuDeviceGetCount", code);
+  }
+  std::vector<Gpu> gpus;
+  for (int index = 0; index < count; ++index) {
+    CUdevice device = 0;
+    CUuuid uuid = {};
+    char name[256] = {};
+    size_t total_bytes = 0;
+    CUresult code = driver.cuDeviceGet(&device, index);
+    if (code == CUDA_SUCCESS) {
+      code = driver.cuDeviceGetUuid_v2 != nullptr ? driver.cuDeviceGetUuid_v2(&uuid, device)
+                                                  : driver.cuDeviceGetUuid(&uuid, device);
+    }
+    if (code == CUDA_SUCCESS) code = driver.cuDeviceGetName(name, sizeof(name) - 1, device);
+    if (code == CUDA_SUCCESS) code = driver.cuDeviceTotalMem_v2(&total_bytes, device);
+    if (code != CUDA_SUCCESS) return failed(Cat("device ", index).c_str(), code);
+    Gpu gpu;
+    gpu.uuid = FormatUuid(uuid);
+    gpu.name = name;
+    gpu.index = index;
+    gpu.total_bytes = total_bytes;
+    gpus.push_back(gpu);
+  }
+  return gpus;
+}
+
+}  // namespace gpuloom
