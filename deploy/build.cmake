@@ -17,7 +17,18 @@ function(gpuloom_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 120)
+  gpuloom_test_results(${name})
 endfunction()
+
+# gpuloom_test_results(NAME [VARIABLE=value …]): a GoogleTest run leaves its cases in results/NAME.xml, which
+# tests/count_results.py adds up. For tests registered by hand; the variables join the test's environment.
+function(gpuloom_test_results name)
+  set_tests_properties(${name} PROPERTIES
+    ENVIRONMENT "GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/results/${name}.xml;${ARGN}")
+endfunction()
+
+# All fuzzers: what tests/run.sh builds of the fuzz preset.
+add_custom_target(gpuloom_fuzzers)
 
 # gpuloom_fuzzer(NAME SOURCES a.cc … LIBS x …): a libFuzzer target; the corpus lies in tests/fuzz/NAME/.
 function(gpuloom_fuzzer name)
@@ -29,4 +40,5 @@ function(gpuloom_fuzzer name)
   target_link_libraries(${name} PRIVATE gpuloom_flags ${T_LIBS})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  add_dependencies(gpuloom_fuzzers ${name})
 endfunction()

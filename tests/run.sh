@@ -1,8 +1,88 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs all tests.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-deploy/install-deps.sh
-cmake --preset dev >/dev/null
-cmake --build --preset dev
-ctest --test-dir build/dev --output-on-failure -j2
+# Installs what is missing, builds, and runs all tests. The closing line counts everything.
+#   tests/run.sh           everything: dev, AddressSanitizer, ThreadSanitizer, clang, fuzzers (under 25 minutes on 2 cores)
+#   tests/run.sh --quick   the dev build and its tests only
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+quick=0
+case "${1:-}" in
+  "") ;;
+  --quick) quick=1 ;;
+  *) sed -n '2,4p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+esac
+
+deploy/install-deps.sh || exit 1
+
+passed=0 failed=0 skipped=0
+jobs=$(nproc)
+
+say() { printf '== %4ds  %s\n' "$SECONDS" "$*"; }
+
+# Builds `targets` (default: everything) of a preset. A build that breaks counts as one failure.
+build() {  # preset [target…]
+  local preset=$1 log=build/$1/build.log
+  shift
+  say "$preset: build"
+  mkdir -p "build/$preset"
+  if ! { cmake --preset "$preset" && cmake --build --preset "$preset" -j "$jobs" ${1:+--target "$@"}; } >"$log" 2>&1; then
+    grep -E -A12 '(error|Error|FAILED)[: ]' "$log" | head -80
+    say "$preset: the build failed, see $log"
+    ((++failed))
+    return 1
+  fi
+}
+
+# Runs a preset's tests and adds up their cases.
+run_tests() {  # preset [ctest argument…]
+  local preset=$1 counts
+  shift
+  say "$preset: tests"
+  rm -rf "build/$preset/results" "build/$preset/junit.xml"
+  ctest --test-dir "build/$preset" --output-on-failure --output-junit junit.xml -j "$jobs" "$@" |
+    grep -v -E '^ +Start +[0-9]+:'
+  if ! counts=$(tests/count_results.py "build/$preset"); then
+    say "$preset: no results"
+    ((++failed))
+    return
+  fi
+  local p f s
+  read -r p f s <<<"$counts"
+  ((passed += p, failed += f, skipped += s))
+  tail -n +2 <<<"$counts"
+  say "$preset: $p passed, $f failed, $s skipped"
+}
+
+# Runs each fuzzer for its part of a minute, from the checked-in corpus.
+run_fuzzers() {
+  local fuzzers=(build/fuzz/fuzz/*) fuzzer name seconds
+  [[ -x ${fuzzers[0]} ]] || { say "fuzz: no fuzzers were built"; ((++failed)); return; }
+  seconds=$((60 / ${#fuzzers[@]}))
+  for fuzzer in "${fuzzers[@]}"; do
+    name=$(basename "$fuzzer")
+    mkdir -p "build/fuzz/corpus/$name" "build/fuzz/artifacts" "tests/fuzz/$name"
+    say "fuzz: $name for $seconds s"
+    if "$fuzzer" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=0 -verbosity=0 \
+        -artifact_prefix="build/fuzz/artifacts/$name-" "build/fuzz/corpus/$name" "tests/fuzz/$name" \
+        >"build/fuzz/$name.log" 2>&1; then
+      ((++passed))
+    else
+      tail -40 "build/fuzz/$name.log"
+      say "fuzz: $name found something: build/fuzz/artifacts/$name-*"
+      ((++failed))
+    fi
+  done
+}
+
+build dev && run_tests dev
+if ((!quick)); then
+  export ASAN_OPTIONS=detect_stack_use_after_return=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1
+  build asan && run_tests asan
+  # Unit tests only: processes and timing are covered above, and ThreadSanitizer does not look across processes.
+  build tsan && TSAN_OPTIONS=halt_on_error=1 run_tests tsan -LE processes
+  build clang && ((++passed))
+  build fuzz gpuloom_fuzzers && run_fuzzers
+fi
+say "done"
+echo "$passed passed, $failed failed, $skipped skipped"
+((failed == 0 && passed > 0))

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Refuses a file that stands in the wrong room: the include table, names, TODO spelling, file length.
+
+usage: check.py [--root DIR] [--lengths]
+
+The rule for a line of code is "who may know what". A top-level folder is a trust zone, so what a folder may
+include is written down here and nowhere else. Exit status 1 and one line `file:line: message` per offence;
+--lengths also prints how long the files are.
+"""
+
+import argparse
+import pathlib
+import re
+import statistics
+import sys
+
+# (folder, repository prefixes it may include beside itself, system headers it may not include).
+# First match wins: longer prefixes stand first.
+NO_OS = r"^(sys/|linux/|netinet/|unistd\.h|fcntl\.h|poll\.h|spawn\.h|signal\.h|dlfcn\.h|pthread\.h)"
+CUDA = r"^(cuda|nvml|cupti|nvPTX)"
+GRPC = r"^(grpc|google/protobuf|absl/)"
+BOOST = r"^boost/"
+HEAVY_STD = r"^(iostream|regex|filesystem|fstream|sstream|string|vector|map|unordered_map|memory|functional|thread)$"
+# What every part of gpuloom-agent shares: strings, statuses, time.
+AGENT = ["agent/cat.h", "agent/clock.h", "agent/testing_clock.h"]
+RULES = [
+    ("proto/wire", [], [NO_OS, CUDA, GRPC, BOOST, r"\.h$"], ["stdint.h"]),
+    ("proto/channel", ["proto/wire"], [CUDA, GRPC, HEAVY_STD], []),
+    ("proto/control", ["proto/channel", "proto/wire"], [CUDA, GRPC, BOOST], []),
+    ("proto/cuda", [], [GRPC, BOOST], []),
+    ("proto/kubelet", [], [CUDA], []),
+    ("proto/admin", [], [CUDA], []),
+    ("shim", ["proto/wire", "proto/channel", "proto/cuda"], [GRPC, BOOST, HEAVY_STD], []),
+    ("agent/executor", ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC], []),
+    ("agent/scheduler", ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
+    ("agent/softgpu", ["proto/cuda"], [GRPC, BOOST], []),
+    ("agent/run", ["proto/wire", "proto/channel", "proto/control", "proto/cuda", "agent/policy/size.h"], [GRPC, CUDA], []),
+    ("agent/policy", AGENT, [CUDA, BOOST, r"^grpc"], []),
+    ("agent/inventory", AGENT + ["proto/cuda"], [r"^grpc", BOOST], []),
+    ("agent/supervisor", AGENT + ["proto/wire", "proto/channel", "proto/control", "agent/inventory"],
+     [CUDA, r"^grpc", BOOST], []),
+    ("agent/identity", AGENT + ["proto/kubelet", "proto/channel"], [CUDA, BOOST], []),
+    ("agent", ["proto/kubelet", "proto/admin", "proto/control", "proto/channel", "proto/wire", "agent"],
+     [CUDA, BOOST], []),
+]
+# Folders whose insides nobody else may include, whatever RULES say.
+PRIVATE = ["shim", "agent/executor", "agent/scheduler", "agent/softgpu"]
+
+BAD_NAMES = re.compile(r"(^|[_/])(util|utils|common|helper|helpers|manager|misc|impl)([_./]|$)")
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+TODO = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+GOOD_TODO = re.compile(r"\bTODO\(#\d+\): \S")
+SOURCE = {".h", ".cc", ".cu", ".inc", ".def"}
+TEXT = SOURCE | {".py", ".sh", ".cmake", ".txt", ".md", ".yaml", ".json", ".proto"}
+MAX_LINES = 600
+SKIP = {".git", "build", ".cache"}
+
+
+def Files(root):
+    for path in sorted(root.rglob("*")):
+        relative = path.relative_to(root)
+        if path.is_file() and not path.is_symlink() and not SKIP.intersection(relative.parts):
+            yield path, relative.as_posix()
+
+
+def Rule(name):
+    for rule in RULES:
+        if name.startswith(rule[0] + "/"):
+            return rule
+    return None
+
+
+def IsTest(name):
+    return name.startswith("tests/") or "/testdata/" in name or re.search(r"_(test|fuzz|bench)\.(cc|h)$", name)
+
+
+def CheckInclude(root, name, quote, target):
+    """Why this include is wrong, or None."""
+    ours = quote == '"' and (root / target).is_file()
+    top = target.split("/", 1)[0]
+    generated = target.endswith((".pb.h"))
+    if quote == '"' and not ours and top in ("proto", "shim", "agent", "tests") and not generated:
+        return f'"{target}" is not a file of this repository (includes start at its root)'
+    if quote == '"' and (root / name).parent.joinpath(target).is_file() and not ours:
+        if not name.startswith("tests/programs/"):
+            return f'include it from the repository\'s root, not as "{target}"'
+    if not name.startswith("tests/") and target.startswith("tests/") and not IsTest(name):
+        return "product code does not include tests/"
+    rule = Rule(name)
+    if rule is None:
+        return None
+    folder, allowed, forbidden, excepted = rule
+    if ours or generated:
+        if target.startswith("tests/"):
+            return None
+        for private in PRIVATE:
+            if target.startswith(private + "/") and not name.startswith(private + "/"):
+                return f"{private}/ is not included from outside it"
+        if target.startswith(folder + "/") or any(target == a or target.startswith(a + "/") for a in allowed):
+            return None
+        if IsTest(name) and target.startswith("proto/"):
+            return None
+        return f'{folder}/ may not include "{target}"'
+    if IsTest(name) or target in excepted:
+        return None
+    for pattern in forbidden:
+        if re.search(pattern, target):
+            return f"{folder}/ may not include <{target}>"
+    return None
+
+
+def Check(root):
+    """All offences, as text."""
+    offences = []
+    for path, name in Files(root):
+        if BAD_NAMES.search(name):
+            offences.append(f"{name}: name it for what it holds (util, common, helper, manager, misc, impl say nothing)")
+        if path.suffix not in TEXT:
+            continue
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        if path.suffix in SOURCE:
+            if len(lines) > MAX_LINES and path.suffix != ".def":
+                offences.append(f"{name}: {len(lines)} lines, more than {MAX_LINES}: split it by noun")
+            if path.suffix == ".h" and not any(line.strip() == "#pragma once" for line in lines):
+                offences.append(f"{name}: no #pragma once")
+            for number, line in enumerate(lines, 1):
+                include = INCLUDE.match(line)
+                reason = CheckInclude(root, name, *include.groups()) if include else None
+                if reason:
+                    offences.append(f"{name}:{number}: {reason}")
+        if not name.startswith("tests/layering/"):
+            for number, line in enumerate(lines, 1):
+                if TODO.search(line) and not GOOD_TODO.search(line):
+                    offences.append(f"{name}:{number}: a TODO names an issue: TODO(#12): what")
+    return offences
+
+
+def PrintLengths(root):
+    lengths = sorted((len(path.read_text(errors="replace").splitlines()), name)
+                     for path, name in Files(root) if path.suffix in {".h", ".cc", ".cu"})
+    if lengths:
+        counts = [count for count, _ in lengths]
+        print(f"{len(counts)} source files, median {statistics.median(counts):.0f} lines, "
+              f"p90 {counts[len(counts) * 9 // 10]}, longest:")
+        for count, name in lengths[-10:]:
+            print(f"  {count:5} {name}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2])
+    parser.add_argument("--lengths", action="store_true")
+    arguments = parser.parse_args()
+    offences = Check(arguments.root)
+    for offence in offences:
+        print(offence)
+    if arguments.lengths:
+        PrintLengths(arguments.root)
+    print(f"layering: {len(offences)} offences")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
