@@ -55,15 +55,17 @@ run_tests() {  # preset [ctest argument…]
 
 # Runs each fuzzer for its part of a minute, from the checked-in corpus.
 run_fuzzers() {
-  local fuzzers=(build/fuzz/fuzz/*) fuzzer name seconds
+  local fuzzers=(build/fuzz/fuzz/*) corpus fuzzer name seconds
   [[ -x ${fuzzers[0]} ]] || { say "fuzz: no fuzzers were built"; ((++failed)); return; }
   seconds=$((60 / ${#fuzzers[@]}))
   for fuzzer in "${fuzzers[@]}"; do
     name=$(basename "$fuzzer")
-    mkdir -p "build/fuzz/corpus/$name" "build/fuzz/artifacts" "tests/fuzz/$name"
+    mkdir -p "build/fuzz/corpus/$name" build/fuzz/artifacts
+    corpus=("build/fuzz/corpus/$name")
+    [[ -d tests/fuzz/$name ]] && corpus+=("tests/fuzz/$name")
     say "fuzz: $name for $seconds s"
     if "$fuzzer" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=0 -verbosity=0 \
-        -artifact_prefix="build/fuzz/artifacts/$name-" "build/fuzz/corpus/$name" "tests/fuzz/$name" \
+        -artifact_prefix="build/fuzz/artifacts/$name-" "${corpus[@]}" \
         >"build/fuzz/$name.log" 2>&1; then
       ((++passed))
     else
