@@ -1,0 +1,28 @@
+// What lies in a fatbin's members, decompressed (LZ4, zstd), and what an image as a whole has. Node
+// side only: links lz4 and zstd. Pure functions over bytes that a tenant made: nothing outside the
+// given bounds is read, and nothing larger than the given limit is allocated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "proto/cuda/fatbin.h"
+
+namespace gpuloom {
+
+// The payload of `member`, unpacked: exactly member.uncompressed_bytes, which may not exceed
+// `limit_bytes`. False and *error ("zstd: Corrupted block detected") when it cannot be.
+[[nodiscard]] bool UnpackMember(const FatbinMember& member, size_t limit_bytes,
+                                std::vector<uint8_t>* out, std::string* error);
+
+// True when some member of the image (fatbin, ELF or PTX) has a __device__ or __constant__
+// variable, so that a loaded copy of it has state of its own; also when the image cannot be read.
+// False only for images that are nothing but code: tenants of one trust domain may share one loaded
+// copy of those. Tables that a compiler put among the variables (sinf's, printf's formats) count as
+// variables: being wrong on that side only costs a load.
+[[nodiscard]] bool HasVariables(std::span<const uint8_t> image);
+
+}  // namespace gpuloom

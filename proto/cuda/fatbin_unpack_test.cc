@@ -1,0 +1,99 @@
+#include "proto/cuda/fatbin_unpack.h"
+
+#include <gtest/gtest.h>
+#include <lz4.h>
+#include <zstd.h>
+
+#include <cstring>
+#include <string_view>
+
+namespace gpuloom {
+namespace {
+
+constexpr std::string_view kCode =
+    ".version 9.0\n.target sm_90\n.address_size 64\n"
+    ".visible .entry k(.param .u64 .ptr .global .align 4 p) { ld.global.u32 %r1, [%rd1]; ret; }\n";
+constexpr std::string_view kVariable =
+    ".version 9.0\n.target sm_90\n.visible .global .align 4 .u32 counter;\n";
+constexpr std::string_view kConstant =
+    ".version 9.0\n.target sm_90\n.const .align 4 .b8 table[16];\n";
+
+std::vector<uint8_t> Bytes(std::string_view text) { return {text.begin(), text.end()}; }
+
+FatbinMember Member(FatbinCompression compression, const std::vector<uint8_t>& payload,
+                    size_t uncompressed_bytes) {
+  return {FatbinMemberKind::kPtx, compression,       90, 9, 0, 0, payload.data(),
+          payload.size(),         uncompressed_bytes};
+}
+
+std::vector<uint8_t> Fatbin(const std::vector<std::vector<uint8_t>>& members) {
+  std::vector<uint8_t> body;
+  for (const auto& member : members) {
+    FatbinMemberHeader header{};
+    header.kind = static_cast<uint16_t>(FatbinMemberKind::kPtx);
+    header.version = 0x0101;
+    header.header_bytes = sizeof(header);
+    header.padded_payload_bytes = (member.size() + 7) & ~size_t{7};
+    header.sm = 90;
+    const auto* raw = reinterpret_cast<const uint8_t*>(&header);
+    body.insert(body.end(), raw, raw + sizeof(header));
+    body.insert(body.end(), member.begin(), member.end());
+    body.resize(body.size() + header.padded_payload_bytes - member.size());
+  }
+  const FatbinHeader header{kFatbinMagic, 1, sizeof(FatbinHeader), body.size()};
+  std::vector<uint8_t> fatbin(sizeof(header) + body.size());
+  std::memcpy(fatbin.data(), &header, sizeof(header));
+  std::memcpy(fatbin.data() + sizeof(header), body.data(), body.size());
+  return fatbin;
+}
+
+TEST(UnpackMember, RestoresEachCompression) {
+  const auto plain = Bytes(kCode);
+  std::vector<uint8_t> lz4(LZ4_compressBound(static_cast<int>(plain.size())));
+  lz4.resize(LZ4_compress_default(reinterpret_cast<const char*>(plain.data()),
+                                  reinterpret_cast<char*>(lz4.data()),
+                                  static_cast<int>(plain.size()), static_cast<int>(lz4.size())));
+  std::vector<uint8_t> zstd(ZSTD_compressBound(plain.size()));
+  zstd.resize(ZSTD_compress(zstd.data(), zstd.size(), plain.data(), plain.size(), 3));
+
+  std::vector<uint8_t> out;
+  std::string error;
+  for (const auto& member : {Member(FatbinCompression::kNone, plain, plain.size()),
+                             Member(FatbinCompression::kLz4, lz4, plain.size()),
+                             Member(FatbinCompression::kZstd, zstd, plain.size())}) {
+    ASSERT_TRUE(UnpackMember(member, 1 << 20, &out, &error)) << error;
+    EXPECT_EQ(out, plain);
+  }
+}
+
+TEST(UnpackMember, Malicious_SizesAndBytesAreRefused) {
+  const auto garbage = Bytes("this is not compressed at all");
+  std::vector<uint8_t> out;
+  std::string error;
+  EXPECT_FALSE(
+      UnpackMember(Member(FatbinCompression::kZstd, garbage, 1000), 1 << 20, &out, &error));
+  EXPECT_TRUE(error.starts_with("zstd: ")) << error;
+  EXPECT_FALSE(UnpackMember(Member(FatbinCompression::kLz4, garbage, 1000), 1 << 20, &out, &error));
+  EXPECT_FALSE(UnpackMember(Member(FatbinCompression::kZstd, garbage, size_t{1} << 60), 1 << 20,
+                            &out, &error));
+  EXPECT_NE(error.find("limit"), std::string::npos) << error;
+}
+
+TEST(HasVariables, TellsCodeFromState) {
+  EXPECT_FALSE(HasVariables(Bytes(kCode)));
+  EXPECT_TRUE(HasVariables(Bytes(kVariable)));
+  EXPECT_TRUE(HasVariables(Bytes(kConstant)));
+  EXPECT_FALSE(HasVariables(Fatbin({Bytes(kCode), Bytes(kCode)})));
+  EXPECT_TRUE(HasVariables(Fatbin({Bytes(kCode), Bytes(kVariable)})));
+}
+
+TEST(HasVariables, WhatCannotBeReadIsNotShared) {
+  auto cut = Fatbin({Bytes(kCode)});
+  cut.resize(cut.size() / 2);
+  EXPECT_TRUE(HasVariables(cut));
+  EXPECT_TRUE(HasVariables(Bytes("neither fatbin nor ELF nor PTX")));
+  EXPECT_TRUE(HasVariables(std::span<const uint8_t>()));
+}
+
+}  // namespace
+}  // namespace gpuloom
