@@ -1,0 +1,41 @@
+// What the agent asks of one GPU's scheduler. The interface; control_client.h is the real one. Safe
+// from any thread. Every call is bounded in time and repeatable: adding or binding again what is
+// there already is no error. Unavailable (message starts "scheduler:") means that the connection is
+// gone and stays gone: the supervisor finds or starts another scheduler and tells it everything
+// anew. Any other failure is a refusal, in the scheduler's words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace gpuloom {
+
+struct BindOrder {
+  std::string name;  // the allocation
+  std::string pod_namespace;
+  std::string pod;
+  std::string container;
+  std::string trust_domain;
+  uint64_t memory_quota_bytes = 0;
+  uint64_t pinned_limit_bytes = 0;
+};
+
+class SchedulerClient {
+ public:
+  virtual ~SchedulerClient() = default;
+  // Makes gpuloom.sock in the directory. Sessions there are refused until the allocation is bound.
+  virtual absl::Status AddAllocation(const std::string& name, const std::string& directory,
+                                     int slots) = 0;
+  virtual absl::Status BindAllocation(const BindOrder& order) = 0;
+  virtual absl::Status RemoveAllocation(const std::string& name) = 0;
+  // Names of the allocations that the scheduler knows.
+  virtual absl::StatusOr<std::vector<std::string>> ListAllocations() = 0;
+  // False once the scheduler has hung up. Never blocks.
+  virtual bool IsConnected() = 0;
+};
+
+}  // namespace gpuloom

@@ -1,0 +1,28 @@
+// Starting one scheduler and hearing of its end. The process gets a session of its own, no
+// descriptor but /dev/null and its log, and outlives the agent. Used from one thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace gpuloom {
+
+// Starts arguments[0] with the agent's environment; stdout and stderr are appended to log_path,
+// which is moved to log_path.1 first when it has grown past 16 MiB. Fails when the program cannot
+// be executed.
+absl::StatusOr<pid_t> StartProcess(const std::vector<std::string>& arguments,
+                                   const std::string& log_path);
+
+// How a process of ours ended, in words ("exited with status 1", "killed by signal 9"); empty while
+// it runs.
+std::optional<std::string> ReapProcess(pid_t pid);
+
+// True when some process holds the scheduler's lock in this directory.
+bool IsSchedulerLockHeld(const std::string& directory);
+
+}  // namespace gpuloom

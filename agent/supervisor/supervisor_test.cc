@@ -1,0 +1,306 @@
+#include "agent/supervisor/supervisor.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "agent/supervisor/control_client.h"
+#include "agent/supervisor/scheduler_process.h"
+#include "agent/testing_clock.h"
+#include "proto/control/connection.h"
+
+namespace gpuloom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const char kUuid[] = "GPU-1";
+
+TEST(Backoff, DoublesAndStartsAnewAfterALongRun) {
+  TestingClock clock;
+  Backoff backoff;
+  EXPECT_TRUE(backoff.MayStart(clock.Now()));
+  Clock::Duration last{};
+  for (int i = 0; i < 10; ++i) {
+    backoff.Started(clock.Now());
+    backoff.Failed(clock.Now());
+    EXPECT_FALSE(backoff.MayStart(clock.Now()));
+    EXPECT_GE(backoff.pause(), last);
+    last = backoff.pause();
+    clock.Advance(last);
+    EXPECT_TRUE(backoff.MayStart(clock.Now()));
+  }
+  EXPECT_EQ(last, Backoff::kLongest);
+  backoff.Started(clock.Now());
+  clock.Advance(Backoff::kStable);
+  backoff.Failed(clock.Now());
+  EXPECT_EQ(backoff.pause(), Backoff::kFirst);
+}
+
+class FakeClient : public SchedulerClient {
+ public:
+  absl::Status AddAllocation(const std::string&, const std::string&, int) override {
+    return absl::OkStatus();
+  }
+  absl::Status BindAllocation(const BindOrder&) override { return absl::OkStatus(); }
+  absl::Status RemoveAllocation(const std::string&) override { return absl::OkStatus(); }
+  absl::StatusOr<std::vector<std::string>> ListAllocations() override {
+    return std::vector<std::string>{};
+  }
+  bool IsConnected() override { return connected; }
+  bool connected = true;
+};
+
+class InTemporaryDirectory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "supervisorXXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    state_ = name;
+  }
+  void TearDown() override { fs::remove_all(state_); }
+  std::string state_;
+};
+
+class SupervisorTest : public InTemporaryDirectory {
+ protected:
+  // A scheduler whose life is a shell script.
+  Supervisor MakeSupervisor(const std::string& script, bool may_start = true) {
+    Supervisor::Options options;
+    options.state_directory = state_;
+    options.may_start = may_start;
+    options.command = [script](const std::string& gpu, const std::string& directory) {
+      return std::vector<std::string>{"/bin/sh", "-c", script, "sh", gpu, directory};
+    };
+    options.connect =
+        [this](const std::string&) -> absl::StatusOr<std::shared_ptr<SchedulerClient>> {
+      if (client_ == nullptr) return absl::NotFoundError("scheduler: nobody listens");
+      return std::shared_ptr<SchedulerClient>(client_);
+    };
+    options.on_connected = [this](const std::string& gpu, SchedulerClient*) {
+      connected_.push_back(gpu);
+      return absl::OkStatus();
+    };
+    return Supervisor(std::move(options));
+  }
+  std::string Directory() { return state_ + "/gpus/" + kUuid; }
+  // Ticks without passing time, until the process that was started has done its work.
+  template <typename Done>
+  void TickUntil(Supervisor* supervisor, Done done) {
+    for (int i = 0; i < 500 && !done(); ++i) {
+      supervisor->Tick(clock_.Now());
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_TRUE(done());
+  }
+
+  TestingClock clock_;
+  std::shared_ptr<FakeClient> client_;
+  std::vector<std::string> connected_;
+};
+
+TEST_F(SupervisorTest, AdoptsARunningScheduler) {
+  client_ = std::make_shared<FakeClient>();
+  Supervisor supervisor = MakeSupervisor("touch $2/started");
+  ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
+  EXPECT_FALSE(supervisor.IsServing(kUuid));
+  supervisor.Tick(clock_.Now());
+  EXPECT_TRUE(supervisor.IsServing(kUuid));
+  EXPECT_THAT(connected_, ElementsAre(kUuid));
+  EXPECT_FALSE(fs::exists(Directory() + "/started"));
+  EXPECT_THAT(supervisor.Client("GPU-2").status().message(),
+              HasSubstr("not in this node's inventory"));
+}
+
+TEST_F(SupervisorTest, StartsOneInItsOwnSessionAndConnects) {
+  Supervisor supervisor =
+      MakeSupervisor("ps -o sid= -p $$ > $2/sid; echo $$ > $2/pid; echo hello; sleep 1");
+  ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
+  TickUntil(&supervisor, [&] {
+    return fs::exists(Directory() + "/pid") && fs::file_size(Directory() + "/pid") > 0;
+  });
+  client_ = std::make_shared<FakeClient>();
+  supervisor.Tick(clock_.Now());
+  EXPECT_TRUE(supervisor.IsServing(kUuid));
+  int sid = 0, pid = 0;
+  std::ifstream(Directory() + "/sid") >> sid;
+  std::ifstream(Directory() + "/pid") >> pid;
+  EXPECT_EQ(sid, pid);
+  EXPECT_GT(pid, 0);
+}
+
+TEST_F(SupervisorTest, AProcessThatFailsAtItsStartIsToldAndTriedAgainLater) {
+  Supervisor supervisor = MakeSupervisor("echo x >> $2/starts; exit 3");
+  ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
+  const auto failed = [&] {
+    return supervisor.Client(kUuid).status().message().find("exited with status 3") !=
+           absl::string_view::npos;
+  };
+  TickUntil(&supervisor, failed);
+  EXPECT_THAT(std::string(supervisor.Client(kUuid).status().message()), HasSubstr("scheduler.log"));
+  // No time passes: no second start.
+  for (int i = 0; i < 5; ++i) supervisor.Tick(clock_.Now());
+  EXPECT_EQ(fs::file_size(Directory() + "/starts"), 2u);
+  clock_.Advance(Backoff::kFirst);
+  TickUntil(&supervisor, [&] { return fs::file_size(Directory() + "/starts") == 4u; });
+}
+
+TEST_F(SupervisorTest, AMissingProgramIsNamed) {
+  Supervisor::Options options;
+  options.state_directory = state_;
+  options.command = [](const std::string&, const std::string&) {
+    return std::vector<std::string>{"/nonexistent/x"};
+  };
+  options.connect = [](const std::string&) { return absl::NotFoundError("nobody"); };
+  Supervisor supervisor(std::move(options));
+  ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
+  supervisor.Tick(clock_.Now());
+  EXPECT_THAT(std::string(supervisor.Client(kUuid).status().message()),
+              HasSubstr("/nonexistent/x"));
+}
+
+TEST_F(SupervisorTest, AHangUpMeansASchedulerIsLookedForAnew) {
+  client_ = std::make_shared<FakeClient>();
+  Supervisor supervisor = MakeSupervisor("touch $2/started; sleep 1");
+  ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
+  supervisor.Tick(clock_.Now());
+  client_->connected = false;
+  client_ = nullptr;
+  supervisor.Tick(clock_.Now());
+  EXPECT_THAT(std::string(supervisor.Client(kUuid).status().message()), HasSubstr("hung up"));
+  clock_.Advance(Backoff::kFirst);
+  TickUntil(&supervisor, [&] { return fs::exists(Directory() + "/started"); });
+  client_ = std::make_shared<FakeClient>();
+  supervisor.Tick(clock_.Now());
+  EXPECT_TRUE(supervisor.IsServing(kUuid));
+  EXPECT_THAT(connected_, ElementsAre(kUuid, kUuid));
+}
+
+TEST_F(SupervisorTest, AHeldLockIsNotStartedOver) {
+  Supervisor supervisor = MakeSupervisor("touch $2/started");
+  ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
+  const int lock = open((Directory() + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(flock(lock, LOCK_EX), 0);
+  supervisor.Tick(clock_.Now());
+  clock_.Advance(std::chrono::seconds(21));
+  supervisor.Tick(clock_.Now());
+  EXPECT_THAT(std::string(supervisor.Client(kUuid).status().message()),
+              HasSubstr("does not answer"));
+  EXPECT_FALSE(fs::exists(Directory() + "/started"));
+  close(lock);
+}
+
+TEST_F(SupervisorTest, OnlyAdoptsWhenToldSo) {
+  Supervisor supervisor = MakeSupervisor("touch $2/started", /*may_start=*/false);
+  ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
+  supervisor.Tick(clock_.Now());
+  EXPECT_THAT(std::string(supervisor.Client(kUuid).status().message()), HasSubstr("only adopts"));
+  EXPECT_FALSE(fs::exists(Directory() + "/started"));
+}
+
+// A scheduler's end of the control socket, one connection.
+class ControlClientTest : public InTemporaryDirectory {
+ protected:
+  template <typename Serve>
+  std::thread ServeOne(Serve serve) {
+    listener_ = channel::ListenAt((state_ + "/control.sock").c_str());
+    EXPECT_TRUE(listener_.valid());
+    return std::thread([this, serve] {
+      control::Connection connection(
+          channel::UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+      serve(&connection);
+    });
+  }
+  static void SayYes(control::Connection* connection, uint32_t request) {
+    control::Answer answer = {};
+    answer.ok = 1;
+    EXPECT_TRUE(connection->Send(request, answer));
+  }
+  channel::UniqueFd listener_;
+};
+
+TEST_F(ControlClientTest, OrdersArriveWhole) {
+  control::BindAllocation bind = {};
+  std::thread server = ServeOne([&](control::Connection* connection) {
+    control::Incoming in;
+    control::ControlHello hello = {};
+    ASSERT_TRUE(connection->Receive(&in) && in.As(&hello));
+    EXPECT_EQ(hello.version, control::kControlVersion);
+    SayYes(connection, in.header.request);
+    ASSERT_TRUE(connection->Receive(&in) && in.As(&bind));
+    SayYes(connection, in.header.request);
+    ASSERT_TRUE(connection->Receive(&in));
+    for (const char* name : {"one", "two"}) {
+      control::AllocationState state = {};
+      control::SetText(state.name, name);
+      ASSERT_TRUE(connection->Send(in.header.request, state));
+    }
+    SayYes(connection, in.header.request);
+    control::RemoveAllocation remove = {};
+    ASSERT_TRUE(connection->Receive(&in) && in.As(&remove));
+    control::Answer no = {};
+    control::SetText(no.message, "not now");
+    ASSERT_TRUE(connection->Send(in.header.request, no));
+  });
+  const auto client = ConnectToScheduler(state_);
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_TRUE((*client)->IsConnected());
+  EXPECT_TRUE(
+      (*client)->BindAllocation({"n", "team-a", "p", "main", "namespace/team-a", 4096, 8192}).ok());
+  EXPECT_THAT(*(*client)->ListAllocations(), ElementsAre("one", "two"));
+  EXPECT_EQ((*client)->RemoveAllocation("n").message(), "scheduler: not now");
+  server.join();
+  EXPECT_STREQ(bind.pod_namespace, "team-a");
+  EXPECT_STREQ(bind.trust_domain, "namespace/team-a");
+  EXPECT_EQ(bind.memory_quota_bytes, 4096u);
+  EXPECT_EQ(bind.pinned_limit_bytes, 8192u);
+  EXPECT_FALSE((*client)->IsConnected());
+  EXPECT_TRUE(absl::IsUnavailable((*client)->AddAllocation("n", "/d", 1)));
+}
+
+TEST_F(ControlClientTest, AnIdentityThatDoesNotFitIsRefusedNotCut) {
+  std::thread server = ServeOne([&](control::Connection* connection) {
+    control::Incoming in;
+    ASSERT_TRUE(connection->Receive(&in));
+    SayYes(connection, in.header.request);
+    EXPECT_FALSE(connection->Receive(&in));
+  });
+  {
+    const auto client = ConnectToScheduler(state_);
+    ASSERT_TRUE(client.ok());
+    const std::string long_name(300, 'p');
+    EXPECT_THAT(
+        std::string((*client)->BindAllocation({"n", "a", long_name, "c", "d", 0, 0}).message()),
+        HasSubstr("too long a name"));
+    EXPECT_THAT(
+        std::string((*client)->BindAllocation({"n", "a", "p", "c", long_name, 0, 0}).message()),
+        HasSubstr("trust domain"));
+  }
+  server.join();
+}
+
+TEST_F(ControlClientTest, AnotherVersionAndNobodyAreToldApart) {
+  EXPECT_TRUE(absl::IsNotFound(ConnectToScheduler(state_).status()));
+  std::thread server = ServeOne([&](control::Connection* connection) {
+    control::Incoming in;
+    ASSERT_TRUE(connection->Receive(&in));
+    control::Answer no = {};
+    control::SetText(no.message, "control version 9 is spoken here");
+    ASSERT_TRUE(connection->Send(in.header.request, no));
+  });
+  const auto client = ConnectToScheduler(state_);
+  server.join();
+  EXPECT_TRUE(absl::IsFailedPrecondition(client.status()));
+  EXPECT_THAT(std::string(client.status().message()), HasSubstr("control version 9"));
+}
+
+}  // namespace
+}  // namespace gpuloom
