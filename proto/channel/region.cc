@@ -15,17 +15,27 @@ constexpr unsigned kMemfdCloexec = 1;
 constexpr unsigned kMemfdAllowSealing = 2;
 constexpr int kAddSeals = 1033;
 constexpr int kGetSeals = 1034;
-constexpr int kSeals = 1 | 2 | 4;  // F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
+constexpr int kSealSeal = 1;
+constexpr int kSealSize = 2 | 4;  // F_SEAL_SHRINK, F_SEAL_GROW
+constexpr int kSealFutureWrite = 16;
 constexpr int kMapFixedNoReplace = 0x100000;
 
 }  // namespace
 
 UniqueFd MakeSealedMemory(const char* name, size_t size_bytes) {
+  UniqueFd memory = MakeFixedSizeMemory(name, size_bytes);
+  if (memory.valid() && fcntl(memory.get(), kAddSeals, kSealSeal) != 0) return UniqueFd();
+  return memory;
+}
+
+bool SealWriters(int memory) { return fcntl(memory, kAddSeals, kSealFutureWrite | kSealSeal) == 0; }
+
+UniqueFd MakeFixedSizeMemory(const char* name, size_t size_bytes) {
   UniqueFd memory(
       static_cast<int>(syscall(SYS_memfd_create, name, kMemfdCloexec | kMemfdAllowSealing)));
   if (!memory.valid()) return UniqueFd();
   if (ftruncate(memory.get(), static_cast<off_t>(size_bytes)) != 0) return UniqueFd();
-  if (fcntl(memory.get(), kAddSeals, kSeals) != 0) return UniqueFd();
+  if (fcntl(memory.get(), kAddSeals, kSealSize) != 0) return UniqueFd();
   return memory;
 }
 
@@ -37,7 +47,7 @@ UniqueFd ReopenReadOnly(int memory) {
 
 bool IsSealedMemory(int memory, size_t size_bytes) {
   const int seals = fcntl(memory, kGetSeals);
-  if (seals < 0 || (seals & kSeals) != kSeals) return false;
+  if (seals < 0 || (seals & kSealSize) != kSealSize) return false;
   struct stat status;
   return fstat(memory, &status) == 0 && status.st_size >= 0 &&
          static_cast<size_t>(status.st_size) >= size_bytes;

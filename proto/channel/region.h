@@ -13,10 +13,20 @@ namespace gpuloom::channel {
 // so that no peer can make the other side's mapping fault. Invalid with errno on failure.
 [[nodiscard]] UniqueFd MakeSealedMemory(const char* name, size_t size_bytes);
 
+// The same, but open for one more seal: SealWriters. For memory that one trusted peer writes and
+// another may only read.
+[[nodiscard]] UniqueFd MakeFixedSizeMemory(const char* name, size_t size_bytes);
+
+// From now on nobody can make a writable mapping of the memory, by whatever descriptor: a read-only
+// descriptor alone could be opened again for writing through /proc. Mappings that exist stay as
+// they are. False with errno on kernels before 5.1.
+[[nodiscard]] bool SealWriters(int memory);
+
 // The same memory through a read-only descriptor (a mapping of it cannot be made writable).
 [[nodiscard]] UniqueFd ReopenReadOnly(int memory);
 
-// True when the descriptor is a memfd sealed as MakeSealedMemory does, of at least `size_bytes`.
+// True when the descriptor is a memfd of at least `size_bytes` that nobody can shrink or grow, so
+// that touching a mapping of it cannot fault.
 [[nodiscard]] bool IsSealedMemory(int memory, size_t size_bytes);
 
 // Owns one mapping. Move-only.

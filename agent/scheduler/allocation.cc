@@ -1,0 +1,65 @@
+#include "agent/scheduler/allocation.h"
+
+#include <algorithm>
+
+#include "proto/control/connection.h"
+
+namespace gpuloom::scheduler {
+namespace {
+
+template <size_t N>
+std::string Text(const char (&field)[N]) {
+  return std::string(field, control::TextLength(field));
+}
+
+}  // namespace
+
+bool Usage::Charge(uint64_t bytes) {
+  if (bytes > free_bytes()) {
+    ++refused_count_;
+    return false;
+  }
+  used_bytes_ += bytes;
+  peak_before_charge_ = peak_bytes_;
+  peak_bytes_ = std::max(peak_bytes_, used_bytes_);
+  return true;
+}
+
+void Usage::Undo(uint64_t bytes) {
+  Discharge(bytes);
+  peak_bytes_ = std::max(peak_before_charge_, used_bytes_);
+}
+
+void Usage::Discharge(uint64_t bytes) { used_bytes_ -= std::min(used_bytes_, bytes); }
+
+bool Bind(const control::BindAllocation& message, Allocation* allocation, std::string* error) {
+  const Identity identity{Text(message.pod_namespace), Text(message.pod), Text(message.pod_uid),
+                          Text(message.container)};
+  if (identity.pod_namespace.empty() || identity.pod.empty()) {
+    *error = "allocation " + allocation->name + ": namespace and pod must be named";
+    return false;
+  }
+  const std::string trust_domain = Text(message.trust_domain);
+  if (trust_domain.empty()) {
+    *error = "allocation " + allocation->name + ": trust domain must be named";
+    return false;
+  }
+  if (message.memory_quota_bytes < kGranuleBytes) {
+    *error = "allocation " + allocation->name + ": memory quota is below the 2 MiB granule";
+    return false;
+  }
+  if (allocation->bound && !(identity == allocation->identity)) {
+    *error = "allocation " + allocation->name + " belongs to " + allocation->identity.Label() +
+             " (pod uid " + allocation->identity.pod_uid + "), not to " + identity.Label() +
+             " (pod uid " + identity.pod_uid + "): remove it first";
+    return false;
+  }
+  allocation->bound = true;
+  allocation->identity = identity;
+  allocation->trust_domain = trust_domain;
+  allocation->pinned_limit_bytes = message.pinned_limit_bytes;
+  allocation->usage.SetQuota(message.memory_quota_bytes);
+  return true;
+}
+
+}  // namespace gpuloom::scheduler

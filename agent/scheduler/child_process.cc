@@ -1,0 +1,91 @@
+#include "agent/scheduler/child_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string_view>
+
+#include "proto/control/messages.h"
+
+namespace gpuloom::scheduler {
+
+std::vector<std::string> CleanEnvironment(char* const* environment) {
+  constexpr std::string_view kNames[] = {
+      "PATH", "LD_LIBRARY_PATH", "HOME",          "TMPDIR",      "LANG",
+      "TZ",   "ASAN_OPTIONS",    "UBSAN_OPTIONS", "TSAN_OPTIONS"};
+  constexpr std::string_view kPrefixes[] = {"CUDA_", "NVIDIA_", "GPULOOM_SOFTGPU_",
+                                            "GPULOOM_EXECUTOR_"};
+  std::vector<std::string> kept;
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view variable = *environment;
+    const std::string_view name = variable.substr(0, variable.find('='));
+    bool keep = false;
+    for (const std::string_view wanted : kNames) keep = keep || name == wanted;
+    for (const std::string_view prefix : kPrefixes) keep = keep || name.starts_with(prefix);
+    if (keep) kept.emplace_back(variable);
+  }
+  return kept;
+}
+
+bool ChildProcess::Start(const std::vector<std::string>& arguments, int control,
+                         std::string* error) {
+  const std::vector<std::string> environment = CleanEnvironment(environ);
+  std::vector<char*> argv, envp;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  for (const std::string& variable : environment)
+    envp.push_back(const_cast<char*>(variable.c_str()));
+  argv.push_back(nullptr);
+  envp.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  // Also clears close-on-exec when it is that number already.
+  posix_spawn_file_actions_adddup2(&actions, control, control::kExecutorControlFd);
+  posix_spawn_file_actions_addclosefrom_np(&actions, control::kExecutorControlFd + 1);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  const int result = posix_spawn(&pid_, argv[0], &actions, &attributes, argv.data(), envp.data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (result != 0) {
+    pid_ = 0;
+    *error = "cannot start " + arguments[0] + ": " + strerror(result);
+    return false;
+  }
+  return true;
+}
+
+void ChildProcess::Kill() {
+  if (pid_ > 0) kill(-pid_, SIGKILL);
+}
+
+bool ChildProcess::Reap(std::string* how) {
+  if (pid_ <= 0) return false;
+  siginfo_t info{};
+  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid != pid_) {
+    return false;
+  }
+  kill(-pid_, SIGKILL);  // what it left behind in its group, before the number can be given again
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = 0;
+  *how = WIFSIGNALED(status) ? "killed by signal " + std::to_string(WTERMSIG(status))
+                             : "exited with " + std::to_string(WEXITSTATUS(status));
+  return true;
+}
+
+}  // namespace gpuloom::scheduler

@@ -1,0 +1,34 @@
+// Starts an executor and ends it. posix_spawn only: the scheduler has called cuInit, after which a
+// bare fork is not safe. One thread; Reap is called when SIGCHLD says so.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "proto/channel/unique_fd.h"
+
+namespace gpuloom::scheduler {
+
+class ChildProcess {
+ public:
+  // Runs `arguments` (the first is the program's path) in a process group of its own, with
+  // /dev/null as input, our stdout and stderr, `control` as descriptor 3, no other descriptor, and
+  // what CleanEnvironment leaves. False with a message.
+  [[nodiscard]] bool Start(const std::vector<std::string>& arguments, int control,
+                           std::string* error);
+
+  int pid() const { return pid_; }
+  // SIGKILL to the whole group. It is dead when Reap says so.
+  void Kill();
+  // True once the process has ended; `how` then says how ("exited with 1", "killed by signal 9").
+  [[nodiscard]] bool Reap(std::string* how);
+
+ private:
+  int pid_ = 0;
+};
+
+// Of `environment`, what an executor needs: the driver's own variables and where to find programs
+// and libraries. LD_PRELOAD and everything private to whoever started the scheduler stay behind.
+std::vector<std::string> CleanEnvironment(char* const* environment);
+
+}  // namespace gpuloom::scheduler

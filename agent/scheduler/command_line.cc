@@ -1,0 +1,100 @@
+#include "agent/scheduler/command_line.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+
+#include "agent/scheduler/log.h"
+#include "proto/control/version.h"
+
+namespace gpuloom::scheduler {
+namespace {
+
+// The folder this program lies in, with a slash at the end.
+std::string OwnFolder() {
+  char path[4096];
+  const ssize_t size = readlink("/proc/self/exe", path, sizeof(path));
+  const std::string self(path, size > 0 ? static_cast<size_t>(size) : 0);
+  return self.substr(0, self.rfind('/') + 1);
+}
+
+}  // namespace
+
+std::optional<std::chrono::milliseconds> ParseDuration(const std::string& text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  constexpr int64_t kLargest = 24 * 3600 * 1000;  // a day: longer ones are slips of the unit
+  if (error != std::errc() || number < 0 || number > kLargest) return std::nullopt;
+  const std::string unit(end, text.data() + text.size());
+  if (unit == "ms") return std::chrono::milliseconds(number);
+  if (unit == "s" && number <= kLargest / 1000) return std::chrono::seconds(number);
+  if (unit == "m" && number <= kLargest / 60'000) return std::chrono::minutes(number);
+  return std::nullopt;
+}
+
+std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status) {
+  CommandLine line;
+  Options& options = line.options;
+  options.cuda_library = "libcuda.so.1";
+  options.executor_path = OwnFolder() + "gpuloom-executor";
+  std::string level = "info";
+  bool show_version = false;
+
+  CLI::App app(
+      "gpuloom-scheduler: shares one GPU between tenants. One runs per GPU; the node agent "
+      "or `gpuloom run` starts it.");
+  app.add_option("--gpu", line.gpu, "the GPU: its number, or its UUID (GPU-…)");
+  app.add_option("--state-dir", options.state_dir,
+                 "folder for the lock file and control.sock; made when it is missing");
+  app.add_option("--cuda-library", options.cuda_library, "the driver library")
+      ->capture_default_str();
+  app.add_option("--executor", options.executor_path, "the executor program")
+      ->capture_default_str();
+  const auto add_duration = [&app](const char* name, std::chrono::milliseconds* value,
+                                   const char* help) {
+    app.add_option_function<std::string>(
+        name,
+        [name, value](const std::string& text) {
+          const auto parsed = ParseDuration(text);
+          if (!parsed) {
+            throw CLI::ValidationError(name, "'" + text + "' is no time: write 60s, 250ms or 2m");
+          }
+          *value = *parsed;
+        },
+        help);
+  };
+  add_duration("--idle-timeout", &options.idle_timeout,
+               "how long an executor stays after its last session (60s)");
+  add_duration(
+      "--drain-timeout", &options.drain_timeout,
+      "how long an ended session's work may still run before its domain's executor is ended (10s)");
+  app.add_flag("--exit-when-unused", options.exit_when_unused,
+               "end when no allocation and no control connection is left");
+  app.add_option("--log-level", level, "debug, info, warning or error")->capture_default_str();
+  app.add_flag("--version", show_version, "print the version and exit");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& mistake) {
+    *exit_status = app.exit(mistake) == 0 ? 0 : 2;
+    return std::nullopt;
+  }
+  if (show_version) {
+    printf("gpuloom-scheduler %s\n", kVersion);
+    *exit_status = 0;
+    return std::nullopt;
+  }
+  *exit_status = 2;
+  if (line.gpu.empty() || options.state_dir.empty()) {
+    fprintf(stderr, "gpuloom-scheduler: --gpu and --state-dir are needed; see --help\n");
+    return std::nullopt;
+  }
+  if (!SetLogLevel(level)) {
+    fprintf(stderr, "gpuloom-scheduler: --log-level %s: debug, info, warning or error\n",
+            level.c_str());
+    return std::nullopt;
+  }
+  return line;
+}
+
+}  // namespace gpuloom::scheduler

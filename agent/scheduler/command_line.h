@@ -1,0 +1,24 @@
+// The scheduler's command line. Prints help and mistakes itself.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "agent/scheduler/scheduler.h"
+
+namespace gpuloom::scheduler {
+
+struct CommandLine {
+  std::string gpu;  // index or "GPU-…"
+  Options options;
+};
+
+// nullopt: there is nothing to run, end with *exit_status.
+[[nodiscard]] std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status);
+
+// "60s", "250ms", "2m", "0s". nullopt for anything else; a number without a unit is refused,
+// because seconds and milliseconds differ too much to be guessed.
+[[nodiscard]] std::optional<std::chrono::milliseconds> ParseDuration(const std::string& text);
+
+}  // namespace gpuloom::scheduler

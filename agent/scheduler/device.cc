@@ -1,0 +1,170 @@
+#include "agent/scheduler/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "proto/cuda/driver.h"
+#include "proto/wire/commands.h"
+
+namespace gpuloom::scheduler {
+namespace {
+
+std::string ErrorText(const Driver& driver, CUresult result) {
+  const char* name = nullptr;
+  if (driver.cuGetErrorName != nullptr && driver.cuGetErrorName(result, &name) == CUDA_SUCCESS &&
+      name != nullptr) {
+    return name;
+  }
+  return "CUresult " + std::to_string(static_cast<int>(result));
+}
+
+class DriverDevice : public Device {
+ public:
+  // All-or-nothing: false with a message.
+  bool Open(const std::string& cuda_library, const std::string& index_or_uuid, std::string* error);
+
+  uint32_t CreateMemory(uint64_t size_bytes, uint64_t* handle,
+                        channel::UniqueFd* exported) override {
+    CUmemGenericAllocationHandle memory;
+    CUresult result = driver_.cuMemCreate(&memory, size_bytes, &properties_, 0);
+    if (result != CUDA_SUCCESS) return result;
+    int fd = -1;
+    result = driver_.cuMemExportToShareableHandle(&fd, memory,
+                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (result != CUDA_SUCCESS) {
+      driver_.cuMemRelease(memory);
+      return result;
+    }
+    *handle = memory;
+    exported->Reset(fd);
+    return CUDA_SUCCESS;
+  }
+
+  void ReleaseMemory(uint64_t handle) override { driver_.cuMemRelease(handle); }
+
+ private:
+  bool FindDevice(const std::string& index_or_uuid, CUdevice* device, std::string* error);
+  bool ReadFacts(CUdevice device, std::string* error);
+
+  Driver driver_;
+  CUmemAllocationProp properties_{};
+};
+
+bool DriverDevice::Open(const std::string& cuda_library, const std::string& index_or_uuid,
+                        std::string* error) {
+  if (!Load(cuda_library.c_str(), &driver_, error)) return false;
+  const std::pair<const char*, bool> needed[] = {
+      {"cuDeviceGetUuid_v2", driver_.cuDeviceGetUuid_v2 != nullptr},
+      {"cuMemCreate", driver_.cuMemCreate != nullptr},
+      {"cuMemRelease", driver_.cuMemRelease != nullptr},
+      {"cuMemExportToShareableHandle", driver_.cuMemExportToShareableHandle != nullptr},
+  };
+  for (const auto& [name, present] : needed) {
+    if (!present) {
+      *error = "cuda: " + cuda_library + " has no " + name + ": the driver is too old";
+      return false;
+    }
+  }
+  const CUresult result = driver_.cuInit(0);
+  if (result != CUDA_SUCCESS) {
+    *error = "cuda: cuInit of " + cuda_library + " failed: " + ErrorText(driver_, result) +
+             "; see whether nvidia-smi works on this machine";
+    return false;
+  }
+  CUdevice device;
+  if (!FindDevice(index_or_uuid, &device, error) || !ReadFacts(device, error)) return false;
+  properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties_.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties_.location.id = device;
+  return true;
+}
+
+bool DriverDevice::FindDevice(const std::string& index_or_uuid, CUdevice* device,
+                              std::string* error) {
+  int count = 0;
+  const CUresult result = driver_.cuDeviceGetCount(&count);
+  if (result != CUDA_SUCCESS || count == 0) {
+    *error = "cuda: no GPU found: " + (result == CUDA_SUCCESS ? std::string("device count is 0")
+                                                              : ErrorText(driver_, result));
+    return false;
+  }
+  char* end = nullptr;
+  const long index = strtol(index_or_uuid.c_str(), &end, 10);
+  if (!index_or_uuid.empty() && *end == '\0') {
+    if (index >= 0 && index < count && driver_.cuDeviceGet(device, static_cast<int>(index)) == 0) {
+      return true;
+    }
+    *error = "cuda: no GPU " + index_or_uuid + ": this machine has " + std::to_string(count) +
+             (count == 1 ? ", number 0" : ", numbered from 0");
+    return false;
+  }
+  std::string known;
+  for (int i = 0; i < count; ++i) {
+    CUuuid uuid;
+    if (driver_.cuDeviceGet(device, i) != CUDA_SUCCESS) continue;
+    if (driver_.cuDeviceGetUuid_v2(&uuid, *device) != CUDA_SUCCESS) continue;
+    uint8_t bytes[16];
+    std::copy(uuid.bytes, uuid.bytes + 16, bytes);
+    if (FormatUuid(bytes) == index_or_uuid) return true;
+    known += " " + FormatUuid(bytes);
+  }
+  *error = "cuda: no GPU " + index_or_uuid + ": this machine has" + known;
+  return false;
+}
+
+bool DriverDevice::ReadFacts(CUdevice device, std::string* error) {
+  int version = 0;
+  char name[256] = {};
+  char pci_bus_id[16] = {};
+  size_t total = 0;
+  CUuuid uuid{};
+  for (const auto& [what, result] : {
+           std::pair{"cuDriverGetVersion", driver_.cuDriverGetVersion(&version)},
+           std::pair{"cuDeviceGetName", driver_.cuDeviceGetName(name, sizeof(name) - 1, device)},
+           std::pair{"cuDeviceGetUuid_v2", driver_.cuDeviceGetUuid_v2(&uuid, device)},
+           std::pair{"cuDeviceTotalMem_v2", driver_.cuDeviceTotalMem_v2(&total, device)},
+           std::pair{"cuDeviceGetPCIBusId",
+                     driver_.cuDeviceGetPCIBusId(pci_bus_id, sizeof(pci_bus_id), device)},
+       }) {
+    if (result != CUDA_SUCCESS) {
+      *error = std::string("cuda: ") + what + " failed: " + ErrorText(driver_, result);
+      return false;
+    }
+  }
+  facts_.driver_version = version;
+  facts_.name = name;
+  facts_.pci_bus_id = pci_bus_id;
+  facts_.total_memory_bytes = total;
+  std::copy(uuid.bytes, uuid.bytes + 16, facts_.uuid);
+  facts_.attributes[0] = wire::kNoAttribute;
+  for (int i = 1; i < static_cast<int>(wire::kDeviceAttributes); ++i) {
+    int value = 0;
+    const auto attribute = static_cast<CUdevice_attribute>(i);
+    const bool known = driver_.cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS;
+    facts_.attributes[i] = known ? value : wire::kNoAttribute;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string FormatUuid(const uint8_t (&uuid)[16]) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    char digits[3];
+    snprintf(digits, sizeof(digits), "%02x", uuid[i]);
+    text += digits;
+    if (i == 3 || i == 5 || i == 7 || i == 9) text += '-';
+  }
+  return text;
+}
+
+std::unique_ptr<Device> OpenDevice(const std::string& cuda_library,
+                                   const std::string& index_or_uuid, std::string* error) {
+  auto device = std::make_unique<DriverDevice>();
+  if (!device->Open(cuda_library, index_or_uuid, error)) return nullptr;
+  return device;
+}
+
+}  // namespace gpuloom::scheduler

@@ -1,0 +1,51 @@
+// The GPU as the scheduler uses it: facts about it, and physical memory. An interface, so that
+// tests run without a driver; OpenDevice gives the real one. One thread. No context is ever made:
+// whatever a tenant does, nothing here can be poisoned by it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "proto/channel/unique_fd.h"
+#include "proto/wire/session.h"
+
+namespace gpuloom::scheduler {
+
+// What the driver says about the device, unmasked (device_snapshot.h makes of it what a tenant
+// sees).
+struct DeviceFacts {
+  int32_t driver_version = 0;
+  std::string name;
+  uint8_t uuid[16] = {};
+  std::string pci_bus_id;
+  uint64_t total_memory_bytes = 0;
+  int32_t attributes[wire::kDeviceAttributes] = {};  // kNoAttribute where the driver has none
+};
+
+// "GPU-8d7e6a90-…", as NVML, nvidia-smi and the kubelet's device lists write it.
+std::string FormatUuid(const uint8_t (&uuid)[16]);
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  const DeviceFacts& facts() const { return facts_; }
+
+  // Physical memory of `size_bytes` (a multiple of 2 MiB), and a descriptor for one importer.
+  // Returns a CUresult.
+  [[nodiscard]] virtual uint32_t CreateMemory(uint64_t size_bytes, uint64_t* handle,
+                                              channel::UniqueFd* exported) = 0;
+  // The scheduler's own hold on it ends; importers keep it alive until they let go.
+  virtual void ReleaseMemory(uint64_t handle) = 0;
+
+ protected:
+  DeviceFacts facts_;
+};
+
+// Loads the driver library and takes the device: "0", or "GPU-8d7e6a90-…". nullptr with a message
+// that names what to look at.
+[[nodiscard]] std::unique_ptr<Device> OpenDevice(const std::string& cuda_library,
+                                                 const std::string& index_or_uuid,
+                                                 std::string* error);
+
+}  // namespace gpuloom::scheduler

@@ -1,0 +1,112 @@
+#include "agent/scheduler/event_loop.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace gpuloom::scheduler {
+
+Watch::Watch(Watch&& other) noexcept : loop_(std::exchange(other.loop_, nullptr)), id_(other.id_) {}
+
+Watch& Watch::operator=(Watch&& other) noexcept {
+  if (this != &other) {
+    End();
+    loop_ = std::exchange(other.loop_, nullptr);
+    id_ = other.id_;
+  }
+  return *this;
+}
+
+void Watch::Change(uint32_t events) {
+  if (loop_ == nullptr) return;
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = id_;
+  epoll_ctl(loop_->epoll_.get(), EPOLL_CTL_MOD, loop_->watched_.at(id_)->fd, &event);
+}
+
+void Watch::End() {
+  if (loop_ == nullptr) return;
+  const auto it = loop_->watched_.find(id_);
+  if (it != loop_->watched_.end()) {
+    epoll_ctl(loop_->epoll_.get(), EPOLL_CTL_DEL, it->second->fd, nullptr);
+    loop_->watched_.erase(it);
+  }
+  loop_ = nullptr;
+}
+
+Timer::Timer(Timer&& other) noexcept : loop_(std::exchange(other.loop_, nullptr)), id_(other.id_) {}
+
+Timer& Timer::operator=(Timer&& other) noexcept {
+  if (this != &other) {
+    Cancel();
+    loop_ = std::exchange(other.loop_, nullptr);
+    id_ = other.id_;
+  }
+  return *this;
+}
+
+bool Timer::active() const {
+  return loop_ != nullptr && std::any_of(loop_->timers_.begin(), loop_->timers_.end(),
+                                         [&](const auto& t) { return t.second.id == id_; });
+}
+
+void Timer::Cancel() {
+  if (loop_ == nullptr) return;
+  auto& timers = loop_->timers_;
+  const auto it =
+      std::find_if(timers.begin(), timers.end(), [&](const auto& t) { return t.second.id == id_; });
+  if (it != timers.end()) timers.erase(it);
+  loop_ = nullptr;
+}
+
+EventLoop::EventLoop() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
+
+Watch EventLoop::WatchFd(int fd, uint32_t events, std::function<void(uint32_t)> handler) {
+  const uint64_t id = ++last_id_;
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = id;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return Watch();
+  watched_.emplace(id, std::make_shared<Watched>(Watched{fd, std::move(handler)}));
+  return Watch(this, id);
+}
+
+Timer EventLoop::After(Clock::duration delay, std::function<void()> handler) {
+  const uint64_t id = ++last_id_;
+  timers_.emplace(Clock::now() + delay, Pending{id, std::move(handler)});
+  return Timer(this, id);
+}
+
+void EventLoop::Run() {
+  while (!stopped_) RunOnce(std::chrono::hours(1));
+}
+
+void EventLoop::RunOnce(Clock::duration limit) {
+  const Clock::time_point now = Clock::now();
+  Clock::time_point wake = now + limit;
+  if (!timers_.empty()) wake = std::min(wake, timers_.begin()->first);
+  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(wake - now);
+  epoll_event events[64];
+  const int count =
+      epoll_wait(epoll_.get(), events, 64, static_cast<int>(std::max<int64_t>(0, wait.count())));
+  for (int i = 0; i < count && !stopped_; ++i) {
+    const auto it = watched_.find(events[i].data.u64);
+    if (it == watched_.end()) continue;
+    const std::shared_ptr<Watched> kept = it->second;  // the handler may end its own watch
+    kept->handler(events[i].events);
+  }
+  FireTimers();
+}
+
+void EventLoop::FireTimers() {
+  const Clock::time_point now = Clock::now();
+  while (!stopped_ && !timers_.empty() && timers_.begin()->first <= now) {
+    auto node = timers_.extract(timers_.begin());
+    node.mapped().handler();
+  }
+}
+
+}  // namespace gpuloom::scheduler

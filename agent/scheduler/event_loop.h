@@ -1,0 +1,98 @@
+// The scheduler's one thread: descriptors to watch and timers, over epoll. Everything runs on the
+// thread that calls Run; nothing here is thread-safe. Handlers may watch, unwatch, start and cancel
+// anything, themselves included.
+//
+//   Watch watch = loop.WatchFd(fd, EPOLLIN, [](uint32_t events) { … });   // ends with `watch`
+//   Timer timer = loop.After(5s, [] { … });                               // cancelled with `timer`
+//
+// A Watch must end before its descriptor is closed, and both before the loop: declare them after
+// the descriptor they watch.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "proto/channel/unique_fd.h"
+
+namespace gpuloom::scheduler {
+
+class EventLoop;
+
+class Watch {
+ public:
+  Watch() = default;
+  Watch(Watch&& other) noexcept;
+  Watch& operator=(Watch&& other) noexcept;
+  ~Watch() { End(); }
+  // Other events from now on; 0 keeps only EPOLLHUP and EPOLLERR.
+  void Change(uint32_t events);
+  void End();
+  bool active() const { return loop_ != nullptr; }
+
+ private:
+  friend class EventLoop;
+  Watch(EventLoop* loop, uint64_t id) : loop_(loop), id_(id) {}
+  EventLoop* loop_ = nullptr;
+  uint64_t id_ = 0;
+};
+
+class Timer {
+ public:
+  Timer() = default;
+  Timer(Timer&& other) noexcept;
+  Timer& operator=(Timer&& other) noexcept;
+  ~Timer() { Cancel(); }
+  void Cancel();
+  // False once it has fired.
+  bool active() const;
+
+ private:
+  friend class EventLoop;
+  Timer(EventLoop* loop, uint64_t id) : loop_(loop), id_(id) {}
+  EventLoop* loop_ = nullptr;
+  uint64_t id_ = 0;
+};
+
+class EventLoop {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Valid() is false when the kernel gave no epoll instance.
+  EventLoop();
+  bool valid() const { return epoll_.valid(); }
+
+  [[nodiscard]] Watch WatchFd(int fd, uint32_t events, std::function<void(uint32_t)> handler);
+  [[nodiscard]] Timer After(Clock::duration delay, std::function<void()> handler);
+
+  // Until Stop is called.
+  void Run();
+  void Stop() { stopped_ = true; }
+  // One wait of at most `limit`, for tests that look between steps.
+  void RunOnce(Clock::duration limit);
+
+ private:
+  friend class Watch;
+  friend class Timer;
+  struct Watched {
+    int fd;
+    std::function<void(uint32_t)> handler;
+  };
+  struct Pending {
+    uint64_t id;
+    std::function<void()> handler;
+  };
+
+  void FireTimers();
+
+  channel::UniqueFd epoll_;
+  bool stopped_ = false;
+  // Ids are never used twice, so an event that was fetched before its watch ended finds nothing.
+  uint64_t last_id_ = 0;
+  std::map<uint64_t, std::shared_ptr<Watched>> watched_;
+  std::multimap<Clock::time_point, Pending> timers_;
+};
+
+}  // namespace gpuloom::scheduler

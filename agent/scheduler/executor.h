@@ -1,0 +1,55 @@
+// One executor process of a trust domain, as the scheduler holds it: process, control connection,
+// and the ids of the sessions it serves. Owned by Scheduler; moved along by executor_flow.cc.
+//
+//   kStarting ── ExecutorReady ──→ kReady ── idle, fault, hang-up, does not drain ──→ kDying ──
+//   reaped ──→ gone
+//
+// A dying executor serves nobody any more; its domain may already have another. What its sessions
+// hold stays charged until it is reaped.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "agent/scheduler/child_process.h"
+#include "agent/scheduler/device_snapshot.h"
+#include "agent/scheduler/event_loop.h"
+#include "agent/scheduler/peer.h"
+
+namespace gpuloom::scheduler {
+
+class Executor {
+ public:
+  enum class State { kStarting, kReady, kDying };
+
+  uint64_t id = 0;
+  std::string domain;
+  State state = State::kStarting;
+  bool was_ready = false;
+  std::string reason;  // why it is dying
+  ChildProcess process;
+  std::unique_ptr<Peer> peer;
+  StreamPriorities priorities;
+  std::set<uint64_t> sessions;
+  Timer deadline;  // kStarting: to be ready; kDying: to be gone by itself
+  Timer idle;
+
+  std::string Label() const {
+    return "executor of domain " + domain + " (pid " + std::to_string(process.pid()) + ")";
+  }
+};
+
+// What is remembered of a domain between its executors: how often the last ones failed to start.
+struct StartHistory {
+  int failures = 0;
+  std::string last_reason;
+  EventLoop::Clock::time_point next_start{};
+};
+
+// 0, then 1 s, doubling up to 30 s: a broken driver is not asked ten times a second, and a mended
+// one is found soon.
+EventLoop::Clock::duration StartDelay(int failures);
+
+}  // namespace gpuloom::scheduler

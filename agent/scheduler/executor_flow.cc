@@ -1,0 +1,287 @@
+// Executors: started with a domain's first session, ended after its last, lost when they misbehave.
+// What an executor says is untrusted: it may name only its own sessions and their own memory.
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "agent/scheduler/log.h"
+#include "agent/scheduler/scheduler.h"
+#include "proto/channel/socket.h"
+#include "proto/control/connection.h"
+#include "proto/wire/fatal.h"
+
+namespace gpuloom::scheduler {
+namespace {
+
+template <size_t N>
+std::string Text(const char (&field)[N]) {
+  return std::string(field, control::TextLength(field));
+}
+
+}  // namespace
+
+EventLoop::Clock::duration StartDelay(int failures) {
+  if (failures == 0) return std::chrono::seconds(0);
+  return std::chrono::seconds(std::min(30, 1 << std::min(failures - 1, 5)));
+}
+
+Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) {
+  if (shutting_down_) {
+    *error = "scheduler: this GPU's scheduler is ending";
+    return nullptr;
+  }
+  const auto existing = domains_.find(domain);
+  if (existing != domains_.end()) return existing->second;
+
+  StartHistory& history = start_history_[domain];
+  const auto now = EventLoop::Clock::now();
+  if (now < history.next_start) {
+    *error =
+        "scheduler: the executor of domain " + domain + " failed to start " +
+        std::to_string(history.failures) + " times (" + history.last_reason +
+        "); the next attempt is in " +
+        std::to_string(std::chrono::ceil<std::chrono::seconds>(history.next_start - now).count()) +
+        " s";
+    return nullptr;
+  }
+  auto owned = std::make_unique<Executor>();
+  Executor* executor = owned.get();
+  executor->id = ++last_id_;
+  executor->domain = domain;
+  channel::UniqueFd ours, theirs;
+  if (!channel::MakePair(SOCK_SEQPACKET, &ours, &theirs)) {
+    *error = std::string("scheduler: cannot make a socket pair: ") + strerror(errno);
+    return nullptr;
+  }
+  if (!executor->process.Start({options_.executor_path, "--gpu", FormatUuid(device_->facts().uuid),
+                                "--cuda-library", options_.cuda_library, "--domain", domain},
+                               theirs.get(), error)) {
+    LogError(*error);
+    return nullptr;
+  }
+  const uint64_t id = executor->id;
+  executor->peer = std::make_unique<Peer>(
+      loop_, std::move(ours),
+      [this, id](const control::Incoming& in) { OnExecutorMessage(id, in); },
+      [this, id](const std::string& reason) {
+        LoseExecutor(executors_.at(id).get(), End::kAsk,
+                     reason == Peer::kHungUp
+                         ? "it exited unasked; its last lines in this log say why"
+                         : reason);
+      });
+  executor->deadline = loop_->After(options_.start_timeout, [this, id] {
+    LoseExecutor(executors_.at(id).get(), End::kKill, "was not ready in time");
+  });
+  LogInfo(executor->Label() + " started");
+  domains_[domain] = executor;
+  executors_.emplace(id, std::move(owned));
+  return executor;
+}
+
+void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming& in) {
+  Executor* executor = executors_.at(executor_id).get();
+  control::ExecutorReady ready;
+  control::SessionReady session_ready;
+  control::SessionEnded session_ended;
+  control::SessionCounters counters;
+  control::ExecutorFault fault;
+  control::MemoryRequest memory_request;
+  control::MemoryReturn memory_return;
+  control::MemoryInfoRequest memory_info;
+  if (in.As(&memory_request)) {
+    On(executor, memory_request, in.header.request);
+  } else if (in.As(&memory_return)) {
+    On(executor, memory_return, in.header.request);
+  } else if (in.As(&memory_info)) {
+    On(executor, memory_info, in.header.request);
+  } else if (in.As(&counters)) {
+    On(executor, counters);
+  } else if (in.As(&session_ready)) {
+    On(executor, session_ready);
+  } else if (in.As(&session_ended)) {
+    On(executor, session_ended);
+  } else if (in.As(&fault)) {
+    On(executor, fault);
+  } else if (in.As(&ready)) {
+    On(executor, ready);
+  } else {
+    LoseExecutor(executor, End::kKill, "sent a message of unknown type or size");
+  }
+}
+
+void Scheduler::On(Executor* executor, const control::ExecutorReady& message) {
+  if (executor->state != Executor::State::kStarting) return;
+  if (message.ok == 0) {
+    LoseExecutor(executor, End::kAsk, Text(message.message));
+    return;
+  }
+  executor->state = Executor::State::kReady;
+  executor->was_ready = true;
+  executor->deadline.Cancel();
+  executor->priorities =
+      StreamPriorities{message.stream_priority_least, message.stream_priority_greatest};
+  start_history_.erase(executor->domain);
+  LogInfo(executor->Label() + " is ready; its context takes " +
+          std::to_string(message.context_bytes >> 20) + " MiB");
+  const std::set<uint64_t> waiting = executor->sessions;
+  for (const uint64_t id : waiting) {
+    Session* session = FindSession(id, *executor);
+    if (session != nullptr && session->state == Session::State::kWaiting) AddToExecutor(session);
+  }
+  LookIdle(executor);
+}
+
+void Scheduler::On(Executor* executor, const control::SessionReady& message) {
+  Session* session = FindSession(message.session_id, *executor);
+  if (session == nullptr) return;
+  if (message.ok != 0) {
+    if (session->state == Session::State::kAdding) SendWelcome(session);
+    return;
+  }
+  if (session->state == Session::State::kEnding) {  // the tenant left while it was being added
+    ForgetSession(session->id);
+    return;
+  }
+  if (session->state != Session::State::kAdding) return;
+  const std::string reason = Text(message.message);
+  LogWarning(session->Label() + " was refused by its executor: " + reason);
+  Refuse(session->tenant.get(), wire::Admission::kDeviceLost, reason);
+  ForgetSession(session->id);
+}
+
+void Scheduler::On(Executor* executor, const control::SessionEnded& message) {
+  Session* session = FindSession(message.session_id, *executor);
+  if (session == nullptr || session->state == Session::State::kWaiting) return;
+  session->kernels_launched = std::max(session->kernels_launched, message.kernels_launched);
+  if (message.fatal != 0) {
+    const auto fatal = static_cast<wire::Fatal>(message.fatal);
+    LogWarning(session->Label() + " was ended: wire: " + std::string(wire::FatalText(fatal)));
+  }
+  if (message.drained == 0) {
+    LogWarning(session->Label() + " did not drain in time: it costs domain " + executor->domain +
+               " its executor");
+    LoseExecutor(executor, End::kKill, session->Label() + " did not drain");
+    return;
+  }
+  ForgetSession(session->id);
+}
+
+void Scheduler::On(Executor* executor, const control::SessionCounters& message) {
+  Session* session = FindSession(message.session_id, *executor);
+  if (session == nullptr) return;
+  session->kernels_launched = std::max(session->kernels_launched, message.kernels_launched);
+}
+
+void Scheduler::On(Executor* executor, const control::ExecutorFault& message) {
+  const Session* culprit = FindSession(message.session_id, *executor);
+  LoseExecutor(executor, End::kAsk,
+               "device context lost with CUresult " + std::to_string(message.result) +
+                   (culprit == nullptr ? "" : ", most likely by " + culprit->Label()));
+}
+
+void Scheduler::On(Executor* executor, const control::MemoryRequest& message, uint32_t request) {
+  control::MemoryGranted granted{};
+  granted.session_id = message.session_id;
+  granted.size_bytes = message.size_bytes;
+  granted.must_clear = 1;  // no driver promises that what it hands out was nobody's before
+  Session* session = FindSession(message.session_id, *executor);
+  std::vector<channel::UniqueFd> fds;
+  if (session != nullptr && session->state != Session::State::kLive &&
+      session->state != Session::State::kAdding) {
+    session = nullptr;  // it has ended: nothing more is granted to it
+  }
+  MemoryBook::Grant grant = session == nullptr ? MemoryBook::NoGrant()
+                                               : memory_.Make(message.size_bytes, &session->memory,
+                                                              &session->allocation->usage);
+  granted.result = grant.result;
+  granted.memory_id = grant.memory_id;
+  if (grant.memory.valid()) fds.push_back(std::move(grant.memory));
+  executor->peer->Send(request, granted, std::move(fds));
+}
+
+void Scheduler::On(Executor* executor, const control::MemoryReturn& message, uint32_t request) {
+  Session* session = FindSession(message.session_id, *executor);
+  const bool returned = session != nullptr && memory_.Return(message.memory_id, &session->memory,
+                                                             &session->allocation->usage);
+  if (!returned) LogDebug(executor->Label() + " returned memory that is not its session's");
+  if (request == 0) return;
+  control::Answer answer{};
+  answer.ok = returned ? 1 : 0;
+  if (!returned) control::SetText(answer.message, "memory is not the session's");
+  executor->peer->Send(request, answer);
+}
+
+void Scheduler::On(Executor* executor, const control::MemoryInfoRequest& message,
+                   uint32_t request) {
+  control::MemoryInfo info{};
+  info.session_id = message.session_id;
+  if (const Session* session = FindSession(message.session_id, *executor); session != nullptr) {
+    info.free_bytes = session->allocation->usage.free_bytes();
+    info.total_bytes = session->allocation->usage.quota_bytes();
+  }
+  executor->peer->Send(request, info);
+}
+
+void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& reason) {
+  if (executor->state != Executor::State::kDying) {
+    executor->state = Executor::State::kDying;
+    executor->reason = reason;
+    if (const auto it = domains_.find(executor->domain);
+        it != domains_.end() && it->second == executor) {
+      domains_.erase(it);
+    }
+    LogInfo(executor->Label() + " ends: " + reason);
+    executor->idle.Cancel();
+    const std::set<uint64_t> sessions = executor->sessions;
+    for (const uint64_t id : sessions) {
+      Session* session = FindSession(id, *executor);
+      if (session == nullptr) continue;
+      session->deadline.Cancel();
+      if (session->state == Session::State::kWaiting || session->state == Session::State::kAdding) {
+        Refuse(session->tenant.get(), wire::Admission::kDeviceLost,
+               "scheduler: the executor of domain " + executor->domain + " ended: " + reason);
+      }
+      // Hung up on, doorbell included: the tenant knows within its next look.
+      session->tenant_watch.End();
+      session->tenant.Reset();
+      session->regions = SessionRegions{};
+      session->state = Session::State::kEnding;
+    }
+    executor->peer.reset();
+    const uint64_t id = executor->id;
+    executor->deadline =
+        loop_->After(options_.exit_grace, [this, id] { executors_.at(id)->process.Kill(); });
+  }
+  if (end == End::kKill) executor->process.Kill();
+}
+
+void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
+  Executor* executor = executors_.at(executor_id).get();
+  // What it said last, a fault or a session's end, explains the end better than its exit status.
+  if (executor->peer != nullptr) {
+    executor->peer->ReceivePending(
+        [executor] { return executor->state != Executor::State::kDying; });
+  }
+  LoseExecutor(executor, End::kAsk, how);
+  LogInfo("executor of domain " + executor->domain + " " + how);
+  const std::set<uint64_t> sessions = executor->sessions;
+  for (const uint64_t id : sessions) ForgetSession(id);
+  if (!executor->was_ready && !shutting_down_) {
+    StartHistory& history = start_history_[executor->domain];
+    ++history.failures;
+    history.last_reason = executor->reason;
+    history.next_start = EventLoop::Clock::now() + StartDelay(history.failures);
+  }
+  executors_.erase(executor_id);
+  LookUnused();
+}
+
+void Scheduler::LookIdle(Executor* executor) {
+  if (executor->state == Executor::State::kDying || !executor->sessions.empty()) return;
+  const uint64_t id = executor->id;
+  executor->idle = loop_->After(options_.idle_timeout, [this, id] {
+    LoseExecutor(executors_.at(id).get(), End::kAsk, "idle");
+  });
+}
+
+}  // namespace gpuloom::scheduler

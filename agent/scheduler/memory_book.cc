@@ -1,0 +1,45 @@
+#include "agent/scheduler/memory_book.h"
+
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::scheduler {
+
+MemoryBook::Grant MemoryBook::NoGrant() { return Grant{CUDA_ERROR_INVALID_VALUE, 0, {}}; }
+
+MemoryBook::Grant MemoryBook::Make(uint64_t size_bytes_untrusted, SessionMemory* session,
+                                   Usage* usage) {
+  const uint64_t size_bytes = size_bytes_untrusted;
+  if (size_bytes == 0 || size_bytes % kGranuleBytes != 0) {
+    return NoGrant();
+  }
+  if (!usage->Charge(size_bytes)) return Grant{CUDA_ERROR_OUT_OF_MEMORY, 0, {}};
+  Grant grant{};
+  SessionMemory::Piece piece{0, size_bytes};
+  grant.result = device_->CreateMemory(size_bytes, &piece.handle, &grant.memory);
+  if (grant.result != CUDA_SUCCESS) {
+    usage->Undo(size_bytes);
+    return grant;
+  }
+  grant.memory_id = ++last_memory_id_;
+  session->pieces.emplace(grant.memory_id, piece);
+  return grant;
+}
+
+bool MemoryBook::Return(uint64_t memory_id_untrusted, SessionMemory* session, Usage* usage) {
+  const auto it = session->pieces.find(memory_id_untrusted);
+  if (it == session->pieces.end()) return false;
+  device_->ReleaseMemory(it->second.handle);
+  usage->Discharge(it->second.size_bytes);
+  session->pieces.erase(it);
+  return true;
+}
+
+void MemoryBook::ReleaseAll(SessionMemory* session, Usage* usage) {
+  for (const auto& [id, piece] : session->pieces) {
+    device_->ReleaseMemory(piece.handle);
+    usage->Discharge(piece.size_bytes);
+  }
+  session->pieces.clear();
+}
+
+}  // namespace gpuloom::scheduler

@@ -1,0 +1,54 @@
+// Physical device memory by session: made, counted, given back. What an executor says is untrusted:
+// a size is judged, a memory id is looked up under the session it must belong to. One thread.
+//
+// A session's memory lives in SessionMemory, owned by the session; ReleaseAll before that ends.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "agent/scheduler/allocation.h"
+#include "agent/scheduler/device.h"
+
+namespace gpuloom::scheduler {
+
+struct SessionMemory {
+  struct Piece {
+    uint64_t handle;
+    uint64_t size_bytes;
+  };
+  std::map<uint64_t, Piece> pieces;  // by memory id
+
+  uint64_t size_bytes() const {
+    uint64_t sum = 0;
+    for (const auto& [id, piece] : pieces) sum += piece.size_bytes;
+    return sum;
+  }
+};
+
+class MemoryBook {
+ public:
+  explicit MemoryBook(Device* device) : device_(device) {}
+
+  struct Grant {
+    uint32_t result;  // CUresult; the rest is valid when it is CUDA_SUCCESS
+    uint64_t memory_id = 0;
+    channel::UniqueFd memory;
+  };
+  // For who may not have any: CUDA_ERROR_INVALID_VALUE.
+  [[nodiscard]] static Grant NoGrant();
+  // Charged to `usage`. CUDA_ERROR_OUT_OF_MEMORY when the quota or the device has no room,
+  // CUDA_ERROR_INVALID_VALUE for a size that is no positive multiple of the granule.
+  [[nodiscard]] Grant Make(uint64_t size_bytes_untrusted, SessionMemory* session, Usage* usage);
+
+  // False when the id is not the session's; nothing is changed then.
+  [[nodiscard]] bool Return(uint64_t memory_id_untrusted, SessionMemory* session, Usage* usage);
+
+  void ReleaseAll(SessionMemory* session, Usage* usage);
+
+ private:
+  Device* device_;
+  uint64_t last_memory_id_ = 0;
+};
+
+}  // namespace gpuloom::scheduler

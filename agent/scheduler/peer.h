@@ -1,0 +1,71 @@
+// A control connection on the event loop: whole messages in, whole messages out, never blocking.
+// What does not fit into the socket is kept and sent when it does; a peer that lets more than
+// kMaxKept messages pile up is broken off. One thread.
+//
+// The owner may destroy the Peer inside either handler. `on_gone` is called once, never from inside
+// Send, and nothing is called after it.
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "agent/scheduler/event_loop.h"
+#include "proto/control/connection.h"
+
+namespace gpuloom::scheduler {
+
+class Peer {
+ public:
+  using OnMessage = std::function<void(const control::Incoming&)>;
+  using OnGone = std::function<void(const std::string& reason)>;
+
+  static constexpr char kHungUp[] = "hung up";
+  // More than every session of an executor together can have under way.
+  static constexpr size_t kMaxKept = 4096;
+
+  Peer(EventLoop* loop, channel::UniqueFd socket, OnMessage on_message, OnGone on_gone);
+
+  template <control::Message M>
+  void Send(uint32_t request, const M& message, std::vector<channel::UniqueFd> fds = {}) {
+    Kept kept;
+    const control::MessageHeader header{M::kType, request};
+    constexpr size_t kBodyBytes = std::is_empty_v<M> ? 0 : sizeof(M);
+    kept.bytes.resize(sizeof(header) + kBodyBytes);
+    std::memcpy(kept.bytes.data(), &header, sizeof(header));
+    if constexpr (kBodyBytes != 0) {
+      std::memcpy(kept.bytes.data() + sizeof(header), &message, kBodyBytes);
+    }
+    kept.fds = std::move(fds);
+    SendOrKeep(std::move(kept));
+  }
+
+  // Hands over every message that has already arrived, for a peer whose process is known to be
+  // dead, for as long as `keep_going` says so. The owner must not destroy the Peer meanwhile.
+  void ReceivePending(const std::function<bool()>& keep_going);
+
+ private:
+  struct Kept {
+    std::vector<uint8_t> bytes;
+    std::vector<channel::UniqueFd> fds;
+  };
+
+  void OnEvents(uint32_t events);
+  void SendOrKeep(Kept kept);
+  bool TrySend(const Kept& kept);
+  void Flush();
+  void Break(const std::string& reason);
+
+  EventLoop* loop_;
+  control::Connection connection_;
+  OnMessage on_message_;
+  OnGone on_gone_;
+  std::deque<Kept> kept_;
+  bool broken_ = false;
+  Watch watch_;
+  Timer breaking_;
+};
+
+}  // namespace gpuloom::scheduler

@@ -1,0 +1,88 @@
+#include "agent/scheduler/scheduler.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "agent/scheduler/log.h"
+
+namespace gpuloom::scheduler {
+
+Scheduler::Scheduler(EventLoop* loop, Device* device, Options options)
+    : loop_(loop), device_(device), options_(std::move(options)), memory_(device) {
+  if (options_.exit_when_unused) {
+    // Whoever started us connects at once; if it died instead, we do not stay for nobody.
+    unused_timer_ = loop_->After(std::chrono::seconds(10), [this] {
+      was_used_ = true;
+      LookUnused();
+    });
+  }
+}
+
+Scheduler::~Scheduler() {
+  control_watch_.End();
+  // The driver's memory is given back; executors see their connection close and exit.
+  for (auto& [id, session] : sessions_) {
+    memory_.ReleaseAll(&session->memory, &session->allocation->usage);
+  }
+}
+
+bool Scheduler::Listen(std::string* error) {
+  const std::string path = options_.state_dir + "/" + control::kControlSocketName;
+  control_listener_ = channel::ListenAt(path.c_str());
+  // Beside the mode, who connects is judged by its user id: see AcceptController.
+  if (!control_listener_.valid() || chmod(path.c_str(), 0600) != 0) {
+    *error = "cannot make the control socket " + path + ": " + strerror(errno);
+    return false;
+  }
+  control_watch_ =
+      loop_->WatchFd(control_listener_.get(), EPOLLIN, [this](uint32_t) { AcceptController(); });
+  return true;
+}
+
+void Scheduler::OnChildExit() {
+  std::vector<std::pair<uint64_t, std::string>> reaped;
+  for (auto& [id, executor] : executors_) {
+    std::string how;
+    if (executor->process.Reap(&how)) reaped.emplace_back(id, how);
+  }
+  for (const auto& [id, how] : reaped) OnReaped(id, how);
+}
+
+void Scheduler::Shutdown() {
+  if (shutting_down_) return;
+  shutting_down_ = true;
+  LogInfo("ending " + std::to_string(sessions_.size()) + " sessions and " +
+          std::to_string(executors_.size()) + " executors");
+  allocations_.clear();
+  std::vector<Executor*> all;
+  for (auto& [id, executor] : executors_) all.push_back(executor.get());
+  for (Executor* executor : all) LoseExecutor(executor, End::kAsk, "scheduler ends");
+  LookUnused();
+}
+
+bool Scheduler::Unused() const {
+  return shutting_down_ || (options_.exit_when_unused && was_used_ && allocations_.empty() &&
+                            controllers_.empty() && sessions_.empty());
+}
+
+void Scheduler::LookUnused() {
+  if (!Unused()) return;
+  if (executors_.empty()) {
+    // Nobody finds a socket that nobody serves: who connects from now on starts another scheduler.
+    control_watch_.End();
+    unlink((options_.state_dir + "/" + control::kControlSocketName).c_str());
+    control_listener_.Reset();
+    loop_->Stop();
+    return;
+  }
+  std::vector<Executor*> all;
+  for (auto& [id, executor] : executors_) all.push_back(executor.get());
+  for (Executor* executor : all) LoseExecutor(executor, End::kAsk, "no longer used");
+}
+
+}  // namespace gpuloom::scheduler

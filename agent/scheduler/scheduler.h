@@ -1,0 +1,140 @@
+// The conductor: allocations, sessions, executors and the control socket of one GPU. Everything
+// runs on the event loop's thread; nothing blocks. Whatever a tenant or an executor says is judged
+// before it changes anything, and costs at most its own session or its own domain.
+//
+// Split by noun: control_flow.cc (agent ↔ scheduler), session_flow.cc (tenants), executor_flow.cc
+// (executors), scheduler.cc (start, end, and what joins them).
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "agent/scheduler/address_window.h"
+#include "agent/scheduler/allocation.h"
+#include "agent/scheduler/device.h"
+#include "agent/scheduler/event_loop.h"
+#include "agent/scheduler/executor.h"
+#include "agent/scheduler/memory_book.h"
+#include "agent/scheduler/peer.h"
+#include "agent/scheduler/session.h"
+#include "agent/scheduler/tenant_door.h"
+#include "proto/control/messages.h"
+
+namespace gpuloom::scheduler {
+
+struct Options {
+  std::string state_dir;
+  std::string cuda_library;  // handed to executors
+  std::string executor_path;
+  std::chrono::milliseconds idle_timeout{60'000};   // of an executor without sessions
+  std::chrono::milliseconds drain_timeout{10'000};  // of a session's work after its end
+  bool exit_when_unused = false;
+  // Making a context takes half a second on real hardware, several when the machine has just
+  // started.
+  std::chrono::milliseconds start_timeout{60'000};
+  // Given to the executor beyond drain_timeout before it is held to be stuck itself.
+  std::chrono::milliseconds drain_grace{2'000};
+  // An executor whose connection is closed exits by itself; then it is killed.
+  std::chrono::milliseconds exit_grace{3'000};
+};
+
+class Scheduler {
+ public:
+  // More processes than any container of one pod has been seen to use a GPU with.
+  static constexpr uint32_t kMaxSessionsPerAllocation = 64;
+  static constexpr size_t kMaxAllocations = 1024;
+  static constexpr size_t kMaxControlConnections = 64;
+
+  // `loop` and `device` outlive it.
+  Scheduler(EventLoop* loop, Device* device, Options options);
+  ~Scheduler();
+
+  // Makes the control socket. False with a message.
+  [[nodiscard]] bool Listen(std::string* error);
+  // SIGCHLD has come.
+  void OnChildExit();
+  // Ends every session and executor, then stops the loop.
+  void Shutdown();
+
+ private:
+  struct Controller {
+    std::unique_ptr<Peer> peer;
+    bool greeted = false;
+  };
+  using AllocationPtr = std::shared_ptr<Allocation>;
+  struct DoorAndAllocation {
+    AllocationPtr allocation;
+    std::unique_ptr<TenantDoor> door;
+  };
+
+  // control_flow.cc
+  void AcceptController();
+  void OnControl(uint64_t controller, const control::Incoming& in);
+  void EndController(uint64_t controller);
+  [[nodiscard]] bool Apply(uint64_t controller, const control::AddAllocation& message,
+                           std::string* error);
+  [[nodiscard]] bool Apply(uint64_t controller, const control::BindAllocation& message,
+                           std::string* error);
+  void Remove(const std::string& name);
+  void SendStates(Peer* peer, uint32_t request);
+  uint64_t KernelsLaunched(const Allocation& allocation) const;
+
+  // session_flow.cc
+  void Admit(const AllocationPtr& allocation, Visitor visitor);
+  [[nodiscard]] bool Prepare(Session* session, std::string* error);
+  void AddToExecutor(Session* session);
+  void OnTenantEvent(uint64_t session_id);
+  void SendWelcome(Session* session);
+  // Ends it for the tenant at once; the executor drains.
+  void EndSession(Session* session, const std::string& why);
+  // Nothing of it is anywhere any more.
+  void ForgetSession(uint64_t session_id);
+  Session* FindSession(uint64_t session_id_untrusted, const Executor& executor);
+
+  // executor_flow.cc
+  [[nodiscard]] Executor* ExecutorFor(const std::string& domain, std::string* error);
+  void OnExecutorMessage(uint64_t executor_id, const control::Incoming& in);
+  void On(Executor* executor, const control::ExecutorReady& message);
+  void On(Executor* executor, const control::SessionReady& message);
+  void On(Executor* executor, const control::SessionEnded& message);
+  void On(Executor* executor, const control::SessionCounters& message);
+  void On(Executor* executor, const control::ExecutorFault& message);
+  void On(Executor* executor, const control::MemoryRequest& message, uint32_t request);
+  void On(Executor* executor, const control::MemoryReturn& message, uint32_t request);
+  void On(Executor* executor, const control::MemoryInfoRequest& message, uint32_t request);
+  enum class End { kAsk, kKill };
+  // It serves nobody from now on: its tenants are hung up on, its domain may start another.
+  void LoseExecutor(Executor* executor, End end, const std::string& reason);
+  void OnReaped(uint64_t executor_id, const std::string& how);
+  void LookIdle(Executor* executor);
+
+  // scheduler.cc
+  bool Unused() const;
+  void LookUnused();
+
+  EventLoop* loop_;
+  Device* device_;
+  Options options_;
+  MemoryBook memory_;
+  AddressWindow device_window_{kDeviceWindow};
+  AddressWindow host_window_{kHostWindow};
+
+  channel::UniqueFd control_listener_;
+  Watch control_watch_;
+  Timer control_pause_;
+  bool was_used_ = false;
+  bool shutting_down_ = false;
+  Timer unused_timer_;
+
+  uint64_t last_id_ = 0;
+  std::map<uint64_t, Controller> controllers_;
+  std::map<std::string, DoorAndAllocation> allocations_;
+  std::map<uint64_t, std::unique_ptr<Session>> sessions_;
+  std::map<uint64_t, std::unique_ptr<Executor>> executors_;
+  std::map<std::string, Executor*> domains_;  // the one that serves new sessions
+  std::map<std::string, StartHistory> start_history_;
+};
+
+}  // namespace gpuloom::scheduler

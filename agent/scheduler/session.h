@@ -1,0 +1,64 @@
+// A tenant process's session as the scheduler holds it: from its accepted Hello until its executor
+// has nothing of it any more. Owned by Scheduler's table; plain state, moved along by
+// session_flow.cc.
+//
+//            executor ready              SessionReady, Welcome sent
+//   kWaiting ───────────────→ kAdding ──────────────────────────→ kLive
+//      │ hang-up                 │ hang-up, refused                 │ hang-up, allocation removed
+//      ↓                         ↓                                  ↓
+//    gone                     kEnding ──── SessionEnded, or the executor is reaped ────→ gone
+//
+// In kEnding the usage stays charged and the address ranges stay taken: the executor may still have
+// them mapped.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "agent/scheduler/allocation.h"
+#include "agent/scheduler/event_loop.h"
+#include "agent/scheduler/memory_book.h"
+#include "proto/channel/region.h"
+#include "proto/channel/unique_fd.h"
+
+namespace gpuloom::scheduler {
+
+class Executor;
+
+// What a session's regions are reached by, until they have been handed over.
+struct SessionRegions {
+  channel::UniqueFd command;
+  channel::UniqueFd completion;
+  channel::UniqueFd arena;
+  channel::UniqueFd tenant_doorbell;
+  channel::UniqueFd executor_doorbell;
+};
+
+struct Session {
+  enum class State { kWaiting, kAdding, kLive, kEnding };
+
+  uint64_t id = 0;
+  State state = State::kWaiting;
+  std::shared_ptr<Allocation> allocation;
+  Executor* executor = nullptr;
+  int tenant_pid = 0;  // for logs only
+
+  channel::UniqueFd tenant;
+  Watch tenant_watch;
+  Timer deadline;
+
+  SessionRegions regions;
+  channel::Range device_range;
+  channel::Range host_range;
+  uint64_t pinned_limit_bytes = 0;
+  SessionMemory memory;
+  uint64_t kernels_launched = 0;
+
+  std::string Label() const {
+    return "session " + std::to_string(id) + " (" + allocation->Label() + ", pid " +
+           std::to_string(tenant_pid) + ")";
+  }
+};
+
+}  // namespace gpuloom::scheduler

@@ -1,0 +1,219 @@
+// Tenants: from an accepted Hello to Welcome, and to the session's end.
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "agent/scheduler/log.h"
+#include "agent/scheduler/scheduler.h"
+#include "proto/channel/socket.h"
+#include "proto/control/connection.h"
+#include "proto/wire/regions.h"
+
+namespace gpuloom::scheduler {
+
+void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
+  const auto refuse = [&](wire::Admission admission, const std::string& message) {
+    LogWarning(allocation->Label() + ": refused pid " + std::to_string(visitor.pid) + ": " +
+               message);
+    Refuse(visitor.socket.get(), admission, message);
+  };
+  if (!allocation->bound) {
+    refuse(wire::Admission::kRefused,
+           "allocation not resolved yet: the node's agent has not said which pod this is; see the "
+           "gpuloom-agent log on this node");
+    return;
+  }
+  if (allocation->session_count >= kMaxSessionsPerAllocation) {
+    refuse(wire::Admission::kRefused, allocation->Label() + " has " +
+                                          std::to_string(kMaxSessionsPerAllocation) +
+                                          " processes on this GPU already");
+    return;
+  }
+  std::string error;
+  Executor* executor = ExecutorFor(allocation->trust_domain, &error);
+  if (executor == nullptr) {
+    refuse(wire::Admission::kDeviceLost, error);
+    return;
+  }
+  auto owned = std::make_unique<Session>();
+  Session* session = owned.get();
+  session->id = ++last_id_;
+  session->allocation = allocation;
+  session->executor = executor;
+  session->tenant_pid = visitor.pid;
+  if (!Prepare(session, &error)) {
+    refuse(wire::Admission::kRefused, error);
+    LookIdle(executor);
+    return;
+  }
+  session->tenant = std::move(visitor.socket);
+  const uint64_t id = session->id;
+  session->tenant_watch = loop_->WatchFd(session->tenant.get(), EPOLLIN | EPOLLRDHUP,
+                                         [this, id](uint32_t) { OnTenantEvent(id); });
+  sessions_.emplace(id, std::move(owned));
+  executor->sessions.insert(id);
+  executor->idle.Cancel();
+  ++allocation->session_count;
+  if (executor->state == Executor::State::kReady) AddToExecutor(session);
+}
+
+bool Scheduler::Prepare(Session* session, std::string* error) {
+  SessionRegions& regions = session->regions;
+  session->pinned_limit_bytes = session->allocation->pinned_limit_bytes;
+  const uint64_t host_bytes = HostRangeBytes(session->pinned_limit_bytes);
+  session->pinned_limit_bytes = std::min(session->pinned_limit_bytes, host_bytes);
+  regions.command = channel::MakeSealedMemory("gpuloom-command", sizeof(wire::CommandRegion));
+  regions.completion =
+      channel::MakeFixedSizeMemory("gpuloom-completion", sizeof(wire::CompletionRegion));
+  regions.arena = channel::MakeSealedMemory("gpuloom-arena", host_bytes);
+  if (!regions.command.valid() || !regions.completion.valid() || !regions.arena.valid() ||
+      !channel::MakePair(SOCK_STREAM, &regions.tenant_doorbell, &regions.executor_doorbell)) {
+    *error = std::string("scheduler: cannot make shared memory: ") + strerror(errno);
+    return false;
+  }
+  if (!device_window_.Take(DeviceRangeBytes(session->allocation->usage.quota_bytes()),
+                           &session->device_range)) {
+    *error = "scheduler: all device address ranges of this GPU are taken";
+    return false;
+  }
+  if (!host_window_.Take(host_bytes, &session->host_range)) {
+    device_window_.Free(session->device_range);
+    *error = "scheduler: all host address ranges of this GPU are taken";
+    return false;
+  }
+  return true;
+}
+
+void Scheduler::AddToExecutor(Session* session) {
+  control::AddSession add{};
+  add.session_id = session->id;
+  add.device_range_begin = session->device_range.begin;
+  add.device_range_bytes = session->device_range.size_bytes;
+  add.host_range_begin = session->host_range.begin;
+  add.host_range_bytes = session->host_range.size_bytes;
+  add.pinned_limit_bytes = session->pinned_limit_bytes;
+  add.memory_quota_bytes = session->allocation->usage.quota_bytes();
+  add.drain_timeout_ms = static_cast<uint32_t>(options_.drain_timeout.count());
+  control::SetText(add.label, session->allocation->Label().c_str());
+
+  SessionRegions& regions = session->regions;
+  std::vector<channel::UniqueFd> fds(control::kSessionFds);
+  fds[control::kSessionCommandFd] = channel::ReopenReadOnly(regions.command.get());
+  fds[control::kSessionCompletionFd].Reset(dup(regions.completion.get()));
+  fds[control::kSessionArenaFd].Reset(dup(regions.arena.get()));
+  fds[control::kSessionDoorbellFd] = std::move(regions.executor_doorbell);
+  for (const channel::UniqueFd& fd : fds) {
+    if (fd.valid()) continue;
+    const std::string reason =
+        std::string("scheduler: cannot hand over memory: ") + strerror(errno);
+    Refuse(session->tenant.get(), wire::Admission::kRefused, reason);
+    LogError(session->Label() + ": " + reason);
+    ForgetSession(session->id);
+    return;
+  }
+  session->state = Session::State::kAdding;
+  session->executor->peer->Send(0, add, std::move(fds));
+  const uint64_t id = session->id;
+  session->deadline = loop_->After(options_.start_timeout, [this, id] {
+    Session* late = sessions_.at(id).get();
+    LoseExecutor(late->executor, End::kKill, "did not take a new session in time");
+  });
+}
+
+void Scheduler::SendWelcome(Session* session) {
+  session->deadline.Cancel();
+  SessionRegions& regions = session->regions;
+  // The executor has mapped it; from here on nobody else can write what it publishes.
+  if (!channel::SealWriters(regions.completion.get())) {
+    LogWarning(std::string("cannot seal the completion region: ") + strerror(errno) +
+               "; a tenant could forge its own completions");
+  }
+  const channel::UniqueFd completion = channel::ReopenReadOnly(regions.completion.get());
+
+  wire::Welcome welcome{};
+  welcome.magic = wire::kHelloMagic;
+  welcome.major = wire::kWireMajor;
+  welcome.minor = wire::kWireMinor;
+  welcome.admission = wire::Admission::kAccepted;
+  welcome.session_id = session->id;
+  welcome.device_range_begin = session->device_range.begin;
+  welcome.device_range_bytes = session->device_range.size_bytes;
+  welcome.host_range_begin = session->host_range.begin;
+  welcome.host_range_bytes = session->host_range.size_bytes;
+  welcome.pinned_limit_bytes = session->pinned_limit_bytes;
+  welcome.device = MakeSnapshot(device_->facts(), session->allocation->usage.quota_bytes(),
+                                session->executor->priorities);
+  int fds[wire::kWelcomeFds];
+  fds[wire::kCommandRegionFd] = regions.command.get();
+  fds[wire::kCompletionRegionFd] = completion.get();
+  fds[wire::kArenaFd] = regions.arena.get();
+  fds[wire::kDoorbellFd] = regions.tenant_doorbell.get();
+  if (!completion.valid() || !channel::SendMessage(session->tenant.get(), &welcome, sizeof(welcome),
+                                                   fds, wire::kWelcomeFds, MSG_DONTWAIT)) {
+    EndSession(session, std::string("cannot be welcomed: ") + strerror(errno));
+    return;
+  }
+  session->state = Session::State::kLive;
+  session->regions = SessionRegions{};  // both sides have theirs
+  LogInfo(session->Label() + " began in domain " + session->executor->domain);
+}
+
+void Scheduler::OnTenantEvent(uint64_t session_id) {
+  const auto it = sessions_.find(session_id);
+  if (it == sessions_.end()) return;
+  // A tenant has nothing more to say on this connection: whatever comes ends the session.
+  uint8_t byte;
+  const ptrdiff_t size = channel::ReceiveMessage(it->second->tenant.get(), &byte, sizeof(byte),
+                                                 nullptr, 0, nullptr, MSG_DONTWAIT);
+  if (size < 0 && errno == EAGAIN) return;
+  EndSession(it->second.get(),
+             size < 0 && errno == ECONNRESET ? "tenant is gone" : "tenant spoke out of turn");
+}
+
+void Scheduler::EndSession(Session* session, const std::string& why) {
+  if (session->state == Session::State::kEnding) return;
+  LogInfo(session->Label() + " ends: " + why);
+  session->tenant_watch.End();
+  session->tenant.Reset();
+  session->regions = SessionRegions{};
+  if (session->state == Session::State::kWaiting) {
+    ForgetSession(session->id);
+    return;
+  }
+  session->state = Session::State::kEnding;
+  session->executor->peer->Send(0, control::RemoveSession{session->id});
+  // The executor watches drain_timeout itself; this one is for an executor that does not.
+  const uint64_t id = session->id;
+  session->deadline = loop_->After(options_.drain_timeout + options_.drain_grace, [this, id] {
+    Session* late = sessions_.at(id).get();
+    LoseExecutor(late->executor, End::kKill, late->Label() + " was not ended in time");
+  });
+}
+
+void Scheduler::ForgetSession(uint64_t session_id) {
+  const auto it = sessions_.find(session_id);
+  if (it == sessions_.end()) return;
+  const std::unique_ptr<Session> session = std::move(it->second);
+  sessions_.erase(it);
+  const uint64_t bytes = session->memory.size_bytes();
+  memory_.ReleaseAll(&session->memory, &session->allocation->usage);
+  device_window_.Free(session->device_range);
+  host_window_.Free(session->host_range);
+  --session->allocation->session_count;
+  session->allocation->kernels_of_ended_sessions += session->kernels_launched;
+  session->executor->sessions.erase(session_id);
+  LogInfo(session->Label() + " ended after " + std::to_string(session->kernels_launched) +
+          " kernels" + (bytes == 0 ? "" : ", " + std::to_string(bytes >> 20) + " MiB taken back"));
+  LookIdle(session->executor);
+  LookUnused();
+}
+
+Session* Scheduler::FindSession(uint64_t session_id_untrusted, const Executor& executor) {
+  const auto it = sessions_.find(session_id_untrusted);
+  if (it == sessions_.end() || it->second->executor != &executor) return nullptr;
+  return it->second.get();
+}
+
+}  // namespace gpuloom::scheduler

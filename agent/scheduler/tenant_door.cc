@@ -1,0 +1,122 @@
+#include "agent/scheduler/tenant_door.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/scheduler/log.h"
+#include "proto/channel/socket.h"
+#include "proto/control/connection.h"
+
+namespace gpuloom::scheduler {
+
+void Refuse(int socket, wire::Admission admission, const std::string& message) {
+  wire::Welcome welcome{};
+  welcome.magic = wire::kHelloMagic;
+  welcome.major = wire::kWireMajor;
+  welcome.minor = wire::kWireMinor;
+  welcome.admission = admission;
+  control::SetText(welcome.message, message.c_str());
+  // A visitor that is gone, or has filled its own socket, misses only its own explanation.
+  [[maybe_unused]] const bool sent =
+      channel::SendMessage(socket, &welcome, sizeof(welcome), nullptr, 0, MSG_DONTWAIT);
+}
+
+TenantDoor::~TenantDoor() {
+  watch_.End();
+  if (listener_.valid()) unlink(path_.c_str());
+}
+
+bool TenantDoor::Open(const std::string& directory, std::string* error) {
+  path_ = directory + "/" + wire::kSocketName;
+  struct stat status;
+  if (stat(directory.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+    *error = "allocation directory " + directory +
+             " does not exist: whoever adds an allocation makes it first";
+    return false;
+  }
+  watch_.End();
+  listener_ = channel::ListenAt(path_.c_str());
+  if (!listener_.valid()) {
+    *error = "cannot make the socket " + path_ + ": " + strerror(errno);
+    return false;
+  }
+  watch_ = loop_->WatchFd(listener_.get(), EPOLLIN, [this](uint32_t) { Accept(); });
+  return true;
+}
+
+bool TenantDoor::present() const { return access(path_.c_str(), F_OK) == 0; }
+
+void TenantDoor::Accept() {
+  const auto now = EventLoop::Clock::now();
+  if (now - second_began_ >= std::chrono::seconds(1)) {
+    second_began_ = now;
+    visitors_this_second_ = 0;
+  }
+  // A few a turn, so that a crowd at one door keeps no other waiting.
+  for (int i = 0; i < 8; ++i) {
+    if (visitors_this_second_ >= kMaxVisitorsPerSecond) {
+      Pause(std::chrono::seconds(1) - (now - second_began_));
+      return;
+    }
+    channel::UniqueFd socket(
+        accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        LogWarning("cannot accept a connection at " + path_ + ": " + strerror(errno));
+        Pause(std::chrono::seconds(1));
+      }
+      return;
+    }
+    ++visitors_this_second_;
+    ucred peer{};
+    socklen_t size = sizeof(peer);
+    getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+    if (silent_.size() >= kMaxSilent) silent_.pop_front();
+    silent_.push_back(Silent{std::move(socket), peer.pid, {}, {}});
+    const auto visitor = std::prev(silent_.end());
+    visitor->watch = loop_->WatchFd(visitor->socket.get(), EPOLLIN,
+                                    [this, visitor](uint32_t) { ReadHello(visitor); });
+    visitor->deadline = loop_->After(kHelloTimeout, [this, visitor] { silent_.erase(visitor); });
+  }
+}
+
+void TenantDoor::Pause(EventLoop::Clock::duration time) {
+  watch_.Change(0);
+  pause_ = loop_->After(time, [this] { watch_.Change(EPOLLIN); });
+}
+
+void TenantDoor::ReadHello(SilentList::iterator silent) {
+  Visitor visitor{};
+  const ptrdiff_t size =
+      channel::ReceiveMessage(silent->socket.get(), &visitor.hello, sizeof(visitor.hello), nullptr,
+                              0, nullptr, MSG_DONTWAIT);
+  if (size < 0 && errno == EAGAIN) return;
+  // Its watch and deadline end here: from now on the descriptor belongs to the visitor.
+  silent->watch.End();
+  visitor.socket = std::move(silent->socket);
+  visitor.pid = silent->pid;
+  silent_.erase(silent);
+  if (size != static_cast<ptrdiff_t>(sizeof(visitor.hello)) ||
+      visitor.hello.magic != wire::kHelloMagic) {
+    LogDebug("pid " + std::to_string(visitor.pid) + " at " + path_ + " said no proper Hello");
+    return;
+  }
+  if (!wire::CanServe(visitor.hello.major, visitor.hello.minor)) {
+    const auto version = [](uint16_t major, uint16_t minor) {
+      return std::to_string(major) + "." + std::to_string(minor);
+    };
+    Refuse(visitor.socket.get(), wire::Admission::kWrongVersion,
+           "wire: the library in the container speaks version " +
+               version(visitor.hello.major, visitor.hello.minor) + ", this node's scheduler " +
+               version(wire::kWireMajor, wire::kWireMinor) +
+               ": restart the pod to get the node's library");
+    return;
+  }
+  on_visitor_(std::move(visitor));
+}
+
+}  // namespace gpuloom::scheduler

@@ -1,0 +1,71 @@
+// The socket of one allocation: who connects here *is* that allocation. Listens, reads each
+// visitor's Hello, judges its version, and hands over those that may become sessions. A visitor
+// that connects and says nothing, says too much, or comes too often costs a descriptor for a few
+// seconds at most, and nobody outside this allocation notices. One thread.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+
+#include "agent/scheduler/event_loop.h"
+#include "proto/channel/unique_fd.h"
+#include "proto/wire/session.h"
+
+namespace gpuloom::scheduler {
+
+struct Visitor {
+  channel::UniqueFd socket;
+  wire::Hello hello;
+  int pid = 0;  // of the peer as the kernel says it, for logs only: it may be gone or reused
+};
+
+// Sends a refusing Welcome, whole or not at all, never blocking.
+void Refuse(int socket, wire::Admission admission, const std::string& message);
+
+class TenantDoor {
+ public:
+  // A tenant says Hello right after it connects; five seconds cover a stopped or swapped-out one.
+  static constexpr std::chrono::seconds kHelloTimeout{5};
+  // Beyond these the oldest silent visitor is sent away: an honest one is not silent.
+  static constexpr size_t kMaxSilent = 16;
+  // More connections within a second than any program makes; further ones wait in the backlog.
+  static constexpr int kMaxVisitorsPerSecond = 200;
+
+  using OnVisitor = std::function<void(Visitor)>;
+
+  TenantDoor(EventLoop* loop, OnVisitor on_visitor)
+      : loop_(loop), on_visitor_(std::move(on_visitor)) {}
+  ~TenantDoor();
+
+  // Makes `directory`/gpuloom.sock. False with a message.
+  [[nodiscard]] bool Open(const std::string& directory, std::string* error);
+  // False when somebody has removed the socket's file since.
+  bool present() const;
+
+ private:
+  struct Silent {
+    channel::UniqueFd socket;
+    int pid;
+    Watch watch;
+    Timer deadline;
+  };
+  using SilentList = std::list<Silent>;
+
+  void Accept();
+  void Pause(EventLoop::Clock::duration time);
+  void ReadHello(SilentList::iterator visitor);
+
+  EventLoop* loop_;
+  OnVisitor on_visitor_;
+  std::string path_;
+  channel::UniqueFd listener_;
+  Watch watch_;
+  SilentList silent_;
+  EventLoop::Clock::time_point second_began_{};
+  int visitors_this_second_ = 0;
+  Timer pause_;
+};
+
+}  // namespace gpuloom::scheduler
