@@ -72,6 +72,11 @@ bool GlobMatches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
+uint64_t AutoReserveBytes(uint64_t total_bytes, int slots) {
+  constexpr uint64_t kContextBytes = uint64_t{600} << 20;
+  return std::min(total_bytes / 8, static_cast<uint64_t>(slots) * kContextBytes);
+}
+
 uint64_t AutoSlotBytes(const Capacity& capacity) {
   if (capacity.reserve_bytes >= capacity.total_bytes || capacity.slots < 1) return 0;
   const uint64_t share_bytes =

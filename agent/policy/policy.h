@@ -65,6 +65,11 @@ struct Grant {
 // * matches any run of characters, ? one.
 bool GlobMatches(std::string_view pattern, std::string_view text);
 
+// What is kept for the executors' own contexts when the operator does not say: 600 MiB for as many
+// executors as there are slots (a context was measured at 554 MiB), but at most an eighth of the
+// GPU, where namespaces rarely outnumber the few tenants a small GPU can hold.
+uint64_t AutoReserveBytes(uint64_t total_bytes, int slots);
+
 // (total - reserve) / slots, rounded down to the granule of quota.
 uint64_t AutoSlotBytes(const Capacity& capacity);
 

@@ -53,6 +53,12 @@ Policy MustParse(const std::string& text) {
   return policy.ok() ? *policy : Policy{};
 }
 
+TEST(AutoReserve, TenContextsOrAnEighth) {
+  EXPECT_EQ(AutoReserveBytes(140 * kGiB, 10), 6000 * kMiB);
+  EXPECT_EQ(AutoReserveBytes(16 * kGiB, 10), 2 * kGiB);
+  EXPECT_EQ(AutoReserveBytes(140 * kGiB, 1), 600 * kMiB);
+}
+
 TEST(Decide, EmptyPolicySharesEvenlyAndSeparatesNamespaces) {
   const Grant grant = Decide(Policy{}, H200(), "team-a", "p");
   EXPECT_EQ(grant.slot_bytes, (134 * kGiB / 10) / (2 * kMiB) * (2 * kMiB));

@@ -1,0 +1,272 @@
+#include "agent/plugin/allocator.h"
+
+#include <spdlog/spdlog.h>
+
+#include <array>
+
+#include "absl/strings/str_join.h"
+#include "agent/cat.h"
+#include "agent/inventory/slots.h"
+#include "agent/policy/size.h"
+
+namespace gpuloom {
+namespace {
+
+constexpr char kSocketMount[] = "/var/run/gpuloom";
+// Where loaders of Debian and Red Hat images look, and where NVIDIA's own images expect the driver.
+constexpr std::array<const char*, 3> kLibraryDirectories = {
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64"};
+constexpr std::array<const char*, 2> kLibraryNames = {"libcuda.so.1", "libcuda.so"};
+constexpr char kPreload[] = "/usr/local/nvidia/lib64/libcuda.so.1";
+constexpr Clock::Duration kSchedulerPause = std::chrono::milliseconds(200);
+
+std::string Describe(const PodContainer& owner) {
+  return Cat("pod ", owner.pod_namespace, "/", owner.pod,
+             owner.container.empty() ? " (init container)" : ", container ", owner.container);
+}
+
+bool IsSamePod(const PodContainer& a, const PodContainer& b) {
+  return a.pod_namespace == b.pod_namespace && a.pod == b.pod;
+}
+
+}  // namespace
+
+Allocator::Allocator(Options options)
+    : options_(std::move(options)),
+      resolver_(options_.pod_resources, options_.clock, options_.patience),
+      collector_(options_.collector_times) {
+  collector_.KubeletRestarted(options_.clock->Now());
+}
+
+absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string>& device_ids) {
+  const absl::StatusOr<std::string> gpu_uuid = RequireOneGpu(device_ids);
+  if (!gpu_uuid.ok()) return gpu_uuid.status();
+  if (!options_.capacities.contains(*gpu_uuid)) {
+    return absl::NotFoundError(Cat("inventory: GPU ", *gpu_uuid, " is no longer on this node"));
+  }
+  const absl::StatusOr<Allocation> allocation =
+      options_.book->Add(*gpu_uuid, device_ids, options_.shim_file, options_.clock->Now());
+  if (!allocation.ok()) return allocation.status();
+  const std::string directory = options_.book->DirectoryOf(allocation->name);
+
+  if (const auto scheduler = options_.scheduler(*gpu_uuid); scheduler.ok()) {
+    const absl::Status added =
+        (*scheduler)
+            ->AddAllocation(allocation->name, directory, static_cast<int>(device_ids.size()));
+    if (!added.ok()) spdlog::warn("allocate: {}", std::string(added.message()));
+  }
+
+  ContainerSetup setup;
+  setup.mounts.push_back({kSocketMount, directory});
+  const std::string shim = options_.shims->PathOf(options_.shim_file);
+  for (const char* library_directory : kLibraryDirectories) {
+    for (const char* name : kLibraryNames) {
+      setup.mounts.push_back({Cat(library_directory, "/", name), shim});
+    }
+  }
+  setup.envs["LD_PRELOAD"] = kPreload;
+  setup.envs["NVIDIA_VISIBLE_DEVICES"] = "void";
+  spdlog::info("allocate: {}: {}", allocation->name, absl::StrJoin(device_ids, ", "));
+  return setup;
+}
+
+void Allocator::TakeBack(const ContainerSetup& setup) {
+  const std::string& directory = setup.mounts.front().host_path;
+  const std::string name = directory.substr(directory.rfind('/') + 1);
+  const std::optional<Allocation> allocation = options_.book->Find(name);
+  if (!allocation.has_value()) return;
+  if (const auto scheduler = options_.scheduler(allocation->gpu_uuid); scheduler.ok()) {
+    (void)(*scheduler)->RemoveAllocation(name);
+  }
+  // What cannot be removed now is found by Sweep.
+  (void)options_.book->Remove(name);
+}
+
+absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
+  const absl::StatusOr<std::string> gpu_uuid = RequireOneGpu(device_ids);
+  if (!gpu_uuid.ok()) return gpu_uuid.status();
+  if (!options_.capacities.contains(*gpu_uuid)) {
+    return absl::NotFoundError(
+        Cat("inventory: GPU ", *gpu_uuid, " is no longer on this node; delete the pod"));
+  }
+  if (options_.book->FindByDevices(device_ids).empty()) {
+    return absl::NotFoundError(Cat("state: no allocation is known for ",
+                                   absl::StrJoin(device_ids, ", "),
+                                   "; delete the pod, so that the kubelet allocates anew"));
+  }
+  const absl::StatusOr<PodContainer> owner = resolver_.Resolve(device_ids);
+  if (!owner.ok()) return owner.status();
+  const Grant grant = GrantFor(*gpu_uuid, *owner);
+  if (grant.slot_bytes == 0) {
+    return absl::FailedPreconditionError(
+        Cat("policy: ", Describe(*owner),
+            " would get no GPU memory: the reserve leaves nothing for the slots"));
+  }
+  const absl::StatusOr<std::shared_ptr<SchedulerClient>> scheduler = WaitForScheduler(*gpu_uuid);
+  if (!scheduler.ok()) return scheduler.status();
+
+  // The kubelet does not say which of a pod's containers starts. Those with the same IDs are an
+  // init container and the app container that takes them over: both are bound, as of one pod they
+  // are. An unbound one of an earlier pod may be among them; no container was ever started with it,
+  // so binding it gives nobody anything.
+  bool is_bound = false;
+  const PodContainer* other = nullptr;
+  const std::vector<Allocation> allocations = options_.book->FindByDevices(device_ids);
+  for (const Allocation& allocation : allocations) {
+    if (allocation.binding.has_value() && !IsSamePod(allocation.binding->owner, *owner)) {
+      other = &allocation.binding->owner;
+      continue;
+    }
+    Allocation bound = allocation;
+    if (!bound.binding.has_value()) {
+      bound.binding = Binding{*owner, "", 0, options_.clock->Now()};
+    }
+    bound.binding->trust_domain = grant.trust_domain;
+    bound.binding->quota_bytes = grant.slot_bytes * device_ids.size();
+    if (absl::Status status = Tell(scheduler->get(), bound); !status.ok()) {
+      return absl::Status(status.code(),
+                          Cat(Describe(*owner), ": ", std::string(status.message())));
+    }
+    if (absl::Status status = options_.book->Bind(bound.name, *bound.binding); !status.ok())
+      return status;
+    is_bound = true;
+    spdlog::info("start: {}: {}, {} slots, {}, trust domain {}", bound.name, Describe(*owner),
+                 device_ids.size(), FormatSize(bound.binding->quota_bytes), grant.trust_domain);
+  }
+  if (!is_bound) {
+    return absl::FailedPreconditionError(
+        Cat("identity: ", absl::StrJoin(device_ids, ", "), " was allocated for ", Describe(*other),
+            ", but the kubelet says ", Describe(*owner),
+            " holds it now; delete the pod, so that the kubelet ", "allocates anew"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* scheduler) {
+  for (Allocation& allocation : options_.book->All()) {
+    if (allocation.gpu_uuid != gpu_uuid) continue;
+    if (allocation.binding.has_value()) {
+      const Grant grant = GrantFor(gpu_uuid, allocation.binding->owner);
+      allocation.binding->trust_domain = grant.trust_domain;
+      allocation.binding->quota_bytes = grant.slot_bytes * allocation.device_ids.size();
+    }
+    const absl::Status told = Tell(scheduler, allocation);
+    if (absl::IsUnavailable(told)) return told;
+    // One that is refused must not keep the others from their GPU.
+    if (!told.ok()) spdlog::error("restore: {}: {}", allocation.name, std::string(told.message()));
+  }
+  const absl::StatusOr<std::vector<std::string>> known = scheduler->ListAllocations();
+  if (!known.ok()) return known.status();
+  for (const std::string& name : *known) {
+    if (options_.book->Find(name).has_value()) continue;
+    if (absl::Status status = scheduler->RemoveAllocation(name); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> Allocator::Regrant() {
+  std::vector<std::string> troubles;
+  for (Allocation& allocation : options_.book->All()) {
+    if (!allocation.binding.has_value() || !options_.capacities.contains(allocation.gpu_uuid))
+      continue;
+    const Grant grant = GrantFor(allocation.gpu_uuid, allocation.binding->owner);
+    const uint64_t quota_bytes = grant.slot_bytes * allocation.device_ids.size();
+    if (grant.trust_domain == allocation.binding->trust_domain &&
+        quota_bytes == allocation.binding->quota_bytes) {
+      continue;
+    }
+    allocation.binding->trust_domain = grant.trust_domain;
+    allocation.binding->quota_bytes = quota_bytes;
+    absl::Status status;
+    // A scheduler that is away hears of it in Restore.
+    if (const auto scheduler = options_.scheduler(allocation.gpu_uuid); scheduler.ok()) {
+      status = Tell(scheduler->get(), allocation);
+    }
+    if (status.ok()) status = options_.book->Bind(allocation.name, *allocation.binding);
+    if (!status.ok()) {
+      troubles.push_back(Cat("policy: ", Describe(allocation.binding->owner),
+                             " keeps its old grant: ", std::string(status.message())));
+    }
+  }
+  return troubles;
+}
+
+std::vector<std::string> Allocator::Sweep() {
+  const std::vector<Allocation> allocations = options_.book->All();
+  std::vector<std::string> troubles;
+  if (!allocations.empty()) {
+    const absl::StatusOr<std::vector<ContainerDevices>> held = options_.pod_resources->List();
+    if (!held.ok()) return {std::string(held.status().message())};
+    std::vector<std::string> over;
+    {
+      const std::lock_guard lock(collector_mutex_);
+      over = collector_.Judge(allocations, *held, options_.clock->Now());
+    }
+    for (const std::string& name : over) {
+      const std::optional<Allocation> allocation = options_.book->Find(name);
+      if (!allocation.has_value()) continue;
+      absl::Status status;
+      // A GPU that has left the inventory has no scheduler that could hold on to it.
+      if (options_.capacities.contains(allocation->gpu_uuid)) {
+        const auto scheduler = options_.scheduler(allocation->gpu_uuid);
+        status = scheduler.ok() ? (*scheduler)->RemoveAllocation(name) : scheduler.status();
+      }
+      if (status.ok()) status = options_.book->Remove(name);
+      if (status.ok()) {
+        spdlog::info("collect: {}: its pod is gone", name);
+      } else {
+        troubles.push_back(Cat("collect: ", name, ": ", std::string(status.message())));
+      }
+    }
+  }
+  std::set<std::string> used = {options_.shim_file};
+  for (const Allocation& allocation : options_.book->All()) used.insert(allocation.shim_file);
+  if (const absl::Status status = options_.shims->Prune(used); !status.ok()) {
+    troubles.push_back(std::string(status.message()));
+  }
+  return troubles;
+}
+
+void Allocator::KubeletRestarted() {
+  const std::lock_guard lock(collector_mutex_);
+  collector_.KubeletRestarted(options_.clock->Now());
+}
+
+Grant Allocator::GrantFor(const std::string& gpu_uuid, const PodContainer& owner) const {
+  const auto capacity = options_.capacities.find(gpu_uuid);
+  if (capacity == options_.capacities.end()) return {};
+  return Decide(*options_.policy->Current(), capacity->second, owner.pod_namespace, owner.pod);
+}
+
+absl::Status Allocator::Tell(SchedulerClient* scheduler, const Allocation& allocation) const {
+  if (absl::Status status =
+          scheduler->AddAllocation(allocation.name, options_.book->DirectoryOf(allocation.name),
+                                   static_cast<int>(allocation.device_ids.size()));
+      !status.ok()) {
+    return status;
+  }
+  if (!allocation.binding.has_value()) return absl::OkStatus();
+  const Binding& binding = *allocation.binding;
+  BindOrder order;
+  order.name = allocation.name;
+  order.pod_namespace = binding.owner.pod_namespace;
+  order.pod = binding.owner.pod;
+  order.container = binding.owner.container;
+  order.trust_domain = binding.trust_domain;
+  order.memory_quota_bytes = binding.quota_bytes;
+  order.pinned_limit_bytes = options_.pinned_limit_bytes;
+  return scheduler->BindAllocation(order);
+}
+
+absl::StatusOr<std::shared_ptr<SchedulerClient>> Allocator::WaitForScheduler(
+    const std::string& gpu_uuid) const {
+  const Clock::Time start = options_.clock->Now();
+  for (;;) {
+    absl::StatusOr<std::shared_ptr<SchedulerClient>> scheduler = options_.scheduler(gpu_uuid);
+    if (scheduler.ok() || options_.clock->Now() + kSchedulerPause >= start + options_.patience)
+      return scheduler;
+    options_.clock->SleepFor(kSchedulerPause);
+  }
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,94 @@
+// What happens to an allocation between the kubelet's calls: made in Allocate, bound to its pod in
+// PreStartContainer, told to a scheduler that comes back, re-granted when the policy changes, taken
+// away when its pod is gone. Knows no gRPC. Owns nothing it is given; lives as long as the agent.
+// Safe from any thread.
+//
+// A refusal is an absl::Status whose message is meant for the pod's events: it names the world that
+// failed, the object and the next step.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "agent/clock.h"
+#include "agent/identity/allocation_book.h"
+#include "agent/identity/collector.h"
+#include "agent/identity/resolver.h"
+#include "agent/plugin/shim_store.h"
+#include "agent/policy/policy_watcher.h"
+#include "agent/supervisor/scheduler_client.h"
+
+namespace gpuloom {
+
+struct MountSetup {
+  std::string container_path;
+  std::string host_path;  // always mounted read-only
+};
+
+// What a container is given.
+struct ContainerSetup {
+  std::map<std::string, std::string> envs;
+  std::vector<MountSetup> mounts;
+};
+
+class Allocator {
+ public:
+  struct Options {
+    AllocationBook* book = nullptr;
+    ShimStore* shims = nullptr;
+    std::string shim_file;  // what new allocations get
+    const PolicyWatcher* policy = nullptr;
+    PodResources* pod_resources = nullptr;
+    Clock* clock = nullptr;
+    std::map<std::string, Capacity> capacities;  // by GPU uuid
+    uint64_t pinned_limit_bytes = 0;             // host memory a session may register
+    std::function<absl::StatusOr<std::shared_ptr<SchedulerClient>>(const std::string& gpu_uuid)>
+        scheduler;
+    CollectorTimes collector_times;
+    // How long PreStartContainer waits for a pod to appear, or a scheduler to come back; the
+    // kubelet gives it 30 s.
+    Clock::Duration patience = std::chrono::seconds(8);
+  };
+
+  explicit Allocator(Options options);
+
+  // Makes the directory and hands out mounts and environment. Does not need the scheduler: a pod
+  // that is refused here has failed for good, while PreStartContainer is tried again.
+  absl::StatusOr<ContainerSetup> Allocate(const std::vector<std::string>& device_ids);
+  // Takes back what Allocate gave in the same call of the kubelet, when a later container of it was
+  // refused.
+  void TakeBack(const ContainerSetup& setup);
+
+  // Finds the pod, asks the policy, tells the scheduler. OK: the container may start.
+  absl::Status PreStart(const std::vector<std::string>& device_ids);
+
+  // Tells a scheduler that has just been connected everything it must know, and only that.
+  absl::Status Restore(const std::string& gpu_uuid, SchedulerClient* scheduler);
+
+  // After a change of policy: every bound allocation gets its new grant. One line per allocation
+  // that could not.
+  std::vector<std::string> Regrant();
+
+  // Ends the allocations whose pods are gone. One line per trouble.
+  std::vector<std::string> Sweep();
+  void KubeletRestarted();
+
+ private:
+  Grant GrantFor(const std::string& gpu_uuid, const PodContainer& owner) const;
+  absl::Status Tell(SchedulerClient* scheduler, const Allocation& allocation) const;
+  absl::StatusOr<std::shared_ptr<SchedulerClient>> WaitForScheduler(
+      const std::string& gpu_uuid) const;
+
+  const Options options_;
+  Resolver resolver_;
+  std::mutex collector_mutex_;
+  Collector collector_;  // guarded by collector_mutex_
+};
+
+}  // namespace gpuloom

@@ -1,0 +1,298 @@
+#include "agent/plugin/allocator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "agent/inventory/slots.h"
+#include "agent/testing_clock.h"
+
+namespace gpuloom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Key;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
+
+using std::chrono::minutes;
+
+const char kUuid[] = "GPU-aaaaaaaa-0000-0000-0000-000000000001";
+const char kOtherUuid[] = "GPU-bbbbbbbb-0000-0000-0000-000000000002";
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+// Remembers what it was told.
+class FakeScheduler : public SchedulerClient {
+ public:
+  absl::Status AddAllocation(const std::string& name, const std::string& directory,
+                             int slots) override {
+    added[name] = {directory, slots};
+    return absl::OkStatus();
+  }
+  absl::Status BindAllocation(const BindOrder& order) override {
+    if (refuse) return absl::FailedPreconditionError("scheduler: no");
+    bound[order.name] = order;
+    return absl::OkStatus();
+  }
+  absl::Status RemoveAllocation(const std::string& name) override {
+    added.erase(name);
+    bound.erase(name);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<std::string>> ListAllocations() override {
+    std::vector<std::string> names;
+    for (const auto& [name, what] : added) names.push_back(name);
+    return names;
+  }
+  bool IsConnected() override { return true; }
+
+  std::map<std::string, std::pair<std::string, int>> added;
+  std::map<std::string, BindOrder> bound;
+  bool refuse = false;
+};
+
+class FakePodResources : public PodResources {
+ public:
+  absl::StatusOr<std::vector<ContainerDevices>> List() override { return held; }
+  std::vector<ContainerDevices> held;
+};
+
+class AllocatorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "allocatorXXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    state_ = name;
+    book_.emplace(state_);
+    std::vector<std::string> complaints;
+    ASSERT_TRUE(book_->Load(&complaints).ok());
+    shims_.emplace(state_);
+    WritePolicy("defaults: {memory: 1GiB}\nnamespaces: {rich: {memory: 2GiB, trustDomain: pod}}\n");
+    policy_.emplace(state_ + "/policy.yaml");
+    ASSERT_TRUE(policy_->LoadFirst().ok());
+    Reopen();
+  }
+  void TearDown() override { fs::remove_all(state_); }
+
+  void WritePolicy(const std::string& text) { std::ofstream(state_ + "/policy.yaml") << text; }
+  void Reopen() {
+    std::ofstream(state_ + "/built.so") << "\177ELF";
+    Allocator::Options options;
+    options.book = &*book_;
+    options.shims = &*shims_;
+    options.shim_file = *shims_->Install(state_ + "/built.so", "1");
+    options.policy = &*policy_;
+    options.pod_resources = &pods_;
+    options.clock = &clock_;
+    options.capacities[kUuid] = {kUuid, 140 * kGiB, 6 * kGiB, 10};
+    options.pinned_limit_bytes = 3 * kGiB;
+    options.scheduler =
+        [this](const std::string&) -> absl::StatusOr<std::shared_ptr<SchedulerClient>> {
+      if (!scheduler_is_up_) return absl::UnavailableError("supervisor: no scheduler");
+      return std::shared_ptr<SchedulerClient>(scheduler_);
+    };
+    allocator_.emplace(std::move(options));
+  }
+  std::vector<std::string> Ids(std::vector<int> slots) {
+    std::vector<std::string> ids;
+    for (const int slot : slots) ids.push_back(MakeDeviceId(kUuid, slot));
+    return ids;
+  }
+  std::string NameOf(const ContainerSetup& setup) {
+    return fs::path(setup.mounts.front().host_path).filename();
+  }
+  void Holds(const char* pod_namespace, const char* pod, const std::vector<std::string>& ids) {
+    pods_.held.push_back({{pod_namespace, pod, "main"}, ids});
+  }
+
+  std::string state_;
+  TestingClock clock_;
+  std::optional<AllocationBook> book_;
+  std::optional<ShimStore> shims_;
+  std::optional<PolicyWatcher> policy_;
+  FakePodResources pods_;
+  std::shared_ptr<FakeScheduler> scheduler_ = std::make_shared<FakeScheduler>();
+  bool scheduler_is_up_ = true;
+  std::optional<Allocator> allocator_;
+};
+
+TEST_F(AllocatorTest, AContainerGetsTheDirectoryTheShimAndNoDevice) {
+  const auto setup = allocator_->Allocate(Ids({0, 1}));
+  ASSERT_TRUE(setup.ok()) << setup.status();
+  EXPECT_EQ(setup->envs.at("NVIDIA_VISIBLE_DEVICES"), "void");
+  EXPECT_THAT(setup->envs, Not(Contains(Key("LD_LIBRARY_PATH"))));
+  ASSERT_THAT(setup->mounts, SizeIs(7));
+  EXPECT_EQ(setup->mounts[0].container_path, "/var/run/gpuloom");
+  bool is_preload_mounted = false;
+  for (size_t i = 1; i < setup->mounts.size(); ++i) {
+    EXPECT_EQ(setup->mounts[i].host_path, setup->mounts[1].host_path);
+    is_preload_mounted |= setup->mounts[i].container_path == setup->envs.at("LD_PRELOAD");
+  }
+  EXPECT_TRUE(is_preload_mounted);
+  EXPECT_EQ(scheduler_->added.at(NameOf(*setup)).second, 2);
+  EXPECT_THAT(scheduler_->bound, IsEmpty());
+}
+
+TEST_F(AllocatorTest, PreStartBindsThePodWithItsGrant) {
+  const auto setup = allocator_->Allocate(Ids({0, 1}));
+  Holds("rich", "p", Ids({0, 1}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({1, 0})).ok());
+  const BindOrder& order = scheduler_->bound.at(NameOf(*setup));
+  EXPECT_EQ(order.pod_namespace, "rich");
+  EXPECT_EQ(order.pod, "p");
+  EXPECT_EQ(order.container, "main");
+  EXPECT_EQ(order.trust_domain, "pod/rich/p");
+  EXPECT_EQ(order.memory_quota_bytes, 4 * kGiB);
+  EXPECT_EQ(order.pinned_limit_bytes, 3 * kGiB);
+  // The kubelet retries, and a container restarts without Allocate.
+  EXPECT_TRUE(allocator_->PreStart(Ids({0, 1})).ok());
+}
+
+TEST_F(AllocatorTest, RefusalsNameTheObject) {
+  EXPECT_EQ(allocator_->Allocate({MakeDeviceId(kUuid, 0), MakeDeviceId(kOtherUuid, 1)})
+                .status()
+                .message(),
+            "no GPU has 2 free slots: 1+1");
+  EXPECT_THAT(std::string(allocator_->Allocate({MakeDeviceId(kOtherUuid, 1)}).status().message()),
+              HasSubstr(kOtherUuid));
+  EXPECT_THAT(std::string(allocator_->PreStart(Ids({0})).message()),
+              HasSubstr("no allocation is known"));
+  ASSERT_TRUE(allocator_->Allocate(Ids({0})).ok());
+  EXPECT_THAT(std::string(allocator_->PreStart(Ids({0})).message()),
+              HasSubstr("no pod that holds"));
+  EXPECT_THAT(scheduler_->bound, IsEmpty());
+
+  Holds("a", "p", Ids({0}));
+  scheduler_->refuse = true;
+  EXPECT_EQ(allocator_->PreStart(Ids({0})).message(), "pod a/p, container main: scheduler: no");
+  scheduler_is_up_ = false;
+  EXPECT_THAT(std::string(allocator_->PreStart(Ids({0})).message()), HasSubstr("no scheduler"));
+  EXPECT_FALSE(book_->All().front().binding.has_value());
+}
+
+TEST_F(AllocatorTest, IdsThatPassToAnotherPodGetAFreshDirectory) {
+  const auto first = allocator_->Allocate(Ids({0}));
+  Holds("a", "p", Ids({0}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  pods_.held.clear();
+  Holds("rich", "q", Ids({0}));
+  // Without a new Allocate the directory stays the first pod's.
+  EXPECT_THAT(std::string(allocator_->PreStart(Ids({0})).message()),
+              HasSubstr("was allocated for pod a/p"));
+  const auto second = allocator_->Allocate(Ids({0}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  EXPECT_NE(NameOf(*first), NameOf(*second));
+  EXPECT_EQ(scheduler_->bound.at(NameOf(*first)).pod_namespace, "a");
+  EXPECT_EQ(scheduler_->bound.at(NameOf(*second)).pod_namespace, "rich");
+}
+
+TEST_F(AllocatorTest, AnInitContainersAllocationIsBoundToItsPod) {
+  const auto init = allocator_->Allocate(Ids({0, 1}));
+  const auto app = allocator_->Allocate(Ids({0}));
+  Holds("a", "p", Ids({0}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0, 1})).ok());
+  EXPECT_EQ(scheduler_->bound.at(NameOf(*init)).pod, "p");
+  EXPECT_EQ(scheduler_->bound.at(NameOf(*init)).container, "");
+  EXPECT_FALSE(scheduler_->bound.contains(NameOf(*app)));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  EXPECT_EQ(scheduler_->bound.at(NameOf(*app)).container, "main");
+}
+
+TEST_F(AllocatorTest, ANewSchedulerIsToldEverythingAndNothingElse) {
+  const auto bound = allocator_->Allocate(Ids({0}));
+  const auto unbound = allocator_->Allocate(Ids({1}));
+  Holds("a", "p", Ids({0}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  FakeScheduler fresh;
+  fresh.added["0123"] = {"/gone", 1};
+  ASSERT_TRUE(allocator_->Restore(kUuid, &fresh).ok());
+  std::vector<std::string> names = *fresh.ListAllocations();
+  EXPECT_THAT(names, UnorderedElementsAre(NameOf(*bound), NameOf(*unbound)));
+  EXPECT_EQ(fresh.bound.at(NameOf(*bound)).pod, "p");
+  EXPECT_THAT(fresh.bound, SizeIs(1));
+  FakeScheduler of_other_gpu;
+  ASSERT_TRUE(allocator_->Restore(kOtherUuid, &of_other_gpu).ok());
+  EXPECT_THAT(of_other_gpu.added, IsEmpty());
+}
+
+TEST_F(AllocatorTest, AllocateDoesNotNeedTheScheduler) {
+  scheduler_is_up_ = false;
+  const auto setup = allocator_->Allocate(Ids({0}));
+  ASSERT_TRUE(setup.ok());
+  scheduler_is_up_ = true;
+  Holds("a", "p", Ids({0}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  EXPECT_TRUE(scheduler_->added.contains(NameOf(*setup)));
+}
+
+TEST_F(AllocatorTest, AChangeOfPolicyReachesRunningPods) {
+  const auto setup = allocator_->Allocate(Ids({0, 1}));
+  Holds("a", "p", Ids({0, 1}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0, 1})).ok());
+  EXPECT_EQ(scheduler_->bound.at(NameOf(*setup)).memory_quota_bytes, 2 * kGiB);
+  WritePolicy("defaults: {memory: 5GiB}");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+  EXPECT_EQ(scheduler_->bound.at(NameOf(*setup)).memory_quota_bytes, 10 * kGiB);
+  EXPECT_EQ(book_->All().front().binding->quota_bytes, 10 * kGiB);
+
+  WritePolicy("defaults: {memory: 6GiB}");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  scheduler_->refuse = true;
+  EXPECT_THAT(allocator_->Regrant(),
+              ElementsAre(HasSubstr("pod a/p, container main keeps its old grant")));
+  EXPECT_EQ(book_->All().front().binding->quota_bytes, 10 * kGiB);
+}
+
+TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {
+  const auto setup = allocator_->Allocate(Ids({0}));
+  const std::string old_shim = setup->mounts[1].host_path;
+  Holds("a", "p", Ids({0}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  std::ofstream(state_ + "/built.so") << "\177ELF of a new version";
+  {
+    Allocator::Options options;
+    options.book = &*book_;
+    options.shims = &*shims_;
+    options.shim_file = *shims_->Install(state_ + "/built.so", "2");
+    options.policy = &*policy_;
+    options.pod_resources = &pods_;
+    options.clock = &clock_;
+    options.capacities[kUuid] = {kUuid, 140 * kGiB, 6 * kGiB, 10};
+    options.scheduler =
+        [this](const std::string&) -> absl::StatusOr<std::shared_ptr<SchedulerClient>> {
+      return std::shared_ptr<SchedulerClient>(scheduler_);
+    };
+    allocator_.emplace(std::move(options));
+  }
+  clock_.Advance(minutes(10));
+  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  EXPECT_TRUE(fs::exists(old_shim));
+  pods_.held.clear();
+  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  EXPECT_TRUE(fs::exists(setup->mounts[0].host_path));
+  clock_.Advance(minutes(1));
+  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  EXPECT_FALSE(fs::exists(setup->mounts[0].host_path));
+  EXPECT_FALSE(fs::exists(old_shim));
+  EXPECT_THAT(scheduler_->added, IsEmpty());
+  EXPECT_THAT(book_->All(), IsEmpty());
+}
+
+TEST_F(AllocatorTest, TakeBackLeavesNothing) {
+  const auto setup = allocator_->Allocate(Ids({0}));
+  allocator_->TakeBack(*setup);
+  EXPECT_THAT(book_->All(), IsEmpty());
+  EXPECT_THAT(scheduler_->added, IsEmpty());
+  EXPECT_FALSE(fs::exists(setup->mounts[0].host_path));
+}
+
+}  // namespace
+}  // namespace gpuloom

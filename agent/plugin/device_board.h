@@ -1,0 +1,41 @@
+// The devices the kubelet is shown: every slot of every GPU, healthy while the GPU's scheduler
+// serves. Streams of ListAndWatch wait here for changes. Safe from any thread.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "agent/inventory/gpu.h"
+
+namespace gpuloom {
+
+struct Slot {
+  std::string device_id;
+  bool is_healthy = false;
+  int numa_node = -1;
+};
+
+class DeviceBoard {
+ public:
+  DeviceBoard(std::vector<Gpu> gpus, int slots_per_gpu);
+
+  void SetHealthy(const std::string& gpu_uuid, bool is_healthy);
+  std::vector<Slot> Slots(uint64_t* version) const;
+  // Until the version is another one, or the time is over. True when it is another one.
+  bool WaitForChange(uint64_t version, std::chrono::milliseconds timeout) const;
+
+ private:
+  const std::vector<Gpu> gpus_;
+  const int slots_per_gpu_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  uint64_t version_ = 1;
+  std::map<std::string, bool> is_healthy_;
+};
+
+}  // namespace gpuloom

@@ -1,0 +1,163 @@
+#include "agent/plugin/plugin_server.h"
+
+#include <grpcpp/grpcpp.h>
+#include <spdlog/spdlog.h>
+#include <sys/un.h>
+
+#include <atomic>
+
+#include "agent/cat.h"
+#include "agent/inventory/slots.h"
+#include "proto/kubelet/deviceplugin/v1beta1/api.grpc.pb.h"
+
+namespace gpuloom {
+namespace {
+
+// How soon a stream notices that it is to end; a change of the list wakes it at once.
+constexpr std::chrono::milliseconds kStreamPause{500};
+
+// The codes have the same numbers in both worlds.
+grpc::Status ToGrpc(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+grpc::Status Refuse(const char* call, const absl::Status& status) {
+  spdlog::warn("{} refused: {}", call, std::string(status.message()));
+  return ToGrpc(status);
+}
+
+template <typename Strings>
+std::vector<std::string> ToVector(const Strings& strings) {
+  return std::vector<std::string>(strings.begin(), strings.end());
+}
+
+}  // namespace
+
+class PluginServer::Service : public v1beta1::DevicePlugin::Service {
+ public:
+  Service(const DeviceBoard* board, Allocator* allocator) : board_(board), allocator_(allocator) {}
+
+  grpc::Status GetDevicePluginOptions(grpc::ServerContext*, const v1beta1::Empty*,
+                                      v1beta1::DevicePluginOptions* options) override {
+    options->set_pre_start_required(true);
+    options->set_get_preferred_allocation_available(true);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ListAndWatch(grpc::ServerContext* context, const v1beta1::Empty*,
+                            grpc::ServerWriter<v1beta1::ListAndWatchResponse>* writer) override {
+    ++watchers;
+    uint64_t version = 0;
+    while (!context->IsCancelled() && !is_stopping) {
+      if (!board_->WaitForChange(version, kStreamPause)) continue;
+      v1beta1::ListAndWatchResponse response;
+      for (const Slot& slot : board_->Slots(&version)) {
+        v1beta1::Device* device = response.add_devices();
+        device->set_id(slot.device_id);
+        device->set_health(slot.is_healthy ? "Healthy" : "Unhealthy");
+        if (slot.numa_node >= 0) device->mutable_topology()->add_nodes()->set_id(slot.numa_node);
+      }
+      if (!writer->Write(response)) break;
+    }
+    --watchers;
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GetPreferredAllocation(grpc::ServerContext*,
+                                      const v1beta1::PreferredAllocationRequest* request,
+                                      v1beta1::PreferredAllocationResponse* response) override {
+    for (const auto& container : request->container_requests()) {
+      const absl::StatusOr<std::vector<std::string>> chosen =
+          PreferOneGpu(ToVector(container.available_deviceids()),
+                       ToVector(container.must_include_deviceids()), container.allocation_size());
+      if (!chosen.ok()) return Refuse("GetPreferredAllocation", chosen.status());
+      auto* answer = response->add_container_responses();
+      for (const std::string& id : *chosen) answer->add_deviceids(id);
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Allocate(grpc::ServerContext*, const v1beta1::AllocateRequest* request,
+                        v1beta1::AllocateResponse* response) override {
+    std::vector<ContainerSetup> setups;
+    for (const auto& container : request->container_requests()) {
+      absl::StatusOr<ContainerSetup> setup =
+          allocator_->Allocate(ToVector(container.devices_ids()));
+      if (!setup.ok()) {
+        for (const ContainerSetup& earlier : setups) allocator_->TakeBack(earlier);
+        return Refuse("Allocate", setup.status());
+      }
+      setups.push_back(*std::move(setup));
+    }
+    for (const ContainerSetup& setup : setups) {
+      auto* answer = response->add_container_responses();
+      for (const auto& [name, value] : setup.envs) (*answer->mutable_envs())[name] = value;
+      for (const MountSetup& mount : setup.mounts) {
+        auto* added = answer->add_mounts();
+        added->set_container_path(mount.container_path);
+        added->set_host_path(mount.host_path);
+        added->set_read_only(true);
+      }
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status PreStartContainer(grpc::ServerContext*,
+                                 const v1beta1::PreStartContainerRequest* request,
+                                 v1beta1::PreStartContainerResponse*) override {
+    const absl::Status status = allocator_->PreStart(ToVector(request->devices_ids()));
+    return status.ok() ? grpc::Status::OK : Refuse("PreStartContainer", status);
+  }
+
+  std::atomic<int> watchers = 0;
+  std::atomic<bool> is_stopping = false;
+
+ private:
+  const DeviceBoard* const board_;
+  Allocator* const allocator_;
+};
+
+struct PluginServer::Running {
+  std::unique_ptr<grpc::Server> server;
+};
+
+PluginServer::PluginServer(const DeviceBoard* board, Allocator* allocator, Clock* clock)
+    : clock_(clock), service_(std::make_unique<Service>(board, allocator)) {}
+
+PluginServer::~PluginServer() { Stop(); }
+
+absl::Status PluginServer::Start(const std::string& socket_path) {
+  Stop();
+  if (socket_path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return absl::InvalidArgumentError(
+        Cat("plugin: ", socket_path, ": a socket's path may have at most ",
+            sizeof(sockaddr_un::sun_path) - 1, " characters; choose a shorter directory"));
+  }
+  service_->is_stopping = false;
+  grpc::ServerBuilder builder;
+  int port = -1;
+  builder.AddListeningPort("unix:" + socket_path, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(service_.get());
+  auto running = std::make_unique<Running>();
+  running->server = builder.BuildAndStart();
+  if (running->server == nullptr || port < 0) {
+    return absl::UnavailableError(
+        Cat("plugin: cannot listen on ", socket_path,
+            "; does the directory exist, and may the agent write there?"));
+  }
+  running_ = std::move(running);
+  return absl::OkStatus();
+}
+
+void PluginServer::Stop() {
+  if (running_ == nullptr) return;
+  service_->is_stopping = true;
+  // Longer than a stream's pause; a PreStartContainer that still waits for its pod is cut off and
+  // tried again.
+  running_->server->Shutdown(clock_->Now() + 4 * kStreamPause);
+  running_.reset();
+}
+
+int PluginServer::watchers() const { return service_->watchers; }
+
+}  // namespace gpuloom

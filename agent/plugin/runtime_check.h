@@ -1,0 +1,13 @@
+// "No device in the tenant" rests on the node: NVIDIA's container runtime hands devices to any pod
+// that sets an environment variable, unless its configuration forbids that for unprivileged
+// containers. Pure but for reading the one file; docs/installation.md says how to set it.
+#pragma once
+
+#include <string>
+
+namespace gpuloom {
+
+// One line to warn with; empty when the configuration forbids it, or when there is no such runtime.
+std::string CheckNvidiaRuntime(const std::string& config_path);
+
+}  // namespace gpuloom

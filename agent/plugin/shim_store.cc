@@ -1,0 +1,59 @@
+#include "agent/plugin/shim_store.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
+
+#include "agent/cat.h"
+#include "agent/identity/state_file.h"
+
+namespace gpuloom {
+namespace {
+
+namespace fs = std::filesystem;
+
+// FNV-1a. Tells builds of one version apart; nobody but root writes here, so it need not resist
+// forgery.
+std::string ContentName(const std::string& content) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : content) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016" PRIx64, hash);
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ShimStore::Install(const std::string& library_path,
+                                               const std::string& version) {
+  const absl::StatusOr<std::string> content = ReadStateFile(library_path);
+  if (!content.ok()) {
+    return absl::NotFoundError(
+        Cat("shim: ", std::string(content.status().message()), "; set --shim to libgpuloom.so"));
+  }
+  if (!content->starts_with("\177ELF")) {
+    return absl::InvalidArgumentError(
+        Cat("shim: ", library_path, " is not a library; set --shim to libgpuloom.so"));
+  }
+  if (absl::Status status = MakeStateDirectory(directory_, 0755); !status.ok()) return status;
+  const std::string file = Cat("libgpuloom-", version, "-", ContentName(*content), ".so");
+  const absl::StatusOr<std::string> present = ReadStateFile(PathOf(file));
+  if (present.ok() && *present == *content) return file;
+  if (absl::Status status = WriteStateFile(PathOf(file), *content, 0755); !status.ok())
+    return status;
+  return file;
+}
+
+absl::Status ShimStore::Prune(const std::set<std::string>& keep) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory_, error)) {
+    if (keep.contains(entry.path().filename())) continue;
+    std::error_code remove_error;
+    fs::remove(entry.path(), remove_error);
+    if (remove_error) error = remove_error;
+  }
+  if (error) return absl::InternalError(Cat("shim: ", directory_, ": ", error.message()));
+  return absl::OkStatus();
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,28 @@
+// The shim libraries that containers have mounted: <state>/shim/libgpuloom-<version>-<content>.so.
+// A new agent adds its own version; an old one stays while any allocation was given it, so that a
+// restarted container finds the file it was promised. Safe from any thread.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace gpuloom {
+
+class ShimStore {
+ public:
+  explicit ShimStore(const std::string& state_directory) : directory_(state_directory + "/shim") {}
+
+  // Copies the library in unless the same content is there already, and returns its file name.
+  absl::StatusOr<std::string> Install(const std::string& library_path, const std::string& version);
+  // Deletes what is not in `keep`.
+  absl::Status Prune(const std::set<std::string>& keep);
+  std::string PathOf(const std::string& file) const { return directory_ + "/" + file; }
+
+ private:
+  const std::string directory_;
+};
+
+}  // namespace gpuloom
