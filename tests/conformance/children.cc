@@ -1,0 +1,169 @@
+// Bodies that need a process of their own: before cuInit, without a context, or with a context that
+// they break for good. Each returns the number of things that were not as expected.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "tests/conformance/fixture.h"
+#include "tests/conformance/kernels.h"
+
+namespace gpuloom::conformance {
+namespace {
+
+int wrong = 0;
+
+void Want(CUresult got, CUresult wanted, const char* what) {
+  if (got == wanted) return;
+  ++wrong;
+  std::printf("%s: expected %d, got %d\n", what, static_cast<int>(wanted), static_cast<int>(got));
+}
+
+CUdevice device;
+CUcontext context;
+
+void Begin() {
+  Want(Cu().cuInit(0), CUDA_SUCCESS, "cuInit");
+  Want(Cu().cuDeviceGet(&device, 0), CUDA_SUCCESS, "cuDeviceGet");
+  Want(Cu().cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS, "cuDevicePrimaryCtxRetain");
+  Want(Cu().cuCtxSetCurrent(context), CUDA_SUCCESS, "cuCtxSetCurrent");
+}
+
+CUfunction Load(const char* name) {
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  Want(Cu().cuModuleLoadData(&module, kKernels), CUDA_SUCCESS, "cuModuleLoadData");
+  Want(Cu().cuModuleGetFunction(&function, module, name), CUDA_SUCCESS, "cuModuleGetFunction");
+  return function;
+}
+
+int BeforeInit() {
+  int count = 0;
+  CUdevice any;
+  CUcontext current;
+  CUdeviceptr memory;
+  Want(Cu().cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED, "cuDeviceGetCount");
+  Want(Cu().cuDeviceGet(&any, 0), CUDA_ERROR_NOT_INITIALIZED, "cuDeviceGet");
+  Want(Cu().cuCtxGetCurrent(&current), CUDA_ERROR_NOT_INITIALIZED, "cuCtxGetCurrent");
+  Want(Cu().cuMemAlloc_v2(&memory, 4), CUDA_ERROR_NOT_INITIALIZED, "cuMemAlloc");
+  int version = 0;
+  Want(Cu().cuDriverGetVersion(&version), CUDA_SUCCESS, "cuDriverGetVersion needs no cuInit");
+  Want(Cu().cuInit(1), CUDA_ERROR_INVALID_VALUE, "cuInit with flags");
+  return wrong;
+}
+
+int WithoutContext() {
+  Want(Cu().cuInit(0), CUDA_SUCCESS, "cuInit");
+  Want(Cu().cuDeviceGet(&device, 0), CUDA_SUCCESS, "cuDeviceGet");
+  unsigned flags;
+  int active = 1;
+  Want(Cu().cuDevicePrimaryCtxGetState(device, &flags, &active), CUDA_SUCCESS, "state");
+  if (active != 0) {
+    ++wrong;
+    std::printf("the primary context is active before it was retained\n");
+  }
+  CUdeviceptr memory;
+  CUmodule module;
+  CUstream stream;
+  CUdevice current;
+  Want(Cu().cuMemAlloc_v2(&memory, 4), CUDA_ERROR_INVALID_CONTEXT, "cuMemAlloc");
+  Want(Cu().cuModuleLoadData(&module, kKernels), CUDA_ERROR_INVALID_CONTEXT, "cuModuleLoadData");
+  Want(Cu().cuStreamCreate(&stream, 0), CUDA_ERROR_INVALID_CONTEXT, "cuStreamCreate");
+  Want(Cu().cuCtxGetDevice(&current), CUDA_ERROR_INVALID_CONTEXT, "cuCtxGetDevice");
+  Want(Cu().cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT, "cuCtxSynchronize");
+  return wrong;
+}
+
+// After the fault every call names its cause, also calls that need no device.
+void Sticky(CUresult cause) {
+  CUdeviceptr memory;
+  CUstream stream;
+  Want(Cu().cuCtxSynchronize(), cause, "cuCtxSynchronize again");
+  Want(Cu().cuMemAlloc_v2(&memory, 4), cause, "cuMemAlloc");
+  Want(Cu().cuStreamCreate(&stream, 0), cause, "cuStreamCreate");
+}
+
+int IllegalAddress() {
+  Begin();
+  CUfunction store = Load("store");
+  CUdeviceptr valid = 0;
+  Want(Cu().cuMemAlloc_v2(&valid, 4), CUDA_SUCCESS, "cuMemAlloc");
+  Want(Launch(store, 1, 1, nullptr, valid, 5u), CUDA_SUCCESS, "launch");
+  Want(Cu().cuCtxSynchronize(), CUDA_SUCCESS, "cuCtxSynchronize");
+  Want(Launch(store, 1, 1, nullptr, CUdeviceptr{0x10}, 5u), CUDA_SUCCESS, "launch");
+  Want(Cu().cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS, "cuCtxSynchronize");
+  Sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
+  Want(Launch(store, 1, 1, nullptr, valid, 5u), CUDA_ERROR_ILLEGAL_ADDRESS, "launch again");
+  return wrong;
+}
+
+int MisalignedAddress() {
+  Begin();
+  CUfunction store = Load("store");
+  CUdeviceptr valid = 0;
+  Want(Cu().cuMemAlloc_v2(&valid, 64), CUDA_SUCCESS, "cuMemAlloc");
+  Want(Launch(store, 1, 1, nullptr, valid + 2, 5u), CUDA_SUCCESS, "launch");
+  Want(Cu().cuCtxSynchronize(), CUDA_ERROR_MISALIGNED_ADDRESS, "cuCtxSynchronize");
+  Sticky(CUDA_ERROR_MISALIGNED_ADDRESS);
+  return wrong;
+}
+
+// A fault is seen by every way of waiting.
+int FaultSeenByStream() {
+  Begin();
+  CUfunction store = Load("store");
+  CUstream stream;
+  Want(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS, "cuStreamCreate");
+  Want(Launch(store, 1, 1, stream, CUdeviceptr{0x10}, 5u), CUDA_SUCCESS, "launch");
+  Want(Cu().cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS, "cuStreamSynchronize");
+  Want(Cu().cuStreamQuery(stream), CUDA_ERROR_ILLEGAL_ADDRESS, "cuStreamQuery");
+  return wrong;
+}
+
+int Forked() {
+  Begin();
+  CUfunction store = Load("store");
+  CUdeviceptr memory = 0;
+  Want(Cu().cuMemAlloc_v2(&memory, 4), CUDA_SUCCESS, "cuMemAlloc");
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    CUdeviceptr more;
+    _exit(Cu().cuMemAlloc_v2(&more, 4) == CUDA_SUCCESS || Cu().cuCtxSynchronize() == CUDA_SUCCESS);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    ++wrong;
+    std::printf("a child forked after cuInit could use CUDA, or crashed: status %x\n", status);
+  }
+  uint32_t seen = 0;
+  Want(Launch(store, 1, 1, nullptr, memory, 5u), CUDA_SUCCESS, "launch after the fork");
+  Want(Cu().cuMemcpyDtoH_v2(&seen, memory, 4), CUDA_SUCCESS, "copy after the fork");
+  if (seen != 5) {
+    ++wrong;
+    std::printf("the parent's kernel did not run after the fork\n");
+  }
+  return wrong;
+}
+
+constexpr std::pair<const char*, int (*)()> kChildren[] = {
+    {"before_init", BeforeInit},
+    {"without_context", WithoutContext},
+    {"illegal_address", IllegalAddress},
+    {"misaligned_address", MisalignedAddress},
+    {"fault_seen_by_stream", FaultSeenByStream},
+    {"forked", Forked},
+};
+
+}  // namespace
+
+int RunChildBody(const std::string& name) {
+  for (const auto& [known, body] : kChildren) {
+    if (name == known) return body();
+  }
+  std::printf("no child is called %s\n", name.c_str());
+  return 100;
+}
+
+}  // namespace gpuloom::conformance

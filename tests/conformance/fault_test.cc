@@ -1,0 +1,17 @@
+// What breaks a process's context for good, and what must be refused before there is one. Every
+// body runs in a child process. Through gpuloom, tenants of one trust domain share a fault: so
+// these are run without others beside them in the same process (tests/conformance/CMakeLists.txt).
+#include "tests/conformance/fixture.h"
+
+namespace gpuloom::conformance {
+namespace {
+
+TEST(Init, CallsBeforeInitAreRefused) { EXPECT_EQ(RunChild("before_init"), 0); }
+TEST(Init, CallsWithoutContextAreRefused) { EXPECT_EQ(RunChild("without_context"), 0); }
+TEST(Fault, IllegalAddressIsSticky) { EXPECT_EQ(RunChild("illegal_address"), 0); }
+TEST(Fault, MisalignedAddressIsSticky) { EXPECT_EQ(RunChild("misaligned_address"), 0); }
+TEST(Fault, StreamSeesIt) { EXPECT_EQ(RunChild("fault_seen_by_stream"), 0); }
+TEST(Fork, ChildIsRefusedAndParentGoesOn) { EXPECT_EQ(RunChild("forked"), 0); }
+
+}  // namespace
+}  // namespace gpuloom::conformance

@@ -1,0 +1,163 @@
+// Loading images, finding kernels and variables, and what is known about a kernel.
+#include <cstring>
+#include <string>
+
+#include "tests/conformance/fixture.h"
+#include "tests/conformance/kernels.h"
+
+namespace gpuloom::conformance {
+namespace {
+
+using Module = WithKernels;
+
+TEST_F(Module, FunctionsByName) {
+  CUfunction function = nullptr;
+  EXPECT_EQ(Cu().cuModuleGetFunction(&function, module_, "add"), CUDA_SUCCESS);
+  EXPECT_NE(function, nullptr);
+  EXPECT_EQ(Cu().cuModuleGetFunction(&function, module_, "subtract"), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(Cu().cuModuleGetFunction(&function, module_, "ad"), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(Cu().cuModuleGetFunction(&function, module_, ""), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(Cu().cuModuleGetFunction(nullptr, module_, "add"), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(Module, VariablesByName) {
+  CUdeviceptr address = 0;
+  size_t size = 0;
+  ASSERT_EQ(Cu().cuModuleGetGlobal_v2(&address, &size, module_, "counter"), CUDA_SUCCESS);
+  EXPECT_EQ(size, 4u);
+  EXPECT_EQ(Download<uint32_t>(address, 1)[0], 7u);
+  ASSERT_EQ(Cu().cuModuleGetGlobal_v2(&address, &size, module_, "table"), CUDA_SUCCESS);
+  EXPECT_EQ(size, 256u);
+  EXPECT_EQ(Download<uint32_t>(address, 64), std::vector<uint32_t>(64, 0));
+  ASSERT_EQ(Cu().cuModuleGetGlobal_v2(&address, nullptr, module_, "factor"), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuModuleGetGlobal_v2(nullptr, &size, module_, "factor"), CUDA_SUCCESS);
+  EXPECT_EQ(size, 4u);
+  EXPECT_EQ(Cu().cuModuleGetGlobal_v2(&address, &size, module_, "add"), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(Cu().cuModuleGetGlobal_v2(&address, &size, module_, "nothing"), CUDA_ERROR_NOT_FOUND);
+}
+
+TEST_F(Module, VariablesBelongToTheLoadedModule) {
+  CUmodule second = nullptr;
+  ASSERT_EQ(Cu().cuModuleLoadData(&second, kKernels), CUDA_SUCCESS);
+  CUdeviceptr mine = 0, theirs = 0, factor = 0;
+  ASSERT_EQ(Cu().cuModuleGetGlobal_v2(&mine, nullptr, module_, "counter"), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuModuleGetGlobal_v2(&theirs, nullptr, second, "counter"), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuModuleGetGlobal_v2(&factor, nullptr, module_, "factor"), CUDA_SUCCESS);
+  EXPECT_NE(mine, theirs);
+
+  const CUdeviceptr out = Alloc(4);
+  const uint32_t ten = 10;
+  ASSERT_EQ(Cu().cuMemcpyHtoD_v2(factor, &ten, sizeof(ten)), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(Function("use_globals"), 1, 1, nullptr, out), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(out, 1)[0], 17u);
+  CUfunction other = nullptr;
+  ASSERT_EQ(Cu().cuModuleGetFunction(&other, second, "use_globals"), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(other, 1, 1, nullptr, out), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(out, 1)[0], 10u);  // 7 + 3: its own counter, its own factor
+  EXPECT_EQ(Download<uint32_t>(mine, 1)[0], 17u);
+  EXPECT_EQ(Cu().cuModuleUnload(second), CUDA_SUCCESS);
+}
+
+TEST_F(Module, BadImages) {
+  CUmodule module = nullptr;
+  EXPECT_EQ(Cu().cuModuleLoadData(&module, nullptr), CUDA_ERROR_INVALID_VALUE);
+  const char broken[] =
+      ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry f() { this is no "
+      "instruction; }\n";
+  EXPECT_EQ(Cu().cuModuleLoadData(&module, broken), CUDA_ERROR_INVALID_PTX);
+  const char unknown_register[] =
+      ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry f() { mov.u32 %r1, 5; ret; "
+      "}\n";
+  EXPECT_EQ(Cu().cuModuleLoadData(&module, unknown_register), CUDA_ERROR_INVALID_PTX);
+}
+
+TEST_F(Module, ErrorLogNamesTheLine) {
+  const char broken[] =
+      ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry f()\n{\n  nonsense.u32 5;\n"
+      "  ret;\n}\n";
+  char log[2048] = {};
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
+  CUmodule module = nullptr;
+  EXPECT_EQ(Cu().cuModuleLoadDataEx(&module, broken, 2, options, values), CUDA_ERROR_INVALID_PTX);
+  EXPECT_NE(std::string(log).find("line 6"), std::string::npos) << log;
+}
+
+TEST_F(Module, Libraries) {
+  CUlibrary library = nullptr;
+  ASSERT_EQ(Cu().cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0),
+            CUDA_SUCCESS);
+  CUkernel kernel = nullptr;
+  EXPECT_EQ(Cu().cuLibraryGetKernel(&kernel, library, "missing"), CUDA_ERROR_NOT_FOUND);
+  ASSERT_EQ(Cu().cuLibraryGetKernel(&kernel, library, "increment"), CUDA_SUCCESS);
+  CUfunction function = nullptr;
+  ASSERT_EQ(Cu().cuKernelGetFunction(&function, kernel), CUDA_SUCCESS);
+  const CUdeviceptr counter = Alloc(4);
+  ASSERT_EQ(Cu().cuMemsetD32_v2(counter, 0, 1), CUDA_SUCCESS);
+  // The CUDA runtime passes a CUkernel wherever a CUfunction is asked for.
+  ASSERT_EQ(Launch(reinterpret_cast<CUfunction>(kernel), 1, 32, nullptr, counter), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(function, 1, 32, nullptr, counter), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(counter, 1)[0], 64u);
+  CUdeviceptr address = 0;
+  size_t size = 0;
+  ASSERT_EQ(Cu().cuLibraryGetGlobal(&address, &size, library, "counter"), CUDA_SUCCESS);
+  EXPECT_EQ(size, 4u);
+  EXPECT_EQ(Cu().cuLibraryUnload(library), CUDA_SUCCESS);
+}
+
+TEST_F(Module, KernelAttributes) {
+  CUfunction reverse = Function("reverse");
+  int value = -1;
+  ASSERT_EQ(Cu().cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, reverse),
+            CUDA_SUCCESS);
+  EXPECT_GE(value, 1);
+  EXPECT_LE(value, 1024);
+  ASSERT_EQ(Cu().cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, reverse),
+            CUDA_SUCCESS);
+  EXPECT_GE(value, 0);
+  EXPECT_LE(value, 4096);  // the driver may reserve some for itself
+  ASSERT_EQ(Cu().cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_PTX_VERSION, reverse), CUDA_SUCCESS);
+  EXPECT_EQ(value, 70);
+  ASSERT_EQ(Cu().cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, reverse), CUDA_SUCCESS);
+  EXPECT_GT(value, 0);
+  EXPECT_EQ(Cu().cuFuncGetAttribute(&value, static_cast<CUfunction_attribute>(1000), reverse),
+            CUDA_ERROR_INVALID_VALUE);
+
+  ASSERT_EQ(
+      Cu().cuFuncSetAttribute(reverse, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 96 << 10),
+      CUDA_SUCCESS);
+  ASSERT_EQ(
+      Cu().cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, reverse),
+      CUDA_SUCCESS);
+  EXPECT_EQ(value, 96 << 10);
+  EXPECT_EQ(
+      Cu().cuFuncSetAttribute(reverse, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 16 << 20),
+      CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(Module, ParameterLayout) {
+  CUfunction scatter = Function("scatter");
+  const std::pair<size_t, size_t> expected[] = {{0, 1},   {8, 8},  {16, 2},
+                                                {20, 20}, {40, 8}, {48, 8}};
+  size_t offset = 0, size = 0;
+  for (size_t i = 0; i < std::size(expected); ++i) {
+    ASSERT_EQ(Cu().cuFuncGetParamInfo(scatter, i, &offset, &size), CUDA_SUCCESS) << i;
+    EXPECT_EQ(offset, expected[i].first) << i;
+    EXPECT_EQ(size, expected[i].second) << i;
+  }
+  EXPECT_EQ(Cu().cuFuncGetParamInfo(scatter, std::size(expected), &offset, &size),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(Module, Occupancy) {
+  int blocks = 0;
+  ASSERT_EQ(Cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, Function("add"), 256, 0),
+            CUDA_SUCCESS);
+  EXPECT_GE(blocks, 1);
+  EXPECT_LE(blocks, 32);
+  EXPECT_EQ(Cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(nullptr, Function("add"), 256, 0),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
+}  // namespace
+}  // namespace gpuloom::conformance
