@@ -1,0 +1,55 @@
+// The device code of the benchmark, as PTX text: the binary carries everything it needs, and the
+// real and the software driver compile the same source.
+#pragma once
+
+namespace gpuloom::bench {
+
+// Kernels, each with four parameters (u64, u64, u32, u32), which is what the launch figures are
+// about:
+//   nothing(-, -, -, -)             returns: a launch and nothing else
+//   count(counter*, -, step, -)     adds step, atomically
+//   fill(out*, -, seed, n)          out[i] = seed + 3 * i for 32-bit words i < n
+inline constexpr char kKernels[] = R"PTX(
+.version 7.0
+.target sm_80
+.address_size 64
+
+.visible .entry nothing(.param .u64 a, .param .u64 b, .param .u32 c, .param .u32 d)
+{
+  ret;
+}
+
+.visible .entry count(.param .u64 counter, .param .u64 b, .param .u32 step, .param .u32 d)
+{
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [counter];
+  ld.param.u32 %r1, [step];
+  atom.global.add.u32 %r2, [%rd1], %r1;
+  ret;
+}
+
+.visible .entry fill(.param .u64 out, .param .u64 b, .param .u32 seed, .param .u32 n)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u32 %r1, [seed];
+  ld.param.u32 %r2, [n];
+  mov.u32 %r3, %ctaid.x;
+  mov.u32 %r4, %ntid.x;
+  mov.u32 %r5, %tid.x;
+  mad.lo.s32 %r6, %r3, %r4, %r5;
+  setp.ge.u32 %p1, %r6, %r2;
+  @%p1 bra DONE;
+  mad.lo.s32 %r7, %r6, 3, %r1;
+  mul.wide.u32 %rd2, %r6, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  st.global.u32 [%rd3], %r7;
+DONE:
+  ret;
+}
+)PTX";
+
+}  // namespace gpuloom::bench

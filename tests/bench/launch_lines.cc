@@ -1,0 +1,148 @@
+#include <time.h>
+
+#include "tests/bench/lines.h"
+#include "tests/bench/report.h"
+
+namespace gpuloom::bench {
+namespace {
+
+// Far below any queue's length (the driver blocks at about 1,000 launches in flight): the call is
+// timed, not the GPU.
+constexpr int kBurst = 64;
+
+void SleepMs(int ms) {
+  const timespec duration{0, ms * 1'000'000L};
+  nanosleep(&duration, nullptr);
+}
+
+// `count` launches and the synchronisation behind them; nanoseconds for all, 0 on failure.
+double TimedLaunches(Gpu& gpu, int count) {
+  CUresult worst = CUDA_SUCCESS;
+  const uint64_t start_ns = NowNs();
+  for (int i = 0; i < count; ++i) {
+    const CUresult result = gpu.LaunchNothing();
+    if (result != CUDA_SUCCESS) worst = result;
+  }
+  if (!gpu.Ok(worst, "cuLaunchKernel") || !gpu.Synchronize()) return 0;
+  return static_cast<double>(NowNs() - start_ns);
+}
+
+}  // namespace
+
+bool RunLine(Gpu& gpu, const Plan& plan, const std::string& name, const std::string& unit,
+             const std::function<void(std::vector<double>&)>& collect) {
+  if (name.compare(0, plan.only.size(), plan.only) != 0) return true;
+  std::vector<double> samples;
+  collect(samples);
+  if (gpu.failed() || samples.empty()) {
+    const std::string error = gpu.TakeError();
+    ReportError(name, error.empty() ? "nothing was measured" : error);
+    return false;
+  }
+  ReportSamples(name, unit, std::move(samples));
+  return true;
+}
+
+bool MeasureLaunches(Gpu& gpu, const Plan& plan) {
+  // The first launches load code lazily and fill caches.
+  TimedLaunches(gpu, plan.Times(1000, 2));
+
+  bool good = RunLine(gpu, plan, "launch_call", "ns", [&](std::vector<double>& samples) {
+    const int bursts = plan.Times(500, 3);
+    const int length = plan.Times(kBurst, 8);
+    for (int burst = 0; burst < bursts && !gpu.failed(); ++burst) {
+      CUresult worst = CUDA_SUCCESS;
+      const uint64_t start_ns = NowNs();
+      for (int i = 0; i < length; ++i) {
+        const CUresult result = gpu.LaunchNothing();
+        if (result != CUDA_SUCCESS) worst = result;
+      }
+      samples.push_back(static_cast<double>(NowNs() - start_ns) / length);
+      gpu.Ok(worst, "cuLaunchKernel");
+      gpu.Synchronize();
+    }
+  });
+
+  good &= RunLine(gpu, plan, "launch_call_after_idle", "ns", [&](std::vector<double>& samples) {
+    const int times = plan.Times(50, 2);
+    for (int i = 0; i < times && !gpu.failed(); ++i) {
+      SleepMs(10);  // Long enough that whoever waits for work has gone to sleep.
+      const uint64_t start_ns = NowNs();
+      const CUresult result = gpu.LaunchNothing();
+      samples.push_back(static_cast<double>(NowNs() - start_ns));
+      gpu.Ok(result, "cuLaunchKernel");
+      gpu.Synchronize();
+    }
+  });
+
+  good &= RunLine(gpu, plan, "launch_sync", "ns", [&](std::vector<double>& samples) {
+    const int times = plan.Times(2000, 3);
+    for (int i = 0; i < times && !gpu.failed(); ++i) samples.push_back(TimedLaunches(gpu, 1));
+  });
+
+  good &= RunLine(gpu, plan, "launch_sustained", "launches/s", [&](std::vector<double>& samples) {
+    const int times = plan.Times(10, 1);
+    const int length = plan.Times(10'000, 50);
+    for (int i = 0; i < times && !gpu.failed(); ++i) {
+      const double duration_ns = TimedLaunches(gpu, length);
+      if (duration_ns > 0) samples.push_back(length * 1e9 / duration_ns);
+    }
+  });
+  return good;
+}
+
+bool MeasureLaunchRate(Gpu& gpu, const Plan& plan, double seconds) {
+  return RunLine(gpu, plan, "launch_rate", "launches/s", [&](std::vector<double>& samples) {
+    const int length = plan.Times(10'000, 50);
+    const uint64_t start_ns = NowNs();
+    const auto limit_ns = static_cast<uint64_t>(seconds * 1e9);
+    double launches = 0;
+    uint64_t passed_ns = 0;
+    while (passed_ns < limit_ns && !gpu.failed()) {
+      TimedLaunches(gpu, length);
+      launches += length;
+      passed_ns = NowNs() - start_ns;
+    }
+    samples.push_back(launches * 1e9 / static_cast<double>(passed_ns));
+  });
+}
+
+bool MeasureEvents(Gpu& gpu, const Plan& plan) {
+  CUevent event = nullptr;
+  gpu.Ok(gpu.cu().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  const int bursts = plan.Times(500, 2);
+  const int length = plan.Times(kBurst, 8);
+
+  bool good = RunLine(gpu, plan, "event_record", "ns", [&](std::vector<double>& samples) {
+    for (int burst = 0; burst < bursts && !gpu.failed(); ++burst) {
+      CUresult worst = CUDA_SUCCESS;
+      const uint64_t start_ns = NowNs();
+      for (int i = 0; i < length; ++i) {
+        const CUresult result = gpu.cu().cuEventRecord(event, gpu.stream());
+        if (result != CUDA_SUCCESS) worst = result;
+      }
+      samples.push_back(static_cast<double>(NowNs() - start_ns) / length);
+      gpu.Ok(worst, "cuEventRecord");
+      gpu.Synchronize();
+    }
+  });
+
+  // Of an event that has happened: what a polling program calls most.
+  good &= RunLine(gpu, plan, "event_query", "ns", [&](std::vector<double>& samples) {
+    gpu.Ok(gpu.cu().cuEventRecord(event, gpu.stream()), "cuEventRecord");
+    gpu.Synchronize();
+    for (int burst = 0; burst < bursts && !gpu.failed(); ++burst) {
+      CUresult worst = CUDA_SUCCESS;
+      const uint64_t start_ns = NowNs();
+      for (int i = 0; i < length; ++i) {
+        const CUresult result = gpu.cu().cuEventQuery(event);
+        if (result != CUDA_SUCCESS) worst = result;
+      }
+      samples.push_back(static_cast<double>(NowNs() - start_ns) / length);
+      gpu.Ok(worst, "cuEventQuery");
+    }
+  });
+  return good;
+}
+
+}  // namespace gpuloom::bench

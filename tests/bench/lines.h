@@ -1,0 +1,47 @@
+// The benchmark's lines: what is measured inside one process. docs/benchmarks.md says what each
+// means. Each line reports itself (report.h); a failed one reports its error and the next goes on.
+// From one thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/bench/gpu.h"
+
+namespace gpuloom::bench {
+
+// How much of everything.
+struct Plan {
+  // Seconds, for figures; otherwise as little as still exercises every line, for software drivers.
+  bool full = true;
+  // Only lines whose name starts so.
+  std::string only;
+  // How this program starts itself again, for start-up.
+  std::string self;
+  std::string library;
+
+  int Times(int full_count, int tiny_count) const { return full ? full_count : tiny_count; }
+};
+
+// Runs one line when `plan` wants it by `name`. `collect` adds samples, and returns early once
+// gpu.failed(). False when the line failed.
+[[nodiscard]] bool RunLine(Gpu& gpu, const Plan& plan, const std::string& name,
+                           const std::string& unit,
+                           const std::function<void(std::vector<double>&)>& collect);
+
+// Each false when one of its lines failed.
+[[nodiscard]] bool MeasureLaunches(Gpu& gpu, const Plan& plan);
+[[nodiscard]] bool MeasureEvents(Gpu& gpu, const Plan& plan);
+[[nodiscard]] bool MeasureMemory(Gpu& gpu, const Plan& plan);
+[[nodiscard]] bool MeasureCopies(Gpu& gpu, const Plan& plan);
+[[nodiscard]] bool MeasureStartUp(Gpu& gpu, const Plan& plan);
+
+// Launches, 10,000 to a synchronisation, until `seconds` have passed; reports the rate over that
+// time as `launch_rate`. With other processes doing the same at the same time, rates add up.
+[[nodiscard]] bool MeasureLaunchRate(Gpu& gpu, const Plan& plan, double seconds);
+
+// Kernels, memsets and copies give the right results, odd sizes and offsets included.
+[[nodiscard]] bool CheckResults(Gpu& gpu);
+
+}  // namespace gpuloom::bench

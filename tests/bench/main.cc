@@ -1,0 +1,144 @@
+// gpuloom-bench: what CUDA calls cost one process. It asks a libcuda given by name, and is
+// otherwise the same program whether that is NVIDIA's, the software one, or (run as a tenant) the
+// shim, so that figures stand side by side. tests/bench/run.py runs it both ways;
+// docs/benchmarks.md explains the lines.
+//
+// Three ways of use, one process each:
+//   measure          every line in turn, each on the GPU alone;
+//   --rate, --hold   start, print {"name":"ready"}, wait for a line on standard input (--rate),
+//   then
+//                    launch or stay idle: what several processes do at the same time;
+//   --first-kernel   what `start_up` starts: one kernel, and when it was done.
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/bench/lines.h"
+#include "tests/bench/report.h"
+
+namespace gpuloom::bench {
+namespace {
+
+constexpr char kUsage[] =
+    "usage: gpuloom-bench [--library libcuda.so.1] [--tiny] [--only PREFIX]   measure\n"
+    "       gpuloom-bench --check           results are right; measures nothing\n"
+    "       gpuloom-bench --rate SECONDS    launch for so long, after a line on standard input\n"
+    "       gpuloom-bench --hold SECONDS    stay idle, or until a pipe on standard input closes\n"
+    "       gpuloom-bench --first-kernel    print when the first kernel was done\n"
+    "One JSON object per line on standard output; exit status 1 when a line failed.\n";
+
+enum class Mode { kMeasure, kCheck, kRate, kHold, kFirstKernel };
+
+struct Options {
+  Mode mode = Mode::kMeasure;
+  double seconds = 0;
+  Plan plan;
+};
+
+bool Parse(int argc, char** argv, Options& options) {
+  options.plan.library = "libcuda.so.1";
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool has_value = i + 1 < argc;
+    if (word == "--tiny") {
+      options.plan.full = false;
+    } else if (word == "--check") {
+      options.mode = Mode::kCheck;
+    } else if (word == "--first-kernel") {
+      options.mode = Mode::kFirstKernel;
+    } else if (word == "--library" && has_value) {
+      options.plan.library = argv[++i];
+    } else if (word == "--only" && has_value) {
+      options.plan.only = argv[++i];
+    } else if ((word == "--rate" || word == "--hold") && has_value) {
+      options.mode = word == "--rate" ? Mode::kRate : Mode::kHold;
+      char* end = nullptr;
+      options.seconds = std::strtod(argv[++i], &end);
+      if (*end != '\0' || !(options.seconds >= 0)) return false;
+    } else {
+      return false;
+    }
+  }
+  char self[4096];
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+  options.plan.self = length > 0 ? std::string(self, static_cast<size_t>(length)) : argv[0];
+  return true;
+}
+
+// Until the time is over, or whoever started us closes the pipe. A terminal or a file that ends at
+// once, as /dev/null does, is no such sign.
+void StayIdle(double seconds) {
+  struct stat input {};
+  const bool pipe = fstat(STDIN_FILENO, &input) == 0 && S_ISFIFO(input.st_mode);
+  const auto end_ns = NowNs() + static_cast<uint64_t>(seconds * 1e9);
+  pollfd watched{STDIN_FILENO, POLLIN, 0};
+  for (uint64_t now_ns = NowNs(); now_ns < end_ns; now_ns = NowNs()) {
+    const auto left_ms = static_cast<int>((end_ns - now_ns) / 1'000'000 + 1);
+    if (poll(&watched, pipe ? 1 : 0, left_ms) <= 0) continue;
+    char byte;
+    if (read(STDIN_FILENO, &byte, 1) <= 0) return;
+  }
+}
+
+bool LaunchOnce(Gpu& gpu) {
+  return gpu.Ok(gpu.LaunchNothing(), "cuLaunchKernel") && gpu.Synchronize();
+}
+
+bool MeasureAll(Gpu& gpu, const Plan& plan) {
+  bool good = MeasureLaunches(gpu, plan);
+  good &= MeasureEvents(gpu, plan);
+  good &= MeasureMemory(gpu, plan);
+  good &= MeasureCopies(gpu, plan);
+  good &= MeasureStartUp(gpu, plan);
+  return good;
+}
+
+// Ready for what several processes do together: everything is loaded and has run once.
+bool Ready(Gpu& gpu) {
+  if (!LaunchOnce(gpu)) return false;
+  ReportFact("ready", "\"pid\":" + std::to_string(getpid()));
+  return true;
+}
+
+bool Run(Gpu& gpu, const Options& options) {
+  if (!gpu.Start(options.plan.library)) return false;
+  if (options.mode == Mode::kFirstKernel) {
+    if (!LaunchOnce(gpu)) return false;
+    std::printf("%llu\n", static_cast<unsigned long long>(NowNs()));
+    return true;
+  }
+  if (options.mode == Mode::kHold) {
+    if (!Ready(gpu)) return false;
+    StayIdle(options.seconds);
+    return true;
+  }
+  if (options.mode == Mode::kRate) {
+    char go[64];
+    return Ready(gpu) && std::fgets(go, sizeof(go), stdin) != nullptr &&
+           MeasureLaunchRate(gpu, options.plan, options.seconds);
+  }
+  const std::string facts = gpu.Describe();
+  if (gpu.failed()) return false;
+  ReportFact("device", facts);
+  if (options.mode == Mode::kCheck) return CheckResults(gpu);
+  return MeasureAll(gpu, options.plan);
+}
+
+}  // namespace
+}  // namespace gpuloom::bench
+
+int main(int argc, char** argv) {
+  gpuloom::bench::Options options;
+  if (!gpuloom::bench::Parse(argc, argv, options)) {
+    std::fputs(gpuloom::bench::kUsage, stderr);
+    return 2;
+  }
+  gpuloom::bench::Gpu gpu;
+  const bool good = gpuloom::bench::Run(gpu, options);
+  if (gpu.failed()) gpuloom::bench::ReportError("start", gpu.TakeError());
+  return good ? 0 : 1;
+}
