@@ -1,0 +1,245 @@
+#include "agent/softgpu/context.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "agent/softgpu/event.h"
+#include "agent/softgpu/memory.h"
+#include "agent/softgpu/registry.h"
+#include "agent/softgpu/state.h"
+#include "proto/cuda/runtime_tables.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+struct Contexts {
+  std::mutex mutex;
+  std::deque<Context> all;
+};
+
+Contexts& Everything() {
+  static auto* contexts = new Contexts;  // never destroyed: stream threads may use it during exit
+  return *contexts;
+}
+
+// Trivial on purpose: the CUDA runtime still calls after this thread's destructors have run.
+thread_local Context* stack[kMaxContextDepth];
+thread_local int depth = 0;
+thread_local uint64_t thread_key = 0;
+
+struct ThreadEnd {
+  ~ThreadEnd() {
+    for (Context* context : AllContexts()) context->CloseThreadStream(thread_key);
+  }
+};
+
+uint64_t ThreadKey() {
+  static std::atomic<uint64_t> next{1};
+  if (thread_key == 0) {
+    thread_key = next.fetch_add(1);
+    thread_local ThreadEnd
+        end;  // constructed here, so only threads that use their default stream pay
+    static_cast<void>(end);
+  }
+  return thread_key;
+}
+
+Context* Add(Device& device, bool primary) {
+  Contexts& contexts = Everything();
+  std::lock_guard lock(contexts.mutex);
+  return &contexts.all.emplace_back(device, primary);
+}
+
+uint64_t NextContextId() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1);
+}
+
+}  // namespace
+
+Context::Context(Device& of, bool is_primary)
+    : device(of), primary(is_primary), id(NextContextId()) {}
+
+std::vector<Point> Context::BarriersLocked(const Stream& stream) {
+  std::vector<Point> points;
+  const auto add = [&](const std::shared_ptr<Stream>& other) {
+    Point tail = other->Tail();
+    if (!tail.Done()) points.push_back(std::move(tail));
+  };
+  if (stream.kind == Stream::Kind::kLegacy) {
+    for (const auto& other : streams_) {
+      if (other->blocking()) add(other);
+    }
+  } else if (stream.blocking() && legacy_ != nullptr) {
+    add(legacy_);
+  }
+  return points;
+}
+
+Point Context::Enqueue(Stream& stream, Work work) {
+  std::lock_guard lock(streams_mutex_);
+  for (Point& point : BarriersLocked(stream)) work.after.push_back(std::move(point));
+  return stream.Push(std::move(work));
+}
+
+std::vector<Point> Context::PointsOf(Stream& stream) {
+  std::lock_guard lock(streams_mutex_);
+  std::vector<Point> points;
+  if (stream.kind == Stream::Kind::kLegacy) points = BarriersLocked(stream);
+  points.push_back(stream.Tail());
+  return points;
+}
+
+std::vector<Point> Context::AllPoints() {
+  std::lock_guard lock(streams_mutex_);
+  std::vector<Point> points;
+  if (legacy_ != nullptr) points.push_back(legacy_->Tail());
+  for (const auto& stream : streams_) points.push_back(stream->Tail());
+  return points;
+}
+
+std::shared_ptr<Stream> Context::LegacyStream() {
+  std::lock_guard lock(streams_mutex_);
+  if (legacy_ == nullptr) legacy_ = std::make_shared<Stream>(*this, Stream::Kind::kLegacy, 0, 0);
+  return legacy_;
+}
+
+std::shared_ptr<Stream> Context::ThreadStream() {
+  const uint64_t key = ThreadKey();
+  std::lock_guard lock(streams_mutex_);
+  std::shared_ptr<Stream>& stream = by_thread_[key];
+  if (stream == nullptr) {
+    stream = std::make_shared<Stream>(*this, Stream::Kind::kPerThread, 0, 0);
+    streams_.push_back(stream);
+  }
+  return stream;
+}
+
+std::shared_ptr<Stream> Context::MakeStream(unsigned with_flags, int priority) {
+  auto stream = std::make_shared<Stream>(*this, Stream::Kind::kCreated, with_flags, priority);
+  std::lock_guard lock(streams_mutex_);
+  streams_.push_back(stream);
+  return stream;
+}
+
+void Context::CloseStream(const std::shared_ptr<Stream>& stream) {
+  std::lock_guard lock(streams_mutex_);
+  stream->Close();
+  // Others may still have to wait for what is in it, so it stays listed until drained.
+  std::erase_if(streams_,
+                [&](const auto& other) { return other == stream && other->Tail().Done(); });
+  // A stream closed earlier is known by its missing handle.
+  std::erase_if(streams_, [](const auto& other) {
+    return other->kind == Stream::Kind::kCreated && other->Tail().Done() &&
+           Registry<Stream>::Instance().Find(other.get()) == nullptr;
+  });
+}
+
+void Context::CloseThreadStream(uint64_t key) {
+  std::lock_guard lock(streams_mutex_);
+  const auto found = by_thread_.find(key);
+  if (found == by_thread_.end()) return;
+  found->second->Close();
+  if (found->second->Tail().Done()) std::erase(streams_, found->second);
+  by_thread_.erase(found);
+}
+
+void Context::Activate(unsigned with_flags) {
+  std::lock_guard lock(mutex);
+  flags = with_flags;
+  cache_config = CU_FUNC_CACHE_PREFER_NONE;
+  shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
+  // The driver's own starting values.
+  limits = {};
+  limits[CU_LIMIT_STACK_SIZE] = 1024;
+  limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
+  limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
+  limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
+  limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+  limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+  alive.store(true);
+}
+
+void Context::TearDown() {
+  alive.store(false);
+  WaitFor(AllPoints());
+  ResetRuntimeContext(handle());
+  DestroyEventsOf(*this);
+  Memory::Instance().FreeAllOf(*this);
+  Registry<Stream>::Instance().TakeIf(
+      [this](const Stream& stream) { return &stream.context == this; });
+  std::lock_guard lock(streams_mutex_);
+  for (const auto& stream : streams_) stream->Close();
+  if (legacy_ != nullptr) legacy_->Close();
+  streams_.clear();
+  by_thread_.clear();
+  legacy_ = nullptr;
+}
+
+Context* MakePrimaryContext(Device& device) { return Add(device, true); }
+
+Context* MakeContext(Device& device, unsigned flags) {
+  Context* context = Add(device, false);
+  context->Activate(flags);
+  return context;
+}
+
+Context* FindContext(CUcontext handle) {
+  for (Context* context : AllContexts()) {
+    if (context->handle() == handle) return context->alive.load() ? context : nullptr;
+  }
+  return nullptr;
+}
+
+std::vector<Context*> AllContexts() {
+  Contexts& contexts = Everything();
+  std::lock_guard lock(contexts.mutex);
+  std::vector<Context*> all;
+  for (Context& context : contexts.all) all.push_back(&context);
+  return all;
+}
+
+Context* CurrentContext() { return depth == 0 ? nullptr : stack[depth - 1]; }
+
+CUresult PushContext(Context* context) {
+  if (depth == kMaxContextDepth) return CUDA_ERROR_OUT_OF_MEMORY;
+  stack[depth++] = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult PopContext(Context*& context) {
+  if (depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  context = stack[--depth];
+  return CUDA_SUCCESS;
+}
+
+CUresult SetContext(Context* context) {
+  if (context == nullptr) {
+    if (depth > 0) --depth;
+    return CUDA_SUCCESS;
+  }
+  if (depth == 0) return PushContext(context);
+  stack[depth - 1] = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult RequireContext(Context*& context) {
+  const CUresult healthy = Healthy();
+  if (healthy != CUDA_SUCCESS) return healthy;
+  context = CurrentContext();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return context->alive.load() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+void SynchronizeDevice(const Device& device) {
+  for (Context* context : AllContexts()) {
+    if (&context->device == &device) WaitFor(context->AllPoints());
+  }
+}
+
+void WaitFor(const std::vector<Point>& points) {
+  for (const Point& point : points) point.Wait();
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,34 @@
+#include "agent/softgpu/event.h"
+
+#include <chrono>
+#include <utility>
+
+#include "agent/softgpu/context.h"
+#include "agent/softgpu/registry.h"
+
+namespace gpuloom::softgpu {
+
+void Event::Record(Stream& stream) {
+  auto recording = std::make_shared<Recording>();
+  Work work;
+  work.even_after_fault = true;
+  work.run = [recording] {
+    recording->time_ns.store(std::chrono::steady_clock::now().time_since_epoch() /
+                             std::chrono::nanoseconds(1));
+  };
+  std::lock_guard lock(mutex_);
+  recording->point = stream.context.Enqueue(stream, std::move(work));
+  latest_ = std::move(recording);
+}
+
+std::shared_ptr<Recording> Event::Latest() {
+  std::lock_guard lock(mutex_);
+  return latest_;
+}
+
+void DestroyEventsOf(const Context& context) {
+  Registry<Event>::Instance().TakeIf(
+      [&](const Event& event) { return &event.context == &context; });
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,109 @@
+// cuEvent*: recording, waiting, elapsed time.
+#include "agent/softgpu/context.h"
+#include "agent/softgpu/event.h"
+#include "agent/softgpu/registry.h"
+#include "agent/softgpu/state.h"
+
+using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+
+namespace {
+
+CUresult Require(CUevent handle, std::shared_ptr<Event>& event) {
+  const CUresult healthy = Healthy();
+  if (healthy != CUDA_SUCCESS) return healthy;
+  event = Registry<Event>::Instance().Find(handle);
+  return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult Record(CUevent handle, CUstream stream_handle, bool per_thread, unsigned flags) {
+  Context* context = nullptr;
+  CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  std::shared_ptr<Event> event;
+  result = Require(handle, event);
+  if (result != CUDA_SUCCESS) return result;
+  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto stream = FindStream(*context, stream_handle, per_thread);
+  if (stream == nullptr || &stream->context != &event->context) return CUDA_ERROR_INVALID_HANDLE;
+  event->Record(*stream);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuEventCreate(CUevent* created, unsigned flags) {
+  Context* context = nullptr;
+  const CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  constexpr unsigned kKnown =
+      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  if (created == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CU_EVENT_INTERPROCESS) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  auto event = std::make_shared<Event>(*context, flags);
+  *created = reinterpret_cast<CUevent>(event.get());
+  Registry<Event>::Instance().Add(std::move(event));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent handle) {
+  const CUresult ready = Ready();
+  if (ready != CUDA_SUCCESS) return ready;
+  return Registry<Event>::Instance().Take(handle) == nullptr ? CUDA_ERROR_INVALID_HANDLE
+                                                             : CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
+
+CUresult cuEventRecord(CUevent event, CUstream stream) { return Record(event, stream, false, 0); }
+CUresult cuEventRecord_ptsz(CUevent event, CUstream stream) {
+  return Record(event, stream, true, 0);
+}
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+  return Record(event, stream, false, flags);
+}
+CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned flags) {
+  return Record(event, stream, true, flags);
+}
+
+CUresult cuEventQuery(CUevent handle) {
+  std::shared_ptr<Event> event;
+  const CUresult result = Require(handle, event);
+  if (result != CUDA_SUCCESS) return result;
+  const auto recording = event->Latest();
+  if (recording != nullptr && !recording->point.Done()) return CUDA_ERROR_NOT_READY;
+  return Fault();
+}
+
+CUresult cuEventSynchronize(CUevent handle) {
+  std::shared_ptr<Event> event;
+  const CUresult result = Require(handle, event);
+  if (result != CUDA_SUCCESS) return result;
+  const auto recording = event->Latest();
+  if (recording != nullptr) recording->point.Wait();
+  return Fault();
+}
+
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start_handle, CUevent end_handle) {
+  std::shared_ptr<Event> start;
+  std::shared_ptr<Event> end;
+  CUresult result = Require(start_handle, start);
+  if (result == CUDA_SUCCESS) result = Require(end_handle, end);
+  if (result != CUDA_SUCCESS) return result;
+  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0)
+    return CUDA_ERROR_INVALID_HANDLE;
+  const auto from = start->Latest();
+  const auto to = end->Latest();
+  if (from == nullptr || to == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!from->point.Done() || !to->point.Done()) return CUDA_ERROR_NOT_READY;
+  *milliseconds = static_cast<float>(static_cast<double>(to->time_ns - from->time_ns) / 1e6);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
+  return cuEventElapsedTime_v2(milliseconds, start, end);
+}
+
+}  // extern "C"

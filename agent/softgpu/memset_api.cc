@@ -1,0 +1,124 @@
+// cuMemset*: fills of 1, 2 or 4 byte elements, one row or many. The calls without a stream are
+// asynchronous too, as in CUDA: later work of the default stream and of the streams behind its
+// barrier sees the result.
+#include "agent/softgpu/context.h"
+#include "agent/softgpu/copy.h"
+
+using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+
+namespace {
+
+constexpr bool kLegacy = false;
+constexpr bool kPerThread = true;
+
+CUresult Submit(CUstream handle, bool per_thread, const Fill& fill) {
+  Context* context = nullptr;
+  const CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  const auto stream = FindStream(*context, handle, per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return SubmitFill(*stream, fill);
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
+  return Submit(nullptr, kLegacy, {to, value, 1, count, 1, 0});
+}
+CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t count) {
+  return Submit(nullptr, kPerThread, {to, value, 1, count, 1, 0});
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+  return Submit(stream, kLegacy, {to, value, 1, count, 1, 0});
+}
+CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+  return Submit(stream, kPerThread, {to, value, 1, count, 1, 0});
+}
+
+CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
+                         size_t height) {
+  return Submit(nullptr, kLegacy, {to, value, 1, width, height, pitch_bytes});
+}
+CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
+                              size_t height) {
+  return Submit(nullptr, kPerThread, {to, value, 1, width, height, pitch_bytes});
+}
+
+CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
+                           size_t height, CUstream stream) {
+  return Submit(stream, kLegacy, {to, value, 1, width, height, pitch_bytes});
+}
+CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr to, size_t pitch_bytes, unsigned char value,
+                                size_t width, size_t height, CUstream stream) {
+  return Submit(stream, kPerThread, {to, value, 1, width, height, pitch_bytes});
+}
+
+CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
+  return Submit(nullptr, kLegacy, {to, value, 2, count, 1, 0});
+}
+CUresult cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, size_t count) {
+  return Submit(nullptr, kPerThread, {to, value, 2, count, 1, 0});
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
+  return Submit(stream, kLegacy, {to, value, 2, count, 1, 0});
+}
+CUresult cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short value, size_t count,
+                               CUstream stream) {
+  return Submit(stream, kPerThread, {to, value, 2, count, 1, 0});
+}
+
+CUresult cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch_bytes, unsigned short value, size_t width,
+                          size_t height) {
+  return Submit(nullptr, kLegacy, {to, value, 2, width, height, pitch_bytes});
+}
+CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned short value,
+                               size_t width, size_t height) {
+  return Submit(nullptr, kPerThread, {to, value, 2, width, height, pitch_bytes});
+}
+
+CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch_bytes, unsigned short value, size_t width,
+                            size_t height, CUstream stream) {
+  return Submit(stream, kLegacy, {to, value, 2, width, height, pitch_bytes});
+}
+CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr to, size_t pitch_bytes, unsigned short value,
+                                 size_t width, size_t height, CUstream stream) {
+  return Submit(stream, kPerThread, {to, value, 2, width, height, pitch_bytes});
+}
+
+CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
+  return Submit(nullptr, kLegacy, {to, value, 4, count, 1, 0});
+}
+CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_t count) {
+  return Submit(nullptr, kPerThread, {to, value, 4, count, 1, 0});
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+  return Submit(stream, kLegacy, {to, value, 4, count, 1, 0});
+}
+CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+  return Submit(stream, kPerThread, {to, value, 4, count, 1, 0});
+}
+
+CUresult cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
+                          size_t height) {
+  return Submit(nullptr, kLegacy, {to, value, 4, width, height, pitch_bytes});
+}
+CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
+                               size_t height) {
+  return Submit(nullptr, kPerThread, {to, value, 4, width, height, pitch_bytes});
+}
+
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
+                            size_t height, CUstream stream) {
+  return Submit(stream, kLegacy, {to, value, 4, width, height, pitch_bytes});
+}
+CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
+                                 size_t height, CUstream stream) {
+  return Submit(stream, kPerThread, {to, value, 4, width, height, pitch_bytes});
+}
+
+}  // extern "C"

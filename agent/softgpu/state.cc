@@ -1,0 +1,102 @@
+#include "agent/softgpu/state.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <string>
+
+#include "agent/softgpu/device.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+enum class Phase { kNew, kReady, kForked, kUnloading };
+
+std::atomic<Phase> phase{Phase::kNew};
+std::atomic<CUresult> fault{CUDA_SUCCESS};
+std::atomic<bool> stopping{false};
+thread_local int host_function_depth = 0;
+
+Settings& MutableSettings() {
+  static auto* settings =
+      new Settings;  // never destroyed: stream threads may outlive static destructors
+  return *settings;
+}
+
+void AfterForkInChild() { phase.store(Phase::kForked, std::memory_order_relaxed); }
+
+// Runs when the process exits: kernels still running are told to end, late calls are answered
+// politely.
+[[gnu::destructor]] void AtUnload() {
+  if (phase.load() == Phase::kNew) return;
+  phase.store(Phase::kUnloading);
+  stopping.store(true);
+}
+
+}  // namespace
+
+CUresult Start(unsigned flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  static std::mutex start_mutex;
+  if (phase.load() == Phase::kForked) return CUDA_ERROR_NOT_INITIALIZED;
+  if (phase.load() == Phase::kUnloading) return CUDA_ERROR_DEINITIALIZED;
+  std::lock_guard lock(start_mutex);
+  if (phase.load() == Phase::kReady) return CUDA_SUCCESS;
+  Settings settings;
+  std::string error;
+  if (!ReadSettings(settings, error)) {
+    Say(error);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  MutableSettings() = settings;
+  if (settings.device_count == 0) return CUDA_ERROR_NO_DEVICE;
+  MakeDevices(settings);
+  pthread_atfork(nullptr, nullptr, AfterForkInChild);
+  phase.store(Phase::kReady);
+  return CUDA_SUCCESS;
+}
+
+CUresult Ready() {
+  switch (phase.load(std::memory_order_acquire)) {
+    case Phase::kReady:
+      return host_function_depth == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;
+    case Phase::kUnloading:
+      return CUDA_ERROR_DEINITIALIZED;
+    case Phase::kNew:
+    case Phase::kForked:
+      break;
+  }
+  return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult Healthy() {
+  const CUresult ready = Ready();
+  return ready != CUDA_SUCCESS ? ready : Fault();
+}
+
+const Settings& CurrentSettings() { return MutableSettings(); }
+
+CUresult Fault() { return fault.load(std::memory_order_acquire); }
+
+void RecordFault(CUresult code, std::string_view reason) {
+  CUresult none = CUDA_SUCCESS;
+  if (!fault.compare_exchange_strong(none, code)) return;
+  stopping.store(true);
+  Say(reason);
+}
+
+void Say(std::string_view line) {
+  if (CurrentSettings().quiet) return;
+  const std::string text = "softgpu: " + std::string(line) + "\n";
+  // One write, so that lines of several processes do not mix; nothing can be done when stderr is
+  // closed.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+const std::atomic<bool>& Stopping() { return stopping; }
+
+InsideHostFunction::InsideHostFunction() { ++host_function_depth; }
+InsideHostFunction::~InsideHostFunction() { --host_function_depth; }
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,93 @@
+// One stream: a queue of work and the thread that does it in order. Streams run truly side by side.
+//
+// Work may wait for points of other streams; a point is "everything up to the n-th piece of work of
+// that stream". A point always lies in the past of the work that waits for it, so streams never
+// wait in a circle. The thread starts with the first work and ends when the stream is closed and
+// its queue is empty; it owns a reference to the stream. After a fault the remaining work is passed
+// over, so that nobody waits forever. All of it is safe from any thread. Enqueue through
+// Context::Enqueue, which adds the default stream's barriers.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::softgpu {
+
+struct Context;
+class Stream;
+
+// "Everything up to the n-th piece of work of this stream". An empty point is done.
+struct Point {
+  std::shared_ptr<Stream> stream;
+  uint64_t number = 0;
+
+  [[nodiscard]] bool Done() const;
+  void Wait() const;
+};
+
+struct Work {
+  std::function<void()> run;
+  std::vector<Point> after;
+  bool even_after_fault = false;  // bookkeeping such as event times, which must happen in any case
+};
+
+class Stream : public std::enable_shared_from_this<Stream> {
+ public:
+  enum class Kind { kLegacy, kPerThread, kCreated };
+
+  Stream(Context& context, Kind kind, unsigned flags, int priority);
+
+  Point Push(Work work);
+  // The point after everything pushed so far.
+  Point Tail();
+  // Ends the thread once the queue is empty. Nothing may be pushed afterwards.
+  void Close();
+
+  [[nodiscard]] bool IsDone(uint64_t number) const {
+    return completed_.load(std::memory_order_acquire) >= number;
+  }
+  void WaitFor(uint64_t number);
+
+  // Takes part in the legacy default stream's barriers.
+  [[nodiscard]] bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
+
+  Context& context;
+  const Kind kind;
+  const unsigned flags;
+  const int priority;
+  const uint64_t id;
+
+ private:
+  void StartThreadLocked();
+  void RunQueue();
+
+  std::mutex mutex_;
+  std::condition_variable work_arrived_;
+  std::condition_variable work_done_;
+  std::deque<Work> queue_;
+  uint64_t pushed_ = 0;
+  std::atomic<uint64_t> completed_{0};
+  bool thread_runs_ = false;
+  bool closed_ = false;
+};
+
+// The stream that a handle means in the current context: NULL and the two special handles included.
+// `per_thread` says what NULL means: the _ptds and _ptsz entry points pass true. Empty when the
+// handle is none of a living stream.
+[[nodiscard]] std::shared_ptr<Stream> FindStream(Context& current, CUstream handle,
+                                                 bool per_thread);
+
+// The priorities offered, as in CUDA the smaller number is the more urgent one. They are accepted
+// and reported; the operating system schedules the threads.
+inline constexpr int kLeastPriority = 0;
+inline constexpr int kGreatestPriority = -5;
+
+}  // namespace gpuloom::softgpu
