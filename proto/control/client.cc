@@ -8,6 +8,7 @@ namespace gpuloom::control {
 bool Client::Connect(const std::string& state_dir, std::chrono::milliseconds timeout,
                      std::string* error) {
   connection_.Close();
+  refused_ = false;
   path_ = state_dir + "/" + kControlSocketName;
   channel::UniqueFd socket = channel::ConnectTo(path_.c_str());
   if (!socket.valid()) {
@@ -22,6 +23,7 @@ bool Client::Connect(const std::string& state_dir, std::chrono::milliseconds tim
   setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   connection_ = Connection(std::move(socket));
   if (!Ask(ControlHello{kControlVersion}, error)) {
+    refused_ = connected();
     connection_.Close();
     return false;
   }

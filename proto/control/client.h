@@ -27,6 +27,9 @@ class Client {
                              std::string* error);
   void Close() { connection_.Close(); }
   bool connected() const { return connection_.valid(); }
+  // After a failed Connect: a scheduler answered and refused us (another version). Trying again
+  // will not help.
+  bool refused() const { return refused_; }
   // Readable or hung up means that the scheduler is gone: it never speaks unasked.
   int fd() const { return connection_.fd(); }
 
@@ -57,6 +60,7 @@ class Client {
   std::string path_;
   uint32_t last_request_ = 0;
   uint64_t device_memory_bytes_ = 0;
+  bool refused_ = false;
 };
 
 }  // namespace gpuloom::control

@@ -1,0 +1,122 @@
+#include "agent/run/command_line.h"
+
+#include <stdio.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <string_view>
+
+#include "proto/control/version.h"
+
+namespace gpuloom::run {
+
+bool ParseSize(const std::string& text, uint64_t* size_bytes, std::string* error) {
+  const char* const begin = text.data();
+  uint64_t number = 0;
+  const auto [end, status] = std::from_chars(begin, begin + text.size(), number);
+  const std::string unit(end, begin + text.size());
+  const std::string hint = ": write a whole number and its unit, like 512MiB or 8GiB";
+  if (status == std::errc::result_out_of_range) {
+    *error = "'" + text + "' is too large";
+    return false;
+  }
+  if (status != std::errc()) {
+    *error = "'" + text + "' is no size" + hint;
+    return false;
+  }
+  constexpr std::string_view kPrefixes = "KMGT";
+  const size_t power = unit.empty() ? std::string_view::npos : kPrefixes.find(unit[0]);
+  if (power == std::string_view::npos) {
+    *error = "'" + text + (unit.empty() ? "' has no unit" : "' has an unknown unit") + hint;
+    return false;
+  }
+  if (unit.size() > 1 && unit.substr(1) == "B") {
+    *error = "'" + text + "' is decimal: write " + std::to_string(number) + unit[0] + "iB";
+    return false;
+  }
+  if (unit.size() > 1 && unit.substr(1) != "i" && unit.substr(1) != "iB") {
+    *error = "'" + text + "' has an unknown unit" + hint;
+    return false;
+  }
+  const int shift = 10 * (static_cast<int>(power) + 1);
+  if (number > (UINT64_MAX >> shift)) {
+    *error = "'" + text + "' is too large";
+    return false;
+  }
+  *size_bytes = number << shift;
+  return true;
+}
+
+std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status) {
+  CommandLine line;
+  bool show_version = false;
+  CLI::App app("gpuloom: CUDA programs of many tenants on one GPU.");
+  app.add_flag("--version", show_version, "print the version and exit");
+  app.require_subcommand(0, 1);
+  CLI::App* run = app.add_subcommand(
+      "run",
+      "Runs a command as a tenant of a GPU of this machine, without Kubernetes.\n"
+      "Example: gpuloom run --gpu 0 --memory 8GiB -- python3 train.py");
+  CLI::Option* gpu = run->add_option("--gpu", line.gpu, "the GPU: its number, or its UUID (GPU-…)")
+                         ->capture_default_str();
+  run->add_flag("--softgpu", line.softgpu, "use the software GPU: no NVIDIA driver is needed")
+      ->excludes(gpu);
+  run->add_option("--slots", line.slots,
+                  "slots of the GPU, of 10; each has an equal part of its memory")
+      ->capture_default_str()
+      ->check(CLI::Range(1, kSlotsPerGpu));
+  run->add_option_function<std::string>(
+      "--memory",
+      [&line](const std::string& text) {
+        uint64_t size_bytes = 0;
+        std::string error;
+        if (!ParseSize(text, &size_bytes, &error)) throw CLI::ValidationError("--memory", error);
+        if (size_bytes < (uint64_t{2} << 20)) {
+          throw CLI::ValidationError("--memory",
+                                     "'" + text + "' is below the smallest quota, 2MiB");
+        }
+        line.memory_bytes = size_bytes;
+      },
+      "device memory that the command may use, instead of the slots' part: 512MiB, 8GiB");
+  run->add_option(
+         "--domain", line.domain,
+         "trust domain: commands of one domain share a CUDA context and run side by side; between "
+         "domains memory and faults are isolated")
+      ->capture_default_str()
+      ->check([](const std::string& name) {
+        return name.empty() || name.size() > 200
+                   ? std::string("a name of 1 to 200 characters is needed")
+                   : std::string();
+      });
+  run->add_option("--state-dir", line.state_dir,
+                  "folder of the scheduler to use (default: $XDG_RUNTIME_DIR/gpuloom/<gpu>, or "
+                  "/tmp/gpuloom-<uid>/<gpu>)");
+  run->add_option("command", line.command, "the command and its arguments, behind --");
+  run->prefix_command(false);
+  run->positionals_at_end();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& mistake) {
+    *exit_status = app.exit(mistake) == 0 ? 0 : 2;
+    return std::nullopt;
+  }
+  if (show_version) {
+    printf("gpuloom %s\n", kVersion);
+    *exit_status = 0;
+    return std::nullopt;
+  }
+  if (!*run) {
+    printf("%s", app.help().c_str());
+    *exit_status = 2;
+    return std::nullopt;
+  }
+  if (line.command.empty()) {
+    fprintf(stderr,
+            "gpuloom: no command given: gpuloom run [options] -- CMD…; see gpuloom run --help\n");
+    *exit_status = 2;
+    return std::nullopt;
+  }
+  return line;
+}
+
+}  // namespace gpuloom::run

@@ -1,0 +1,30 @@
+// The command line of `gpuloom`. Prints help and mistakes itself.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpuloom::run {
+
+inline constexpr int kSlotsPerGpu = 10;  // as the node agent's default
+
+struct CommandLine {
+  std::string gpu = "0";  // number or "GPU-…"
+  bool softgpu = false;
+  int slots = 1;
+  std::optional<uint64_t> memory_bytes;  // instead of slots × memory per slot
+  std::string domain = "local";
+  std::string state_dir;  // empty: the default
+  std::vector<std::string> command;
+};
+
+// nullopt: there is nothing to run, end with *exit_status.
+[[nodiscard]] std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status);
+
+// "8GiB", "512MiB", "2G": a whole number with K, M, G or T, alone or as Ki, KiB …; all binary.
+// False with a message that says what to write.
+[[nodiscard]] bool ParseSize(const std::string& text, uint64_t* size_bytes, std::string* error);
+
+}  // namespace gpuloom::run

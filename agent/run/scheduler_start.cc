@@ -1,0 +1,147 @@
+#include "agent/run/scheduler_start.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+#include <vector>
+
+namespace gpuloom::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// gpuloom-scheduler's exit statuses that mean something here.
+constexpr int kNoGpu = 3;
+constexpr int kAlreadyRunning = 4;
+
+constexpr off_t kMaxLogBytes = 1 << 20;
+
+class Started {
+ public:
+  explicit Started(const SchedulerPlace& place)
+      : place_(place), log_path_(place.state_dir + "/scheduler.log") {}
+
+  bool running() const { return pid_ > 0; }
+  [[nodiscard]] bool Start(std::string* error);
+  // True once it has ended; *status is its exit status.
+  [[nodiscard]] bool Ended(int* status);
+  // What it has written to its log since it was started.
+  std::string Output() const;
+  const std::string& log_path() const { return log_path_; }
+
+ private:
+  const SchedulerPlace& place_;
+  std::string log_path_;
+  off_t log_begin_ = 0;
+  pid_t pid_ = 0;
+};
+
+bool Started::Start(std::string* error) {
+  struct stat status;
+  if (stat(log_path_.c_str(), &status) == 0 && status.st_size > kMaxLogBytes) {
+    unlink(log_path_.c_str());
+  }
+  log_begin_ = stat(log_path_.c_str(), &status) == 0 ? status.st_size : 0;
+
+  const std::vector<std::string> arguments = {
+      place_.program,   "--gpu",          place_.gpu,          "--state-dir",
+      place_.state_dir, "--cuda-library", place_.cuda_library, "--exit-when-unused"};
+  std::vector<char*> argv, envp;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  for (char* const* variable = environ; *variable != nullptr; ++variable) {
+    // What is preloaded for the command is not for the scheduler.
+    if (strncmp(*variable, "LD_PRELOAD=", 11) != 0) envp.push_back(*variable);
+  }
+  envp.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log_path_.c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  // A session of its own: Ctrl-C in our terminal is not for it.
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+  const int result = posix_spawn(&pid_, argv[0], &actions, &attributes, argv.data(), envp.data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (result != 0) {
+    pid_ = 0;
+    *error = "cannot start " + place_.program + ": " + strerror(result);
+    return false;
+  }
+  return true;
+}
+
+bool Started::Ended(int* status) {
+  int wait_status = 0;
+  if (pid_ <= 0 || waitpid(pid_, &wait_status, WNOHANG) != pid_) return false;
+  pid_ = 0;
+  *status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+  return true;
+}
+
+std::string Started::Output() const {
+  const channel::UniqueFd log(open(log_path_.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text(4096, '\0');
+  const ssize_t size = pread(log.get(), text.data(), text.size(), log_begin_);
+  text.resize(size > 0 ? static_cast<size_t>(size) : 0);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+std::string WhyItEnded(const SchedulerPlace& place, const Started& started, int status) {
+  if (status == kNoGpu && !place.softgpu) {
+    return "no GPU to use: " + started.Output() +
+           "\ngpuloom: is there a GPU with NVIDIA's driver here? nvidia-smi should show it. "
+           "Without one, use --softgpu";
+  }
+  return "the scheduler ended with status " + std::to_string(status) + ": " + started.Output();
+}
+
+}  // namespace
+
+bool ReachScheduler(const SchedulerPlace& place, control::Client* client, std::string* error) {
+  const Clock::time_point deadline = Clock::now() + place.patience;
+  Started started(place);
+  std::string connect_error;
+  while (Clock::now() < deadline) {
+    if (client->Connect(place.state_dir, control::Client::kDefaultTimeout, &connect_error)) {
+      return true;
+    }
+    if (client->refused()) {
+      *error = connect_error;
+      return false;
+    }
+    int status = 0;
+    if (started.Ended(&status) && status != kAlreadyRunning && status != 0) {
+      *error = WhyItEnded(place, started, status);
+      return false;
+    }
+    // Started again when another one held the lock and has ended since, without answering us.
+    if (!started.running() && !started.Start(error)) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  *error = "no scheduler answered in " + std::to_string(place.patience.count()) +
+           " s: " + connect_error + "; its log is " + started.log_path();
+  return false;
+}
+
+}  // namespace gpuloom::run
