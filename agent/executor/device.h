@@ -1,0 +1,62 @@
+// The GPU of this process: the driver, the one primary context, and the streams and events that are
+// used again instead of being destroyed (destroying waits, and costs a driver call each).
+//
+// Owned by main, outlives everything that uses it. Start is called once. Judge, lost and
+// MakeCurrent are safe from any thread; the pools belong to the ring thread. Failures of CUDA are
+// CUresults; a sticky one loses the device for good, which lost() tells.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "proto/cuda/driver.h"
+
+namespace gpuloom::executor {
+
+// True for errors after which the context, and with it the process, is of no use.
+bool IsSticky(CUresult result);
+
+class Device {
+ public:
+  explicit Device(const Driver& driver) : cuda_(driver) {}
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  // Makes the primary context of device `ordinal` and leaves it current on this thread. False with
+  // a message.
+  [[nodiscard]] bool Start(int ordinal, std::string* error);
+
+  // To be called on every other thread that makes CUDA calls.
+  void MakeCurrent() const;
+
+  const Driver& cuda() const { return cuda_; }
+  CUdevice device() const { return device_; }
+
+  // Passes `result` on and remembers the first sticky one.
+  CUresult Judge(CUresult result);
+  // CUDA_SUCCESS while the context lives.
+  CUresult lost() const { return lost_.load(std::memory_order_acquire); }
+
+  // Non-blocking streams, by priority. What is given back must be idle.
+  [[nodiscard]] CUresult TakeStream(int priority, CUstream* stream);
+  void GiveStream(int priority, CUstream stream);
+
+  // Events. What is given back may still be pending: recording it again is allowed by CUDA.
+  [[nodiscard]] CUresult TakeEvent(bool timing, CUevent* event);
+  void GiveEvent(bool timing, CUevent event);
+
+  // The name of an error for the log, never null.
+  const char* NameOf(CUresult result) const;
+
+ private:
+  Driver cuda_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  std::atomic<CUresult> lost_{CUDA_SUCCESS};
+  std::map<int, std::vector<CUstream>> idle_streams_;
+  std::vector<CUevent> idle_events_[2];
+};
+
+}  // namespace gpuloom::executor

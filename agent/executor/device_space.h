@@ -1,0 +1,83 @@
+// Where a session's allocations lie inside its range of device addresses. Pure bookkeeping: knows
+// no CUDA and no memory. Ring thread only.
+//
+// An allocation of kLargeBytes or more has a span of its own, whole granules; smaller ones are
+// slices of a granule (a slab) that they share. The caller maps memory behind a span before it uses
+// it and takes it away before the addresses are given back:
+//
+//   large:  ReserveSpan → map → AddLarge               … Retire → wait → Free → unmap → ReleaseSpan
+//   small:  TakeSlice, or ReserveSpan → map → AddSlab → TakeSlice    … Retire → wait → Free
+//                                            Free tells when a slab has become empty: unmap,
+//                                            ReleaseSpan
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+namespace gpuloom::executor {
+
+inline constexpr uint64_t kGranuleBytes = 2u << 20;  // the unit of quota and of cuMemCreate
+inline constexpr uint64_t kLargeBytes = 1u << 20;    // above half a granule sharing would waste
+inline constexpr uint64_t kSliceAlignment = 512;     // what cuMemAlloc gives on every GPU we know
+
+constexpr uint64_t RoundUpToGranule(uint64_t bytes) {
+  return (bytes + kGranuleBytes - 1) & ~(kGranuleBytes - 1);
+}
+
+// First fit over free addresses; neighbours are joined when they come back.
+class FreeAddresses {
+ public:
+  FreeAddresses() = default;
+  FreeAddresses(uint64_t begin, uint64_t size_bytes);
+  // 0 when nothing is large enough.
+  uint64_t Take(uint64_t size_bytes);
+  void Give(uint64_t begin, uint64_t size_bytes);
+  // True when everything that was there at first is back.
+  bool IsWhole(uint64_t begin, uint64_t size_bytes) const;
+
+ private:
+  std::map<uint64_t, uint64_t> free_;  // begin → size
+};
+
+class DeviceSpace {
+ public:
+  // `begin` is a multiple of kGranuleBytes, above 0.
+  DeviceSpace(uint64_t begin, uint64_t size_bytes);
+
+  // Addresses for `size_bytes` (a multiple of kGranuleBytes); 0 when none are left.
+  uint64_t ReserveSpan(uint64_t size_bytes);
+  void ReleaseSpan(uint64_t address, uint64_t size_bytes);
+
+  void AddLarge(uint64_t address, uint64_t span_bytes, uint64_t size_bytes);
+  void AddSlab(uint64_t address);
+  // 0 when no slab has room. `size_bytes` is in 1 … kLargeBytes - 1.
+  uint64_t TakeSlice(uint64_t size_bytes);
+
+  // True when all bytes lie in one allocation that has not been retired.
+  bool Contains(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
+
+  // The first half of a free: the tenant may not name the allocation any more. False when no
+  // allocation begins here.
+  [[nodiscard]] bool Retire(uint64_t address_untrusted);
+
+  // The second half, once no work can touch it. The span that must now be unmapped, size 0 when its
+  // slab is still in use.
+  struct Span {
+    uint64_t address;
+    uint64_t size_bytes;
+  };
+  Span Free(uint64_t address);
+
+ private:
+  struct Allocation {
+    uint64_t size_bytes;  // as asked for
+    uint64_t span_bytes;  // 0 for a slice
+    bool retired;
+  };
+
+  FreeAddresses spans_;
+  std::map<uint64_t, FreeAddresses> slabs_;
+  std::map<uint64_t, Allocation> allocations_;
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,68 @@
+#include <cstring>
+
+#include "agent/executor/session.h"
+
+namespace gpuloom::executor {
+
+void Session::On(wire::Tag<wire::EventCreate>, const wire::EventCreate::Request& request,
+                 const wire::Record&) {
+  Event* event = events_.Add(request.event);
+  if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  event->timing = request.timing != 0;
+}
+
+void Session::On(wire::Tag<wire::EventDestroy>, const wire::EventDestroy::Request& request,
+                 const wire::Record&) {
+  if (events_.Take(request.event) == nullptr) Refuse(wire::Fatal::kBadHandle);
+}
+
+void Session::On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request& request,
+                 const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  Event* event = events_.Find(request.event);
+  if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  // A new point each time: who waits for the record before this one keeps waiting for that one.
+  event->latest =
+      std::make_shared<Point>(place_.device, request.stream, record.ticket, event->timing);
+  StreamCommand command;
+  command.ticket = record.ticket;
+  command.work = RecordWork{event->latest};
+  streams_.Enqueue(*stream, std::move(command));
+}
+
+void Session::On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::Request& request,
+                 const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  const Event* event = events_.Find(request.event);
+  if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  StreamCommand command;
+  command.ticket = record.ticket;
+  if (event->latest != nullptr && !event->latest->done) {
+    command.dependencies.push_back({event->latest->stream, event->latest->ticket, event->latest});
+  }
+  streams_.Enqueue(*stream, std::move(command));
+}
+
+void Session::On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request& request,
+                 const wire::Record& record) {
+  const Event* start = events_.Find(request.start);
+  const Event* end = events_.Find(request.end);
+  if (start == nullptr || end == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Asker asker = AskerOf(record);
+  if (!start->timing || !end->timing || start->latest == nullptr || end->latest == nullptr) {
+    return Reply<wire::EventElapsed>(asker, CUDA_ERROR_INVALID_HANDLE);
+  }
+  if (!start->latest->done || !end->latest->done) {
+    return Reply<wire::EventElapsed>(asker, CUDA_ERROR_NOT_READY);
+  }
+  float milliseconds = 0;
+  const CUresult result = place_.device->Judge(place_.device->cuda().cuEventElapsedTime(
+      &milliseconds, start->latest->event, end->latest->event));
+  wire::EventElapsed::Reply reply{};
+  std::memcpy(&reply.milliseconds_bits, &milliseconds, sizeof(milliseconds));
+  Reply<wire::EventElapsed>(asker, result, reply);
+}
+
+}  // namespace gpuloom::executor

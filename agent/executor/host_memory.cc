@@ -1,0 +1,108 @@
+// Pinning parts of the arena.
+#include "agent/executor/host_memory.h"
+
+#include <unistd.h>
+
+#include "agent/executor/session.h"
+
+namespace gpuloom::executor {
+
+bool HostMemory::Populated(uint64_t address, uint64_t size_bytes) const {
+  const auto offset = static_cast<off_t>(address - range.begin);
+  const off_t hole = lseek(arena.get(), offset, SEEK_HOLE);
+  return hole >= 0 && static_cast<uint64_t>(hole - offset) >= size_bytes;
+}
+
+bool HostMemory::Read(uint64_t address, void* to, uint64_t size_bytes) const {
+  auto* out = static_cast<uint8_t*>(to);
+  auto offset = static_cast<off_t>(address - range.begin);
+  while (size_bytes != 0) {
+    const ssize_t n = pread(arena.get(), out, size_bytes, offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    out += n;
+    offset += n;
+    size_bytes -= static_cast<uint64_t>(n);
+  }
+  return true;
+}
+
+void Session::On(wire::Tag<wire::HostRegister>, const wire::HostRegister::Request& request,
+                 const wire::Record& record) {
+  const auto address = static_cast<uint64_t>(request.address);
+  const uint64_t size_bytes = request.size_bytes;
+  if (size_bytes == 0 || address % wire::kPageBytes != 0 || size_bytes % wire::kPageBytes != 0) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  if (!host_->range.Contains(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
+  if (host_->registered.Overlaps(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
+  TryHostRegister(AskerOf(record), address, size_bytes);
+}
+
+void Session::TryHostRegister(Asker asker, uint64_t address, uint64_t size_bytes) {
+  HostMemory& host = *host_;
+  if (const auto it = host.retired.find(address); it != host.retired.end() &&
+                                                  host.pinned.SizeAt(address) == size_bytes &&
+                                                  place_.graveyard->Exhume(it->second)) {
+    host.retired.erase(it);
+    (void)host.registered.Add(address, size_bytes);
+    return Reply<wire::HostRegister>(asker, CUDA_SUCCESS);
+  }
+  if (host.pinned.Overlaps(address, size_bytes)) {
+    // Still pinned in other pieces, or being pinned by another thread of the tenant.
+    host_waiting_.push_back({asker, address, size_bytes});
+    return;
+  }
+  if (size_bytes > order_.pinned_limit_bytes ||
+      host.pinned_bytes > order_.pinned_limit_bytes - size_bytes ||
+      !host.pinned.Add(address, size_bytes)) {
+    return Reply<wire::HostRegister>(asker, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  host.pinned_bytes += size_bytes;
+  auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+  memory_.Post(
+      [result, keep = host_, address, size_bytes, &cuda = place_.device->cuda()] {
+        *result = keep->Populated(address, size_bytes)
+                      ? cuda.cuMemHostRegister_v2(
+                            reinterpret_cast<void*>(address), size_bytes,
+                            CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
+                      : CUDA_ERROR_INVALID_VALUE;
+      },
+      [this, result, asker, address, size_bytes] {
+        place_.device->Judge(*result);
+        if (*result == CUDA_SUCCESS) {
+          (void)host_->registered.Add(address, size_bytes);
+        } else {
+          host_->pinned.Remove(address);
+          host_->pinned_bytes -= size_bytes;
+        }
+        Reply<wire::HostRegister>(asker, *result);
+      });
+}
+
+void Session::On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Request& request,
+                 const wire::Record& record) {
+  const auto address = static_cast<uint64_t>(request.address);
+  const uint64_t size_bytes = host_->registered.SizeAt(address);
+  if (size_bytes == 0 || size_bytes != request.size_bytes) return Refuse(wire::Fatal::kBadRange);
+  RetireHost(address, size_bytes);
+  AfterEarlierWork(record.ticket, [this, asker = AskerOf(record)] {
+    Reply<wire::HostUnregister>(asker, CUDA_SUCCESS);
+  });
+}
+
+void Session::RetireHost(uint64_t address, uint64_t size_bytes) {
+  host_->registered.Remove(address);
+  host_->retired[address] = place_.graveyard->Bury(
+      [keep = host_, address, &cuda = place_.device->cuda()] {
+        cuda.cuMemHostUnregister(reinterpret_cast<void*>(address));
+      },
+      [keep = host_, address, size_bytes] {
+        keep->retired.erase(address);
+        keep->pinned.Remove(address);
+        keep->pinned_bytes -= size_bytes;
+        if (keep->on_unpinned) keep->on_unpinned();
+      });
+}
+
+}  // namespace gpuloom::executor

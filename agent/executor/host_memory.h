@@ -1,0 +1,36 @@
+// A session's arena on this side, and which parts of it are pinned. Outlives the session while
+// something of it is still pinned (graveyard.h). Ring thread only, but for Populated and Read,
+// which touch the descriptor only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+
+#include "agent/executor/graveyard.h"
+#include "agent/executor/range_table.h"
+#include "proto/channel/region.h"
+#include "proto/channel/unique_fd.h"
+
+namespace gpuloom::executor {
+
+struct HostMemory {
+  channel::UniqueFd arena;
+  channel::Mapping mapping;  // at the tenant's address; touched by CUDA only
+  channel::Range range;
+
+  RangeTable registered;  // what the tenant may name in copies
+  RangeTable pinned;      // registered, being registered, or waiting to be unpinned
+  uint64_t pinned_bytes = 0;
+  std::map<uint64_t, Graveyard::Grave> retired;  // begin → its grave; also in `pinned`
+  std::function<void()> on_unpinned;             // set while the session lives
+
+  // True when every page of the part is there. A hole would be filled on the node's account, not
+  // the tenant's, by whoever touches it.
+  bool Populated(uint64_t address, uint64_t size_bytes) const;
+  // Copies out through the descriptor: a tenant that punches holes meanwhile gets zeros, and no
+  // page is made.
+  bool Read(uint64_t address, void* to, uint64_t size_bytes) const;
+};
+
+}  // namespace gpuloom::executor

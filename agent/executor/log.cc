@@ -1,0 +1,41 @@
+#include "agent/executor/log.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cstdarg>
+#include <cstring>
+
+namespace gpuloom::executor {
+namespace {
+
+LogLevel g_level = LogLevel::kInfo;
+
+}  // namespace
+
+void SetLogLevel(LogLevel level) { g_level = level; }
+
+void Log(LogLevel level, const char* format, ...) {
+  if (level > g_level) return;
+  char line[1024];
+  constexpr char kPrefix[] = "gpuloom-executor: ";
+  constexpr size_t kPrefixBytes = sizeof(kPrefix) - 1;
+  std::memcpy(line, kPrefix, kPrefixBytes);
+  constexpr size_t kRoom = sizeof(line) - kPrefixBytes - 1;
+  va_list arguments;
+  va_start(arguments, format);
+  const int wanted = vsnprintf(line + kPrefixBytes, kRoom, format, arguments);
+  va_end(arguments);
+  if (wanted < 0) return;
+  size_t length = static_cast<size_t>(wanted) < kRoom ? static_cast<size_t>(wanted) : kRoom - 1;
+  // Text from a driver or a tenant's label must not forge lines.
+  for (size_t i = 0; i < length; ++i) {
+    char& c = line[kPrefixBytes + i];
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  length += kPrefixBytes;
+  line[length++] = '\n';
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, length);
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,17 @@
+// The executor's log: one line a message to stderr, which the scheduler collects. Safe from any
+// thread: a line is one write. No library behind it, so that the process that shares its address
+// space with tenants' kernels stays small.
+#pragma once
+
+namespace gpuloom::executor {
+
+enum class LogLevel { kError, kInfo, kDebug };
+
+// Lines of a lower importance than `level` are dropped. Set once, before threads are started.
+void SetLogLevel(LogLevel level);
+
+// printf-like; the prefix "gpuloom-executor: " and the newline are added. Longer lines are cut at
+// 1 KiB.
+[[gnu::format(printf, 2, 3)]] void Log(LogLevel level, const char* format, ...);
+
+}  // namespace gpuloom::executor

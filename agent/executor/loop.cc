@@ -1,0 +1,276 @@
+#include "agent/executor/loop.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace gpuloom::executor {
+namespace {
+
+// Of epoll's data; sessions have their ids, which count from 1.
+constexpr uint64_t kControlKey = UINT64_MAX;
+constexpr uint64_t kWakeKey = UINT64_MAX - 1;
+
+constexpr uint64_t kSpinNs = 30'000;            // longer than a tenant's gap between two launches
+constexpr uint64_t kEventsEveryNs = 50'000;     // while busy: control socket, hang-ups
+constexpr int64_t kShortestSleepNs = 50'000;    // about what going to sleep and waking costs
+constexpr int64_t kLongestSleepNs = 1'000'000;  // with work at the device
+constexpr uint64_t kQuietNs = 1'000'000;        // before the graveyard is dug
+constexpr int64_t kEndingSleepNs = 20'000'000;  // drain time-outs are looked at so often
+
+// Loading is slow and holds locks of the driver's: few threads. Memory calls are short.
+constexpr int kModuleThreads = 2;
+constexpr int kMemoryThreads = 2;
+
+uint64_t NowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+bool Watch(int epoll, int operation, int fd, uint32_t events, uint64_t key) {
+  epoll_event event = {};
+  event.events = events;
+  event.data.u64 = key;
+  return epoll_ctl(epoll, operation, fd, &event) == 0;
+}
+
+int Wait(int epoll, epoll_event* events, int capacity, int64_t timeout_ns) {
+  if (timeout_ns <= 0) return epoll_wait(epoll, events, capacity, timeout_ns < 0 ? -1 : 0);
+  const timespec timeout = {timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
+  const int n = epoll_pwait2(epoll, events, capacity, &timeout, nullptr);
+  if (n >= 0 || errno != ENOSYS) return n;
+  // Kernels before 5.11 know milliseconds only.
+  return epoll_wait(epoll, events, capacity, static_cast<int>((timeout_ns + 999'999) / 1'000'000));
+}
+
+}  // namespace
+
+Loop::Loop(Device* device, channel::UniqueFd control)
+    : device_(device),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      scheduler_(std::move(control)),
+      internal_(device),
+      modules_(device, kModuleThreads, wake_.get()),
+      memory_(device, kMemoryThreads, wake_.get()),
+      graveyard_(&modules_) {}
+
+bool Loop::Start(std::string* error) {
+  if (!epoll_.valid() || !wake_.valid() ||
+      !Watch(epoll_.get(), EPOLL_CTL_ADD, scheduler_.fd(), EPOLLIN, kControlKey) ||
+      !Watch(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN, kWakeKey)) {
+    *error = std::string("setting up the event loop: ") + strerror(errno);
+  } else if (internal_.Start(error)) {
+    return true;
+  }
+  control::ExecutorReady refusal = {};
+  control::SetText(refusal.message, error->c_str());
+  scheduler_.Send(refusal);
+  return false;
+}
+
+Loop::Outcome Loop::Run() {
+  control::ExecutorReady ready = {};
+  ready.ok = 1;
+  scheduler_.Send(ready);
+  uint64_t last_work_ns = NowNs();
+  uint64_t last_events_ns = last_work_ns;
+  for (;;) {
+    const uint64_t now_ns = NowNs();
+    const bool worked = Serve(now_ns);
+    if (device_->lost() != CUDA_SUCCESS) {
+      TellFault();
+      return Outcome::kDeviceLost;
+    }
+    for (const auto& session : sessions_) session->Notify();
+    DropEnded();
+    if (scheduler_.closed()) return Outcome::kSchedulerGone;
+    if (worked) last_work_ns = now_ns;
+
+    const uint64_t idle_ns = now_ns - last_work_ns;
+    if (worked || idle_ns < kSpinNs) {
+      if (now_ns - last_events_ns >= kEventsEveryNs) {
+        HandleEvents(0, now_ns);
+        last_events_ns = now_ns;
+      } else if (!worked) {
+        Pause();
+      }
+      continue;
+    }
+    if (!graveyard_.empty() && idle_ns >= kQuietNs && AllIdle()) graveyard_.Dig();
+    const int64_t sleep_ns = SleepNs(idle_ns);
+    if (graveyard_.Digging()) {
+      // The rings wait for a moment; the worker wakes us.
+      HandleEvents(kLongestSleepNs, now_ns);
+    } else if (sleep_ns == 0) {
+      HandleEvents(0, now_ns);
+    } else if (AnnounceSleep()) {
+      HandleEvents(sleep_ns, now_ns);
+      Awake();
+    }
+    last_events_ns = now_ns;
+  }
+}
+
+bool Loop::Serve(uint64_t now_ns) {
+  bool worked = modules_.RunFinished();
+  worked |= memory_.RunFinished();
+  worked |= internal_.Poll();
+  if (!graveyard_.Digging()) {
+    for (const auto& session : sessions_) {
+      worked |= session->Read();
+      worked |= session->SubmitWaiting();
+    }
+  }
+  for (const auto& session : sessions_) worked |= session->Poll(now_ns);
+  return worked;
+}
+
+void Loop::DropEnded() {
+  std::erase_if(sessions_, [](const std::unique_ptr<Session>& session) {
+    return session->state() == Session::State::kEnded && session->Idle();
+  });
+}
+
+bool Loop::AllIdle() const {
+  return internal_.Idle() &&
+         std::all_of(sessions_.begin(), sessions_.end(),
+                     [](const std::unique_ptr<Session>& session) { return session->Idle(); });
+}
+
+bool Loop::AnythingAtDevice() const {
+  return !internal_.Idle() ||
+         std::any_of(sessions_.begin(), sessions_.end(),
+                     [](const std::unique_ptr<Session>& session) { return session->AtDevice(); });
+}
+
+int64_t Loop::SleepNs(uint64_t idle_ns) const {
+  if (AnythingAtDevice()) {
+    const int64_t sleep_ns = std::min(static_cast<int64_t>(idle_ns / 16), kLongestSleepNs);
+    return sleep_ns < kShortestSleepNs ? 0 : sleep_ns;
+  }
+  if (!graveyard_.empty() && AllIdle()) return kLongestSleepNs;
+  for (const auto& session : sessions_) {
+    if (session->state() == Session::State::kEnding) return kEndingSleepNs;
+  }
+  return -1;
+}
+
+bool Loop::AnnounceSleep() {
+  for (const auto& session : sessions_) {
+    if (session->AnnounceSleep()) continue;
+    Awake();
+    return false;
+  }
+  return true;
+}
+
+void Loop::Awake() {
+  for (const auto& session : sessions_) session->Awake();
+}
+
+void Loop::HandleEvents(int64_t timeout_ns, uint64_t now_ns) {
+  if (scheduler_.WantsToWrite() != watching_write_) {
+    watching_write_ = scheduler_.WantsToWrite();
+    Watch(epoll_.get(), EPOLL_CTL_MOD, scheduler_.fd(),
+          watching_write_ ? EPOLLIN | EPOLLOUT : EPOLLIN, kControlKey);
+  }
+  epoll_event events[64];
+  const int n = Wait(epoll_.get(), events, 64, timeout_ns);
+  for (int i = 0; i < n; ++i) {
+    const uint64_t key = events[i].data.u64;
+    if (key == kWakeKey) {
+      uint64_t count;
+      [[maybe_unused]] const ssize_t size = read(wake_.get(), &count, sizeof(count));
+    } else if (key == kControlKey) {
+      scheduler_.Flush();
+      control::Incoming in;
+      bool is_order = false;
+      while (scheduler_.Receive(&in, &is_order)) {
+        if (is_order) OnOrder(&in, now_ns);
+      }
+    } else if (Session* session = FindSession(key)) {
+      session->OnDoorbell(now_ns);
+    }
+  }
+}
+
+Session* Loop::FindSession(uint64_t id) const {
+  for (const auto& session : sessions_) {
+    if (session->id() == id) return session.get();
+  }
+  return nullptr;
+}
+
+void Loop::OnOrder(control::Incoming* in, uint64_t now_ns) {
+  control::RemoveSession remove;
+  if (in->As(&remove)) {
+    // Unknown: it has ended already, and SessionEnded is on its way.
+    if (Session* session = FindSession(remove.session_id)) {
+      session->End(wire::Fatal::kNone, now_ns);
+    }
+    return;
+  }
+  AddSession(in);
+}
+
+void Loop::AddSession(control::Incoming* in) {
+  control::AddSession order;
+  if (!in->As(&order) || in->fd_count != control::kSessionFds) {
+    Log(LogLevel::kError, "control: malformed AddSession (%u bytes, %zu descriptors): ignored",
+        in->body_bytes, in->fd_count);
+    return;
+  }
+  control::SessionReady ready = {};
+  ready.session_id = order.session_id;
+  std::string error;
+  const Place place{device_, &modules_, &memory_, &scheduler_, &graveyard_, &internal_};
+  std::unique_ptr<Session> session = Session::Make(place, order, in->fds, &error);
+  if (session != nullptr &&
+      !Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN, order.session_id)) {
+    error = std::string("watching the doorbell: ") + strerror(errno);
+    session.reset();
+  }
+  ready.ok = session != nullptr;
+  if (session != nullptr) {
+    Log(LogLevel::kInfo, "session %llu (%s) begins", static_cast<unsigned long long>(session->id()),
+        session->label());
+    sessions_.push_back(std::move(session));
+  } else {
+    control::SetText(ready.message, error.c_str());
+    Log(LogLevel::kError, "session %llu cannot begin: %s",
+        static_cast<unsigned long long>(order.session_id), error.c_str());
+  }
+  scheduler_.Send(ready, in->header.request);
+}
+
+void Loop::TellFault() {
+  const CUresult result = device_->lost();
+  uint64_t culprit = 0;
+  int at_device = 0;
+  for (const auto& session : sessions_) {
+    session->PublishFault(result);
+    if (!session->AtDevice()) continue;
+    ++at_device;
+    culprit = session->id();
+  }
+  // With work of several at the device nobody can tell whose it was.
+  if (at_device != 1) culprit = 0;
+  Log(LogLevel::kError,
+      "cuda: the context is lost: %s; %zu sessions are told, culprit session %llu",
+      device_->NameOf(result), sessions_.size(), static_cast<unsigned long long>(culprit));
+  scheduler_.Send(control::ExecutorFault{static_cast<uint32_t>(result), 0, culprit});
+}
+
+}  // namespace gpuloom::executor

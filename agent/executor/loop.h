@@ -1,0 +1,68 @@
+// The one thread that serves all tenants of this executor: reads their rings, submits, looks at
+// what is done, tells them. It never blocks on CUDA or on the scheduler; what may block runs on
+// workers.
+//
+// When there is nothing to do it spins for a moment (a tenant that works alternates between
+// submitting and waiting), then says on every ring that it sleeps, looks again, and sleeps until a
+// doorbell, the scheduler or a worker wakes it. While the GPU works and the rings are empty it
+// sleeps a sixteenth of the time it has waited already: a long kernel costs no core, a short one is
+// seen at once.
+//
+// Owned by main; everything runs on the thread that calls Run.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/executor/graveyard.h"
+#include "agent/executor/internal_stream.h"
+#include "agent/executor/scheduler_link.h"
+#include "agent/executor/session.h"
+#include "agent/executor/work_pool.h"
+
+namespace gpuloom::executor {
+
+class Loop {
+ public:
+  // `device` is started, its context current on the calling thread.
+  Loop(Device* device, channel::UniqueFd control);
+
+  // False with a message, which the scheduler has been told too.
+  [[nodiscard]] bool Start(std::string* error);
+
+  enum class Outcome { kSchedulerGone, kDeviceLost };
+  // Says ExecutorReady, then serves until one of the two happens. After kDeviceLost every tenant
+  // and the scheduler have been told, and the process must end.
+  Outcome Run();
+
+ private:
+  bool Serve(uint64_t now_ns);
+  void DropEnded();
+  bool AllIdle() const;
+  bool AnythingAtDevice() const;
+  // How long to sleep, in nanoseconds; negative: until something happens; 0: look again.
+  int64_t SleepNs(uint64_t idle_ns) const;
+  bool AnnounceSleep();
+  void Awake();
+  // Waits for events and handles them.
+  void HandleEvents(int64_t timeout_ns, uint64_t now_ns);
+  void OnOrder(control::Incoming* in, uint64_t now_ns);
+  void AddSession(control::Incoming* in);
+  void TellFault();
+  Session* FindSession(uint64_t id) const;
+
+  Device* device_;
+  channel::UniqueFd epoll_;
+  channel::UniqueFd wake_;
+  SchedulerLink scheduler_;
+  InternalStream internal_;
+  // Declared before the pools: their threads end first, then the sessions go.
+  std::vector<std::unique_ptr<Session>> sessions_;
+  WorkPool modules_;
+  WorkPool memory_;
+  Graveyard graveyard_;
+  bool watching_write_ = false;
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,127 @@
+// gpuloom-executor: owns the CUDA context of one GPU and one trust domain, and runs the commands of
+// that domain's tenants.
+//
+// Process model. Started by the scheduler with exec; descriptor 3 is the control socket to it, and
+// nothing else is inherited but stderr for the log. Sessions come as descriptors over that socket:
+// a tenant's ring (mapped read-only), its completion region, its arena and its doorbell.
+//
+//   ring thread (this one)   reads all rings, submits, polls completion, publishes; loop.h
+//   workers (2 + 2)          module loads and lookups; memory mapping and pinning; work_pool.h
+//   the driver's own threads
+//
+// Tenants' kernels run in this process's GPU address space, so it holds no capabilities and refuses
+// the system calls it does not need. The process ends when the control socket closes, or after a
+// device fault, when every tenant has been told; what it held is freed by the kernel and the
+// driver.
+#include <getopt.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "agent/executor/device.h"
+#include "agent/executor/log.h"
+#include "agent/executor/loop.h"
+#include "agent/executor/sandbox.h"
+
+namespace {
+
+using gpuloom::executor::Log;
+using gpuloom::executor::LogLevel;
+
+constexpr char kUsage[] =
+    "usage: gpuloom-executor --device N --cuda-library PATH [--log-level error|info|debug]\n"
+    "Started by gpuloom-scheduler, which passes the control socket as descriptor 3.\n";
+
+struct Options {
+  int device = -1;
+  std::string cuda_library;
+  LogLevel log_level = LogLevel::kInfo;
+};
+
+bool Parse(int argc, char** argv, Options* options) {
+  static constexpr option kOptions[] = {{"device", required_argument, nullptr, 'd'},
+                                        {"cuda-library", required_argument, nullptr, 'c'},
+                                        {"log-level", required_argument, nullptr, 'l'},
+                                        {nullptr, 0, nullptr, 0}};
+  for (int c; (c = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
+    char* end = nullptr;
+    switch (c) {
+      case 'd':
+        options->device = static_cast<int>(strtol(optarg, &end, 10));
+        if (end == optarg || *end != '\0') return false;
+        break;
+      case 'c':
+        options->cuda_library = optarg;
+        break;
+      case 'l':
+        if (strcmp(optarg, "error") == 0) {
+          options->log_level = LogLevel::kError;
+        } else if (strcmp(optarg, "info") == 0) {
+          options->log_level = LogLevel::kInfo;
+        } else if (strcmp(optarg, "debug") == 0) {
+          options->log_level = LogLevel::kDebug;
+        } else {
+          return false;
+        }
+        break;
+      default:
+        return false;
+    }
+  }
+  return optind == argc && options->device >= 0 && !options->cuda_library.empty();
+}
+
+// Tells the scheduler why there will be no executor.
+int Refuse(gpuloom::channel::UniqueFd control, const std::string& error) {
+  Log(LogLevel::kError, "%s", error.c_str());
+  gpuloom::control::Connection connection(std::move(control));
+  gpuloom::control::ExecutorReady ready = {};
+  gpuloom::control::SetText(ready.message, error.c_str());
+  (void)connection.Send(0, ready);
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  if (!Parse(argc, argv, &options)) {
+    fputs(kUsage, stderr);
+    return 2;
+  }
+  gpuloom::executor::SetLogLevel(options.log_level);
+  gpuloom::channel::UniqueFd control(gpuloom::control::kExecutorControlFd);
+
+  // A session is five descriptors; the scheduler bounds the sessions.
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  // More hardware queues than the default 8, so that tenants' streams do not wait in line for one
+  // another. Read by cuInit.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+
+  std::string error;
+  gpuloom::Driver driver;
+  if (!gpuloom::Load(options.cuda_library.c_str(), &driver, &error) ||
+      !gpuloom::executor::DropPrivileges(&error)) {
+    return Refuse(std::move(control), error);
+  }
+  gpuloom::executor::Device device(driver);
+  if (!device.Start(options.device, &error) || !gpuloom::executor::RefuseSystemCalls(&error)) {
+    return Refuse(std::move(control), error);
+  }
+  gpuloom::executor::Loop loop(&device, std::move(control));
+  if (!loop.Start(&error)) {
+    Log(LogLevel::kError, "%s", error.c_str());
+    _exit(1);
+  }
+  const auto outcome = loop.Run();
+  // Without destructors: kernels may still run, and the driver's own would wait for them.
+  _exit(outcome == gpuloom::executor::Loop::Outcome::kSchedulerGone ? 0 : 1);
+}

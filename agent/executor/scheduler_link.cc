@@ -1,0 +1,45 @@
+#include "agent/executor/scheduler_link.h"
+
+#include <sys/socket.h>
+
+namespace gpuloom::executor {
+
+void SchedulerLink::SendBytes(std::vector<uint8_t> bytes) {
+  outbox_.push_back(std::move(bytes));
+  Flush();
+}
+
+void SchedulerLink::Flush() {
+  while (!outbox_.empty() && !closed_) {
+    const std::vector<uint8_t>& bytes = outbox_.front();
+    if (!channel::SendMessage(connection_.fd(), bytes.data(), bytes.size(), nullptr, 0,
+                              MSG_DONTWAIT)) {
+      if (errno != EAGAIN && errno != EWOULDBLOCK) closed_ = true;
+      return;
+    }
+    outbox_.pop_front();
+  }
+}
+
+bool SchedulerLink::Receive(control::Incoming* in, bool* is_order) {
+  *is_order = false;
+  if (closed_) return false;
+  if (!connection_.Receive(in, channel::kMaxFds, MSG_DONTWAIT)) {
+    if (errno != EAGAIN && errno != EWOULDBLOCK) closed_ = true;
+    return false;
+  }
+  // Both sides number their own questions, so the type tells an order from an answer.
+  if (in->header.type == control::Type::kAddSession ||
+      in->header.type == control::Type::kRemoveSession) {
+    *is_order = true;
+    return true;
+  }
+  const auto it = waiting_.find(in->header.request);
+  if (it == waiting_.end()) return true;
+  const OnAnswer on_answer = std::move(it->second);
+  waiting_.erase(it);
+  on_answer(in);
+  return true;
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,60 @@
+// The executor's end of the control socket: questions to the scheduler with their answers, and
+// messages that need none. Nothing here blocks: what the socket does not take waits in a queue.
+// Ring thread only. When the scheduler is gone, closed() is true and the process must end.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "proto/control/connection.h"
+
+namespace gpuloom::executor {
+
+class SchedulerLink {
+ public:
+  // Never called when the scheduler goes before it answers: the process ends then.
+  using OnAnswer = std::function<void(control::Incoming* answer)>;
+
+  explicit SchedulerLink(channel::UniqueFd socket)
+      : connection_(static_cast<channel::UniqueFd&&>(socket)) {}
+
+  template <control::Message M>
+  void Send(const M& message, uint32_t request = 0) {
+    std::vector<uint8_t> bytes(sizeof(control::MessageHeader) + sizeof(M));
+    const control::MessageHeader header{M::kType, request};
+    std::memcpy(bytes.data(), &header, sizeof(header));
+    std::memcpy(bytes.data() + sizeof(header), &message, sizeof(M));
+    SendBytes(std::move(bytes));
+  }
+
+  template <control::Message M>
+  void Ask(const M& message, OnAnswer on_answer) {
+    // 0 means "no answer"; a number comes again only after four billion questions.
+    if (++last_request_ == 0) ++last_request_;
+    waiting_[last_request_] = std::move(on_answer);
+    Send(message, last_request_);
+  }
+
+  // Takes one message; false when there is none. An answer goes to who asked; an order (AddSession,
+  // RemoveSession) is for the caller: *is_order is then true.
+  [[nodiscard]] bool Receive(control::Incoming* in, bool* is_order);
+
+  // Sends what is waiting. Call when the socket is writable.
+  void Flush();
+  bool WantsToWrite() const { return !outbox_.empty(); }
+  bool closed() const { return closed_; }
+  int fd() const { return connection_.fd(); }
+
+ private:
+  void SendBytes(std::vector<uint8_t> bytes);
+
+  control::Connection connection_;
+  std::unordered_map<uint32_t, OnAnswer> waiting_;
+  std::deque<std::vector<uint8_t>> outbox_;
+  uint32_t last_request_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace gpuloom::executor

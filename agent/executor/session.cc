@@ -1,0 +1,263 @@
+#include "agent/executor/session.h"
+
+#include "proto/channel/socket.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// So many commands at a time from one ring, so that every ring is served in turn.
+constexpr int kReadAtATime = 256;
+// With so much queued the ring itself is the queue: it is not read until some of it has gone.
+constexpr size_t kMaxWaitingCommands = 64u << 10;
+constexpr size_t kMaxWaitingBytes = 64u << 20;
+
+}  // namespace
+
+Session::Session(const Place& place, const control::AddSession& order, channel::Mapping commands,
+                 channel::Mapping completions, channel::UniqueFd doorbell)
+    : place_(place),
+      order_(order),
+      commands_(std::move(commands)),
+      completions_(std::move(completions)),
+      doorbell_(std::move(doorbell)),
+      reader_(reinterpret_cast<const wire::CommandRegion*>(commands_.data()),
+              &reinterpret_cast<wire::CompletionRegion*>(completions_.data())->head),
+      writer_(reinterpret_cast<wire::CompletionRegion*>(completions_.data()),
+              reinterpret_cast<const wire::CommandRegion*>(commands_.data())),
+      streams_(this),
+      space_(order.device_range_begin, order.device_range_bytes),
+      host_(std::make_shared<HostMemory>()),
+      modules_(place.modules),
+      memory_(place.memory) {
+  order_.label[sizeof(order_.label) - 1] = '\0';
+}
+
+std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSession& order,
+                                       channel::UniqueFd* fds, std::string* error) {
+  using Access = channel::Mapping::Access;
+  const auto fail = [&](const char* what) {
+    *error = std::string(what) + ": " + strerror(errno);
+    return nullptr;
+  };
+  channel::Mapping commands;
+  channel::Mapping completions;
+  if (!commands.Map(fds[control::kSessionCommandFd].get(), sizeof(wire::CommandRegion),
+                    Access::kReadOnly)) {
+    return fail("mapping the command region");
+  }
+  if (!completions.Map(fds[control::kSessionCompletionFd].get(), sizeof(wire::CompletionRegion),
+                       Access::kReadWrite)) {
+    return fail("mapping the completion region");
+  }
+  std::unique_ptr<Session> session(new Session(place, order, std::move(commands),
+                                               std::move(completions),
+                                               std::move(fds[control::kSessionDoorbellFd])));
+  HostMemory& host = *session->host_;
+  host.range = {order.host_range_begin, order.host_range_bytes};
+  host.arena = std::move(fds[control::kSessionArenaFd]);
+  if (!host.mapping.MapAt(order.host_range_begin, host.arena.get(), order.host_range_bytes,
+                          Access::kReadWrite)) {
+    return fail("mapping the arena at its address");
+  }
+
+  const Driver& cuda = place.device->cuda();
+  CUdeviceptr reserved = 0;
+  CUresult result = place.device->Judge(cuda.cuMemAddressReserve(
+      &reserved, order.device_range_bytes, kGranuleBytes, order.device_range_begin, 0));
+  if (result == CUDA_SUCCESS && reserved != order.device_range_begin) {
+    // The driver takes the address for a wish; a tenant's pointers must be where it was told.
+    cuda.cuMemAddressFree(reserved, order.device_range_bytes);
+    result = CUDA_ERROR_INVALID_ADDRESS_SPACE;
+  }
+  if (result != CUDA_SUCCESS) {
+    *error = std::string("cuda: reserving the session's device addresses: ") +
+             place.device->NameOf(result);
+    return nullptr;
+  }
+  session->address_reserved_ = true;
+  CUstream stream = nullptr;
+  result = place.device->TakeStream(0, &stream);
+  if (result != CUDA_SUCCESS) {
+    *error =
+        std::string("cuda: making the session's default stream: ") + place.device->NameOf(result);
+    return nullptr;
+  }
+  session->streams_.Add(wire::kLegacyStream, true, 0, stream, wire::Ticket{0});
+  session->host_->on_unpinned = [raw = session.get()] {
+    std::deque<HostWaiting> waiting;
+    waiting.swap(raw->host_waiting_);
+    for (const HostWaiting& one : waiting) {
+      raw->TryHostRegister(one.asker, one.address, one.size_bytes);
+    }
+  };
+  return session;
+}
+
+Session::~Session() {
+  host_->on_unpinned = nullptr;
+  if (address_reserved_ && blocks_.empty()) {
+    place_.device->cuda().cuMemAddressFree(order_.device_range_begin, order_.device_range_bytes);
+  }
+}
+
+bool Session::MayRead() const {
+  return state_ == State::kServing && streams_.waiting_commands() < kMaxWaitingCommands &&
+         streams_.waiting_bytes() < kMaxWaitingBytes;
+}
+
+bool Session::Read() {
+  bool any = false;
+  for (int i = 0; i < kReadAtATime && MayRead(); ++i) {
+    wire::Record record;
+    const auto status = reader_.Next(&record);
+    if (status == wire::RingReader::Status::kEmpty) break;
+    any = true;
+    if (status == wire::RingReader::Status::kRecord) {
+      if (record.reply_slot == wire::kNoReply) {
+        wire::Dispatch(*this, record);
+      } else if (answering_.test(record.reply_slot)) {
+        // Also what bounds the work that a tenant can pile up on the workers.
+        Refuse(wire::Fatal::kBadReplySlot);
+      } else {
+        answering_.set(record.reply_slot);
+        wire::Dispatch(*this, record);
+      }
+    }
+    if (reader_.fatal() != wire::Fatal::kNone) {
+      End(reader_.fatal(), now_ns_);
+      break;
+    }
+  }
+  return AddMarks() || any;
+}
+
+bool Session::SubmitWaiting() {
+  const bool any = streams_.SubmitWaiting();
+  return AddMarks() || any;
+}
+
+void Session::Refuse(wire::Fatal reason) { (void)reader_.Fail(reason); }
+
+void Session::OnDoorbell(uint64_t now_ns) {
+  now_ns_ = now_ns;
+  if (!channel::DrainDoorbell(doorbell_.get())) {
+    doorbell_.Reset();
+    End(wire::Fatal::kNone, now_ns);
+  }
+}
+
+void Session::End(wire::Fatal reason, uint64_t now_ns) {
+  if (state_ != State::kServing) return;
+  state_ = State::kEnding;
+  deadline_ns_ = now_ns + uint64_t{order_.drain_timeout_ms} * 1'000'000;
+  if (reason != wire::Fatal::kNone) {
+    (void)reader_.Fail(reason);
+    Log(LogLevel::kError, "wire: session %llu (%s) broke the protocol: %s, at command %s; it ends",
+        static_cast<unsigned long long>(id()), label(),
+        std::string(wire::FatalText(reason)).c_str(),
+        std::string(wire::CommandName(reader_.last_opcode_untrusted())).c_str());
+    published_ = true;
+    Notify();
+  }
+  streams_.DropWaiting();
+  fences_.clear();
+  small_waiting_.clear();
+  host_waiting_.clear();
+  modules_.Drop();
+  // The memory lane runs out: its jobs hold what must be returned.
+}
+
+void Session::PublishFault(CUresult result) {
+  writer_.PublishFault(static_cast<uint32_t>(result));
+  published_ = true;
+  // Without asking whether the tenant sleeps: a thread may be about to.
+  if (doorbell_.valid()) channel::RingDoorbell(doorbell_.get());
+}
+
+void Session::Notify() {
+  if (!published_) return;
+  published_ = false;
+  if (doorbell_.valid() && writer_.TenantSleeps()) channel::RingDoorbell(doorbell_.get());
+}
+
+void Session::AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) {
+  AddMarks();
+  fences_.push_back({static_cast<uint64_t>(ticket), std::move(action)});
+  RunFences();
+}
+
+bool Session::RunFences() {
+  bool any = false;
+  if (fences_.empty()) return any;
+  const uint64_t oldest = streams_.OldestUnfinished();
+  while (!fences_.empty() && fences_.front().ticket < oldest) {
+    const auto action = std::move(fences_.front().action);
+    fences_.pop_front();
+    action();
+    any = true;
+  }
+  return any;
+}
+
+bool Session::Poll(uint64_t now_ns) {
+  now_ns_ = now_ns;
+  bool any = PollStreams();
+  any |= RunFences();
+  if (state_ == State::kEnding) {
+    if (Idle() && outstanding_ == 0) {
+      ReturnEverything();
+      any = true;
+    } else if (now_ns > deadline_ns_) {
+      Log(LogLevel::kError,
+          "session %llu (%s) did not drain within %u ms: the executor will be ended",
+          static_cast<unsigned long long>(id()), label(), order_.drain_timeout_ms);
+      state_ = State::kStuck;
+      SendEnded(false);
+      any = true;
+    }
+  }
+  return any;
+}
+
+void Session::ReturnEverything() {
+  state_ = State::kReturning;
+  const Driver& cuda = place_.device->cuda();
+  libraries_.ForEach([&](Library& library) {
+    if (library.cuda == nullptr) return;
+    place_.graveyard->Bury([&cuda, handle = library.cuda] { cuda.cuLibraryUnload(handle); }, {});
+  });
+  std::vector<std::pair<uint64_t, uint64_t>> registered(host_->registered.begin(),
+                                                        host_->registered.end());
+  for (const auto& [address, size_bytes] : registered) RetireHost(address, size_bytes);
+  for (uint32_t i = 0; i < wire::kMaxStreams; ++i) {
+    const Stream* stream = streams_.FindAny(wire::StreamId{i});
+    if (stream != nullptr) place_.device->GiveStream(stream->priority, stream->cuda);
+  }
+
+  // The device's range is the session's own, so nothing of anybody else's is touched.
+  memory_.Post(
+      [&cuda, blocks = blocks_] {
+        for (const auto& [address, block] : blocks) {
+          cuda.cuMemUnmap(address, block.size_bytes);
+          cuda.cuMemRelease(block.handle);
+        }
+      },
+      [this] {
+        for (const auto& [address, block] : blocks_) {
+          place_.scheduler->Send(control::MemoryReturn{id(), block.memory_id});
+        }
+        blocks_.clear();
+        place_.device->cuda().cuMemAddressFree(order_.device_range_begin,
+                                               order_.device_range_bytes);
+        address_reserved_ = false;
+        SendEnded(true);
+        state_ = State::kEnded;
+      });
+}
+
+void Session::SendEnded(bool drained) {
+  place_.scheduler->Send(control::SessionEnded{id(), kernels_launched_,
+                                               static_cast<uint32_t>(reader_.fatal()), drained});
+}
+
+}  // namespace gpuloom::executor

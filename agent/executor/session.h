@@ -1,0 +1,237 @@
+// One tenant process on this executor: its ring, its objects, its memory, its streams.
+//
+// Made by the loop when the scheduler says AddSession; used by the ring thread only. Whatever a
+// tenant's bytes say is judged in the On handlers (one file a noun); what breaks the protocol ends
+// this session with its first reason and nothing else. Errors that CUDA would have answered are
+// replies, or asynchronous errors for commands without one.
+//
+// Life: kServing → End → kEnding (what CUDA has runs out, workers finish) → memory is returned →
+// kEnded, when the loop deletes it. kStuck: it did not drain in time; the scheduler ends the
+// process.
+#pragma once
+
+#include <bitset>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/executor/device.h"
+#include "agent/executor/device_space.h"
+#include "agent/executor/host_memory.h"
+#include "agent/executor/id_table.h"
+#include "agent/executor/internal_stream.h"
+#include "agent/executor/log.h"
+#include "agent/executor/range_table.h"
+#include "agent/executor/scheduler_link.h"
+#include "agent/executor/stream_set.h"
+#include "agent/executor/work_pool.h"
+#include "proto/wire/completion_writer.h"
+#include "proto/wire/dispatch.h"
+#include "proto/wire/ring_reader.h"
+
+namespace gpuloom::executor {
+
+// What sessions share. All outlive them.
+struct Place {
+  Device* device;
+  WorkPool* modules;
+  WorkPool* memory;
+  SchedulerLink* scheduler;
+  Graveyard* graveyard;
+  InternalStream* internal;
+};
+
+class Session final : public StreamSink {
+ public:
+  // nullptr with a message. Takes kSessionFds descriptors.
+  static std::unique_ptr<Session> Make(const Place& place, const control::AddSession& order,
+                                       channel::UniqueFd* fds, std::string* error);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  uint64_t id() const { return order_.session_id; }
+  const char* label() const { return order_.label; }
+  int doorbell() const { return doorbell_.get(); }
+
+  // Takes a bounded number of commands from the ring. True when there was one.
+  bool Read();
+  // Hands over commands that had to wait. True when one went.
+  bool SubmitWaiting();
+  // Looks at what CUDA has done, and goes on with ending. True when something changed.
+  bool Poll(uint64_t now_ns);
+  // Wakes the tenant if it sleeps and something was published since.
+  void Notify();
+  // The doorbell rang, or hung up.
+  void OnDoorbell(uint64_t now_ns);
+
+  // See RingReader. A session that has enough queued does not read and so does not keep the loop
+  // awake.
+  bool AnnounceSleep() { return !MayRead() || reader_.AnnounceSleep(); }
+  void Awake() { reader_.Awake(); }
+
+  // Stops serving. `reason` is kNone for an order of the scheduler's.
+  void End(wire::Fatal reason, uint64_t now_ns);
+  void PublishFault(CUresult result);
+
+  enum class State { kServing, kEnding, kReturning, kEnded, kStuck };
+  State state() const { return state_; }
+  // Nothing of it is at CUDA or with a worker.
+  bool Idle() const { return streams_.Idle() && modules_.Idle() && memory_.Idle(); }
+  bool AtDevice() const { return !streams_.Idle(); }
+
+  // The handlers, in the order of proto/wire/commands.h.
+  template <typename C>
+  using Request = typename C::Request;
+  void On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&, const wire::Record&);
+  void On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Request&, const wire::Record&);
+  void On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request&, const wire::Record&);
+  void On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request&, const wire::Record&);
+  void On(wire::Tag<wire::KernelSetAttribute>, const wire::KernelSetAttribute::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::OccupancyBlocks>, const wire::OccupancyBlocks::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::OccupancySharedMemory>, const wire::OccupancySharedMemory::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request&, const wire::Record&);
+  void On(wire::Tag<wire::MemFree>, const wire::MemFree::Request&, const wire::Record&);
+  void On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&, const wire::Record&);
+  void On(wire::Tag<wire::HostRegister>, const wire::HostRegister::Request&, const wire::Record&);
+  void On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::Copy>, const wire::Copy::Request&, const wire::Record&);
+  void On(wire::Tag<wire::CopyInline>, const wire::CopyInline::Request&, const wire::Record&);
+  void On(wire::Tag<wire::Fill>, const wire::Fill::Request&, const wire::Record&);
+  void On(wire::Tag<wire::Launch>, const wire::Launch::Request&, const wire::Record&);
+  void On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request&, const wire::Record&);
+  void On(wire::Tag<wire::EventCreate>, const wire::EventCreate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::EventDestroy>, const wire::EventDestroy::Request&, const wire::Record&);
+  void On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request&, const wire::Record&);
+  void On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request&, const wire::Record&);
+
+ private:
+  // Who waits for an answer.
+  struct Asker {
+    uint16_t slot;
+    wire::Ticket ticket;
+  };
+  struct Library {
+    CUlibrary cuda = nullptr;  // null while it is loaded
+    std::vector<wire::KernelId> kernels;
+    std::vector<uint64_t> globals;  // where they begin
+  };
+  struct Kernel {
+    CUkernel kernel = nullptr;
+    CUfunction function = nullptr;  // null while it is looked up
+    uint32_t param_bytes = 0;
+  };
+  struct Event {
+    bool timing = false;
+    PointRef latest;  // null: never recorded
+  };
+  // Memory behind a span of device_space.h.
+  struct Block {
+    uint64_t memory_id;
+    CUmemGenericAllocationHandle handle;
+    uint64_t size_bytes;
+  };
+  struct Fence {
+    uint64_t ticket;
+    std::function<void()> action;
+  };
+
+  Session(const Place& place, const control::AddSession& order, channel::Mapping commands,
+          channel::Mapping completions, channel::UniqueFd doorbell);
+
+  // session.cc
+  bool MayRead() const;
+  void Refuse(wire::Fatal reason);  // from a handler
+  void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action);
+  bool RunFences();
+  void ReturnEverything();
+  void SendEnded(bool drained);
+  static Asker AskerOf(const wire::Record& record) { return {record.reply_slot, record.ticket}; }
+  template <typename C>
+  void Reply(Asker asker, CUresult result, const typename C::Reply& reply = {},
+             std::span<const uint8_t> payload = {}) {
+    answering_.reset(asker.slot);
+    writer_.PublishReply<C>(asker.slot, asker.ticket, static_cast<uint32_t>(result), reply,
+                            payload);
+    published_ = true;
+  }
+
+  // submit.cc
+  void Submit(Stream& stream, StreamCommand& command) override;
+  CUresult SubmitWork(Stream& stream, StreamCommand& command);
+  void WaitFor(Stream& stream, const Dependency& dependency);
+  void AddMark(Stream& stream, PointRef point);
+  bool AddMarks();
+  bool PollStreams();
+
+  // kernel.cc: a worker's lookup of one kernel.
+  struct KernelLookup;
+
+  // memory.cc
+  void AskForSlab();
+  void ServeSmall(CUresult failure);
+  void MapNew(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done);
+  void OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer,
+                 std::function<void(CUresult)> done);
+  void Unmap(DeviceSpace::Span span, std::function<void()> done);
+
+  // host_memory.cc
+  void TryHostRegister(Asker asker, uint64_t address, uint64_t size_bytes);
+  void RetireHost(uint64_t address, uint64_t size_bytes);
+
+  // copy.cc
+  bool OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
+  bool OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
+  Stream* FindStream(wire::StreamId id_untrusted);  // refuses when there is none
+
+  const Place place_;
+  control::AddSession order_;
+  channel::Mapping commands_;
+  channel::Mapping completions_;
+  channel::UniqueFd doorbell_;
+  wire::RingReader reader_;
+  wire::CompletionWriter writer_;
+  std::bitset<wire::kReplySlots> answering_;  // slots whose question is not answered yet
+  bool published_ = false;
+  State state_ = State::kServing;
+  uint64_t deadline_ns_ = 0;
+  uint64_t now_ns_ = 0;
+  uint64_t kernels_launched_ = 0;
+  uint32_t outstanding_ = 0;  // questions to the scheduler, clears: what calls back into this
+
+  StreamSet streams_;
+  std::deque<Fence> fences_;
+  IdTable<wire::EventId, Event, wire::kMaxEvents> events_;
+  IdTable<wire::LibraryId, Library, wire::kMaxLibraries> libraries_;
+  IdTable<wire::KernelId, Kernel, wire::kMaxKernels> kernels_;
+  RangeTable globals_;
+
+  DeviceSpace space_;
+  bool address_reserved_ = false;
+  std::map<uint64_t, Block> blocks_;
+  std::deque<std::pair<Asker, uint64_t>> small_waiting_;  // for a slab; sizes
+  bool slab_coming_ = false;
+
+  std::shared_ptr<HostMemory> host_;
+  struct HostWaiting {
+    Asker asker;
+    uint64_t address;
+    uint64_t size_bytes;
+  };
+  std::deque<HostWaiting> host_waiting_;  // until what they overlap is unpinned
+
+  Lane modules_;
+  Lane memory_;
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,59 @@
+// One command of a stream on its way from the ring to CUDA, judged already: its handles are
+// resolved and its ranges are the session's own. Plain data, ring thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "agent/executor/point.h"
+#include "proto/wire/commands.h"
+
+namespace gpuloom::executor {
+
+// Commands that run later hold what they need by value; `payload` is the one exception.
+struct LaunchWork {
+  wire::Launch::Request request;
+  CUfunction function;
+};
+struct CopyWork {
+  wire::Copy::Request request;
+};
+struct CopyInlineWork {
+  uint64_t destination;
+};
+struct FillWork {
+  wire::Fill::Request request;
+};
+struct RecordWork {
+  PointRef point;
+};
+struct NoWork {};  // only order: a wait for an event, the end of a stream
+using Work = std::variant<NoWork, LaunchWork, CopyWork, CopyInlineWork, FillWork, RecordWork>;
+
+// "Not before `ticket` of `stream`." `point` lies exactly there when it is known.
+struct Dependency {
+  wire::StreamId stream;
+  wire::Ticket ticket;
+  PointRef point;
+};
+
+struct StreamCommand {
+  wire::Ticket ticket{};
+  Work work;
+  std::vector<Dependency> dependencies;
+  // Points into the ring's private copy until the command has to wait: then OwnPayload.
+  std::span<const uint8_t> payload;
+  std::unique_ptr<uint8_t[]> owned_payload;
+
+  void OwnPayload() {
+    if (payload.empty() || owned_payload != nullptr) return;
+    owned_payload = std::make_unique<uint8_t[]>(payload.size());
+    std::copy(payload.begin(), payload.end(), owned_payload.get());
+    payload = {owned_payload.get(), payload.size()};
+  }
+};
+
+}  // namespace gpuloom::executor

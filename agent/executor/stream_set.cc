@@ -1,0 +1,195 @@
+#include "agent/executor/stream_set.h"
+
+#include <algorithm>
+
+namespace gpuloom::executor {
+namespace {
+
+constexpr size_t CostBytes(const StreamCommand& command) {
+  return sizeof(StreamCommand) + command.payload.size() +
+         command.dependencies.size() * sizeof(Dependency);
+}
+
+}  // namespace
+
+Stream* StreamSet::Add(wire::StreamId id_untrusted, bool blocking, int priority, CUstream cuda,
+                       wire::Ticket ticket) {
+  const auto id = static_cast<uint32_t>(id_untrusted);
+  if (id >= streams_.size() || streams_[id] != nullptr) return nullptr;
+  streams_[id] = std::make_unique<Stream>();
+  Stream* stream = streams_[id].get();
+  stream->id = id_untrusted;
+  stream->blocking = blocking;
+  stream->priority = priority;
+  stream->cuda = cuda;
+  stream->enqueued = stream->submitted = stream->completed = stream->legacy_behind =
+      static_cast<uint64_t>(ticket);
+  return stream;
+}
+
+Stream* StreamSet::FindAny(wire::StreamId id_untrusted) const {
+  const auto id = static_cast<uint32_t>(id_untrusted);
+  return id < streams_.size() ? streams_[id].get() : nullptr;
+}
+
+Stream* StreamSet::Find(wire::StreamId id_untrusted) const {
+  Stream* stream = FindAny(id_untrusted);
+  return stream != nullptr && !stream->destroyed ? stream : nullptr;
+}
+
+void StreamSet::AddDependencies(Stream& stream, StreamCommand& command) {
+  if (stream.id == wire::kLegacyStream) {
+    for (Stream* other : blocking_since_legacy_) {
+      if (other->enqueued > other->legacy_behind && other->enqueued > other->completed) {
+        command.dependencies.push_back({other->id, wire::Ticket{other->enqueued}, nullptr});
+      }
+      other->legacy_behind = other->enqueued;
+    }
+    blocking_since_legacy_.clear();
+    return;
+  }
+  if (!stream.blocking) return;
+  if (stream.enqueued == stream.legacy_behind) blocking_since_legacy_.push_back(&stream);
+  const Stream& legacy = *streams_[static_cast<uint32_t>(wire::kLegacyStream)];
+  if (legacy.enqueued > stream.behind_legacy && legacy.enqueued > legacy.completed) {
+    command.dependencies.push_back({legacy.id, wire::Ticket{legacy.enqueued}, nullptr});
+  }
+  stream.behind_legacy = legacy.enqueued;
+}
+
+void StreamSet::Enqueue(Stream& stream, StreamCommand&& command) {
+  AddDependencies(stream, command);
+  stream.enqueued = static_cast<uint64_t>(command.ticket);
+  if (!stream.listed_active) {
+    stream.listed_active = true;
+    active_.push_back(&stream);
+  }
+  if (stream.waiting.empty() && CanSubmit(stream, command)) {
+    Hand(stream, command);
+    return;
+  }
+  command.OwnPayload();
+  ++waiting_commands_;
+  waiting_bytes_ += CostBytes(command);
+  stream.waiting.push_back(std::move(command));
+  if (!stream.listed_waiting) {
+    stream.listed_waiting = true;
+    waiting_.push_back(&stream);
+  }
+}
+
+bool StreamSet::CanSubmit(const Stream& stream, const StreamCommand& command) const {
+  if (stream.in_flight >= kMaxInFlight) return false;
+  for (const Dependency& dependency : command.dependencies) {
+    const Stream* other = FindAny(dependency.stream);
+    // A stream that is gone was done before it went.
+    if (other != nullptr && other->submitted < static_cast<uint64_t>(dependency.ticket) &&
+        other->completed < static_cast<uint64_t>(dependency.ticket)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void StreamSet::Hand(Stream& stream, StreamCommand& command) {
+  sink_->Submit(stream, command);
+  stream.submitted = static_cast<uint64_t>(command.ticket);
+  ++stream.in_flight;
+  // The sink has marked an event record already: AddMark counts this command then.
+  if (!stream.marks.empty() && stream.marks.back().point->ticket == command.ticket) {
+    ++stream.marks.back().commands;
+    return;
+  }
+  if (stream.unmarked++ == 0) stream.unmarked_first = stream.submitted;
+  if (!stream.listed_unmarked) {
+    stream.listed_unmarked = true;
+    unmarked_.push_back(&stream);
+  }
+}
+
+bool StreamSet::SubmitWaiting() {
+  bool any = false;
+  bool progress = true;
+  while (progress && !waiting_.empty()) {
+    progress = false;
+    for (Stream* stream : waiting_) {
+      while (!stream->waiting.empty() && CanSubmit(*stream, stream->waiting.front())) {
+        StreamCommand command = std::move(stream->waiting.front());
+        stream->waiting.pop_front();
+        --waiting_commands_;
+        waiting_bytes_ -= CostBytes(command);
+        Hand(*stream, command);
+        progress = true;
+      }
+    }
+    any |= progress;
+  }
+  std::erase_if(waiting_, [](Stream* stream) {
+    stream->listed_waiting = !stream->waiting.empty();
+    return !stream->listed_waiting;
+  });
+  return any;
+}
+
+void StreamSet::AddMark(Stream& stream, PointRef point) {
+  const uint64_t first =
+      stream.unmarked != 0 ? stream.unmarked_first : static_cast<uint64_t>(point->ticket);
+  stream.marks.push_back({std::move(point), stream.unmarked, first});
+  stream.unmarked = 0;
+}
+
+std::vector<Stream*> StreamSet::TakeUnmarked() {
+  for (Stream* stream : unmarked_) stream->listed_unmarked = false;
+  return std::move(unmarked_);
+}
+
+void StreamSet::CompleteOldestMark(Stream& stream) {
+  const Mark& mark = stream.marks.front();
+  mark.point->done = true;
+  stream.completed = static_cast<uint64_t>(mark.point->ticket);
+  stream.in_flight -= mark.commands;
+  stream.marks.pop_front();
+}
+
+void StreamSet::DropWaiting() {
+  for (Stream* stream : waiting_) {
+    stream->waiting.clear();
+    stream->listed_waiting = false;
+    stream->enqueued = stream->submitted;
+  }
+  waiting_.clear();
+  waiting_commands_ = 0;
+  waiting_bytes_ = 0;
+}
+
+std::vector<std::unique_ptr<Stream>> StreamSet::TakeEnded() {
+  std::vector<std::unique_ptr<Stream>> ended;
+  std::erase_if(active_, [&](Stream* stream) {
+    if (!stream->Idle()) return false;
+    stream->listed_active = false;
+    if (stream->destroyed) {
+      std::erase(blocking_since_legacy_, stream);
+      ended.push_back(std::move(streams_[static_cast<uint32_t>(stream->id)]));
+    }
+    return true;
+  });
+  return ended;
+}
+
+uint64_t StreamSet::OldestUnfinished() const {
+  uint64_t oldest = UINT64_MAX;
+  for (const Stream* stream : active_) {
+    uint64_t first = UINT64_MAX;
+    if (!stream->marks.empty()) {
+      first = stream->marks.front().first_ticket;
+    } else if (stream->unmarked != 0) {
+      first = stream->unmarked_first;
+    } else if (!stream->waiting.empty()) {
+      first = static_cast<uint64_t>(stream->waiting.front().ticket);
+    }
+    oldest = std::min(oldest, first);
+  }
+  return oldest;
+}
+
+}  // namespace gpuloom::executor

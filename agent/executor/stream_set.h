@@ -1,0 +1,118 @@
+// The streams of one session: in which order their commands may be handed to CUDA, and how far each
+// has come. Pure: what is handed over goes to a StreamSink, which alone calls CUDA.
+//
+// Rules. Commands of one stream go in ring order. A command goes when everything it depends on has
+// gone (not: is done); the sink then makes the GPU wait where that is not done. Dependencies always
+// name older tickets, so no cycle can arise. The legacy default stream (id 0) waits for all
+// blocking streams of this session and they for it, as CUDA's does; other sessions are never
+// involved. At most kMaxInFlight commands of a stream are at CUDA at a time, because a full queue
+// of the driver (about 1,024 launches) would block the thread that serves everybody.
+//
+// Ring thread only; owned by the session.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "agent/executor/stream_command.h"
+
+namespace gpuloom::executor {
+
+inline constexpr uint32_t kMaxInFlight = 512;
+
+struct Mark {
+  PointRef point;
+  uint32_t commands;      // that end with this mark
+  uint64_t first_ticket;  // of them
+};
+
+// Read by the sink; changed by StreamSet only, but for the fields that say otherwise.
+struct Stream {
+  wire::StreamId id{};
+  bool blocking = true;
+  bool destroyed = false;  // the tenant has ended it; it goes when its commands are done
+  int priority = 0;
+  CUstream cuda = nullptr;
+  uint64_t enqueued = 0;   // newest ticket
+  uint64_t submitted = 0;  // newest ticket that CUDA has
+  uint64_t completed = 0;  // newest ticket that is done
+  std::deque<StreamCommand> waiting;
+  std::deque<Mark> marks;  // oldest first
+  uint32_t in_flight = 0;  // at CUDA, not known to be done
+  uint32_t unmarked = 0;   // at CUDA since the last mark
+  uint64_t unmarked_first = 0;
+  uint64_t behind_legacy = 0;  // newest legacy ticket that this stream is ordered behind
+  uint64_t legacy_behind = 0;  // newest ticket of this stream that legacy is ordered behind
+  bool listed_active = false;
+  bool listed_waiting = false;
+  bool listed_unmarked = false;
+
+  bool Idle() const { return enqueued == completed; }
+};
+
+class StreamSink {
+ public:
+  // Hands `command` to CUDA. Never fails here: errors become the tenant's asynchronous errors.
+  virtual void Submit(Stream& stream, StreamCommand& command) = 0;
+
+ protected:
+  ~StreamSink() = default;
+};
+
+class StreamSet {
+ public:
+  explicit StreamSet(StreamSink* sink) : sink_(sink), streams_(wire::kMaxStreams) {}
+
+  // nullptr when the id is out of range or taken. `ticket` is the creating command's: what older
+  // commands still say about an earlier stream of this id is done.
+  Stream* Add(wire::StreamId id_untrusted, bool blocking, int priority, CUstream cuda,
+              wire::Ticket ticket);
+  // A stream that may be given commands, or nullptr.
+  Stream* Find(wire::StreamId id_untrusted) const;
+  // Also one that the tenant has destroyed but that still has commands.
+  Stream* FindAny(wire::StreamId id_untrusted) const;
+
+  // Orders the command behind what CUDA's rules demand and hands it on, at once when nothing stands
+  // before it. Tickets rise from call to call.
+  void Enqueue(Stream& stream, StreamCommand&& command);
+
+  // Hands over what has become free to go. True when something did.
+  bool SubmitWaiting();
+
+  // Commands that ended with the stream's oldest mark are done.
+  void CompleteOldestMark(Stream& stream);
+  void AddMark(Stream& stream, PointRef point);
+
+  // Drops what CUDA does not have yet.
+  void DropWaiting();
+  // Takes out what is idle: its list entry, and the stream itself when it was destroyed.
+  std::vector<std::unique_ptr<Stream>> TakeEnded();
+
+  // Everything older than this ticket is done. UINT64_MAX when all is. As exact as the marks are.
+  uint64_t OldestUnfinished() const;
+
+  bool Idle() const { return active_.empty(); }
+  size_t waiting_commands() const { return waiting_commands_; }
+  size_t waiting_bytes() const { return waiting_bytes_; }
+  // Streams with commands that are not done / that have commands behind their last mark.
+  const std::vector<Stream*>& active() const { return active_; }
+  std::vector<Stream*> TakeUnmarked();
+
+ private:
+  void AddDependencies(Stream& stream, StreamCommand& command);
+  bool CanSubmit(const Stream& stream, const StreamCommand& command) const;
+  void Hand(Stream& stream, StreamCommand& command);
+
+  StreamSink* sink_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<Stream*> active_;
+  std::vector<Stream*> waiting_;                // have commands in `waiting`
+  std::vector<Stream*> unmarked_;               // have `unmarked` commands
+  std::vector<Stream*> blocking_since_legacy_;  // blocking streams used since legacy's last command
+  size_t waiting_commands_ = 0;
+  size_t waiting_bytes_ = 0;
+};
+
+}  // namespace gpuloom::executor

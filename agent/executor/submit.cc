@@ -1,0 +1,156 @@
+// From a session's streams to CUDA's: submission, waits between streams, marks, completion.
+#include "agent/executor/session.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// A mark at least every so many commands, so that a long run shows progress and makes room.
+constexpr uint32_t kCommandsPerMark = 64;
+
+}  // namespace
+
+void Session::Submit(Stream& stream, StreamCommand& command) {
+  for (const Dependency& dependency : command.dependencies) WaitFor(stream, dependency);
+  const CUresult result = place_.device->Judge(SubmitWork(stream, command));
+  // A lost device is told by PublishFault, to everybody.
+  if (result != CUDA_SUCCESS && place_.device->lost() == CUDA_SUCCESS) {
+    writer_.PublishAsyncError(static_cast<uint32_t>(result));
+    Log(LogLevel::kDebug, "session %llu (%s): a command of stream %u failed: %s",
+        static_cast<unsigned long long>(id()), label(), static_cast<unsigned>(stream.id),
+        place_.device->NameOf(result));
+  }
+  // Counted with this command, which StreamSet adds after us.
+  if (stream.unmarked + 1 >= kCommandsPerMark &&
+      !std::holds_alternative<RecordWork>(command.work)) {
+    AddMark(stream, std::make_shared<Point>(place_.device, stream.id, command.ticket, false));
+  }
+}
+
+CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
+  const Driver& cuda = place_.device->cuda();
+  if (const auto* launch = std::get_if<LaunchWork>(&command.work)) {
+    const wire::Launch::Request& r = launch->request;
+    size_t bytes = command.payload.size();
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(command.payload.data()),
+                     CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+    ++kernels_launched_;
+    return cuda.cuLaunchKernel(launch->function, r.grid[0], r.grid[1], r.grid[2], r.block[0],
+                               r.block[1], r.block[2], r.dynamic_shared_bytes, stream.cuda, nullptr,
+                               bytes == 0 ? nullptr : extra);
+  }
+  if (const auto* copy = std::get_if<CopyWork>(&command.work)) {
+    const wire::Copy::Request& r = copy->request;
+    switch (r.kind) {
+      case wire::CopyKind::kHostToDevice:
+        return cuda.cuMemcpyHtoDAsync_v2(r.destination, reinterpret_cast<const void*>(r.source),
+                                         r.size_bytes, stream.cuda);
+      case wire::CopyKind::kDeviceToHost:
+        return cuda.cuMemcpyDtoHAsync_v2(reinterpret_cast<void*>(r.destination), r.source,
+                                         r.size_bytes, stream.cuda);
+      case wire::CopyKind::kDeviceToDevice:
+        return cuda.cuMemcpyDtoDAsync_v2(r.destination, r.source, r.size_bytes, stream.cuda);
+      case wire::CopyKind::kHostToHost:
+        return cuda.cuMemcpyAsync(r.destination, r.source, r.size_bytes, stream.cuda);
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const auto* copy = std::get_if<CopyInlineWork>(&command.work)) {
+    // Pageable memory of at most 64 KiB: CUDA has taken it when the call returns.
+    return cuda.cuMemcpyHtoDAsync_v2(copy->destination, command.payload.data(),
+                                     command.payload.size(), stream.cuda);
+  }
+  if (const auto* fill = std::get_if<FillWork>(&command.work)) {
+    const wire::Fill::Request& r = fill->request;
+    switch (r.element_bytes) {
+      case 1:
+        return cuda.cuMemsetD8Async(r.destination, static_cast<uint8_t>(r.value), r.count,
+                                    stream.cuda);
+      case 2:
+        return cuda.cuMemsetD16Async(r.destination, static_cast<uint16_t>(r.value), r.count,
+                                     stream.cuda);
+      default:
+        return cuda.cuMemsetD32Async(r.destination, r.value, r.count, stream.cuda);
+    }
+  }
+  if (auto* record = std::get_if<RecordWork>(&command.work)) {
+    // The tenant's event and the mark that tells of its completion are one.
+    AddMark(stream, record->point);
+  }
+  return CUDA_SUCCESS;
+}
+
+void Session::WaitFor(Stream& stream, const Dependency& dependency) {
+  Stream* other = streams_.FindAny(dependency.stream);
+  if (other == nullptr || other == &stream ||
+      other->completed >= static_cast<uint64_t>(dependency.ticket)) {
+    return;
+  }
+  CUevent event = nullptr;
+  if (dependency.point != nullptr) {
+    event = dependency.point->event;
+  } else {
+    // Behind the stream's newest command, which may be later than asked for: everything before it
+    // has been submitted already, so this can only wait longer, never in a circle.
+    if (other->unmarked != 0 || other->marks.empty()) {
+      AddMark(*other, std::make_shared<Point>(place_.device, other->id,
+                                              wire::Ticket{other->submitted}, false));
+    }
+    for (auto mark = other->marks.begin(); mark != other->marks.end(); ++mark) {
+      if (mark->point->ticket < dependency.ticket) continue;
+      event = mark->point->event;
+      break;
+    }
+  }
+  if (event == nullptr) return;
+  place_.device->Judge(place_.device->cuda().cuStreamWaitEvent(stream.cuda, event, 0));
+}
+
+void Session::AddMark(Stream& stream, PointRef point) {
+  CUresult result = place_.device->TakeEvent(point->timing, &point->event);
+  if (result == CUDA_SUCCESS) {
+    result = place_.device->cuda().cuEventRecord(point->event, stream.cuda);
+  }
+  if (result != CUDA_SUCCESS && place_.device->lost() == CUDA_SUCCESS) {
+    // Without marks nobody would ever know what is done.
+    Log(LogLevel::kError, "cuda: recording an event: %s; the device is given up",
+        place_.device->NameOf(result));
+    place_.device->Judge(IsSticky(result) ? result : CUDA_ERROR_UNKNOWN);
+  }
+  streams_.AddMark(stream, std::move(point));
+}
+
+bool Session::AddMarks() {
+  bool any = false;
+  for (Stream* stream : streams_.TakeUnmarked()) {
+    if (stream->unmarked == 0) continue;
+    AddMark(*stream, std::make_shared<Point>(place_.device, stream->id,
+                                             wire::Ticket{stream->submitted}, false));
+    any = true;
+  }
+  return any;
+}
+
+bool Session::PollStreams() {
+  if (streams_.Idle()) return false;
+  bool any = false;
+  const Driver& cuda = place_.device->cuda();
+  for (Stream* stream : streams_.active()) {
+    const uint64_t before = stream->completed;
+    while (!stream->marks.empty()) {
+      const CUresult result =
+          place_.device->Judge(cuda.cuEventQuery(stream->marks.front().point->event));
+      if (result == CUDA_ERROR_NOT_READY || place_.device->lost() != CUDA_SUCCESS) break;
+      streams_.CompleteOldestMark(*stream);
+    }
+    if (stream->completed == before) continue;
+    writer_.PublishCompleted(stream->id, wire::Ticket{stream->completed});
+    published_ = true;
+    any = true;
+  }
+  for (const auto& ended : streams_.TakeEnded()) {
+    place_.device->GiveStream(ended->priority, ended->cuda);
+  }
+  return any;
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,90 @@
+#include "agent/executor/work_pool.h"
+
+#include <unistd.h>
+
+namespace gpuloom::executor {
+
+WorkPool::WorkPool(const Device* device, int threads, int wake_fd)
+    : device_(device), wake_fd_(wake_fd) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+WorkPool::~WorkPool() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    jobs_.clear();
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void WorkPool::Post(std::function<void()> work, std::function<void()> done) {
+  if (threads_.empty()) {
+    work();
+    std::lock_guard lock(mutex_);
+    finished_.push_back(std::move(done));
+    any_finished_.store(true, std::memory_order_release);
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    jobs_.push_back({std::move(work), std::move(done)});
+  }
+  changed_.notify_one();
+}
+
+bool WorkPool::RunFinished() {
+  if (!any_finished_.load(std::memory_order_acquire)) return false;
+  std::deque<std::function<void()>> finished;
+  {
+    std::lock_guard lock(mutex_);
+    finished.swap(finished_);
+    any_finished_.store(false, std::memory_order_relaxed);
+  }
+  for (auto& done : finished) done();
+  return true;
+}
+
+void WorkPool::Run() {
+  device_->MakeCurrent();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    if (stopping_) return;
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    job.work();
+    // What the work captured goes before `done` may run: it can hold the last use of a region.
+    job.work = nullptr;
+    lock.lock();
+    finished_.push_back(std::move(job.done));
+    any_finished_.store(true, std::memory_order_release);
+    lock.unlock();
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
+    lock.lock();
+  }
+}
+
+void Lane::Post(std::function<void()> work, std::function<void()> done) {
+  waiting_.emplace_back(std::move(work), std::move(done));
+  if (!busy_) Next();
+}
+
+void Lane::Next() {
+  if (waiting_.empty()) {
+    busy_ = false;
+    return;
+  }
+  busy_ = true;
+  auto [work, done] = std::move(waiting_.front());
+  waiting_.pop_front();
+  pool_->Post(std::move(work), [this, done = std::move(done)] {
+    done();
+    Next();
+  });
+}
+
+}  // namespace gpuloom::executor

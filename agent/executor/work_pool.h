@@ -1,0 +1,72 @@
+// Threads for what may take long at CUDA: loading modules, importing and mapping memory, pinning.
+// Work runs on a thread of the pool, which has the device's context current; `done` runs on the
+// ring thread, in RunFinished. A Lane keeps the jobs of one session in order and one at a time, so
+// that a session with many slow jobs takes no more than one thread.
+//
+// Post, RunFinished and Lane belong to the ring thread. Work must not throw and must not touch what
+// belongs to the ring thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "agent/executor/device.h"
+#include "proto/channel/unique_fd.h"
+
+namespace gpuloom::executor {
+
+class WorkPool {
+ public:
+  // `wake_fd` is an eventfd of the caller's, which becomes readable when something has finished.
+  // With 0 threads work runs inside Post (fuzzers).
+  WorkPool(const Device* device, int threads, int wake_fd);
+  // Waits for running work; what has not begun is dropped.
+  ~WorkPool();
+
+  void Post(std::function<void()> work, std::function<void()> done);
+  // Runs the `done` of what has finished. True when there was any.
+  bool RunFinished();
+
+ private:
+  struct Job {
+    std::function<void()> work;
+    std::function<void()> done;
+  };
+
+  void Run();
+
+  const Device* device_;
+  const int wake_fd_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  std::deque<std::function<void()>> finished_;
+  std::atomic<bool> any_finished_{false};
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+class Lane {
+ public:
+  explicit Lane(WorkPool* pool) : pool_(pool) {}
+
+  // `done` runs before the next job of the lane begins. The lane must live until it is idle.
+  void Post(std::function<void()> work, std::function<void()> done);
+  // Drops what has not begun.
+  void Drop() { waiting_.clear(); }
+  bool Idle() const { return !busy_; }
+
+ private:
+  void Next();
+
+  WorkPool* pool_;
+  std::deque<std::pair<std::function<void()>, std::function<void()>>> waiting_;
+  bool busy_ = false;
+};
+
+}  // namespace gpuloom::executor
