@@ -1,0 +1,136 @@
+// A kubelet as device plugins see one: Registration and PodResources on real gRPC sockets, and the
+// calls a kubelet makes to a plugin, with its habits: Allocate without a word about the pod,
+// PreStartContainer before every start and tried again, devices of init containers passed on to app
+// containers, init containers left out of the list, every file of the plugin directory removed at
+// start, pods and their devices remembered over a restart.
+//
+// Owned by a test or by fake-kubelet's main. Public functions may be called from any thread, one at
+// a time per pod. Nothing sleeps longer than the timeouts given; refusals come back with the
+// plugin's own words.
+//
+//   FakeKubelet kubelet(directory);
+//   kubelet.Start();                                   // then start the agent
+//   kubelet.WaitForDevices(resource, 10, seconds(5));
+//   auto pod = kubelet.Admit({"team-a", "p", {{.name = "main", .slots = 2}}});
+//   auto container = kubelet.PrepareStart("team-a", "p", "main");
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace grpc {
+class ServerContext;
+}
+
+namespace gpuloom {
+
+struct FakeMount {
+  std::string container_path;
+  std::string host_path;
+  bool read_only = false;
+};
+
+struct FakeContainerSpec {
+  std::string name = "main";
+  int slots = 0;
+  bool is_init = false;
+};
+
+struct FakePodSpec {
+  std::string pod_namespace;
+  std::string name;
+  std::vector<FakeContainerSpec> containers;  // init containers first
+};
+
+// A container with what Allocate gave for it.
+struct FakeContainer {
+  std::string name;
+  bool is_init = false;
+  std::set<std::string> device_ids;
+  std::map<std::string, std::string> envs;
+  std::vector<FakeMount> mounts;
+
+  // The host's path behind a path of the container; empty when it lies in no mount.
+  std::string HostPath(const std::string& container_path) const;
+};
+
+struct FakePod {
+  std::string pod_namespace;
+  std::string name;
+  std::vector<FakeContainer> containers;
+};
+
+class FakeKubelet {
+ public:
+  struct Habits {
+    bool answers = true;             // false: every call hangs until the caller gives up
+    bool follows_preference = true;  // false: takes devices of one GPU after the other
+    int pre_start_tries = 3;         // how often a refused start is tried again
+    std::chrono::milliseconds retry_pause{200};
+    std::chrono::milliseconds call_timeout{30000};
+  };
+
+  // Sockets are made in <directory>/device-plugins/ and <directory>/pod-resources/.
+  explicit FakeKubelet(std::string directory, std::string resource_name = "gpuloom.io/gpu");
+  FakeKubelet(std::string directory, std::string resource_name, Habits habits);
+  ~FakeKubelet();
+
+  // Removes everything from the plugin directory, as a kubelet does, and listens.
+  absl::Status Start();
+  // Hangs up on everybody and removes its sockets; pods stay.
+  void Stop();
+  void SetAnswers(bool answers);
+
+  std::string plugin_directory() const;
+  std::string pod_resources_socket() const;
+
+  // Until this many healthy devices are known, from a plugin that registered since the last Start.
+  absl::Status WaitForDevices(size_t count, std::chrono::milliseconds timeout);
+  size_t healthy_devices() const;
+  int registrations() const;
+
+  // Pod admission: preference and Allocate for each container in turn. On a refusal the pod holds
+  // nothing.
+  absl::StatusOr<FakePod> Admit(const FakePodSpec& spec);
+  // The same with devices that the test chooses, one list per container.
+  absl::StatusOr<FakePod> AdmitWithDevices(const FakePodSpec& spec,
+                                           const std::vector<std::set<std::string>>& devices);
+
+  // PreStartContainer, tried again as the kubelet does; then what the container is to run with.
+  absl::StatusOr<FakeContainer> PrepareStart(const std::string& pod_namespace,
+                                             const std::string& pod, const std::string& container);
+  // The pod is deleted: its devices are free, without a word to the plugin.
+  void RemovePod(const std::string& pod_namespace, const std::string& pod);
+
+ private:
+  class Registration;
+  class PodResources;
+  struct Plugin;  // one registration: the watch on its devices
+  struct Servers;
+
+  absl::StatusOr<std::set<std::string>> ChooseDevices(Plugin* plugin, int count,
+                                                      const std::set<std::string>& reusable);
+  absl::Status AllocateOne(Plugin* plugin, FakeContainer* container);
+  std::shared_ptr<Plugin> CurrentPlugin() const;
+  // True when the call is to be answered; false after its caller gave up on a silent kubelet.
+  bool ServersAnswer(grpc::ServerContext* context);
+
+  const std::string directory_;
+  const std::string resource_name_;
+  mutable std::mutex mutex_;
+  Habits habits_;
+  std::map<std::pair<std::string, std::string>, FakePod> pods_;  // by namespace and name
+  std::shared_ptr<Plugin> plugin_;
+  int registrations_ = 0;
+  std::unique_ptr<Servers> servers_;
+};
+
+}  // namespace gpuloom
