@@ -128,16 +128,13 @@ absl::StatusOr<Capacity> CapacityOf(const Gpu& gpu, const Flags& flags) {
   return capacity;
 }
 
-Supervisor::Options SupervisorOptions(const Flags& flags,
-                                      const std::map<std::string, Capacity>& capacities) {
+Supervisor::Options SupervisorOptions(const Flags& flags) {
   Supervisor::Options options;
   options.state_directory = flags.state_directory;
   options.may_start = flags.schedulers != "adopt";
-  options.command = [flags, capacities](const std::string& gpu_uuid, const std::string& directory) {
-    std::vector<std::string> command = {
-        flags.scheduler,  "--gpu",           gpu_uuid,
-        "--state-dir",    directory,         "--slots",
-        Cat(flags.slots), "--reserve-bytes", Cat(capacities.at(gpu_uuid).reserve_bytes)};
+  options.command = [flags](const std::string& gpu_uuid, const std::string& directory) {
+    std::vector<std::string> command = {flags.scheduler, "--gpu", gpu_uuid, "--state-dir",
+                                        directory};
     if (!flags.softgpu.empty()) command.insert(command.end(), {"--cuda-library", flags.softgpu});
     return command;
   };
@@ -147,9 +144,8 @@ Supervisor::Options SupervisorOptions(const Flags& flags,
 
 // --schedulers only: keeps the schedulers of the node running, in a pod of their own that an
 // upgrade of the agent leaves alone.
-int RunSchedulersOnly(const Flags& flags, const std::vector<Gpu>& gpus,
-                      const std::map<std::string, Capacity>& capacities, Clock* clock) {
-  Supervisor::Options options = SupervisorOptions(flags, capacities);
+int RunSchedulersOnly(const Flags& flags, const std::vector<Gpu>& gpus, Clock* clock) {
+  Supervisor::Options options = SupervisorOptions(flags);
   options.on_connected = [](const std::string&, SchedulerClient*) { return absl::OkStatus(); };
   Supervisor supervisor(std::move(options));
   for (const Gpu& gpu : gpus) {
@@ -186,7 +182,7 @@ int RunAgent(const Flags& flags, const std::vector<Gpu>& gpus,
   if (!pinned_limit.ok()) return Fail(pinned_limit.status());
 
   Allocator* allocator_for_supervisor = nullptr;
-  Supervisor::Options supervisor_options = SupervisorOptions(flags, capacities);
+  Supervisor::Options supervisor_options = SupervisorOptions(flags);
   supervisor_options.on_connected = [&](const std::string& gpu_uuid, SchedulerClient* scheduler) {
     return allocator_for_supervisor->Restore(gpu_uuid, scheduler);
   };
@@ -343,7 +339,7 @@ int Main(int argc, char** argv) {
                  gpu.uuid, gpu.name, FormatSize(gpu.total_bytes), flags.slots,
                  FormatSize(AutoSlotBytes(*capacity)));
   }
-  if (is_only) return RunSchedulersOnly(flags, *gpus, capacities, &clock);
+  if (is_only) return RunSchedulersOnly(flags, *gpus, &clock);
   if (flags.softgpu.empty()) {
     if (const std::string warning = CheckNvidiaRuntime(flags.runtime_config); !warning.empty()) {
       spdlog::warn("{}", warning);
