@@ -71,7 +71,7 @@ TEST_F(Context, DeviceVersionAndPriorities) {
   size_t limit = 0;
   EXPECT_EQ(Cu().cuCtxGetLimit(&limit, CU_LIMIT_STACK_SIZE), CUDA_SUCCESS);
   EXPECT_GT(limit, 0u);
-  EXPECT_EQ(Cu().cuCtxGetLimit(&limit, static_cast<CUlimit>(100000)), CUDA_ERROR_UNSUPPORTED_LIMIT);
+  EXPECT_EQ(Cu().cuCtxGetLimit(&limit, static_cast<CUlimit>(100000)), CUDA_ERROR_INVALID_VALUE);
 }
 
 }  // namespace

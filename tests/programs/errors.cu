@@ -9,11 +9,11 @@ int main() {
   program.Ok(cudaMalloc(&value, sizeof(int)));
 
   Write<<<1, 2048>>>(value, 1);  // more threads than a block may have
-  program.Fails(cudaPeekAtLastError(), cudaErrorInvalidConfiguration);
+  program.Fails(cudaPeekAtLastError(), cudaErrorInvalidValue);
   Write<<<0, 1>>>(value, 1);
-  program.Fails(cudaGetLastError(), cudaErrorInvalidConfiguration);
+  program.Fails(cudaGetLastError(), cudaErrorInvalidValue);
   Write<<<dim3(1, 1 << 17), 1>>>(value, 1);
-  program.Fails(cudaGetLastError(), cudaErrorInvalidConfiguration);
+  program.Fails(cudaGetLastError(), cudaErrorInvalidValue);
   Write<<<1, 1, 1 << 20>>>(value, 1);  // more shared memory than there is
   program.Fails(cudaGetLastError(), cudaErrorInvalidValue);
   program.Expect(cudaGetLastError() == cudaSuccess, "the last error was not taken back");

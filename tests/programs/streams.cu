@@ -40,6 +40,11 @@ void LegacyBarrier(Program& program) {
   program.Ok(cudaStreamCreate(&first));
   program.Ok(cudaStreamCreate(&second));
   program.Ok(cudaStreamCreateWithFlags(&free_running, cudaStreamNonBlocking));
+  // Once through, because loading a kernel's code may wait for running kernels.
+  *flag = 1;
+  WaitThenAppend<<<1, 1>>>(flag, journal, 0);
+  Append<<<1, 1>>>(journal, 0);
+  program.Ok(cudaMemset(journal, 0, sizeof(*journal)));
   program.Ok(cudaDeviceSynchronize());
   *flag = 0;
 
