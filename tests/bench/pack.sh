@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Collects what a machine with a GPU needs to run gpuloom, its conformance tests, test programs and benchmark, where
+# nothing of ours is built and nothing can be installed: stripped, with every library but glibc.
+#   tests/bench/pack.sh DIR [BUILD]     BUILD: build/release or build/dev (default)
+# Then, there:
+#   DIR/tests/run.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom
+#   DIR/bin/gpuloom run -- DIR/tests/programs/vadd_static
+set -euo pipefail
+[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,7p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+dir=$(realpath -m "$1") build=${2:-build/dev}
+limit_mib=60
+
+# A folder that was packed before is packed anew; anything else is left alone.
+if [[ -e $dir ]]; then
+  [[ -f $dir/.gpuloom-pack ]] || { echo "pack: $dir exists and is not a pack: remove it, or name another" >&2; exit 1; }
+  rm -rf "${dir:?}"
+fi
+mkdir -p "$dir"/{bin,lib/softgpu,tests/programs}
+touch "$dir/.gpuloom-pack"
+
+take() {  # file folder: copied without its symbols
+  [[ -e $1 ]] || { echo "pack: $1 is missing: build it first (cmake --build ${build} )" >&2; exit 1; }
+  strip --strip-unneeded -o "$dir/$2/$(basename "$1")" "$1"
+}
+take_if_built() { if [[ -e $1 ]]; then take "$@"; else echo "pack: without $1, which is not built" >&2; fi; }
+
+for program in gpuloom gpuloom-scheduler gpuloom-executor; do take "$build/bin/$program" bin; done
+take "$build/lib/libgpuloom.so" lib
+take_if_built "$build/lib/softgpu/libcuda.so.1" lib/softgpu
+take "$build/tests/bench/gpuloom-bench" tests
+take_if_built "$build/tests/gpuloom-conformance" tests
+for program in "$build"/tests/programs/*_{static,shared}; do
+  [[ -x $program ]] && take "$program" tests/programs
+done
+cp tests/bench/{run,node,processes,table}.py "$dir/tests/"
+
+# What ldd finds, under the name it is asked for, except glibc's own parts and the drivers' libcuda.
+glibc='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libcuda)\.so'
+needed() {
+  find "$dir" -type f ! -name '*.py' -exec ldd {} \; 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' | sort -u |
+    grep -vE "$glibc" || true
+}
+while read -r name path; do
+  [[ -e $dir/lib/$name ]] || strip --strip-unneeded -o "$dir/lib/$name" "$(realpath "$path")"
+done < <(needed)
+
+# They are found without an environment variable, which the tenant's command would inherit.
+for file in "$dir"/bin/* "$dir"/lib/softgpu/*; do
+  if ldd "$file" | awk '$2 == "=>" {print $1}' | grep -qvE "$glibc" &&
+      ! readelf -d "$file" | grep -qE 'R(UN)?PATH.*\$ORIGIN/\.\.'; then
+    echo "pack: $file needs libraries and has no run path to lib/: see tests/bench/CMakeLists.txt" >&2
+    exit 1
+  fi
+done
+
+size_mib=$(($(du -s --apparent-size --block-size=1024 "$dir" | cut -f1) / 1024))
+echo "pack: $dir: $size_mib MiB"
+((size_mib < limit_mib)) || { echo "pack: that is more than $limit_mib MiB" >&2; exit 1; }

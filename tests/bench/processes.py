@@ -1,0 +1,111 @@
+"""Benchmark processes, native or as tenants: starting them, waiting for what they say, ending them."""
+
+import json
+import os
+import select
+import subprocess
+import time
+
+
+class Failed(Exception):
+    """A process that did not do what it was started for; the text says which and what."""
+
+
+class Sides:
+    """How the benchmark is started on each side: command line and environment."""
+
+    def __init__(self, bench, library, gpuloom, run_arguments, gpu):
+        self.commands = {
+            "native": [bench, "--library", library],
+            "gpuloom": [gpuloom, "run", *run_arguments, "--", bench],
+        }
+        self.environments = {"native": dict(os.environ), "gpuloom": dict(os.environ)}
+        if gpu is not None:
+            self.environments["native"]["CUDA_VISIBLE_DEVICES"] = str(gpu)
+
+    def start(self, side, *arguments):
+        return Bench(side, self.commands[side] + list(arguments), self.environments[side])
+
+
+class Bench:
+    """One running benchmark process. Closing its standard input ends one that holds."""
+
+    def __init__(self, side, command, environment):
+        self.what = f"{side}: {' '.join(command)}"
+        self.started_s = time.clock_gettime(time.CLOCK_MONOTONIC)
+        self.rest = b""
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        bufsize=0)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def line(self, deadline_s):
+        """The next line, or None at the end."""
+        while b"\n" not in self.rest:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or not select.select([self.process.stdout], [], [], left_s)[0]:
+                raise Failed(f"{self.what}: said nothing more in time")
+            more = self.process.stdout.read(65536)
+            if not more:
+                return None
+            self.rest += more
+        line, self.rest = self.rest.split(b"\n", 1)
+        return line.decode()
+
+    def wait_ready(self, timeout_s=60):
+        line = self.line(time.monotonic() + timeout_s)
+        if line is None or json.loads(line).get("name") != "ready":
+            raise Failed(f"{self.what}: {line or 'ended before it was ready'}")
+
+    def go(self):
+        self.process.stdin.write(b"go\n")
+
+    def lines(self, timeout_s):
+        """Everything it still says, line by line as JSON, until it ends."""
+        deadline_s = time.monotonic() + timeout_s
+        while (line := self.line(deadline_s)) is not None:
+            yield json.loads(line)
+        self.end(timeout_s=10)
+
+    def end(self, timeout_s=30):
+        """Lets it end, by force if need be; never raises."""
+        for stream in (self.process.stdin, self.process.stdout):
+            try:
+                stream.close()
+            except OSError:
+                pass
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.terminate()
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+class Holders:
+    """`count` idle processes, ready, for the length of a with-statement."""
+
+    def __init__(self, sides, side, count, seconds):
+        self.sides, self.side, self.count, self.seconds = sides, side, count, seconds
+        self.held = []
+
+    def __enter__(self):
+        try:
+            for _ in range(self.count):
+                self.held.append(self.sides.start(self.side, "--hold", str(self.seconds)))
+                self.held[-1].wait_ready()
+        except BaseException:
+            self.__exit__()
+            raise
+        return [bench.pid for bench in self.held]
+
+    def __exit__(self, *_):
+        for bench in self.held:
+            bench.process.stdin.close()
+        for bench in self.held:
+            bench.end()
