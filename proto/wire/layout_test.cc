@@ -1,0 +1,123 @@
+// The wire's layout against tests/golden/wire_layout.txt, and which versions are served. Running
+// pods keep the shim they were started with while the node is upgraded: a change here that the
+// golden file does not show would break them silently. After a lawful change (version.h says
+// which):
+//
+//   GPULOOM_WRITE_GOLDEN=1 build/dev/tests/gpuloom_wire_layout_test
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "proto/wire/command_list.h"
+#include "proto/wire/fatal.h"
+#include "proto/wire/session.h"
+#include "proto/wire/version.h"
+
+namespace gpuloom::wire {
+namespace {
+
+constexpr char kGolden[] = GPULOOM_SOURCE_DIR "/tests/golden/wire_layout.txt";
+
+std::string Layout() {
+  std::ostringstream out;
+  out << "version " << kWireMajor << "." << kWireMinor
+      << "\n\n# opcode name request reply payload\n";
+  for (size_t opcode = 0; opcode < kCommands.size(); ++opcode) {
+    const CommandInfo& info = kCommands[opcode];
+    out << opcode << " " << info.name << " " << info.request_bytes << " ";
+    out << (info.has_reply ? std::to_string(info.reply_bytes) : "-") << " "
+        << info.max_payload_bytes << "\n";
+  }
+  out << "\n# why a session ends\n";
+  for (uint32_t i = 0; i <= static_cast<uint32_t>(Fatal::kPeerGone); ++i) {
+    out << i << " " << FatalText(static_cast<Fatal>(i)) << "\n";
+  }
+  out << "\n# structures: size, then the offset of each field\n";
+#define SIZE(type) out << #type << " " << sizeof(type) << "\n"
+#define FIELD(type, field) out << "  " << #field << " " << offsetof(type, field) << "\n"
+  SIZE(RecordHeader);
+  FIELD(RecordHeader, size_bytes);
+  FIELD(RecordHeader, opcode);
+  FIELD(RecordHeader, reply_slot);
+  FIELD(RecordHeader, payload_bytes);
+  SIZE(CommandRegion);
+  FIELD(CommandRegion, head.tail);
+  FIELD(CommandRegion, head.tenant_sleeps);
+  FIELD(CommandRegion, ring);
+  SIZE(CompletionRegion);
+  FIELD(CompletionRegion, head.head);
+  FIELD(CompletionRegion, head.executor_sleeps);
+  FIELD(CompletionRegion, head.fatal);
+  FIELD(CompletionRegion, head.fault);
+  FIELD(CompletionRegion, head.async_error_code);
+  FIELD(CompletionRegion, head.async_error_count);
+  FIELD(CompletionRegion, completed);
+  FIELD(CompletionRegion, replies);
+  SIZE(ReplySlot);
+  FIELD(ReplySlot, ticket);
+  FIELD(ReplySlot, result);
+  FIELD(ReplySlot, payload_bytes);
+  FIELD(ReplySlot, reply);
+  FIELD(ReplySlot, payload);
+  SIZE(Hello);
+  FIELD(Hello, magic);
+  FIELD(Hello, major);
+  FIELD(Hello, minor);
+  SIZE(Welcome);
+  FIELD(Welcome, magic);
+  FIELD(Welcome, major);
+  FIELD(Welcome, minor);
+  FIELD(Welcome, admission);
+  FIELD(Welcome, message);
+  FIELD(Welcome, session_id);
+  FIELD(Welcome, device_range_begin);
+  FIELD(Welcome, device_range_bytes);
+  FIELD(Welcome, host_range_begin);
+  FIELD(Welcome, host_range_bytes);
+  FIELD(Welcome, pinned_limit_bytes);
+  FIELD(Welcome, device);
+  SIZE(DeviceSnapshot);
+  FIELD(DeviceSnapshot, driver_version);
+  FIELD(DeviceSnapshot, pci_domain);
+  FIELD(DeviceSnapshot, pci_bus);
+  FIELD(DeviceSnapshot, pci_device);
+  FIELD(DeviceSnapshot, pci_bus_id);
+  FIELD(DeviceSnapshot, name);
+  FIELD(DeviceSnapshot, uuid);
+  FIELD(DeviceSnapshot, total_memory_bytes);
+  FIELD(DeviceSnapshot, stream_priority_least);
+  FIELD(DeviceSnapshot, stream_priority_greatest);
+  FIELD(DeviceSnapshot, attributes);
+#undef SIZE
+#undef FIELD
+  return out.str();
+}
+
+TEST(WireLayout, IsTheGoldenOne) {
+  if (std::getenv("GPULOOM_WRITE_GOLDEN") != nullptr) std::ofstream(kGolden) << Layout();
+  std::ifstream file(kGolden);
+  ASSERT_TRUE(file) << "cannot read " << kGolden;
+  std::stringstream golden;
+  golden << file.rdbuf();
+  EXPECT_EQ(golden.str(), Layout())
+      << "the wire has changed: raise kWireMinor (or the major: version.h says when) and write the "
+         "golden file anew in the same commit";
+}
+
+TEST(WireVersion, EveryOlderMinorOfOurMajorIsServed) {
+  for (uint16_t minor = 0; minor <= kWireMinor; ++minor) EXPECT_TRUE(CanServe(kWireMajor, minor));
+}
+
+TEST(WireVersion, ANewerMinorAndEveryOtherMajorAreRefused) {
+  EXPECT_FALSE(CanServe(kWireMajor, kWireMinor + 1));
+  EXPECT_FALSE(CanServe(kWireMajor, UINT16_MAX));
+  EXPECT_FALSE(CanServe(kWireMajor + 1, 0));
+  EXPECT_FALSE(CanServe(kWireMajor - 1, 0));
+  EXPECT_FALSE(CanServe(kWireMajor + 1, kWireMinor));
+  EXPECT_FALSE(CanServe(UINT16_MAX, UINT16_MAX));
+}
+
+}  // namespace
+}  // namespace gpuloom::wire
