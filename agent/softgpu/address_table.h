@@ -25,6 +25,7 @@ namespace gpuloom::softgpu {
 struct Context;
 struct Device;
 struct Physical;
+struct PoolShare;
 
 enum class RegionKind {
   kDevice,      // cuMemAlloc, cuMemAllocAsync
@@ -37,7 +38,8 @@ enum class RegionKind {
 
 struct Region {
   uint64_t begin = 0;
-  uint64_t size_bytes = 0;    // as asked for
+  uint64_t asked_bytes = 0;   // as asked for, and as reported
+  uint64_t size_bytes = 0;    // what may be touched
   uint64_t backed_bytes = 0;  // as mapped: whole pages
   RegionKind kind = RegionKind::kDevice;
   Device* device = nullptr;    // whose memory it is; nullptr for host memory
@@ -46,6 +48,7 @@ struct Region {
   unsigned flags = 0;      // as given to cuMemHostAlloc, cuMemHostRegister, cuMemAllocManaged
   uint64_t buffer_id = 0;  // unique in this process, given by Add
   std::shared_ptr<Physical> physical;  // of kMapped
+  std::shared_ptr<PoolShare> share;    // of the pool it came from, or nullptr
   uint64_t charged_bytes = 0;          // of the device's memory
 
   [[nodiscard]] uint64_t end() const { return begin + size_bytes; }

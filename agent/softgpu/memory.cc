@@ -26,13 +26,15 @@ Memory& Memory::Instance() {
 }
 
 CUresult Memory::Allocate(Context& context, RegionKind kind, uint64_t size_bytes, unsigned flags,
-                          uint64_t& begin) {
+                          uint64_t& begin, std::shared_ptr<PoolShare> share) {
   if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (size_bytes > uint64_t{1} << 46) return CUDA_ERROR_OUT_OF_MEMORY;
   Region region;
   region.kind = kind;
   region.context = &context;
   region.flags = flags;
+  region.share = std::move(share);
+  region.asked_bytes = size_bytes;
   region.size_bytes = RoundUp(size_bytes, kDeviceStepBytes);
   region.backed_bytes = RoundUp(size_bytes, PageBytes());
   if (kind != RegionKind::kHost) {
@@ -86,6 +88,7 @@ CUresult Memory::Register(Context& context, uint64_t begin, uint64_t size_bytes,
   }
   Region region;
   region.begin = begin;
+  region.asked_bytes = size_bytes;
   region.size_bytes = size_bytes;
   region.backed_bytes = 0;
   region.kind = RegionKind::kRegistered;

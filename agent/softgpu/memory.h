@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "agent/softgpu/address_table.h"
@@ -25,7 +26,8 @@ class Memory {
   // kDevice, kManaged and kModule take from the device's memory, kHost does not. Zeroed, at least
   // page-aligned.
   [[nodiscard]] CUresult Allocate(Context& context, RegionKind kind, uint64_t size_bytes,
-                                  unsigned flags, uint64_t& begin);
+                                  unsigned flags, uint64_t& begin,
+                                  std::shared_ptr<PoolShare> share = nullptr);
   // The region must begin exactly there and be of that kind; INVALID_VALUE otherwise.
   [[nodiscard]] CUresult Free(uint64_t begin, RegionKind kind);
 

@@ -189,7 +189,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* begin, size_t* size_bytes, CUdevic
   const auto region = AddressTable::Instance().FindRegion(pointer);
   if (!region) return CUDA_ERROR_NOT_FOUND;
   if (begin != nullptr) *begin = region->begin;
-  if (size_bytes != nullptr) *size_bytes = region->size_bytes;
+  if (size_bytes != nullptr) *size_bytes = region->asked_bytes;
   return CUDA_SUCCESS;
 }
 

@@ -5,6 +5,7 @@
 #include "agent/softgpu/address_table.h"
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/physical.h"
+#include "agent/softgpu/pool.h"
 #include "agent/softgpu/state.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
@@ -60,7 +61,7 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
       return Put(data, CUdeviceptr{region.begin});
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-      return Put(data, size_t{region.size_bytes});
+      return Put(data, size_t{region.asked_bytes});
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Put(data, 1u);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
@@ -71,7 +72,9 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return Put(data, region.access);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return Put(data, CUmemoryPool{nullptr});
+      return Put(data, region.share == nullptr
+                           ? CUmemoryPool{nullptr}
+                           : reinterpret_cast<CUmemoryPool>(region.share->pool.get()));
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }

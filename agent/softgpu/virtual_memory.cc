@@ -99,6 +99,7 @@ CUresult VirtualMemory::Map(uint64_t begin, uint64_t size_bytes,
   }
   Region region;
   region.begin = begin;
+  region.asked_bytes = size_bytes;
   region.size_bytes = size_bytes;
   region.backed_bytes = size_bytes;
   region.kind = RegionKind::kMapped;

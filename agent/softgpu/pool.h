@@ -1,0 +1,51 @@
+// Memory pools: what cuMemAllocAsync takes from. Memory goes back to the device when it is freed,
+// so a pool here is a name, its attributes and the count of what came from it. Pools live in a
+// Registry until destroyed; allocations hold theirs. Safe from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "agent/softgpu/device.h"
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::softgpu {
+
+struct MemoryPool {
+  explicit MemoryPool(Device& of) : device(of) {}
+
+  Device& device;
+  bool is_default = false;
+  std::atomic<uint64_t> used_bytes{0};
+  std::atomic<uint64_t> used_high_bytes{0};
+  std::atomic<uint64_t> release_threshold_bytes{0};
+  std::atomic<int> reuse[3] = {1, 1, 1};  // the three CU_MEMPOOL_ATTR_REUSE_* switches
+};
+
+// What one allocation counts for; gives it back when the allocation is gone.
+struct PoolShare {
+  PoolShare(std::shared_ptr<MemoryPool> from, uint64_t size_bytes);
+  ~PoolShare();
+  PoolShare(const PoolShare&) = delete;
+  PoolShare& operator=(const PoolShare&) = delete;
+
+  const std::shared_ptr<MemoryPool> pool;
+  const uint64_t size_bytes;
+};
+
+// Made on first demand, never destroyed.
+std::shared_ptr<MemoryPool> DefaultPool(Device& device);
+// What cuMemAllocAsync uses: the default one until another is set; nullptr sets the default one
+// again.
+std::shared_ptr<MemoryPool> CurrentPool(Device& device);
+void SetCurrentPool(Device& device, std::shared_ptr<MemoryPool> pool);
+// The living pool that a handle names.
+std::shared_ptr<MemoryPool> FindPool(CUmemoryPool handle);
+
+[[nodiscard]] CUresult GetAttribute(const MemoryPool& pool, CUmemPool_attribute attribute,
+                                    void* value);
+[[nodiscard]] CUresult SetAttribute(MemoryPool& pool, CUmemPool_attribute attribute,
+                                    const void* value);
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,196 @@
+// cuMemAllocAsync, cuMemFreeAsync, cuMemPool*: memory in stream order.
+#include <memory>
+#include <utility>
+
+#include "agent/softgpu/address_table.h"
+#include "agent/softgpu/context.h"
+#include "agent/softgpu/memory.h"
+#include "agent/softgpu/pool.h"
+#include "agent/softgpu/registry.h"
+#include "agent/softgpu/state.h"
+
+using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+
+namespace {
+
+constexpr bool kLegacy = false;
+constexpr bool kPerThread = true;
+
+// The address is good at once; CUDA allows its use only behind this point of the stream, which is
+// later.
+CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle, bool per_thread,
+                  const CUmemoryPool* pool_handle) {
+  Context* context = nullptr;
+  const CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  const auto stream = FindStream(*context, handle, per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (pointer == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  auto pool = pool_handle == nullptr ? CurrentPool(stream->context.device) : FindPool(*pool_handle);
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t begin = 0;
+  const CUresult allocated =
+      Memory::Instance().Allocate(stream->context, RegionKind::kDevice, size_bytes, 0, begin,
+                                  std::make_shared<PoolShare>(std::move(pool), size_bytes));
+  if (allocated == CUDA_SUCCESS) *pointer = begin;
+  return allocated;
+}
+
+CUresult Free(CUdeviceptr pointer, CUstream handle, bool per_thread) {
+  Context* context = nullptr;
+  const CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  const auto stream = FindStream(*context, handle, per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto region = AddressTable::Instance().FindRegion(pointer);
+  if (!region || region->begin != pointer || region->kind != RegionKind::kDevice) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Work work;
+  work.even_after_fault = true;
+  work.run = [pointer] {
+    // Freed twice, or by cuMemFree meanwhile: the second finds nothing, which harms nobody.
+    static_cast<void>(Memory::Instance().Free(pointer, RegionKind::kDevice));
+  };
+  stream->context.Enqueue(*stream, std::move(work));
+  return CUDA_SUCCESS;
+}
+
+CUresult Require(CUmemoryPool handle, std::shared_ptr<MemoryPool>& pool) {
+  const CUresult healthy = Healthy();
+  if (healthy != CUDA_SUCCESS) return healthy;
+  pool = FindPool(handle);
+  return pool == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult Require(CUdevice ordinal, Device*& device) {
+  const CUresult healthy = Healthy();
+  if (healthy != CUDA_SUCCESS) return healthy;
+  device = FindDevice(ordinal);
+  return device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t size_bytes, CUstream stream) {
+  return Allocate(pointer, size_bytes, stream, kLegacy, nullptr);
+}
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr* pointer, size_t size_bytes, CUstream stream) {
+  return Allocate(pointer, size_bytes, stream, kPerThread, nullptr);
+}
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t size_bytes, CUmemoryPool pool,
+                                 CUstream stream) {
+  return Allocate(pointer, size_bytes, stream, kLegacy, &pool);
+}
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* pointer, size_t size_bytes, CUmemoryPool pool,
+                                      CUstream stream) {
+  return Allocate(pointer, size_bytes, stream, kPerThread, &pool);
+}
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
+  return Free(pointer, stream, kLegacy);
+}
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
+  return Free(pointer, stream, kPerThread);
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice ordinal) {
+  Device* device = nullptr;
+  const CUresult result = Require(ordinal, device);
+  if (result != CUDA_SUCCESS) return result;
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pool = reinterpret_cast<CUmemoryPool>(DefaultPool(*device).get());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice ordinal) {
+  Device* device = nullptr;
+  const CUresult result = Require(ordinal, device);
+  if (result != CUDA_SUCCESS) return result;
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pool = reinterpret_cast<CUmemoryPool>(CurrentPool(*device).get());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
+  Device* device = nullptr;
+  CUresult result = Require(ordinal, device);
+  if (result != CUDA_SUCCESS) return result;
+  std::shared_ptr<MemoryPool> pool;
+  result = Require(handle, pool);
+  if (result != CUDA_SUCCESS) return result;
+  if (&pool->device != device) return CUDA_ERROR_INVALID_VALUE;
+  SetCurrentPool(*device, std::move(pool));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties) {
+  const CUresult healthy = Healthy();
+  if (healthy != CUDA_SUCCESS) return healthy;
+  if (handle == nullptr || properties == nullptr ||
+      properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Pools in host memory and pools that other processes import are not offered.
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+      properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  Device* device = FindDevice(properties->location.id);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  auto pool = std::make_shared<MemoryPool>(*device);
+  *handle = reinterpret_cast<CUmemoryPool>(pool.get());
+  Registry<MemoryPool>::Instance().Add(std::move(pool));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool handle) {
+  std::shared_ptr<MemoryPool> pool;
+  const CUresult result = Require(handle, pool);
+  if (result != CUDA_SUCCESS) return result;
+  if (pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+  Registry<MemoryPool>::Instance().Take(handle);
+  if (CurrentPool(pool->device) == pool) SetCurrentPool(pool->device, nullptr);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+  std::shared_ptr<MemoryPool> pool;
+  const CUresult result = Require(handle, pool);
+  if (result != CUDA_SUCCESS) return result;
+  return value == nullptr ? CUDA_ERROR_INVALID_VALUE : GetAttribute(*pool, attribute, value);
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+  std::shared_ptr<MemoryPool> pool;
+  const CUresult result = Require(handle, pool);
+  if (result != CUDA_SUCCESS) return result;
+  return value == nullptr ? CUDA_ERROR_INVALID_VALUE : SetAttribute(*pool, attribute, value);
+}
+
+// A pool keeps nothing back, so there is nothing to trim.
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
+  std::shared_ptr<MemoryPool> pool;
+  return Require(handle, pool);
+}
+
+// All devices of one process reach all of its memory.
+CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descriptors, size_t count) {
+  std::shared_ptr<MemoryPool> pool;
+  const CUresult result = Require(handle, pool);
+  if (result != CUDA_SUCCESS) return result;
+  return descriptors == nullptr && count > 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle,
+                            CUmemLocation* location) {
+  std::shared_ptr<MemoryPool> pool;
+  const CUresult result = Require(handle, pool);
+  if (result != CUDA_SUCCESS) return result;
+  if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,96 @@
+#include <atomic>
+
+#include "agent/softgpu/driver_test.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+TEST_F(DriverTest, StreamOrderedMemoryIsFreedInStreamOrder) {
+  CUstream stream = nullptr;
+  ASSERT_EQ(Cuda().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  CUmemoryPool pool = nullptr;
+  ASSERT_EQ(Cuda().cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+  CUdeviceptr pointer = 0;
+  ASSERT_EQ(Cuda().cuMemAllocAsync(&pointer, 4096, stream), CUDA_SUCCESS);
+  CUmemoryPool from = nullptr;
+  ASSERT_EQ(Cuda().cuPointerGetAttribute(&from, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, pointer),
+            CUDA_SUCCESS);
+  EXPECT_EQ(from, pool);
+  cuuint64_t used = 0;
+  ASSERT_EQ(Cuda().cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used),
+            CUDA_SUCCESS);
+  EXPECT_EQ(used, 4096u);
+  ASSERT_EQ(Cuda().cuMemsetD8Async(pointer, 9, 4096, stream), CUDA_SUCCESS);
+  unsigned char last = 0;
+  ASSERT_EQ(Cuda().cuMemcpyDtoHAsync_v2(&last, pointer + 4095, 1, stream), CUDA_SUCCESS);
+  EXPECT_EQ(last, 9);
+  ASSERT_EQ(Cuda().cuMemFreeAsync(pointer, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuMemcpyDtoH_v2(&last, pointer, 1), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(Cuda().cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used),
+            CUDA_SUCCESS);
+  EXPECT_EQ(used, 0u);
+  EXPECT_EQ(Cuda().cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(DriverTest, PoolsOfOnesOwnAreUsedAndDestroyed) {
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = 0;
+  CUmemoryPool pool = nullptr;
+  ASSERT_EQ(Cuda().cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuDeviceSetMemPool(0, pool), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuDeviceSetMemPool(1, pool), CUDA_ERROR_INVALID_VALUE);
+  CUdeviceptr pointer = 0;
+  ASSERT_EQ(Cuda().cuMemAllocAsync(&pointer, 100, nullptr), CUDA_SUCCESS);
+  cuuint64_t high = 0;
+  ASSERT_EQ(Cuda().cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &high), CUDA_SUCCESS);
+  EXPECT_EQ(high, 100u);
+  EXPECT_EQ(Cuda().cuMemFree_v2(pointer), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuMemPoolDestroy(pool), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
+  CUmemoryPool current = nullptr;
+  CUmemoryPool first = nullptr;
+  ASSERT_EQ(Cuda().cuDeviceGetMemPool(&current, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuDeviceGetDefaultMemPool(&first, 0), CUDA_SUCCESS);
+  EXPECT_EQ(current, first);
+}
+
+TEST_F(DriverTest, StreamsWaitForValuesAndWriteThem) {
+  void* host = nullptr;
+  ASSERT_EQ(Cuda().cuMemHostAlloc(&host, 4096, 0), CUDA_SUCCESS);
+  auto* words = static_cast<std::atomic<uint32_t>*>(host);
+  const auto address = reinterpret_cast<CUdeviceptr>(host);
+  CUstream stream = nullptr;
+  ASSERT_EQ(Cuda().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuStreamWaitValue32_v2(stream, address, 5, CU_STREAM_WAIT_VALUE_GEQ),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuStreamWriteValue32_v2(stream, address + 4, 77, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  words[0] = 4;
+  EXPECT_EQ(Cuda().cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(words[1], 0u);
+  words[0] = 6;
+  EXPECT_EQ(Cuda().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(words[1], 77u);
+
+  CUstreamBatchMemOpParams operations[2] = {};
+  operations[0].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+  operations[0].waitValue.address = address;
+  operations[0].waitValue.value64 = uint64_t{77} << 32 | 6;
+  operations[0].waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+  operations[1].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  operations[1].writeValue.address = address + 8;
+  operations[1].writeValue.value64 = ~uint64_t{0};
+  ASSERT_EQ(Cuda().cuStreamBatchMemOp_v2(stream, 2, operations, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(words[2], 0xffffffffu);
+  EXPECT_EQ(words[3], 0xffffffffu);
+  EXPECT_EQ(Cuda().cuStreamWriteValue32_v2(stream, address + 2, 1, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cuda().cuStreamWriteValue32_v2(stream, 4096, 1, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cuda().cuMemFreeHost(host), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace gpuloom::softgpu
