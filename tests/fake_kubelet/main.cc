@@ -91,7 +91,8 @@ class ScenarioRun {
       if (prepared.ok()) container = *std::move(prepared);
     }
     const std::string log = absl::StrCat(log_directory_, "/", pod.pod_namespace, "_", pod.name);
-    absl::StatusOr<ProcessResult> result = refusal;
+    absl::StatusOr<ProcessResult> result = ProcessResult{};
+    if (!refusal.ok()) result = refusal;
     if (refusal.ok()) {
       result = RunProcess(pod.command, ContainerEnvironment(container, pod.env), log + ".out",
                           log + ".err", std::chrono::seconds(pod.timeout_seconds));

@@ -1,0 +1,149 @@
+#include "tests/integration/agent_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace gpuloom {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string ReadAll(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+AgentNode::AgentNode(int gpus, int slots) : gpus_(gpus), slots_(slots) {
+  // Below /tmp whatever TMPDIR says: the names of sockets must be short.
+  std::string name = "/tmp/gpuloom-agent-XXXXXX";
+  if (mkdtemp(name.data()) == nullptr) abort();
+  directory_ = name;
+  std::ofstream(directory_ + "/libgpuloom.so") << "\177ELF: no container of these tests loads it";
+  WritePolicy("");
+  FakeKubelet::Habits habits;
+  habits.pre_start_tries = 1;
+  kubelet_.emplace(directory_, "gpuloom.io/gpu", habits);
+}
+
+AgentNode::~AgentNode() {
+  KillAgent(SIGKILL);
+  const std::vector<pid_t> schedulers = SchedulerPids();
+  for (const pid_t pid : schedulers) kill(pid, SIGTERM);
+  (void)WaitFor([&] {
+    for (const pid_t pid : schedulers) {
+      if (kill(pid, 0) == 0) return false;
+    }
+    return true;
+  });
+  kubelet_.reset();
+  std::error_code error;
+  fs::remove_all(directory_, error);
+}
+
+std::vector<std::string> AgentNode::Arguments() const {
+  return {GPULOOM_AGENT_PATH,
+          "--state-dir",
+          state_directory(),
+          "--kubelet-dir",
+          kubelet_->plugin_directory(),
+          "--pod-resources-socket",
+          kubelet_->pod_resources_socket(),
+          "--softgpu",
+          GPULOOM_SOFTGPU_PATH,
+          "--scheduler",
+          GPULOOM_SCHEDULER_PATH,
+          "--shim",
+          directory_ + "/libgpuloom.so",
+          "--policy",
+          PolicyPath(),
+          "--slots",
+          std::to_string(slots_)};
+}
+
+pid_t AgentNode::Spawn(const std::vector<std::string>& arguments, const std::string& output) const {
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  std::vector<std::string> settings = {"GPULOOM_SOFTGPU_DEVICES=" + std::to_string(gpus_),
+                                       "GPULOOM_SOFTGPU_MEMORY=1GiB"};
+  std::vector<char*> envp;
+  for (std::string& setting : settings) envp.push_back(setting.data());
+  envp.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, 1, output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&files, 1, 2);
+  pid_t pid = 0;
+  if (posix_spawn(&pid, argv[0], &files, nullptr, argv.data(), envp.data()) != 0) pid = 0;
+  posix_spawn_file_actions_destroy(&files);
+  return pid;
+}
+
+void AgentNode::StartAgent(const std::vector<std::string>& more_arguments) {
+  std::vector<std::string> arguments = Arguments();
+  arguments.insert(arguments.end(), more_arguments.begin(), more_arguments.end());
+  agent_ = Spawn(arguments, directory_ + "/agent.log");
+}
+
+void AgentNode::KillAgent(int signal) {
+  if (agent_ == 0) return;
+  kill(agent_, signal);
+  waitpid(agent_, nullptr, 0);
+  agent_ = 0;
+}
+
+int AgentNode::RunSecondAgent(std::string* output) {
+  const std::string path = directory_ + "/second.log";
+  const pid_t pid = Spawn(Arguments(), path);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  *output = ReadAll(path);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void AgentNode::WritePolicy(const std::string& text) const {
+  // As a careful editor would: the agent must not see half of it.
+  std::ofstream(PolicyPath() + ".new") << text;
+  fs::rename(PolicyPath() + ".new", PolicyPath());
+}
+
+std::string AgentNode::AgentLog() const { return ReadAll(directory_ + "/agent.log"); }
+
+bool AgentNode::WaitFor(const std::function<bool()>& condition) const {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+bool AgentNode::WaitForLog(const std::string& text) const {
+  return WaitFor([&] { return AgentLog().find(text) != std::string::npos; });
+}
+
+std::vector<pid_t> AgentNode::SchedulerPids() const {
+  std::vector<pid_t> pids;
+  std::error_code error;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(state_directory() + "/gpus", error)) {
+    pid_t pid = 0;
+    if (std::ifstream(entry.path() / control::kLockName) >> pid && pid > 0 && kill(pid, 0) == 0)
+      pids.push_back(pid);
+  }
+  return pids;
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,54 @@
+// For the agent's integration tests: a directory of its own, the kubelet stand-in, and
+// gpuloom-agent as a process with the real scheduler on the software GPU. Everything that was
+// started is ended by the destructor, the schedulers too, which outlive their agents. One thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/control/messages.h"
+#include "tests/fake_kubelet/fake_kubelet.h"
+
+namespace gpuloom {
+
+class AgentNode {
+ public:
+  // `gpus` software GPUs of 1 GiB, `slots` slots each.
+  explicit AgentNode(int gpus = 2, int slots = 10);
+  ~AgentNode();
+
+  void StartAgent(const std::vector<std::string>& more_arguments = {});
+  void KillAgent(int signal);
+  // Runs a further agent on the same state to its end; its exit status, -1 for a signal.
+  int RunSecondAgent(std::string* output);
+
+  void WritePolicy(const std::string& text) const;
+  std::string AgentLog() const;
+  // Until the condition holds; false after ten seconds.
+  bool WaitFor(const std::function<bool()>& condition) const;
+  bool WaitForLog(const std::string& text) const;
+
+  // The process ids of the schedulers that run, by their lock files.
+  std::vector<pid_t> SchedulerPids() const;
+  std::string state_directory() const { return directory_ + "/state"; }
+  std::string PolicyPath() const { return directory_ + "/policy.yaml"; }
+
+  FakeKubelet& kubelet() { return *kubelet_; }
+
+ private:
+  std::vector<std::string> Arguments() const;
+  pid_t Spawn(const std::vector<std::string>& arguments, const std::string& output) const;
+
+  const int gpus_;
+  const int slots_;
+  std::string directory_;
+  std::optional<FakeKubelet> kubelet_;
+  pid_t agent_ = 0;
+};
+
+}  // namespace gpuloom
