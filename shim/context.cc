@@ -1,0 +1,351 @@
+#include "shim/context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/cuda/runtime_tables.h"
+#include "shim/event.h"
+#include "shim/futex.h"
+#include "shim/library.h"
+#include "shim/memory.h"
+#include "shim/stream.h"
+
+namespace gpuloom {
+namespace {
+
+struct Primary {
+  Lock lock;  // guards retained, and is held while the context is torn down
+  uint32_t retained = 0;
+  std::atomic<bool> active{false};
+  std::atomic<uint32_t> epoch{1};
+  std::atomic<unsigned> flags{0};
+  std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
+};
+constinit Primary primary;
+
+constexpr unsigned kKnownFlags = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX |
+                                 CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE |
+                                 CU_CTX_SYNC_MEMOPS;
+
+bool ValidFlags(unsigned flags) {
+  const unsigned schedule = flags & CU_CTX_SCHED_MASK;
+  return (flags & ~kKnownFlags) == 0 &&
+         (schedule == CU_CTX_SCHED_AUTO || schedule == CU_CTX_SCHED_SPIN ||
+          schedule == CU_CTX_SCHED_YIELD || schedule == CU_CTX_SCHED_BLOCKING_SYNC);
+}
+
+// Everything the program made is given back. Errors do not stop it: what cannot be given back by
+// name goes when the session ends.
+void TearDownLocked() {
+  ResetRuntimeContext(PrimaryContext());
+  (void)session.WaitForAll();
+  ReleaseAllEvents();
+  ReleaseAllStreams();
+  ReleaseAllMemory();
+  ReleaseAllLibraries();
+  primary.active.store(false, std::memory_order_release);
+  primary.epoch.fetch_add(1, std::memory_order_acq_rel);
+}
+
+CUresult Push(CUcontext context) {
+  ThreadState& thread = CurrentThread();
+  if (thread.below_count == thread.below_capacity) {
+    const uint32_t capacity = thread.below_capacity == 0 ? 8 : thread.below_capacity * 2;
+    void* below = realloc(thread.below, capacity * sizeof(CUcontext));
+    if (below == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    thread.below = static_cast<CUcontext*>(below);
+    thread.below_capacity = capacity;
+    HookThreadExit();
+  }
+  thread.below[thread.below_count++] = thread.current;
+  thread.current = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult Pop(CUcontext* context) {
+  ThreadState& thread = CurrentThread();
+  if (thread.current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context != nullptr) *context = thread.current;
+  thread.current = thread.below_count == 0 ? nullptr : thread.below[--thread.below_count];
+  return CUDA_SUCCESS;
+}
+
+CUresult Release(CUdevice device) {
+  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  Holding holding(&primary.lock);
+  if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--primary.retained == 0) TearDownLocked();
+  return CUDA_SUCCESS;
+}
+
+CUresult Reset(CUdevice device) {
+  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  Holding holding(&primary.lock);
+  if (primary.active.load(std::memory_order_relaxed)) TearDownLocked();
+  return CUDA_SUCCESS;
+}
+
+// CUDA's defaults, which the executor leaves as they are.
+CUresult ContextLimit(CUlimit limit, size_t* value) {
+  switch (limit) {
+    case CU_LIMIT_STACK_SIZE:
+      *value = 1024;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_PRINTF_FIFO_SIZE:
+      *value = size_t{1} << 20;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_MALLOC_HEAP_SIZE:
+      *value = size_t{8} << 20;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
+      *value = 2048;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
+      *value = 128;
+      return CUDA_SUCCESS;
+    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
+    case CU_LIMIT_SHMEM_SIZE:
+    case CU_LIMIT_CIG_ENABLED:
+    case CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED:
+      *value = 0;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  }
+}
+
+CUresult SetFlags(CUdevice device, unsigned flags) {
+  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  if (!ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  primary.flags.store(flags, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUcontext PrimaryContext() { return reinterpret_cast<CUcontext>(&primary); }
+uint32_t ContextEpoch() { return primary.epoch.load(std::memory_order_acquire); }
+bool ContextIsActive() { return primary.active.load(std::memory_order_acquire); }
+
+bool IsContext(CUcontext context) {
+  return context == PrimaryContext() ||
+         (context == nullptr && CurrentThread().current == PrimaryContext());
+}
+
+CUresult NeedContext() {
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) [[unlikely]] {
+    return result;
+  }
+  if (CurrentThread().current == nullptr) [[unlikely]] {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  if (!primary.active.load(std::memory_order_acquire)) [[unlikely]] {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult NeedDevice(CUdevice device) {
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  return device == kOnlyDevice ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  Holding holding(&primary.lock);
+  ++primary.retained;
+  primary.active.store(true, std::memory_order_release);
+  *context = PrimaryContext();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return Release(device); }
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { return Release(device); }
+CUresult cuDevicePrimaryCtxReset(CUdevice device) { return Reset(device); }
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) { return Reset(device); }
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) {
+  return SetFlags(device, flags);
+}
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
+  return SetFlags(device, flags);
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = primary.flags.load(std::memory_order_relaxed);
+  *active = ContextIsActive() ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *context = CurrentThread().current;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (context != nullptr && context != PrimaryContext()) return CUDA_ERROR_INVALID_CONTEXT;
+  CurrentThread().current = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (context != PrimaryContext()) return CUDA_ERROR_INVALID_CONTEXT;
+  return Push(context);
+}
+CUresult cuCtxPushCurrent(CUcontext context) { return cuCtxPushCurrent_v2(context); }
+
+CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  return Pop(context);
+}
+CUresult cuCtxPopCurrent(CUcontext* context) { return cuCtxPopCurrent_v2(context); }
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (CurrentThread().current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = kOnlyDevice;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext context) {
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = kOnlyDevice;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext context, unsigned* version) {
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  *version = 3020;  // of the second ABI, which every context since has
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  *id = ContextEpoch();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetFlags(unsigned* flags) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = primary.flags.load(std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetFlags(unsigned flags) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  return SetFlags(kOnlyDevice, flags);
+}
+
+CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *config = static_cast<CUfunc_cache>(primary.cache_config.load(std::memory_order_relaxed));
+  return CUDA_SUCCESS;
+}
+
+// A preference that current devices ignore: remembered, and shown when asked.
+CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  primary.cache_config.store(config, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+// Banks have one width since Volta: the setting has no effect there either.
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig* config) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  return config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE ||
+                 config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return ContextLimit(limit, value);
+}
+
+// The executor's context is shared, so limits are what they are. CUDA lets a driver modify a
+// request; what asks for no more than there is, and hints, are accepted.
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  size_t have = 0;
+  if (const CUresult result = ContextLimit(limit, &have); result != CUDA_SUCCESS) return result;
+  const bool hint = limit == CU_LIMIT_PRINTF_FIFO_SIZE || limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY ||
+                    limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE;
+  return hint || value <= have ? CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_LIMIT;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (least != nullptr) *least = session.device().stream_priority_least;
+  if (greatest != nullptr) *greatest = session.device().stream_priority_greatest;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetExecAffinity(CUexecAffinityParam* affinity, CUexecAffinityType type) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (affinity == nullptr || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+}
+
+CUresult cuCtxResetPersistingL2Cache() { return NeedContext(); }
+
+CUresult cuCtxSynchronize() {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = session.WaitForAll(); result != CUDA_SUCCESS) return result;
+  return session.TakeAsyncError();
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext context) {
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = session.WaitForAll(); result != CUDA_SUCCESS) return result;
+  return session.TakeAsyncError();
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
+      *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  ThreadState& thread = CurrentThread();
+  const CUstreamCaptureMode before = thread.capture_mode;
+  thread.capture_mode = *mode;
+  *mode = before;
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,197 @@
+#include "shim/event.h"
+
+#include "shim/context.h"
+#include "shim/futex.h"
+#include "shim/handle_table.h"
+#include "shim/session.h"
+#include "shim/stream.h"
+
+namespace gpuloom {
+namespace {
+
+struct Events {
+  HandleTable<Event, wire::kMaxEvents> table;
+  Lock lock;  // guards Take and Give of the table
+};
+constinit Events events;
+
+constexpr int kTicketBits = 52;  // 52 days at a billion commands a second
+constexpr uint64_t kTicketMask = (uint64_t{1} << kTicketBits) - 1;
+
+struct RecordPoint {
+  wire::StreamId stream;
+  wire::Ticket ticket;  // 0: never recorded
+};
+
+RecordPoint PointOf(const Event& event) {
+  const uint64_t record = event.record.load(std::memory_order_acquire);
+  return {wire::StreamId{static_cast<uint32_t>(record >> kTicketBits)},
+          wire::Ticket{record & kTicketMask}};
+}
+
+CUresult Find(CUevent handle, Event** event) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  *event = events.table.Find(handle);
+  return *event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+wire::EventId IdOf(const Event* event) { return wire::EventId{events.table.IdOf(event)}; }
+
+CUresult Destroy(Event* event) {
+  const CUresult result = session.Post<wire::EventDestroy>({IdOf(event)});
+  Holding holding(&events.lock);
+  events.table.Give(event);
+  return result;
+}
+
+CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags, DefaultStream null_means) {
+  Event* event;
+  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  // CU_EVENT_RECORD_EXTERNAL has a meaning only while capturing.
+  if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  wire::StreamId stream;
+  if (const CUresult result = FindStream(stream_handle, null_means, &stream);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  wire::Ticket ticket;
+  const CUresult result = session.PostOnStream<wire::EventRecord>(
+      stream, 0,
+      [&](wire::EventRecord::Request& request, uint8_t*) {
+        request = {IdOf(event), stream};
+      },
+      &ticket);
+  if (result != CUDA_SUCCESS) return result;
+  event->record.store((uint64_t{static_cast<uint32_t>(stream)} << kTicketBits) |
+                          (static_cast<uint64_t>(ticket) & kTicketMask),
+                      std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) {
+  Event* start;
+  Event* end;
+  if (const CUresult result = Find(start_handle, &start); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = Find(end_handle, &end); result != CUDA_SUCCESS) return result;
+  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  for (const Event* event : {start, end}) {
+    const RecordPoint point = PointOf(*event);
+    if (point.ticket == wire::Ticket{0}) return CUDA_ERROR_INVALID_HANDLE;
+    if (!session.Done(point.stream, point.ticket)) {
+      const CUresult result = session.HealthOfPoller();
+      return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_READY;
+    }
+  }
+  wire::EventElapsed::Reply reply;
+  const CUresult result = session.Call<wire::EventElapsed>({IdOf(start), IdOf(end)}, &reply);
+  if (result == CUDA_SUCCESS) memcpy(milliseconds, &reply.milliseconds_bits, sizeof(float));
+  return result;
+}
+
+}  // namespace
+
+CUresult MakeStreamWait(wire::StreamId stream, CUevent handle) {
+  Event* event;
+  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  const RecordPoint point = PointOf(*event);
+  // Never recorded, done, or the stream's own: nothing to wait for.
+  if (point.ticket == wire::Ticket{0} || point.stream == stream ||
+      session.Done(point.stream, point.ticket)) {
+    return CUDA_SUCCESS;
+  }
+  return session.PostOnStream<wire::StreamWaitEvent>(
+      stream, 0, [&](wire::StreamWaitEvent::Request& request, uint8_t*) {
+        request = {stream, IdOf(event)};
+      });
+}
+
+void ReleaseAllEvents() {
+  for (uint32_t id = 1; id <= events.table.used(); ++id) {
+    if (Event* event = events.table.At(id); event != nullptr) (void)Destroy(event);
+  }
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuEventCreate(CUevent* handle, unsigned flags) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  constexpr unsigned kKnown =
+      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  if (handle == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CU_EVENT_INTERPROCESS) != 0) {
+    return (flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE
+                                                  : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  Event* event;
+  {
+    Holding holding(&events.lock);
+    event = events.table.Take();
+  }
+  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  event->flags = flags;
+  const uint32_t timing = (flags & CU_EVENT_DISABLE_TIMING) == 0 ? 1 : 0;
+  const CUresult result = session.Post<wire::EventCreate>({IdOf(event), timing});
+  if (result != CUDA_SUCCESS) {
+    Holding holding(&events.lock);
+    events.table.Give(event);
+    return result;
+  }
+  *handle = reinterpret_cast<CUevent>(event);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent handle) {
+  Event* event;
+  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  return Destroy(event);
+}
+CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  return Record(event, stream, 0, DefaultStream::kLegacy);
+}
+CUresult cuEventRecord_ptsz(CUevent event, CUstream stream) {
+  return Record(event, stream, 0, DefaultStream::kPerThread);
+}
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+  return Record(event, stream, flags, DefaultStream::kLegacy);
+}
+CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned flags) {
+  return Record(event, stream, flags, DefaultStream::kPerThread);
+}
+
+CUresult cuEventQuery(CUevent handle) {
+  Event* event;
+  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  const RecordPoint point = PointOf(*event);
+  if (session.Done(point.stream, point.ticket)) return CUDA_SUCCESS;
+  const CUresult result = session.HealthOfPoller();
+  return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventSynchronize(CUevent handle) {
+  Event* event;
+  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  const RecordPoint point = PointOf(*event);
+  if (const CUresult result = session.WaitFor(point.stream, point.ticket);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  return session.TakeAsyncError();
+}
+
+CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
+  return Elapsed(milliseconds, start, end);
+}
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
+  return Elapsed(milliseconds, start, end);
+}
+
+}  // extern "C"

@@ -1,0 +1,28 @@
+// Events: which ticket of which stream the latest record is. Queries and waits read completion
+// numbers; only elapsed times are asked of the executor.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "proto/wire/handles.h"
+#include "shim/cuda_api.h"
+
+namespace gpuloom {
+
+struct Event {
+  std::atomic<uint32_t> alive;
+  uint32_t flags;  // CU_EVENT_*
+  // Stream id in the upper 12 bits, ticket below, in one word so that a thread that queries never
+  // sees half of another's record; 0: never recorded.
+  std::atomic<uint64_t> record;
+};
+static_assert(wire::kMaxStreams <= 1u << 12);
+
+// cuStreamWaitEvent behind its checks of the stream.
+[[nodiscard]] CUresult MakeStreamWait(wire::StreamId stream, CUevent handle);
+
+// For the reset of the context.
+void ReleaseAllEvents();
+
+}  // namespace gpuloom

@@ -1,0 +1,93 @@
+// Memsets of 1, 2 and 4 byte elements.
+#include "shim/context.h"
+#include "shim/memory.h"
+#include "shim/session.h"
+#include "shim/stream.h"
+
+namespace gpuloom {
+namespace {
+
+enum class Timing : bool { kSync, kAsync };
+
+CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, size_t count,
+              CUstream handle, DefaultStream null_means, Timing timing) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  wire::StreamId stream;
+  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (count == 0) return CUDA_SUCCESS;
+  uint64_t size_bytes;
+  KnownMemory found;
+  if (destination % element_bytes != 0 ||
+      __builtin_mul_overflow(uint64_t{count}, uint64_t{element_bytes}, &size_bytes) ||
+      !FindMemory(destination, size_bytes, &found)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  wire::Ticket ticket;
+  const CUresult result = session.PostOnStream<wire::Fill>(
+      stream, 0,
+      [&](wire::Fill::Request& request, uint8_t*) {
+        request = {stream, element_bytes, value, 0, destination, count};
+      },
+      &ticket);
+  // A memset of device memory returns at once even when it is called synchronous; one of pinned
+  // host memory does not.
+  if (result != CUDA_SUCCESS || timing == Timing::kAsync ||
+      found.kind != MemoryKind::kPinnedHost) {
+    return result;
+  }
+  return session.WaitFor(stream, ticket);
+}
+
+constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
+constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
+
+}  // namespace
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
+  return Fill(to, value, 1, count, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t count) {
+  return Fill(to, value, 1, count, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+  return Fill(to, value, 1, count, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+  return Fill(to, value, 1, count, stream, kPerThread, Timing::kAsync);
+}
+
+CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
+  return Fill(to, value, 2, count, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, size_t count) {
+  return Fill(to, value, 2, count, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
+  return Fill(to, value, 2, count, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short value, size_t count,
+                               CUstream stream) {
+  return Fill(to, value, 2, count, stream, kPerThread, Timing::kAsync);
+}
+
+CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
+  return Fill(to, value, 4, count, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_t count) {
+  return Fill(to, value, 4, count, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+  return Fill(to, value, 4, count, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+  return Fill(to, value, 4, count, stream, kPerThread, Timing::kAsync);
+}
+
+}  // extern "C"

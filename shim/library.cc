@@ -1,0 +1,310 @@
+#include "shim/library.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proto/channel/unique_fd.h"
+#include "proto/cuda/fatbin.h"
+#include "shim/context.h"
+#include "shim/futex.h"
+#include "shim/handle_table.h"
+#include "shim/host_arena.h"
+#include "shim/memory.h"
+#include "shim/session.h"
+
+namespace gpuloom {
+namespace {
+
+struct Libraries {
+  HandleTable<Library, wire::kMaxLibraries> table;
+  Lock lock;  // guards Take and Give of the table
+};
+constinit Libraries libraries;
+
+// The caller's buffer for what the executor's JIT says.
+struct JitLog {
+  char* text = nullptr;
+  size_t capacity_bytes = 0;
+  void** size_out = nullptr;  // the option's value, which CUDA overwrites with the length
+};
+
+CUresult FindLogs(unsigned count, const CUjit_option* options, void** values, JitLog* errors,
+                  JitLog* infos) {
+  if (count != 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) {
+    switch (options[i]) {
+      case CU_JIT_ERROR_LOG_BUFFER:
+        errors->text = static_cast<char*>(values[i]);
+        break;
+      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+        errors->capacity_bytes = reinterpret_cast<uintptr_t>(values[i]) & UINT32_MAX;
+        errors->size_out = &values[i];
+        break;
+      case CU_JIT_INFO_LOG_BUFFER:
+        infos->text = static_cast<char*>(values[i]);
+        break;
+      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+        infos->capacity_bytes = reinterpret_cast<uintptr_t>(values[i]) & UINT32_MAX;
+        infos->size_out = &values[i];
+        break;
+      default:
+        // The others tune compilation (registers, optimisation, target, caching, line info): the
+        // executor compiles with its own settings, which changes speed and not results.
+        break;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+void WriteLog(const JitLog& log, const char* text, size_t text_bytes) {
+  size_t written = 0;
+  if (log.text != nullptr && log.capacity_bytes != 0) {
+    written = text_bytes < log.capacity_bytes - 1 ? text_bytes : log.capacity_bytes - 1;
+    if (written != 0) memcpy(log.text, text, written);
+    log.text[written] = '\0';
+  }
+  if (log.size_out != nullptr) *log.size_out = reinterpret_cast<void*>(uintptr_t{written});
+}
+
+// Loads what lies in the arena already.
+CUresult LoadFromArena(uint64_t address, uint64_t image_bytes, bool is_module, const JitLog& errors,
+                       const JitLog& infos, Library** out) {
+  Library* library;
+  {
+    Holding holding(&libraries.lock);
+    library = libraries.table.Take();
+  }
+  if (library == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  library->is_module = is_module;
+  char text[wire::kReplyPayloadBytes];
+  ReplyPayload payload = {text, sizeof(text), 0};
+  wire::LibraryLoad::Reply reply;
+  const CUresult result = session.Call<wire::LibraryLoad>(
+      {IdOf(library), 0, wire::HostPtr{address}, image_bytes}, &reply, nullptr, 0, &payload);
+  WriteLog(errors, text, payload.size_bytes);
+  WriteLog(infos, text, 0);
+  if (result != CUDA_SUCCESS) {
+    Holding holding(&libraries.lock);
+    libraries.table.Give(library);
+    return result;
+  }
+  *out = library;
+  return CUDA_SUCCESS;
+}
+
+CUresult Load(const void* image_pointer, bool is_module, unsigned option_count,
+              const CUjit_option* options, void** values, Library** out) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (image_pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  JitLog errors, infos;
+  if (const CUresult result = FindLogs(option_count, options, values, &errors, &infos);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  Image image;
+  if (FindImage(image_pointer, &image) != ImageError::kNone || image.size_bytes == 0) {
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
+  uint64_t address;
+  if (const CUresult result = TakeTransferSpace(image.size_bytes, &address);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  memcpy(reinterpret_cast<void*>(address), image.bytes, image.size_bytes);
+  const CUresult result = LoadFromArena(address, image.size_bytes, is_module, errors, infos, out);
+  GiveTransferSpace(address);
+  return result;
+}
+
+CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
+                  const CUjit_option* options, void** values, Library** out) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  JitLog errors, infos;
+  if (const CUresult result = FindLogs(option_count, options, values, &errors, &infos);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  const channel::UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
+  const off_t size = file.valid() ? lseek(file.get(), 0, SEEK_END) : -1;
+  if (size < 0) return CUDA_ERROR_FILE_NOT_FOUND;
+  if (size == 0) return CUDA_ERROR_INVALID_IMAGE;
+  uint64_t address;
+  if (const CUresult result = TakeTransferSpace(static_cast<uint64_t>(size), &address);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  auto* bytes = reinterpret_cast<uint8_t*>(address);
+  off_t have = 0;
+  while (have < size) {
+    const ssize_t n = pread(file.get(), bytes + have, static_cast<size_t>(size - have), have);
+    if (n <= 0) break;
+    have += n;
+  }
+  CUresult result = CUDA_ERROR_INVALID_IMAGE;
+  Image image;
+  if (have == size &&
+      FindImage(bytes, static_cast<size_t>(size), &image) == ImageError::kNone) {
+    result = LoadFromArena(address, image.size_bytes, is_module, errors, infos, out);
+  }
+  GiveTransferSpace(address);
+  return result;
+}
+
+CUresult Unload(Library* library) {
+  wire::LibraryUnload::Reply reply;
+  const CUresult result = session.Call<wire::LibraryUnload>({IdOf(library)}, &reply);
+  // Afterwards: an id that is free here must be free there.
+  ReleaseKernels(library);
+  ForgetGlobals(IdOf(library));
+  Holding holding(&libraries.lock);
+  libraries.table.Give(library);
+  return result;
+}
+
+CUresult UnloadHandle(const void* handle, bool is_module) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  Library* library = FindLibrary(handle);
+  if (library == nullptr || library->is_module != is_module) return CUDA_ERROR_INVALID_HANDLE;
+  return Unload(library);
+}
+
+CUresult FindFunction(const void* handle, const char* name, Kernel** kernel) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  Library* library = FindLibrary(handle);
+  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return GetKernel(library, name, kernel);
+}
+
+CUresult FindGlobalByName(const void* handle, const char* name, CUdeviceptr* address,
+                          size_t* size) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  Library* library = FindLibrary(handle);
+  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (name == nullptr || (address == nullptr && size == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  const size_t name_bytes = strlen(name);
+  if (name_bytes == 0 || name_bytes > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
+  wire::GlobalGet::Reply reply;
+  const CUresult result = session.Call<wire::GlobalGet>({IdOf(library)}, &reply, name,
+                                                        static_cast<uint32_t>(name_bytes));
+  if (result != CUDA_SUCCESS) return result;
+  if (!NoteGlobal(reply.address, reply.size_bytes, IdOf(library))) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (address != nullptr) *address = static_cast<CUdeviceptr>(reply.address);
+  if (size != nullptr) *size = reply.size_bytes;
+  return CUDA_SUCCESS;
+}
+
+// A handle of the kind the caller asked for; untouched on failure.
+template <typename Handle>
+CUresult Answer(CUresult result, const Library* library, Handle* out) {
+  if (result == CUDA_SUCCESS) *out = reinterpret_cast<Handle>(const_cast<Library*>(library));
+  return result;
+}
+
+}  // namespace
+
+Library* FindLibrary(const void* handle) { return libraries.table.Find(handle); }
+wire::LibraryId IdOf(const Library* library) {
+  return wire::LibraryId{libraries.table.IdOf(library)};
+}
+
+CUresult LoadModule(CUmodule* module, const void* image) {
+  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Library* library = nullptr;
+  const CUresult result = Load(image, /*is_module=*/true, 0, nullptr, nullptr, &library);
+  return Answer(result, library, module);
+}
+
+void ReleaseAllLibraries() {
+  for (uint32_t id = 1; id <= libraries.table.used(); ++id) {
+    if (Library* library = libraries.table.At(id); library != nullptr) (void)Unload(library);
+  }
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuLibraryLoadData(CUlibrary* handle, const void* code, CUjit_option* jit_options,
+                           void** jit_values, unsigned jit_count, CUlibraryOption*, void**,
+                           unsigned) {
+  // The library options say how long the image's memory stays: it has been copied on return.
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Library* library = nullptr;
+  return Answer(Load(code, false, jit_count, jit_options, jit_values, &library), library, handle);
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary* handle, const char* path, CUjit_option* jit_options,
+                               void** jit_values, unsigned jit_count, CUlibraryOption*, void**,
+                               unsigned) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Library* library = nullptr;
+  return Answer(LoadFile(path, false, jit_count, jit_options, jit_values, &library), library,
+                handle);
+}
+
+CUresult cuLibraryUnload(CUlibrary handle) { return UnloadHandle(handle, /*is_module=*/false); }
+
+CUresult cuLibraryGetKernel(CUkernel* handle, CUlibrary library, const char* name) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Kernel* kernel = nullptr;
+  const CUresult result = FindFunction(library, name, &kernel);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUkernel>(kernel);
+  return result;
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary library,
+                            const char* name) {
+  return FindGlobalByName(library, name, address, bytes);
+}
+
+CUresult cuLibraryGetModule(CUmodule* module, CUlibrary handle) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Library* library = FindLibrary(handle);
+  return Answer(library == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS, library, module);
+}
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) { return LoadModule(module, image); }
+CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) {
+  return LoadModule(module, image);
+}
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned option_count,
+                            CUjit_option* options, void** values) {
+  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Library* library = nullptr;
+  return Answer(Load(image, true, option_count, options, values, &library), library, module);
+}
+CUresult cuModuleLoad(CUmodule* module, const char* path) {
+  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Library* library = nullptr;
+  return Answer(LoadFile(path, true, 0, nullptr, nullptr, &library), library, module);
+}
+
+CUresult cuModuleUnload(CUmodule handle) { return UnloadHandle(handle, /*is_module=*/true); }
+
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Kernel* kernel = nullptr;
+  const CUresult result = FindFunction(module, name, &kernel);
+  if (result == CUDA_SUCCESS) *function = reinterpret_cast<CUfunction>(kernel);
+  return result;
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes, CUmodule module,
+                              const char* name) {
+  return FindGlobalByName(module, name, address, bytes);
+}
+
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *mode = session.settings().eager_modules ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

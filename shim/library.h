@@ -1,0 +1,31 @@
+// Libraries and modules: one kind of object behind both handles. Images are loaded at once, through
+// the arena; the executor copies them before it looks.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "proto/wire/handles.h"
+#include "shim/cuda_api.h"
+#include "shim/kernel.h"
+
+namespace gpuloom {
+
+struct Library {
+  static constexpr uint32_t kBuckets = 32;
+
+  std::atomic<uint32_t> alive;
+  bool is_module;             // made by cuModuleLoad*: unloaded by cuModuleUnload only
+  Kernel* buckets[kBuckets];  // kernels got so far, by name; see kernel.h for the lock
+};
+
+Library* FindLibrary(const void* handle);
+wire::LibraryId IdOf(const Library* library);
+
+// As cuModuleLoadData: a wrapper, fatbin, cubin or PTX of unknown length.
+[[nodiscard]] CUresult LoadModule(CUmodule* module, const void* image);
+
+// For the reset of the context.
+void ReleaseAllLibraries();
+
+}  // namespace gpuloom

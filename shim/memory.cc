@@ -1,0 +1,235 @@
+#include "shim/memory.h"
+
+#include <limits.h>
+
+#include "shim/context.h"
+#include "shim/futex.h"
+#include "shim/growing.h"
+#include "shim/host_arena.h"
+#include "shim/session.h"
+
+namespace gpuloom {
+namespace {
+
+struct Memory {
+  Lock lock;
+  Growing<KnownMemory> known;  // sorted by address, disjoint
+  uint64_t last_buffer_id = 0;
+};
+constinit Memory memory;
+
+// What every device of ours wants for a row of a texture or a 2-D copy.
+constexpr size_t kPitchBytes = 512;
+
+bool Note(KnownMemory entry) {
+  Holding holding(&memory.lock);
+  entry.buffer_id = ++memory.last_buffer_id;
+  return InsertSorted(&memory.known, entry);
+}
+
+// Takes the entry that begins exactly here out of the table.
+bool Forget(uint64_t begin, MemoryKind kind) {
+  Holding holding(&memory.lock);
+  const size_t i = FindAtOrBefore(memory.known, begin);
+  if (i == memory.known.count() || memory.known[i].begin != begin || memory.known[i].kind != kind) {
+    return false;
+  }
+  memory.known.Remove(i);
+  return true;
+}
+
+CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (address == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  wire::MemAlloc::Reply reply;
+  const CUresult result = session.Call<wire::MemAlloc>({size_bytes}, &reply);
+  if (result != CUDA_SUCCESS) return result;
+  const auto begin = static_cast<uint64_t>(reply.address);
+  if (!Note({begin, size_bytes, MemoryKind::kDevice, 0, {}, 0, 0})) {
+    wire::MemFree::Reply none;
+    (void)session.Call<wire::MemFree>({reply.address}, &none);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *address = begin;
+  return CUDA_SUCCESS;
+}
+
+CUresult AllocateHost(void** address, size_t size_bytes, unsigned flags) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  constexpr unsigned kKnown =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (address == nullptr || size_bytes == 0 || (flags & ~kKnown) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  uint64_t begin;
+  const CUresult result = TakePinned(size_bytes, &begin);
+  if (result != CUDA_SUCCESS) return result;
+  // With unified addressing all pinned memory is mapped.
+  if (!Note({begin, size_bytes, MemoryKind::kPinnedHost, flags | CU_MEMHOSTALLOC_DEVICEMAP, {}, 0,
+             0})) {
+    GivePinned(begin);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *address = reinterpret_cast<void*>(begin);
+  return CUDA_SUCCESS;
+}
+
+CUresult GetInfo(wire::MemInfo::Reply* reply) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  return session.Call<wire::MemInfo>({}, reply);
+}
+
+unsigned Saturated(uint64_t bytes) {
+  return bytes > UINT_MAX ? UINT_MAX : static_cast<unsigned>(bytes);
+}
+
+}  // namespace
+
+bool FindMemory(uint64_t address, uint64_t size_bytes, KnownMemory* found) {
+  Holding holding(&memory.lock);
+  const KnownMemory* entry = FindRange(memory.known, address, size_bytes);
+  if (entry == nullptr) return false;
+  *found = *entry;
+  return true;
+}
+
+bool NoteGlobal(wire::DevicePtr address, uint64_t size_bytes, wire::LibraryId library) {
+  const auto begin = static_cast<uint64_t>(address);
+  if (size_bytes == 0) return true;
+  Holding holding(&memory.lock);
+  if (FindRange(memory.known, begin, 1) != nullptr) return true;
+  return InsertSorted(&memory.known, {begin, size_bytes, MemoryKind::kGlobal, 0, library, 0,
+                                      ++memory.last_buffer_id});
+}
+
+void ForgetGlobals(wire::LibraryId library) {
+  Holding holding(&memory.lock);
+  for (size_t i = memory.known.count(); i-- > 0;) {
+    const KnownMemory& entry = memory.known[i];
+    if (entry.kind == MemoryKind::kGlobal && entry.library == library) memory.known.Remove(i);
+  }
+}
+
+void ReleaseAllMemory() {
+  for (;;) {
+    KnownMemory entry;
+    {
+      Holding holding(&memory.lock);
+      size_t i = memory.known.count();
+      while (i > 0 && memory.known[i - 1].kind == MemoryKind::kGlobal) --i;
+      if (i == 0) return;
+      entry = memory.known[i - 1];
+      memory.known.Remove(i - 1);
+    }
+    if (entry.kind == MemoryKind::kPinnedHost) {
+      GivePinned(entry.begin);
+    } else {
+      wire::MemFree::Reply reply;
+      (void)session.Call<wire::MemFree>({wire::DevicePtr{entry.begin}}, &reply);
+    }
+  }
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t size_bytes) {
+  return Allocate(address, size_bytes);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width_bytes, size_t height,
+                            unsigned element_bytes) {
+  if (pitch == nullptr || width_bytes == 0 || height == 0 ||
+      (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) ||
+      width_bytes > SIZE_MAX - kPitchBytes) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const size_t row = (width_bytes + kPitchBytes - 1) / kPitchBytes * kPitchBytes;
+  size_t total;
+  if (__builtin_mul_overflow(row, height, &total)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = Allocate(address, total);
+  if (result == CUDA_SUCCESS) *pitch = row;
+  return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (!Forget(address, MemoryKind::kDevice)) return CUDA_ERROR_INVALID_VALUE;
+  wire::MemFree::Reply reply;
+  const CUresult result = session.Call<wire::MemFree>({wire::DevicePtr{address}}, &reply);
+  return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
+}
+
+CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+  wire::MemInfo::Reply reply;
+  const CUresult result = GetInfo(&reply);
+  if (result != CUDA_SUCCESS) return result;
+  if (free_bytes != nullptr) *free_bytes = reply.free_bytes;
+  if (total_bytes != nullptr) *total_bytes = reply.total_bytes;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemGetInfo(unsigned* free_bytes, unsigned* total_bytes) {
+  wire::MemInfo::Reply reply;
+  const CUresult result = GetInfo(&reply);
+  if (result != CUDA_SUCCESS) return result;
+  if (free_bytes != nullptr) *free_bytes = Saturated(reply.free_bytes);
+  if (total_bytes != nullptr) *total_bytes = Saturated(reply.total_bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  KnownMemory found;
+  if (!FindMemory(address, 1, &found)) return CUDA_ERROR_NOT_FOUND;
+  if (base != nullptr) *base = found.begin;
+  if (size != nullptr) *size = found.size_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostAlloc(void** address, size_t size_bytes, unsigned flags) {
+  return AllocateHost(address, size_bytes, flags);
+}
+CUresult cuMemAllocHost_v2(void** address, size_t size_bytes) {
+  return AllocateHost(address, size_bytes, 0);
+}
+CUresult cuMemAllocHost(void** address, unsigned size_bytes) {
+  return AllocateHost(address, size_bytes, 0);
+}
+
+CUresult cuMemFreeHost(void* address) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  const auto begin = reinterpret_cast<uint64_t>(address);
+  if (!Forget(begin, MemoryKind::kPinnedHost)) return CUDA_ERROR_INVALID_VALUE;
+  // Copies and kernels that still use it come first: the memory is given out again.
+  const CUresult result = session.WaitForAll();
+  GivePinned(begin);
+  return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* address, unsigned flags) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  KnownMemory found;
+  if (device == nullptr || flags != 0 ||
+      !FindMemory(reinterpret_cast<uint64_t>(address), 1, &found) ||
+      found.kind != MemoryKind::kPinnedHost) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *device = reinterpret_cast<CUdeviceptr>(address);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetFlags(unsigned* flags, void* address) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  KnownMemory found;
+  if (flags == nullptr || !FindMemory(reinterpret_cast<uint64_t>(address), 1, &found) ||
+      found.kind != MemoryKind::kPinnedHost) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *flags = found.host_flags;
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

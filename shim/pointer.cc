@@ -1,0 +1,122 @@
+// What a pointer is: cuPointerGetAttribute(s), from the table of known memory.
+#include <string.h>
+
+#include "shim/context.h"
+#include "shim/memory.h"
+#include "shim/session.h"
+
+namespace gpuloom {
+namespace {
+
+template <typename T>
+CUresult Write(void* out, T value) {
+  memcpy(out, &value, sizeof(value));
+  return CUDA_SUCCESS;
+}
+
+CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
+                  const KnownMemory& found) {
+  const bool host = found.kind == MemoryKind::kPinnedHost;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      return Write<CUcontext>(out, PrimaryContext());
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return Write<unsigned>(out, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return Write<CUdeviceptr>(out, address);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return host ? Write<void*>(out, reinterpret_cast<void*>(address)) : CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return Write<unsigned long long>(out, found.buffer_id);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return Write<int>(out, kOnlyDevice);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return Write<CUdeviceptr>(out, found.begin);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return Write<size_t>(out, found.size_bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return Write<unsigned char>(out, 1);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      return Write<unsigned char>(out, 0);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return Write<unsigned long long>(out, 0);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return Write<int>(out, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return Write<CUmemoryPool>(out, nullptr);
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+// What cuPointerGetAttributes shows for memory that is not CUDA's; false: no such attribute.
+bool DescribeUnknown(void* out, CUpointer_attribute attribute) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return Write<uint64_t>(out, 0) == CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return Write<unsigned>(out, 0) == CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return Write<int>(out, CU_DEVICE_INVALID) == CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      return Write<unsigned char>(out, 0) == CUDA_SUCCESS;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  KnownMemory found;
+  if (data == nullptr || !FindMemory(address, 1, &found)) return CUDA_ERROR_INVALID_VALUE;
+  return Describe(data, attribute, address, found);
+}
+
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
+                                CUdeviceptr address) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (count == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  KnownMemory found;
+  const bool known = FindMemory(address, 1, &found);
+  for (unsigned i = 0; i < count; ++i) {
+    if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    // Here an attribute that does not apply is shown as nothing; only an unknown one is an error.
+    if (known && Describe(data[i], attributes[i], address, found) == CUDA_SUCCESS) continue;
+    if (!DescribeUnknown(data[i], attributes[i])) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

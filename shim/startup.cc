@@ -1,0 +1,86 @@
+// How a program begins: versions, cuInit, and the functions and tables it asks for by name.
+#include <string.h>
+
+#include "proto/cuda/proc_address.h"
+#include "proto/cuda/runtime_tables.h"
+#include "shim/context.h"
+#include "shim/library.h"
+#include "shim/log.h"
+#include "shim/session.h"
+
+namespace gpuloom {
+namespace {
+
+// The version is the session's, so that what cudart is told first is what it is told later. Without
+// a session it is the toolkit's that our table of functions was made from, and cuInit says the rest.
+int DriverVersion() {
+  return session.Attach() == CUDA_SUCCESS ? session.device().driver_version : CUDA_VERSION;
+}
+
+CUresult CurrentContext(CUcontext* context) {
+  *context = CurrentThread().current;
+  return CUDA_SUCCESS;
+}
+
+CUresult PrimaryContextOf(CUdevice device, CUcontext* context) {
+  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  *context = PrimaryContext();
+  return CUDA_SUCCESS;
+}
+
+CUresult ContextId(CUcontext context, uint64_t* id) {
+  if (!IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  *id = ContextEpoch();
+  return CUDA_SUCCESS;
+}
+
+int DeviceCount() { return session.state() == Session::State::kInitialized ? 1 : 0; }
+
+void DeviceIdentity(int, RuntimeDevice* device) {
+  const wire::DeviceSnapshot& ours = session.device();
+  static_assert(sizeof(device->uuid) == sizeof(ours.uuid));
+  memcpy(device->uuid, ours.uuid, sizeof(ours.uuid));
+  device->pci_domain = ours.pci_domain;
+  device->pci_bus = ours.pci_bus;
+  device->pci_device = ours.pci_device;
+}
+
+bool HandshakeAllowed() { return session.settings().runtime_handshake; }
+
+void LogTable(const char* line) { Log(LogLevel::kInfo, "%s", line); }
+
+constexpr RuntimeHooks kHooks = {
+    CurrentContext, PrimaryContextOf, ContextId,        LoadModule, DriverVersion,
+    DeviceCount,    DeviceIdentity,   HandshakeAllowed, LogTable,
+};
+
+}  // namespace
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuInit(unsigned flags) {
+  return flags != 0 ? CUDA_ERROR_INVALID_VALUE : session.Initialize();
+}
+
+CUresult cuDriverGetVersion(int* version) {
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *version = DriverVersion();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGetProcAddress(const char* name, void** function, int cuda_version, cuuint64_t flags) {
+  return AnswerGetProcAddress(name, function, cuda_version, flags, nullptr);
+}
+CUresult cuGetProcAddress_v2(const char* name, void** function, int cuda_version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* status) {
+  return AnswerGetProcAddress(name, function, cuda_version, flags, status);
+}
+
+CUresult cuGetExportTable(const void** table, const CUuuid* id) {
+  return AnswerGetExportTable(kHooks, table, id);
+}
+
+}  // extern "C"

@@ -1,0 +1,376 @@
+#include "shim/stream.h"
+
+#include "shim/context.h"
+#include "shim/event.h"
+#include "shim/futex.h"
+#include "shim/growing.h"
+#include "shim/handle_table.h"
+#include "shim/session.h"
+
+namespace gpuloom {
+namespace {
+
+struct Streams {
+  HandleTable<Stream, wire::kMaxStreams> table;
+  Lock lock;  // guards Take and Give of the table, and what follows
+  Growing<uint32_t> retired;  // ids of destroyed streams whose work may still run, oldest first
+  uint64_t last_serial = 2;  // 1 and 2 are the legacy and the per-thread stream's
+  // By id, also of destroyed streams: takes no part in the legacy stream's barrier.
+  std::atomic<bool> nonblocking[wire::kMaxStreams] = {};
+};
+constinit Streams streams;
+
+CUstream const kLegacyHandle = reinterpret_cast<CUstream>(uintptr_t{1});     // CU_STREAM_LEGACY
+CUstream const kPerThreadHandle = reinterpret_cast<CUstream>(uintptr_t{2});  // CU_STREAM_PER_THREAD
+
+bool IsDone(uint32_t id) {
+  return session.Done(wire::StreamId{id}, session.LastTicket(wire::StreamId{id}));
+}
+
+void ReuseRetiredLocked() {
+  for (size_t i = 0; i < streams.retired.count();) {
+    const uint32_t id = streams.retired[i];
+    if (IsDone(id)) {
+      streams.table.Reuse(id);
+      streams.retired.Remove(i);
+    } else {
+      ++i;
+    }
+  }
+}
+
+Stream* TakeStream() {
+  for (;;) {
+    uint32_t oldest;
+    {
+      Holding holding(&streams.lock);
+      ReuseRetiredLocked();
+      if (Stream* stream = streams.table.Take(); stream != nullptr) {
+        stream->serial = ++streams.last_serial;
+        return stream;
+      }
+      if (streams.retired.count() == 0) return nullptr;
+      oldest = streams.retired[0];
+    }
+    if (session.WaitForStream(wire::StreamId{oldest}) != CUDA_SUCCESS) return nullptr;
+  }
+}
+
+void Retire(Stream* stream) {
+  Holding holding(&streams.lock);
+  const uint32_t id = streams.table.IdOf(stream);
+  streams.table.Give(stream, /*reuse=*/false);
+  (void)streams.retired.Push(id);  // without memory the id is lost, which only costs an id
+}
+
+CUresult MakeStream(uint32_t flags, int priority, Stream** out) {
+  Stream* stream = TakeStream();
+  if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  const wire::DeviceSnapshot& device = session.device();
+  if (priority > device.stream_priority_least) priority = device.stream_priority_least;
+  if (priority < device.stream_priority_greatest) priority = device.stream_priority_greatest;
+  stream->flags = flags;
+  stream->priority = priority;
+  const uint32_t id = streams.table.IdOf(stream);
+  const bool nonblocking = (flags & CU_STREAM_NON_BLOCKING) != 0;
+  streams.nonblocking[id].store(nonblocking, std::memory_order_release);
+  wire::StreamCreate::Reply reply;
+  const CUresult result = session.Call<wire::StreamCreate>(
+      {wire::StreamId{id}, nonblocking ? 1u : 0u, priority}, &reply);
+  if (result != CUDA_SUCCESS) {
+    Holding holding(&streams.lock);
+    streams.table.Give(stream);
+    return result;
+  }
+  *out = stream;
+  return CUDA_SUCCESS;
+}
+
+CUresult DestroyStream(Stream* stream) {
+  const wire::StreamId id{streams.table.IdOf(stream)};
+  const CUresult result = session.Post<wire::StreamDestroy>({id});
+  Retire(stream);
+  return result;
+}
+
+CUresult ThreadStream(wire::StreamId* id) {
+  ThreadState& thread = CurrentThread();
+  const uint32_t epoch = ContextEpoch();
+  if (thread.stream == wire::kLegacyStream || thread.stream_epoch != epoch) {
+    Stream* stream = nullptr;
+    const CUresult result = MakeStream(CU_STREAM_DEFAULT, 0, &stream);
+    if (result != CUDA_SUCCESS) return result;
+    thread.stream = wire::StreamId{streams.table.IdOf(stream)};
+    thread.stream_epoch = epoch;
+    HookThreadExit();
+  }
+  *id = thread.stream;
+  return CUDA_SUCCESS;
+}
+
+// Does the stream's work go before what the legacy stream does next?
+bool Blocks(uint32_t id) { return !streams.nonblocking[id].load(std::memory_order_acquire); }
+
+CUresult Resolve(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  return FindStream(handle, null_means, id);
+}
+
+CUresult Query(CUstream handle, DefaultStream null_means) {
+  wire::StreamId id;
+  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
+    return result;
+  }
+  bool done = IsDone(static_cast<uint32_t>(id));
+  if (id == wire::kLegacyStream) {
+    for (uint32_t i = 1; done && i <= streams.table.used(); ++i) done = !Blocks(i) || IsDone(i);
+  }
+  if (done) return session.TakeAsyncError();
+  const CUresult result = session.HealthOfPoller();
+  return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_READY;
+}
+
+CUresult Synchronize(CUstream handle, DefaultStream null_means) {
+  wire::StreamId id;
+  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (const CUresult result = SynchronizeStream(id); result != CUDA_SUCCESS) return result;
+  return session.TakeAsyncError();
+}
+
+CUresult WaitForEvent(CUstream handle, CUevent event, unsigned flags, DefaultStream null_means) {
+  wire::StreamId id;
+  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
+    return result;
+  }
+  // CU_EVENT_WAIT_EXTERNAL has a meaning only while capturing.
+  if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  return MakeStreamWait(id, event);
+}
+
+// The stream behind a handle as an object; null for the default streams.
+CUresult Describe(CUstream handle, DefaultStream null_means, const Stream** stream,
+                  wire::StreamId* id) {
+  if (const CUresult result = Resolve(handle, null_means, id); result != CUDA_SUCCESS) {
+    return result;
+  }
+  *stream = *id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(*id));
+  return CUDA_SUCCESS;
+}
+
+CUresult GetFlags(CUstream handle, unsigned* flags, DefaultStream null_means) {
+  const Stream* stream;
+  wire::StreamId id;
+  const CUresult result = Describe(handle, null_means, &stream, &id);
+  if (result != CUDA_SUCCESS) return result;
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = stream == nullptr ? CU_STREAM_DEFAULT : stream->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult GetPriority(CUstream handle, int* priority, DefaultStream null_means) {
+  const Stream* stream;
+  wire::StreamId id;
+  const CUresult result = Describe(handle, null_means, &stream, &id);
+  if (result != CUDA_SUCCESS) return result;
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *priority = stream == nullptr ? 0 : stream->priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult GetId(CUstream handle, unsigned long long* serial, DefaultStream null_means) {
+  const Stream* stream;
+  wire::StreamId id;
+  const CUresult result = Describe(handle, null_means, &stream, &id);
+  if (result != CUDA_SUCCESS) return result;
+  if (serial == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *serial = stream == nullptr ? 1 : stream->serial;
+  return CUDA_SUCCESS;
+}
+
+CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_means) {
+  wire::StreamId id;
+  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *context = PrimaryContext();
+  return CUDA_SUCCESS;
+}
+
+CUresult GetContext2(CUstream handle, CUcontext* context, CUgreenCtx* green,
+                     DefaultStream null_means) {
+  const CUresult result = GetContext(handle, context, null_means);
+  if (result == CUDA_SUCCESS && green != nullptr) *green = nullptr;
+  return result;
+}
+
+CUresult GetDevice(CUstream handle, CUdevice* device, DefaultStream null_means) {
+  wire::StreamId id;
+  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *device = kOnlyDevice;
+  return CUDA_SUCCESS;
+}
+
+// Capture cannot be begun, so no stream captures.
+CUresult GetCapture(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id_out,
+                    DefaultStream null_means) {
+  wire::StreamId id;
+  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (id_out != nullptr) *id_out = 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult FindStream(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
+  if ((handle == nullptr && null_means == DefaultStream::kLegacy) || handle == kLegacyHandle) {
+    *id = wire::kLegacyStream;
+    return CUDA_SUCCESS;
+  }
+  if (handle == nullptr || handle == kPerThreadHandle) return ThreadStream(id);
+  const Stream* stream = streams.table.Find(handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *id = wire::StreamId{streams.table.IdOf(stream)};
+  return CUDA_SUCCESS;
+}
+
+CUresult SynchronizeStream(wire::StreamId id) {
+  CUresult result = session.WaitForStream(id);
+  if (id != wire::kLegacyStream) return result;
+  for (uint32_t i = 1; result == CUDA_SUCCESS && i <= streams.table.used(); ++i) {
+    if (Blocks(i)) result = session.WaitForStream(wire::StreamId{i});
+  }
+  return result;
+}
+
+void ReleaseThreadStream(ThreadState* thread) {
+  if (thread->stream == wire::kLegacyStream) return;
+  const bool current = thread->stream_epoch == ContextEpoch();
+  const wire::StreamId id = thread->stream;
+  thread->stream = wire::kLegacyStream;
+  if (!current || session.Check() != CUDA_SUCCESS) return;
+  if (Stream* stream = streams.table.At(static_cast<uint32_t>(id)); stream != nullptr) {
+    (void)DestroyStream(stream);
+  }
+}
+
+void ReleaseAllStreams() {
+  for (uint32_t id = 1; id <= streams.table.used(); ++id) {
+    if (Stream* stream = streams.table.At(id); stream != nullptr) (void)DestroyStream(stream);
+  }
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priority) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (handle == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Stream* stream = nullptr;
+  const CUresult result = MakeStream(flags, priority, &stream);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUstream>(stream);
+  return result;
+}
+CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
+  return cuStreamCreateWithPriority(handle, flags, 0);
+}
+
+CUresult cuStreamDestroy_v2(CUstream handle) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  Stream* stream = streams.table.Find(handle);
+  return stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : DestroyStream(stream);
+}
+CUresult cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }
+
+CUresult cuStreamQuery(CUstream s) { return Query(s, DefaultStream::kLegacy); }
+CUresult cuStreamQuery_ptsz(CUstream s) { return Query(s, DefaultStream::kPerThread); }
+CUresult cuStreamSynchronize(CUstream s) { return Synchronize(s, DefaultStream::kLegacy); }
+CUresult cuStreamSynchronize_ptsz(CUstream s) { return Synchronize(s, DefaultStream::kPerThread); }
+CUresult cuStreamWaitEvent(CUstream s, CUevent event, unsigned flags) {
+  return WaitForEvent(s, event, flags, DefaultStream::kLegacy);
+}
+CUresult cuStreamWaitEvent_ptsz(CUstream s, CUevent event, unsigned flags) {
+  return WaitForEvent(s, event, flags, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetFlags(CUstream s, unsigned* flags) {
+  return GetFlags(s, flags, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetFlags_ptsz(CUstream s, unsigned* flags) {
+  return GetFlags(s, flags, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetPriority(CUstream s, int* priority) {
+  return GetPriority(s, priority, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetPriority_ptsz(CUstream s, int* priority) {
+  return GetPriority(s, priority, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetId(CUstream s, unsigned long long* id) {
+  return GetId(s, id, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetId_ptsz(CUstream s, unsigned long long* id) {
+  return GetId(s, id, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetCtx(CUstream s, CUcontext* context) {
+  return GetContext(s, context, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetCtx_ptsz(CUstream s, CUcontext* context) {
+  return GetContext(s, context, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetCtx_v2(CUstream s, CUcontext* context, CUgreenCtx* green) {
+  return GetContext2(s, context, green, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetCtx_v2_ptsz(CUstream s, CUcontext* context, CUgreenCtx* green) {
+  return GetContext2(s, context, green, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetDevice(CUstream s, CUdevice* device) {
+  return GetDevice(s, device, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetDevice_ptsz(CUstream s, CUdevice* device) {
+  return GetDevice(s, device, DefaultStream::kPerThread);
+}
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) {
+  return GetCapture(s, status, nullptr, DefaultStream::kLegacy);
+}
+CUresult cuStreamIsCapturing_ptsz(CUstream s, CUstreamCaptureStatus* status) {
+  return GetCapture(s, status, nullptr, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetCaptureInfo(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id) {
+  return GetCapture(s, status, id, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetCaptureInfo_ptsz(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id) {
+  return GetCapture(s, status, id, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetCaptureInfo_v2(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                   CUgraph*, const CUgraphNode**, size_t*) {
+  return GetCapture(s, status, id, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                        CUgraph*, const CUgraphNode**, size_t*) {
+  return GetCapture(s, status, id, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetCaptureInfo_v3(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                   CUgraph*, const CUgraphNode**, const CUgraphEdgeData**,
+                                   size_t*) {
+  return GetCapture(s, status, id, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                        CUgraph*, const CUgraphNode**, const CUgraphEdgeData**,
+                                        size_t*) {
+  return GetCapture(s, status, id, DefaultStream::kPerThread);
+}
+
+}  // extern "C"

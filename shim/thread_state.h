@@ -1,0 +1,29 @@
+// What belongs to one of the program's threads: its stack of current contexts, its default stream,
+// its capture mode. Plain thread-local words; a thread that never called CUDA has none of it.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/wire/handles.h"
+#include "shim/cuda_api.h"
+
+namespace gpuloom {
+
+struct ThreadState {
+  CUcontext current;
+  CUcontext* below;  // the pushed ones under `current`, malloc'ed, oldest first
+  uint32_t below_count;
+  uint32_t below_capacity;
+  wire::StreamId stream;  // the per-thread default stream; 0: not made yet
+  uint32_t stream_epoch;  // of the context it was made in, see context.h
+  CUstreamCaptureMode capture_mode;
+  bool exit_hooked;
+};
+
+// Of the calling thread.
+ThreadState& CurrentThread();
+
+// Arranges that the thread's stream and memory are given back when the thread ends.
+void HookThreadExit();
+
+}  // namespace gpuloom

@@ -1,0 +1,168 @@
+#include "shim/waiting.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "proto/channel/socket.h"
+#include "shim/log.h"
+
+namespace gpuloom {
+namespace {
+
+// A round trip through a waking executor takes 5 to 20 us; a sleep and a wake-up about 10.
+constexpr int64_t kSpinNs = 30'000;
+constexpr int64_t kLookIntervalNs = 10'000'000;
+constexpr int64_t kRoomNapNs = 50'000;
+constexpr uint32_t kRoomSpins = 2000;
+
+int64_t Now(clockid_t clock) {
+  timespec now;
+  clock_gettime(clock, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace
+
+void Waiting::Start(wire::CommandRegion* commands, const wire::CompletionRegion* completions,
+                    int doorbell, int connection) {
+  completions_ = wire::CompletionReader(completions);
+  tenant_sleeps_ = &commands->head.tenant_sleeps;
+  doorbell_ = doorbell;
+  connection_ = connection;
+}
+
+CUresult Waiting::Wait(const Awaited& awaited) {
+  if (Holds(awaited)) return CUDA_SUCCESS;
+  const int64_t until_ns = Now(CLOCK_MONOTONIC) + kSpinNs;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (Holds(awaited)) return CUDA_SUCCESS;
+      CpuPause();
+    }
+    if (const CUresult result = Health(); result != CUDA_SUCCESS) return result;
+  } while (Now(CLOCK_MONOTONIC) < until_ns);
+  return Sleep(awaited);
+}
+
+CUresult Waiting::Sleep(const Awaited& awaited) {
+  {
+    Holding holding(&sleep_lock_);
+    if (sleepers_++ == 0) {
+      std::atomic_ref<uint32_t>(*tenant_sleeps_).store(1, std::memory_order_seq_cst);
+    }
+  }
+  CUresult result = CUDA_SUCCESS;
+  for (;;) {
+    const uint32_t seen = wake_.load(std::memory_order_acquire);
+    // Announced; now look again: the executor publishes, then looks whether anybody sleeps.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (Holds(awaited)) break;
+    result = Health();
+    if (result != CUDA_SUCCESS) break;
+    bool lead = false;
+    {
+      Holding holding(&sleep_lock_);
+      if (!led_) led_ = lead = true;
+    }
+    if (!lead) {
+      FutexWait(&wake_, seen);
+      continue;
+    }
+    PollDoorbell();
+    bool others;
+    {
+      Holding holding(&sleep_lock_);
+      led_ = false;
+      others = sleepers_ > 1;
+    }
+    wake_.fetch_add(1, std::memory_order_acq_rel);
+    if (others) FutexWake(&wake_, INT_MAX);
+  }
+  Holding holding(&sleep_lock_);
+  if (--sleepers_ == 0) {
+    std::atomic_ref<uint32_t>(*tenant_sleeps_).store(0, std::memory_order_relaxed);
+  }
+  return result;
+}
+
+void Waiting::PollDoorbell() {
+  pollfd peers[2] = {{doorbell_, POLLIN, 0}, {connection_, POLLIN, 0}};
+  if (poll(peers, 2, -1) <= 0) return;  // a signal: the caller looks again
+  bool hung_up = false;
+  if (peers[0].revents != 0) hung_up = !channel::DrainDoorbell(doorbell_);
+  if (peers[1].revents != 0) {
+    // The scheduler says nothing after its welcome; whatever a later one says is dropped.
+    char dropped[64];
+    const ssize_t size = recv(connection_, dropped, sizeof(dropped), MSG_DONTWAIT);
+    if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR)) hung_up = true;
+  }
+  if (hung_up) NoteHangUp();
+}
+
+void Waiting::LookForHangUp(int64_t timeout_ns) {
+  pollfd peers[2] = {{doorbell_, 0, 0}, {connection_, 0, 0}};
+  const timespec timeout = {timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
+  if (ppoll(peers, 2, &timeout, nullptr) <= 0) return;
+  if (((peers[0].revents | peers[1].revents) & (POLLHUP | POLLERR | POLLNVAL)) != 0) NoteHangUp();
+}
+
+CUresult Waiting::WaitForRoom(uint32_t turn) {
+  if (const CUresult result = Health(); result != CUDA_SUCCESS) return result;
+  if (turn < kRoomSpins) {
+    CpuPause();
+  } else {
+    // The executor publishes its head without ringing; a nap that ends at a hang-up will do.
+    LookForHangUp(kRoomNapNs);
+  }
+  return Health();
+}
+
+CUresult Waiting::HealthOfPoller() {
+  if (const CUresult result = Health(); result != CUDA_SUCCESS) return result;
+  const int64_t now_ns = Now(CLOCK_MONOTONIC_COARSE);
+  int64_t last_ns = last_look_ns_.load(std::memory_order_relaxed);
+  if (now_ns - last_ns >= kLookIntervalNs &&
+      last_look_ns_.compare_exchange_strong(last_ns, now_ns, std::memory_order_relaxed)) {
+    LookForHangUp(0);
+  }
+  return Health();
+}
+
+void Waiting::NoteHangUp() {
+  // What the executor published before it went is still there, and says more than its going.
+  if (completions_.fault() != 0 || completions_.fatal() != wire::Fatal::kNone) {
+    NoteFailure();
+  } else {
+    LoseSession(CUDA_ERROR_LAUNCH_FAILED, "the executor or its scheduler has ended");
+  }
+}
+
+CUresult Waiting::NoteFailure() {
+  const uint32_t fault = completions_.fault();
+  const wire::Fatal fatal = completions_.fatal();
+  if (fault != 0) {
+    LoseSession(static_cast<CUresult>(fault), "the device reported a fault");
+  } else if (fatal != wire::Fatal::kNone) {
+    const std::string_view text = wire::FatalText(fatal);
+    char reason[160];
+    snprintf(reason, sizeof(reason), "the executor refused what we wrote: %.*s",
+             static_cast<int>(text.size()), text.data());
+    LoseSession(CUDA_ERROR_LAUNCH_FAILED, reason);
+  }
+  return static_cast<CUresult>(lost_.load(std::memory_order_relaxed));
+}
+
+void Waiting::LoseSession(CUresult code, const char* reason) {
+  int none = 0;
+  if (!lost_.compare_exchange_strong(none, code)) return;
+  Log(LogLevel::kError,
+      "session lost: %s; every CUDA call of this process returns error %d from here on, restart it",
+      reason, static_cast<int>(code));
+  wake_.fetch_add(1, std::memory_order_acq_rel);
+  FutexWake(&wake_, INT_MAX);
+}
+
+}  // namespace gpuloom
