@@ -301,7 +301,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   size_t have = 0;
   if (const CUresult result = ContextLimit(limit, &have); result != CUDA_SUCCESS) return result;
-  const bool hint = limit == CU_LIMIT_PRINTF_FIFO_SIZE || limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY ||
+  const bool hint = limit == CU_LIMIT_PRINTF_FIFO_SIZE ||
+                    limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY ||
                     limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE;
   return hint || value <= have ? CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_LIMIT;
 }
@@ -315,7 +316,8 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam* affinity, CUexecAffinityType type) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  if (affinity == nullptr || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_INVALID_VALUE;
+  if (affinity == nullptr || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
 }
 

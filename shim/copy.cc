@@ -74,11 +74,10 @@ CUresult FromPageable(wire::CopyKind kind, const Request& copy, wire::Ticket* ti
     if (const CUresult result = TakeStaging(&staging); result != CUDA_SUCCESS) return result;
     memcpy(staging.data, source + offset, piece);
     *ticket = wire::Ticket{0};
-    const CUresult result =
-        PostCopy(kind,
-                 {copy.destination + offset, reinterpret_cast<uint64_t>(staging.data), piece,
-                  copy.stream},
-                 ticket);
+    const CUresult result = PostCopy(
+        kind,
+        {copy.destination + offset, reinterpret_cast<uint64_t>(staging.data), piece, copy.stream},
+        ticket);
     GiveStaging(staging, copy.stream, *ticket);
     if (result != CUDA_SUCCESS) return result;
     offset += piece;
@@ -102,7 +101,8 @@ CUresult ToPageable(wire::CopyKind kind, const Request& copy) {
   uint64_t sent = 0;
   CUresult result = CUDA_SUCCESS;
   while (sent < copy.size_bytes || count != 0) {
-    // Keep as many pieces under way as there are buffers; whoever holds one never waits for another.
+    // Keep as many pieces under way as there are buffers; whoever holds one never waits for
+    // another.
     while (result == CUDA_SUCCESS && sent < copy.size_bytes && count < kStagingBuffers) {
       Staging staging;
       if (count == 0) {
@@ -113,10 +113,9 @@ CUresult ToPageable(wire::CopyKind kind, const Request& copy) {
       }
       const uint64_t piece = PieceOf(copy.size_bytes, sent);
       wire::Ticket ticket{0};
-      result = PostCopy(kind,
-                        {reinterpret_cast<uint64_t>(staging.data), copy.source + sent, piece,
-                         copy.stream},
-                        &ticket);
+      result = PostCopy(
+          kind, {reinterpret_cast<uint64_t>(staging.data), copy.source + sent, piece, copy.stream},
+          &ticket);
       arriving[(first + count++) % kStagingBuffers] = {staging, ticket, sent, piece};
       sent += piece;
     }
@@ -193,8 +192,8 @@ CUresult CopyOn(CUstream handle, DefaultStream null_means, uint64_t destination,
 
 CUresult HtoD(CUdeviceptr to, const void* from, size_t size, CUstream stream,
               DefaultStream null_means, Timing timing) {
-  return CopyOn(stream, null_means, to, reinterpret_cast<uint64_t>(from), size,
-                Promise::kReachable, Promise::kAny, timing);
+  return CopyOn(stream, null_means, to, reinterpret_cast<uint64_t>(from), size, Promise::kReachable,
+                Promise::kAny, timing);
 }
 CUresult DtoH(void* to, CUdeviceptr from, size_t size, CUstream stream, DefaultStream null_means,
               Timing timing) {

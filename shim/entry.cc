@@ -2,10 +2,9 @@
 //
 // No cuda.h in this file: the bodies are untyped.
 #define GPULOOM_EXPORTS_BY_ROOM
-#include "proto/cuda/exports.inc"
-
 #include <atomic>
 
+#include "proto/cuda/exports.inc"
 #include "shim/log.h"
 
 namespace gpuloom {

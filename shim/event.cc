@@ -180,8 +180,7 @@ CUresult cuEventSynchronize(CUevent handle) {
   Event* event;
   if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
   const RecordPoint point = PointOf(*event);
-  if (const CUresult result = session.WaitFor(point.stream, point.ticket);
-      result != CUDA_SUCCESS) {
+  if (const CUresult result = session.WaitFor(point.stream, point.ticket); result != CUDA_SUCCESS) {
     return result;
   }
   return session.TakeAsyncError();

@@ -50,8 +50,10 @@ class HandleTable {
   // The object, or nullptr when `handle` is no live handle of this kind.
   T* Find(const void* handle) const {
     T* const base = base_.load(std::memory_order_acquire);
-    const uintptr_t offset = reinterpret_cast<uintptr_t>(handle) - reinterpret_cast<uintptr_t>(base);
-    if (base == nullptr || offset >= uintptr_t{usable_.load(std::memory_order_acquire)} * sizeof(T) ||
+    const uintptr_t offset =
+        reinterpret_cast<uintptr_t>(handle) - reinterpret_cast<uintptr_t>(base);
+    if (base == nullptr ||
+        offset >= uintptr_t{usable_.load(std::memory_order_acquire)} * sizeof(T) ||
         offset % sizeof(T) != 0) {
       return nullptr;
     }

@@ -49,8 +49,8 @@ void SetAttributes(Kernel* kernel, const int32_t (&attributes)[wire::kFunctionAt
 }
 
 // False when there is no memory or the executor contradicts itself.
-bool SetParams(Kernel* kernel, const wire::KernelGet::Reply& reply,
-               const wire::KernelParam* params, uint32_t known) {
+bool SetParams(Kernel* kernel, const wire::KernelGet::Reply& reply, const wire::KernelParam* params,
+               uint32_t known) {
   if (reply.param_bytes > wire::kMaxKernelParamBytes) return false;
   kernel->param_count = reply.param_count;
   kernel->param_bytes = reply.param_bytes;
@@ -81,9 +81,8 @@ CUresult AskForKernelLocked(Library* library, const char* name, size_t name_byte
   wire::KernelGet::Reply reply;
   wire::KernelParam params[wire::kReplyPayloadBytes / sizeof(wire::KernelParam)];
   ReplyPayload payload = {params, sizeof(params), 0};
-  CUresult result =
-      session.Call<wire::KernelGet>({gpuloom::IdOf(library), id}, &reply, name,
-                                    static_cast<uint32_t>(name_bytes), &payload);
+  CUresult result = session.Call<wire::KernelGet>({gpuloom::IdOf(library), id}, &reply, name,
+                                                  static_cast<uint32_t>(name_bytes), &payload);
   if (result == CUDA_SUCCESS) {
     kernel->name = strdup(name);
     const auto known = static_cast<uint32_t>(payload.size_bytes / sizeof(wire::KernelParam));

@@ -24,8 +24,8 @@ struct Kernel {
   bool params_known;  // false: more parameters than an answer holds; only a packed buffer will do
   bool params_have_holes;
   uint32_t param_count;
-  uint32_t param_bytes;        // of the packed buffer
-  wire::KernelParam* params;   // malloc'ed, param_count of them
+  uint32_t param_bytes;       // of the packed buffer
+  wire::KernelParam* params;  // malloc'ed, param_count of them
   Library* library;
   Kernel* next;  // of the library's bucket
   char* name;    // malloc'ed

@@ -41,8 +41,7 @@ CUresult CheckShape(const Shape& shape, const Kernel& kernel) {
   if (kernel_limit > 0 && threads > static_cast<uint64_t>(kernel_limit)) {
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;  // its registers do not suffice
   }
-  const int32_t shared_limit =
-      kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  const int32_t shared_limit = kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   if (shared_limit != wire::kNoAttribute &&
       shape.dynamic_shared_bytes > static_cast<uint32_t>(shared_limit)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -209,19 +208,17 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                         unsigned block_x, unsigned block_y, unsigned block_z,
                         unsigned dynamic_shared_bytes, CUstream stream, void** params,
                         void** extra) {
-  return Launch(
-      function,
-      {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_bytes},
-      stream, DefaultStream::kLegacy, params, extra);
+  return Launch(function,
+                {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_bytes},
+                stream, DefaultStream::kLegacy, params, extra);
 }
 CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                              unsigned block_x, unsigned block_y, unsigned block_z,
                              unsigned dynamic_shared_bytes, CUstream stream, void** params,
                              void** extra) {
-  return Launch(
-      function,
-      {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_bytes},
-      stream, DefaultStream::kPerThread, params, extra);
+  return Launch(function,
+                {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_bytes},
+                stream, DefaultStream::kPerThread, params, extra);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** params,

@@ -144,8 +144,7 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
   }
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   Image image;
-  if (have == size &&
-      FindImage(bytes, static_cast<size_t>(size), &image) == ImageError::kNone) {
+  if (have == size && FindImage(bytes, static_cast<size_t>(size), &image) == ImageError::kNone) {
     result = LoadFromArena(address, image.size_bytes, is_module, errors, infos, out);
   }
   GiveTransferSpace(address);

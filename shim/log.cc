@@ -25,8 +25,8 @@ void Log(LogLevel level, const char* format, ...) {
   const int length = vsnprintf(line + kPrefixBytes, kRoomBytes, format, arguments);
   va_end(arguments);
   if (length < 0) return;
-  const size_t text = static_cast<size_t>(length) < kRoomBytes ? static_cast<size_t>(length)
-                                                               : kRoomBytes - 1;
+  const size_t text =
+      static_cast<size_t>(length) < kRoomBytes ? static_cast<size_t>(length) : kRoomBytes - 1;
   line[kPrefixBytes + text] = '\n';
   // One write, so that lines of several threads and processes do not mix. A full or closed standard
   // error is nobody's failure.

@@ -65,7 +65,12 @@ CUresult AllocateHost(void** address, size_t size_bytes, unsigned flags) {
   const CUresult result = TakePinned(size_bytes, &begin);
   if (result != CUDA_SUCCESS) return result;
   // With unified addressing all pinned memory is mapped.
-  if (!Note({begin, size_bytes, MemoryKind::kPinnedHost, flags | CU_MEMHOSTALLOC_DEVICEMAP, {}, 0,
+  if (!Note({begin,
+             size_bytes,
+             MemoryKind::kPinnedHost,
+             flags | CU_MEMHOSTALLOC_DEVICEMAP,
+             {},
+             0,
              0})) {
     GivePinned(begin);
     return CUDA_ERROR_OUT_OF_MEMORY;

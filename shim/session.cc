@@ -153,12 +153,13 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
   if (!device_range.ReserveAt(welcome.device_range_begin, welcome.device_range_bytes) ||
       !arena.MapAt(welcome.host_range_begin, fds[wire::kArenaFd].get(), welcome.host_range_bytes,
                    channel::Mapping::Access::kReadWrite)) {
-    LogOnce("no GPU: cannot reserve the session's addresses %#llx + %llu MiB, %#llx + %llu MiB (%s);"
-            " is the address space limited (ulimit -v)?",
-            static_cast<unsigned long long>(welcome.device_range_begin),
-            static_cast<unsigned long long>(welcome.device_range_bytes >> 20),
-            static_cast<unsigned long long>(welcome.host_range_begin),
-            static_cast<unsigned long long>(welcome.host_range_bytes >> 20), strerror(errno));
+    LogOnce(
+        "no GPU: cannot reserve the session's addresses %#llx + %llu MiB, %#llx + %llu MiB (%s);"
+        " is the address space limited (ulimit -v)?",
+        static_cast<unsigned long long>(welcome.device_range_begin),
+        static_cast<unsigned long long>(welcome.device_range_bytes >> 20),
+        static_cast<unsigned long long>(welcome.host_range_begin),
+        static_cast<unsigned long long>(welcome.host_range_bytes >> 20), strerror(errno));
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
   if (!fork_handled_) {

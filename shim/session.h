@@ -76,8 +76,8 @@ class Session {
   template <wire::Command C>
   [[nodiscard]] CUresult Post(const typename C::Request& request) {
     return Submit<C>(
-        0, wire::kNoReply, kNoStream,
-        [&](typename C::Request& out, uint8_t*) { out = request; }, nullptr);
+        0, wire::kNoReply, kNoStream, [&](typename C::Request& out, uint8_t*) { out = request; },
+        nullptr);
   }
 
   // Writes a command and waits for its answer. The result is the executor's, or why there is none;
@@ -115,7 +115,8 @@ class Session {
 
   // The newest ticket of a stream; zero when nothing was ever queued.
   wire::Ticket LastTicket(wire::StreamId stream) const {
-    return wire::Ticket{last_tickets_[static_cast<uint32_t>(stream)].load(std::memory_order_acquire)};
+    return wire::Ticket{
+        last_tickets_[static_cast<uint32_t>(stream)].load(std::memory_order_acquire)};
   }
   bool Done(wire::StreamId stream, wire::Ticket ticket) const {
     return waiting_.completions().Done(stream, ticket);
@@ -143,8 +144,8 @@ class Session {
     ring_lock_.Acquire();
     uint8_t* payload = nullptr;
     typename C::Request* request;
-    for (uint32_t turn = 0;
-         (request = ring_.Reserve<C>(payload_bytes, &payload, slot)) == nullptr; ++turn) {
+    for (uint32_t turn = 0; (request = ring_.Reserve<C>(payload_bytes, &payload, slot)) == nullptr;
+         ++turn) {
       ring_lock_.Release();
       if (const CUresult result = waiting_.WaitForRoom(turn); result != CUDA_SUCCESS) return result;
       ring_lock_.Acquire();
@@ -200,7 +201,7 @@ class Session {
   std::atomic<uint32_t> async_errors_seen_{0};
 
   Lock slots_lock_;
-  uint64_t slots_taken_ = 0;  // guarded by slots_lock_
+  uint64_t slots_taken_ = 0;   // guarded by slots_lock_
   uint32_t slot_waiters_ = 0;  // guarded by slots_lock_
   std::atomic<uint32_t> slots_given_{0};
   static_assert(wire::kReplySlots == 64);

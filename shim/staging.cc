@@ -34,8 +34,8 @@ bool IsFree(const Buffer& buffer) {
 
 Staging TakeLocked(uint32_t index) {
   staging_buffers.buffers[index].taken = true;
-  return {index, reinterpret_cast<uint8_t*>(staging_buffers.address) +
-                     uint64_t{index} * kStagingBytes};
+  return {index,
+          reinterpret_cast<uint8_t*>(staging_buffers.address) + uint64_t{index} * kStagingBytes};
 }
 
 }  // namespace
@@ -53,8 +53,8 @@ CUresult TakeStaging(Staging* staging) {
           *staging = TakeLocked(i);
           return CUDA_SUCCESS;
         }
-        if (!buffer.taken && (oldest == kStagingBuffers ||
-                              buffer.ticket < staging_buffers.buffers[oldest].ticket)) {
+        if (!buffer.taken &&
+            (oldest == kStagingBuffers || buffer.ticket < staging_buffers.buffers[oldest].ticket)) {
           oldest = i;
         }
       }

@@ -4,6 +4,7 @@
 #include "proto/cuda/proc_address.h"
 #include "proto/cuda/runtime_tables.h"
 #include "shim/context.h"
+#include "shim/cuda_api.h"
 #include "shim/library.h"
 #include "shim/log.h"
 #include "shim/session.h"
@@ -12,7 +13,8 @@ namespace gpuloom {
 namespace {
 
 // The version is the session's, so that what cudart is told first is what it is told later. Without
-// a session it is the toolkit's that our table of functions was made from, and cuInit says the rest.
+// a session it is the toolkit's that our table of functions was made from, and cuInit says the
+// rest.
 int DriverVersion() {
   return session.Attach() == CUDA_SUCCESS ? session.device().driver_version : CUDA_VERSION;
 }

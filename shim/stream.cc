@@ -12,9 +12,9 @@ namespace {
 
 struct Streams {
   HandleTable<Stream, wire::kMaxStreams> table;
-  Lock lock;  // guards Take and Give of the table, and what follows
+  Lock lock;                  // guards Take and Give of the table, and what follows
   Growing<uint32_t> retired;  // ids of destroyed streams whose work may still run, oldest first
-  uint64_t last_serial = 2;  // 1 and 2 are the legacy and the per-thread stream's
+  uint64_t last_serial = 2;   // 1 and 2 are the legacy and the per-thread stream's
   // By id, also of destroyed streams: takes no part in the legacy stream's barrier.
   std::atomic<bool> nonblocking[wire::kMaxStreams] = {};
 };
@@ -165,7 +165,7 @@ CUresult GetFlags(CUstream handle, unsigned* flags, DefaultStream null_means) {
   const CUresult result = Describe(handle, null_means, &stream, &id);
   if (result != CUDA_SUCCESS) return result;
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = stream == nullptr ? CU_STREAM_DEFAULT : stream->flags;
+  *flags = stream == nullptr ? unsigned{CU_STREAM_DEFAULT} : stream->flags;
   return CUDA_SUCCESS;
 }
 
