@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "shim/cuda_api.h"
+#include "proto/cuda/cuda_all.h"
 #include "shim/session.h"
 #include "shim/thread_state.h"
 

@@ -1,7 +1,7 @@
 // Names and sentences of errors.
 
+#include "proto/cuda/cuda_all.h"
 #include "proto/cuda/errors.h"
-#include "shim/cuda_api.h"
 
 using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 

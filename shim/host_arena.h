@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "shim/cuda_api.h"
+#include "proto/cuda/cuda_all.h"
 
 namespace gpuloom {
 

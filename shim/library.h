@@ -5,8 +5,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "proto/cuda/cuda_all.h"
 #include "proto/wire/handles.h"
-#include "shim/cuda_api.h"
 #include "shim/kernel.h"
 
 namespace gpuloom {

@@ -17,10 +17,10 @@
 
 #include "proto/channel/region.h"
 #include "proto/channel/socket.h"
+#include "proto/cuda/cuda_all.h"
 #include "proto/wire/command_list.h"
 #include "proto/wire/ring_writer.h"
 #include "proto/wire/session.h"
-#include "shim/cuda_api.h"
 #include "shim/futex.h"
 #include "shim/waiting.h"
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "proto/cuda/cuda_all.h"
 #include "proto/wire/handles.h"
-#include "shim/cuda_api.h"
 
 namespace gpuloom {
 

@@ -1,10 +1,10 @@
 // How a program begins: versions, cuInit, and the functions and tables it asks for by name.
 #include <string.h>
 
+#include "proto/cuda/cuda_all.h"
 #include "proto/cuda/proc_address.h"
 #include "proto/cuda/runtime_tables.h"
 #include "shim/context.h"
-#include "shim/cuda_api.h"
 #include "shim/library.h"
 #include "shim/log.h"
 #include "shim/session.h"

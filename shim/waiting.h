@@ -9,9 +9,9 @@
 #include <atomic>
 #include <cstdint>
 
+#include "proto/cuda/cuda_all.h"
 #include "proto/wire/completion_reader.h"
 #include "proto/wire/regions.h"
-#include "shim/cuda_api.h"
 #include "shim/futex.h"
 
 namespace gpuloom {

@@ -9,5 +9,8 @@
 #ifndef __CUDA_API_VERSION_INTERNAL
 #define __CUDA_API_VERSION_INTERNAL
 #endif
+// A library that defines these functions exports them, whatever it hides otherwise.
+#pragma GCC visibility push(default)
 #include <cuda.h>
 #include <cudaProfiler.h>
+#pragma GCC visibility pop
