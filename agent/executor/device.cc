@@ -1,6 +1,22 @@
 #include "agent/executor/device.h"
 
+#include <cstdio>
+
 namespace gpuloom::executor {
+namespace {
+
+std::string FormatUuid(const CUuuid& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    char hex[3];
+    snprintf(hex, sizeof(hex), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += hex;
+  }
+  return text;
+}
+
+}  // namespace
 
 bool IsSticky(CUresult result) {
   switch (result) {
@@ -28,17 +44,32 @@ bool IsSticky(CUresult result) {
   }
 }
 
-bool Device::Start(int ordinal, std::string* error) {
+bool Device::Find(const std::string& uuid, std::string* error) {
+  int count = 0;
+  CUresult result = cuda_.cuDeviceGetCount(&count);
+  for (int i = 0; i < count && result == CUDA_SUCCESS; ++i) {
+    CUuuid bytes;
+    result = cuda_.cuDeviceGet(&device_, i);
+    if (result == CUDA_SUCCESS) result = cuda_.cuDeviceGetUuid_v2(&bytes, device_);
+    if (result == CUDA_SUCCESS && FormatUuid(bytes) == uuid) return true;
+  }
+  *error = result != CUDA_SUCCESS
+               ? std::string("cuda: looking for ") + uuid + ": " + NameOf(result)
+               : "cuda: no device " + uuid + " among " + std::to_string(count) + " devices";
+  return false;
+}
+
+bool Device::Start(const std::string& uuid, std::string* error) {
   const auto check = [&](CUresult result, const char* call) {
     if (result == CUDA_SUCCESS) return true;
-    *error = std::string("cuda: ") + call + " on device " + std::to_string(ordinal) + ": " +
-             NameOf(result);
+    *error = std::string("cuda: ") + call + " for " + uuid + ": " + NameOf(result);
     return false;
   };
-  return check(cuda_.cuInit(0), "cuInit") &&
-         check(cuda_.cuDeviceGet(&device_, ordinal), "cuDeviceGet") &&
+  return check(cuda_.cuInit(0), "cuInit") && Find(uuid, error) &&
          check(cuda_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain") &&
-         check(cuda_.cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+         check(cuda_.cuCtxSetCurrent(context_), "cuCtxSetCurrent") &&
+         check(cuda_.cuCtxGetStreamPriorityRange(&priority_least_, &priority_greatest_),
+               "cuCtxGetStreamPriorityRange");
 }
 
 void Device::MakeCurrent() const { cuda_.cuCtxSetCurrent(context_); }
@@ -63,7 +94,7 @@ CUresult Device::TakeStream(int priority, CUstream* stream) {
 }
 
 void Device::GiveStream(int priority, CUstream stream) {
-  idle_streams_[priority].push_back(stream);
+  if (stream != nullptr) idle_streams_[priority].push_back(stream);
 }
 
 CUresult Device::TakeEvent(bool timing, CUevent* event) {

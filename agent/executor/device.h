@@ -24,22 +24,24 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Makes the primary context of device `ordinal` and leaves it current on this thread. False with
-  // a message.
-  [[nodiscard]] bool Start(int ordinal, std::string* error);
+  // Makes the primary context of the device with this UUID ("GPU-…", as nvidia-smi prints it) and
+  // leaves it current on this thread. False with a message.
+  [[nodiscard]] bool Start(const std::string& uuid, std::string* error);
 
   // To be called on every other thread that makes CUDA calls.
   void MakeCurrent() const;
 
   const Driver& cuda() const { return cuda_; }
   CUdevice device() const { return device_; }
+  int priority_least() const { return priority_least_; }
+  int priority_greatest() const { return priority_greatest_; }
 
   // Passes `result` on and remembers the first sticky one.
   CUresult Judge(CUresult result);
   // CUDA_SUCCESS while the context lives.
   CUresult lost() const { return lost_.load(std::memory_order_acquire); }
 
-  // Non-blocking streams, by priority. What is given back must be idle.
+  // Non-blocking streams, by priority. What is given back must be idle; null is nothing.
   [[nodiscard]] CUresult TakeStream(int priority, CUstream* stream);
   void GiveStream(int priority, CUstream stream);
 
@@ -51,9 +53,13 @@ class Device {
   const char* NameOf(CUresult result) const;
 
  private:
+  bool Find(const std::string& uuid, std::string* error);
+
   Driver cuda_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
+  int priority_least_ = 0;
+  int priority_greatest_ = 0;
   std::atomic<CUresult> lost_{CUDA_SUCCESS};
   std::map<int, std::vector<CUstream>> idle_streams_;
   std::vector<CUevent> idle_events_[2];

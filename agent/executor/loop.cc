@@ -20,6 +20,7 @@ constexpr uint64_t kEventsEveryNs = 50'000;     // while busy: control socket, h
 constexpr int64_t kShortestSleepNs = 50'000;    // about what going to sleep and waking costs
 constexpr int64_t kLongestSleepNs = 1'000'000;  // with work at the device
 constexpr uint64_t kQuietNs = 1'000'000;        // before the graveyard is dug
+constexpr uint64_t kCountersEveryNs = 1'000'000'000;
 constexpr int64_t kEndingSleepNs = 20'000'000;  // drain time-outs are looked at so often
 
 // Loading is slow and holds locks of the driver's: few threads. Memory calls are short.
@@ -83,9 +84,12 @@ bool Loop::Start(std::string* error) {
 Loop::Outcome Loop::Run() {
   control::ExecutorReady ready = {};
   ready.ok = 1;
+  ready.stream_priority_least = device_->priority_least();
+  ready.stream_priority_greatest = device_->priority_greatest();
   scheduler_.Send(ready);
   uint64_t last_work_ns = NowNs();
   uint64_t last_events_ns = last_work_ns;
+  uint64_t last_counters_ns = last_work_ns;
   for (;;) {
     const uint64_t now_ns = NowNs();
     const bool worked = Serve(now_ns);
@@ -96,7 +100,13 @@ Loop::Outcome Loop::Run() {
     for (const auto& session : sessions_) session->Notify();
     DropEnded();
     if (scheduler_.closed()) return Outcome::kSchedulerGone;
-    if (worked) last_work_ns = now_ns;
+    if (worked) {
+      last_work_ns = now_ns;
+      if (now_ns - last_counters_ns >= kCountersEveryNs) {
+        last_counters_ns = now_ns;
+        for (const auto& session : sessions_) session->SendCounters();
+      }
+    }
 
     const uint64_t idle_ns = now_ns - last_work_ns;
     if (worked || idle_ns < kSpinNs) {

@@ -33,26 +33,30 @@ using gpuloom::executor::Log;
 using gpuloom::executor::LogLevel;
 
 constexpr char kUsage[] =
-    "usage: gpuloom-executor --device N --cuda-library PATH [--log-level error|info|debug]\n"
+    "usage: gpuloom-executor --gpu UUID --cuda-library PATH --domain NAME\n"
+    "                        [--log-level error|info|debug]\n"
     "Started by gpuloom-scheduler, which passes the control socket as descriptor 3.\n";
 
 struct Options {
-  int device = -1;
+  std::string gpu;
   std::string cuda_library;
+  std::string domain;
   LogLevel log_level = LogLevel::kInfo;
 };
 
 bool Parse(int argc, char** argv, Options* options) {
-  static constexpr option kOptions[] = {{"device", required_argument, nullptr, 'd'},
+  static constexpr option kOptions[] = {{"gpu", required_argument, nullptr, 'g'},
                                         {"cuda-library", required_argument, nullptr, 'c'},
+                                        {"domain", required_argument, nullptr, 'd'},
                                         {"log-level", required_argument, nullptr, 'l'},
                                         {nullptr, 0, nullptr, 0}};
   for (int c; (c = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
-    char* end = nullptr;
     switch (c) {
+      case 'g':
+        options->gpu = optarg;
+        break;
       case 'd':
-        options->device = static_cast<int>(strtol(optarg, &end, 10));
-        if (end == optarg || *end != '\0') return false;
+        options->domain = optarg;
         break;
       case 'c':
         options->cuda_library = optarg;
@@ -72,7 +76,7 @@ bool Parse(int argc, char** argv, Options* options) {
         return false;
     }
   }
-  return optind == argc && options->device >= 0 && !options->cuda_library.empty();
+  return optind == argc && !options->gpu.empty() && !options->cuda_library.empty();
 }
 
 // Tells the scheduler why there will be no executor.
@@ -113,9 +117,10 @@ int main(int argc, char** argv) {
     return Refuse(std::move(control), error);
   }
   gpuloom::executor::Device device(driver);
-  if (!device.Start(options.device, &error) || !gpuloom::executor::RefuseSystemCalls(&error)) {
+  if (!device.Start(options.gpu, &error) || !gpuloom::executor::RefuseSystemCalls(&error)) {
     return Refuse(std::move(control), error);
   }
+  Log(LogLevel::kInfo, "serves domain %s on %s", options.domain.c_str(), options.gpu.c_str());
   gpuloom::executor::Loop loop(&device, std::move(control));
   if (!loop.Start(&error)) {
     Log(LogLevel::kError, "%s", error.c_str());

@@ -75,14 +75,7 @@ std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSes
     return nullptr;
   }
   session->address_reserved_ = true;
-  CUstream stream = nullptr;
-  result = place.device->TakeStream(0, &stream);
-  if (result != CUDA_SUCCESS) {
-    *error =
-        std::string("cuda: making the session's default stream: ") + place.device->NameOf(result);
-    return nullptr;
-  }
-  session->streams_.Add(wire::kLegacyStream, true, 0, stream, wire::Ticket{0});
+  session->streams_.Add(wire::kLegacyStream, true, 0, wire::Ticket{0});
   session->host_->on_unpinned = [raw = session.get()] {
     std::deque<HostWaiting> waiting;
     waiting.swap(raw->host_waiting_);
@@ -172,6 +165,12 @@ void Session::PublishFault(CUresult result) {
   published_ = true;
   // Without asking whether the tenant sleeps: a thread may be about to.
   if (doorbell_.valid()) channel::RingDoorbell(doorbell_.get());
+}
+
+void Session::SendCounters() {
+  if (kernels_told_ == kernels_launched_) return;
+  kernels_told_ = kernels_launched_;
+  place_.scheduler->Send(control::SessionCounters{id(), kernels_launched_});
 }
 
 void Session::Notify() {

@@ -76,6 +76,8 @@ class Session final : public StreamSink {
   // Stops serving. `reason` is kNone for an order of the scheduler's.
   void End(wire::Fatal reason, uint64_t now_ns);
   void PublishFault(CUresult result);
+  // Tells the scheduler how many kernels there were, when there were more.
+  void SendCounters();
 
   enum class State { kServing, kEnding, kReturning, kEnded, kStuck };
   State state() const { return state_; }
@@ -168,6 +170,7 @@ class Session final : public StreamSink {
 
   // submit.cc
   void Submit(Stream& stream, StreamCommand& command) override;
+  CUresult MakeStream(Stream& stream);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
   void WaitFor(Stream& stream, const Dependency& dependency);
   void AddMark(Stream& stream, PointRef point);
@@ -207,6 +210,7 @@ class Session final : public StreamSink {
   uint64_t deadline_ns_ = 0;
   uint64_t now_ns_ = 0;
   uint64_t kernels_launched_ = 0;
+  uint64_t kernels_told_ = 0;
   uint32_t outstanding_ = 0;  // questions to the scheduler, clears: what calls back into this
 
   StreamSet streams_;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "agent/executor/session.h"
 
 namespace gpuloom::executor {
@@ -5,13 +7,10 @@ namespace gpuloom::executor {
 void Session::On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Request& request,
                  const wire::Record& record) {
   if (request.stream == wire::kLegacyStream) return Refuse(wire::Fatal::kBadHandle);
-  // All streams are non-blocking to CUDA: the barrier of the legacy stream must not cross tenants.
-  CUstream cuda = nullptr;
-  const CUresult result = place_.device->TakeStream(request.priority, &cuda);
-  if (result != CUDA_SUCCESS) return Reply<wire::StreamCreate>(AskerOf(record), result);
-  if (streams_.Add(request.stream, request.nonblocking == 0, request.priority, cuda,
-                   record.ticket) == nullptr) {
-    place_.device->GiveStream(request.priority, cuda);
+  // The CUDA stream is made when there is work for it: streams cost device memory.
+  const int priority = std::clamp(request.priority, place_.device->priority_greatest(),
+                                  place_.device->priority_least());
+  if (streams_.Add(request.stream, request.nonblocking == 0, priority, record.ticket) == nullptr) {
     return Refuse(wire::Fatal::kBadHandle);
   }
   Reply<wire::StreamCreate>(AskerOf(record), CUDA_SUCCESS);

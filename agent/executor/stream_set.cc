@@ -12,7 +12,7 @@ constexpr size_t CostBytes(const StreamCommand& command) {
 
 }  // namespace
 
-Stream* StreamSet::Add(wire::StreamId id_untrusted, bool blocking, int priority, CUstream cuda,
+Stream* StreamSet::Add(wire::StreamId id_untrusted, bool blocking, int priority,
                        wire::Ticket ticket) {
   const auto id = static_cast<uint32_t>(id_untrusted);
   if (id >= streams_.size() || streams_[id] != nullptr) return nullptr;
@@ -21,7 +21,6 @@ Stream* StreamSet::Add(wire::StreamId id_untrusted, bool blocking, int priority,
   stream->id = id_untrusted;
   stream->blocking = blocking;
   stream->priority = priority;
-  stream->cuda = cuda;
   stream->enqueued = stream->submitted = stream->completed = stream->legacy_behind =
       static_cast<uint64_t>(ticket);
   return stream;

@@ -20,7 +20,7 @@
 
 namespace gpuloom::executor {
 
-inline constexpr uint32_t kMaxInFlight = 512;
+inline constexpr uint32_t kMaxInFlight = 256;
 
 struct Mark {
   PointRef point;
@@ -34,10 +34,10 @@ struct Stream {
   bool blocking = true;
   bool destroyed = false;  // the tenant has ended it; it goes when its commands are done
   int priority = 0;
-  CUstream cuda = nullptr;
-  uint64_t enqueued = 0;   // newest ticket
-  uint64_t submitted = 0;  // newest ticket that CUDA has
-  uint64_t completed = 0;  // newest ticket that is done
+  CUstream cuda = nullptr;  // made by the sink when it is needed first
+  uint64_t enqueued = 0;    // newest ticket
+  uint64_t submitted = 0;   // newest ticket that CUDA has
+  uint64_t completed = 0;   // newest ticket that is done
   std::deque<StreamCommand> waiting;
   std::deque<Mark> marks;  // oldest first
   uint32_t in_flight = 0;  // at CUDA, not known to be done
@@ -67,8 +67,7 @@ class StreamSet {
 
   // nullptr when the id is out of range or taken. `ticket` is the creating command's: what older
   // commands still say about an earlier stream of this id is done.
-  Stream* Add(wire::StreamId id_untrusted, bool blocking, int priority, CUstream cuda,
-              wire::Ticket ticket);
+  Stream* Add(wire::StreamId id_untrusted, bool blocking, int priority, wire::Ticket ticket);
   // A stream that may be given commands, or nullptr.
   Stream* Find(wire::StreamId id_untrusted) const;
   // Also one that the tenant has destroyed but that still has commands.

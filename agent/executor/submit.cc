@@ -9,9 +9,17 @@ constexpr uint32_t kCommandsPerMark = 64;
 
 }  // namespace
 
+// All streams are non-blocking to CUDA: the legacy stream's barrier must not cross tenants.
+CUresult Session::MakeStream(Stream& stream) {
+  return stream.cuda != nullptr ? CUDA_SUCCESS
+                                : place_.device->TakeStream(stream.priority, &stream.cuda);
+}
+
 void Session::Submit(Stream& stream, StreamCommand& command) {
   for (const Dependency& dependency : command.dependencies) WaitFor(stream, dependency);
-  const CUresult result = place_.device->Judge(SubmitWork(stream, command));
+  CUresult result = CUDA_SUCCESS;
+  if (!std::holds_alternative<NoWork>(command.work)) result = MakeStream(stream);
+  if (result == CUDA_SUCCESS) result = place_.device->Judge(SubmitWork(stream, command));
   // A lost device is told by PublishFault, to everybody.
   if (result != CUDA_SUCCESS && place_.device->lost() == CUDA_SUCCESS) {
     writer_.PublishAsyncError(static_cast<uint32_t>(result));
@@ -101,11 +109,13 @@ void Session::WaitFor(Stream& stream, const Dependency& dependency) {
       break;
     }
   }
-  if (event == nullptr) return;
+  if (event == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
   place_.device->Judge(place_.device->cuda().cuStreamWaitEvent(stream.cuda, event, 0));
 }
 
 void Session::AddMark(Stream& stream, PointRef point) {
+  // A stream without anything at CUDA: nothing to wait for, PollStreams finds the mark done.
+  if (stream.cuda == nullptr) return streams_.AddMark(stream, std::move(point));
   CUresult result = place_.device->TakeEvent(point->timing, &point->event);
   if (result == CUDA_SUCCESS) {
     result = place_.device->cuda().cuEventRecord(point->event, stream.cuda);
@@ -137,8 +147,9 @@ bool Session::PollStreams() {
   for (Stream* stream : streams_.active()) {
     const uint64_t before = stream->completed;
     while (!stream->marks.empty()) {
+      const CUevent event = stream->marks.front().point->event;
       const CUresult result =
-          place_.device->Judge(cuda.cuEventQuery(stream->marks.front().point->event));
+          event == nullptr ? CUDA_SUCCESS : place_.device->Judge(cuda.cuEventQuery(event));
       if (result == CUDA_ERROR_NOT_READY || place_.device->lost() != CUDA_SUCCESS) break;
       streams_.CompleteOldestMark(*stream);
     }
