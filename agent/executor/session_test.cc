@@ -1,0 +1,423 @@
+// Sessions of the real loop, with a driver that needs no GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "agent/executor/testing_driver.h"
+#include "agent/executor/testing_peer.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::Contains;
+using ::testing::Not;
+using wire::DevicePtr;
+using wire::EventId;
+using wire::Fatal;
+using wire::HostPtr;
+using wire::KernelId;
+using wire::LibraryId;
+using wire::StreamId;
+using wire::Ticket;
+
+class SessionTest : public ::testing::Test {
+ protected:
+  // After Release nothing may hang on what a failed test has left.
+  ~SessionTest() override { TestingDriver::Release(); }
+
+  bool PinArena(TestingTenant* tenant, uint64_t offset, uint64_t size_bytes) {
+    const uint64_t address = tenant->order.host_range_begin + offset;
+    std::memset(reinterpret_cast<void*>(address), 1, size_bytes);
+    return tenant->Call<wire::HostRegister>({HostPtr{address}, size_bytes}) == CUDA_SUCCESS;
+  }
+
+  const Driver& driver_ = TestingDriver::Reset();
+  TestingScheduler scheduler_{driver_};
+  std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
+};
+
+TEST_F(SessionTest, AllocatesCopiesLaunchesAndFrees) {
+  ASSERT_EQ(tenant_->ready.ok, 1u) << tenant_->ready.message;
+  const uint64_t memory = tenant_->Alloc(4u << 20);
+  ASSERT_NE(memory, 0u);
+  EXPECT_EQ(scheduler_.memory_in_use(), 4u << 20);
+  ASSERT_TRUE(PinArena(tenant_.get(), 1u << 20, 1u << 16));
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  tenant_->Post<wire::Copy>({StreamId{0}, wire::CopyKind::kHostToDevice, memory,
+                             tenant_->order.host_range_begin + (1u << 20), 4096});
+  tenant_->LaunchPlain(0, 1);
+  const Ticket last = tenant_->Post<wire::Fill>({StreamId{0}, 4, 7, 0, memory, 1024});
+  EXPECT_TRUE(tenant_->WaitDone(0, last));
+  EXPECT_EQ(tenant_->Free(memory), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+  EXPECT_EQ(tenant_->reader.async_error_count(), 0u);
+}
+
+TEST_F(SessionTest, SmallAllocationsShareAGranuleAndGiveItBack) {
+  const uint64_t a = tenant_->Alloc(100);
+  const uint64_t b = tenant_->Alloc(100);
+  EXPECT_EQ(b, a + kSliceAlignment);
+  EXPECT_EQ(scheduler_.memory_in_use(), kGranuleBytes);
+  EXPECT_EQ(tenant_->Free(a), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), kGranuleBytes);
+  EXPECT_EQ(tenant_->Free(b), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+  EXPECT_EQ(tenant_->Free(b), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(SessionTest, OutOfMemoryIsTheSchedulersAnswerAndNothingIsLost) {
+  scheduler_.quota_bytes = 4u << 20;
+  EXPECT_EQ(tenant_->Call<wire::MemAlloc>({6u << 20}), CUDA_ERROR_OUT_OF_MEMORY);
+  const uint64_t all = tenant_->Alloc(4u << 20);
+  EXPECT_NE(all, 0u);
+  EXPECT_EQ(tenant_->Call<wire::MemAlloc>({1}), CUDA_ERROR_OUT_OF_MEMORY);
+  wire::MemInfo::Reply info{};
+  EXPECT_EQ(tenant_->Call<wire::MemInfo>({}, &info), CUDA_SUCCESS);
+  EXPECT_EQ(info.free_bytes, 0u);
+  EXPECT_EQ(tenant_->Free(all), CUDA_SUCCESS);
+  EXPECT_NE(tenant_->Alloc(1), 0u);
+}
+
+TEST_F(SessionTest, MemoryIsClearedBeforeItIsGivenOut) {
+  scheduler_.must_clear = true;
+  ASSERT_NE(tenant_->Alloc(2u << 20), 0u);
+  EXPECT_THAT(TestingDriver::TakeCalls(), Contains(::testing::StartsWith("fill")));
+}
+
+TEST_F(SessionTest, FreeWaitsForEarlierWorkOnly) {
+  const uint64_t memory = tenant_->Alloc(2u << 20);
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  TestingDriver::Hold();
+  const Ticket launch = tenant_->LaunchPlain(0, 1);
+  const Ticket free = tenant_->Post<wire::MemFree>({DevicePtr{memory}}, {}, 3);
+  EXPECT_FALSE(tenant_->Wait([&] { return tenant_->reader.FindReply(3, free) != nullptr; },
+                             milliseconds(50)));
+  EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, launch));
+  TestingDriver::Release();
+  EXPECT_TRUE(tenant_->Wait([&] { return tenant_->reader.FindReply(3, free) != nullptr; }));
+}
+
+TEST_F(SessionTest, NeighboursWorkDelaysNothingOfMine) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  auto neighbour = scheduler_.AddTenant();
+  ASSERT_TRUE(neighbour->LoadKernel(1, 1, "k", kEmptyPtx));
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  const uint64_t memory = neighbour->Alloc(2u << 20);
+  EXPECT_NE(memory, 0u);
+  EXPECT_EQ(neighbour->Free(memory), CUDA_SUCCESS);
+  EXPECT_EQ(neighbour->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+  scheduler_.RemoveTenant(*neighbour);
+  const auto ended = scheduler_.WaitEnded(neighbour->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 1u);
+  // What would have waited for the neighbour's kernel has not been called yet.
+  EXPECT_THAT(TestingDriver::TakeCalls(), Not(Contains("unload")));
+  TestingDriver::Release();
+  EXPECT_TRUE(tenant_->Wait([] {
+    static std::vector<std::string> calls;
+    for (auto& call : TestingDriver::TakeCalls()) calls.push_back(call);
+    return std::find(calls.begin(), calls.end(), "unload") != calls.end();
+  }));
+  EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
+}
+
+TEST_F(SessionTest, MoreLaunchesThanTheDriverTakesAreQueuedAndRun) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  (void)TestingDriver::TakeCalls();
+  TestingDriver::Hold();
+  Ticket last{};
+  for (int i = 0; i < 3000; ++i) last = tenant_->LaunchPlain(0, 1);
+  std::this_thread::sleep_for(milliseconds(50));
+  const auto calls = TestingDriver::TakeCalls();
+  EXPECT_EQ(std::count_if(calls.begin(), calls.end(),
+                          [](const std::string& call) { return call.starts_with("launch"); }),
+            kMaxInFlight);
+  TestingDriver::Release();
+  EXPECT_TRUE(tenant_->WaitDone(0, last));
+}
+
+TEST_F(SessionTest, TimedEventsAnswer) {
+  tenant_->Post<wire::EventCreate>({EventId{1}, 1});
+  tenant_->Post<wire::EventCreate>({EventId{2}, 1});
+  tenant_->Post<wire::EventRecord>({EventId{1}, StreamId{0}});
+  EXPECT_EQ(tenant_->Call<wire::EventElapsed>({EventId{1}, EventId{2}}), CUDA_ERROR_INVALID_HANDLE);
+  const Ticket end = tenant_->Post<wire::EventRecord>({EventId{2}, StreamId{0}});
+  ASSERT_TRUE(tenant_->WaitDone(0, end));
+  wire::EventElapsed::Reply reply{};
+  EXPECT_EQ(tenant_->Call<wire::EventElapsed>({EventId{1}, EventId{2}}, &reply), CUDA_SUCCESS);
+  float milliseconds = 0;
+  std::memcpy(&milliseconds, &reply.milliseconds_bits, sizeof(milliseconds));
+  EXPECT_EQ(milliseconds, 1.5F);
+}
+
+TEST_F(SessionTest, AsynchronousErrorsAreTold) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  const Ticket bad = tenant_->Post<wire::Launch>(
+      {StreamId{0}, KernelId{1}, {0, 1, 1}, {1, 1, 1}, 0, 0}, PlainParams());
+  ASSERT_TRUE(tenant_->WaitDone(0, bad));
+  EXPECT_EQ(tenant_->reader.async_error_count(), 1u);
+  EXPECT_EQ(tenant_->reader.async_error_code(), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(SessionTest, EndReturnsEverything) {
+  ASSERT_NE(tenant_->Alloc(4u << 20), 0u);
+  ASSERT_NE(tenant_->Alloc(17), 0u);
+  ASSERT_TRUE(PinArena(tenant_.get(), 1u << 20, 1u << 16));
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  const Ticket last = tenant_->LaunchPlain(0, 1);
+  ASSERT_TRUE(tenant_->WaitDone(0, last));
+  scheduler_.RemoveTenant(*tenant_);
+  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 1u);
+  EXPECT_EQ(ended->kernels_launched, 1u);
+  EXPECT_EQ(ended->fatal, 0u);
+  EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+}
+
+TEST_F(SessionTest, HangUpEndsTheSession) {
+  tenant_->doorbell.Reset();
+  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 1u);
+}
+
+TEST_F(SessionTest, EndlessKernelIsReportedNotWaitedFor) {
+  scheduler_.drain_timeout_ms = 100;
+  auto endless = scheduler_.AddTenant();
+  ASSERT_TRUE(endless->LoadKernel(1, 1, "k", kEmptyPtx));
+  TestingDriver::Hold();
+  endless->LaunchPlain(0, 1);
+  std::this_thread::sleep_for(milliseconds(20));
+  scheduler_.RemoveTenant(*endless);
+  const auto ended = scheduler_.WaitEnded(endless->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 0u);
+}
+
+TEST_F(SessionTest, FaultIsToldToEveryTenantAndTheScheduler) {
+  auto neighbour = scheduler_.AddTenant();
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  std::this_thread::sleep_for(milliseconds(20));
+  TestingDriver::Fail(CUDA_ERROR_ILLEGAL_ADDRESS);
+  for (TestingTenant* one : {tenant_.get(), neighbour.get()}) {
+    EXPECT_TRUE(one->Wait([&] { return one->reader.fault() == CUDA_ERROR_ILLEGAL_ADDRESS; },
+                          milliseconds(1000)));
+  }
+  const auto fault = scheduler_.WaitFault();
+  ASSERT_TRUE(fault.has_value());
+  EXPECT_EQ(fault->result, CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(fault->session_id, tenant_->order.session_id);
+  EXPECT_TRUE(scheduler_.WaitLoopEnd(milliseconds(1000)));
+}
+
+TEST_F(SessionTest, PinningIsBoundedAndComesBack) {
+  ASSERT_TRUE(PinArena(tenant_.get(), 0, scheduler_.pinned_limit_bytes));
+  const uint64_t begin = tenant_->order.host_range_begin;
+  const uint64_t beyond = begin + scheduler_.pinned_limit_bytes;
+  std::memset(reinterpret_cast<void*>(beyond), 1, 4096);
+  EXPECT_EQ(tenant_->Call<wire::HostRegister>({HostPtr{beyond}, 4096}), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(tenant_->Call<wire::HostUnregister>({HostPtr{begin}, scheduler_.pinned_limit_bytes}),
+            CUDA_SUCCESS);
+  // The same part, still pinned or not, and another cut of it.
+  EXPECT_EQ(tenant_->Call<wire::HostRegister>({HostPtr{begin}, scheduler_.pinned_limit_bytes}),
+            CUDA_SUCCESS);
+  EXPECT_EQ(tenant_->Call<wire::HostUnregister>({HostPtr{begin}, scheduler_.pinned_limit_bytes}),
+            CUDA_SUCCESS);
+  EXPECT_EQ(tenant_->Call<wire::HostRegister>({HostPtr{begin + 4096}, 4096}), CUDA_SUCCESS);
+}
+
+TEST_F(SessionTest, HolesAreNotPinned) {
+  EXPECT_EQ(tenant_->Call<wire::HostRegister>({HostPtr{tenant_->order.host_range_begin}, 1u << 20}),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(SessionTest, ImagesCutShortAreRefused) {
+  const std::string_view not_ptx = "this is no image";
+  EXPECT_EQ(tenant_->LoadLibrary(1, not_ptx), CUDA_ERROR_INVALID_IMAGE);
+  // A fatbin that says it is longer than it is.
+  const uint8_t fatbin[] = {0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0, 0, 1, 0, 0, 0, 0, 0, 0};
+  EXPECT_EQ(tenant_->LoadLibrary(
+                1, std::string_view(reinterpret_cast<const char*>(fatbin), sizeof(fatbin))),
+            CUDA_ERROR_INVALID_IMAGE);
+  // The id is free again.
+  EXPECT_EQ(tenant_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+}
+
+TEST_F(SessionTest, MissingKernelsAreAnAnswer) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+  const uint8_t name[] = {'m', 'i', 's', 's', 'i', 'n', 'g'};
+  EXPECT_EQ(tenant_->Call<wire::KernelGet>({LibraryId{1}, KernelId{5}}, nullptr, name),
+            CUDA_ERROR_NOT_FOUND);
+  EXPECT_TRUE(tenant_->LoadKernel(2, 5, "k", kEmptyPtx));
+}
+
+TEST_F(SessionTest, StreamIdsAreUsedAgain) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(tenant_->CreateStream(7, false));
+    tenant_->LaunchPlain(7, 1);
+    const Ticket last = tenant_->Post<wire::StreamDestroy>({StreamId{7}});
+    ASSERT_TRUE(tenant_->WaitDone(7, last));
+  }
+}
+
+// ---- hostile tenants: the session ends with its reason, and the next honest one is served
+
+class MaliciousTest : public SessionTest {
+ protected:
+  void ExpectEnds(Fatal fatal) {
+    EXPECT_TRUE(tenant_->WaitFatal(fatal))
+        << "ended with: " << wire::FatalText(tenant_->reader.fatal());
+    const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->fatal, static_cast<uint32_t>(fatal));
+    EXPECT_EQ(ended->drained, 1u);
+    EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+    auto honest = scheduler_.AddTenant();
+    ASSERT_EQ(honest->ready.ok, 1u);
+    EXPECT_NE(honest->Alloc(1000), 0u);
+    EXPECT_TRUE(honest->LoadKernel(1, 1, "k", kEmptyPtx));
+    EXPECT_TRUE(honest->WaitDone(0, honest->LaunchPlain(0, 1)));
+  }
+};
+
+TEST_F(MaliciousTest, GarbageRing) {
+  auto* region = reinterpret_cast<wire::CommandRegion*>(tenant_->commands.data());
+  std::memset(region->ring, 0xa5, sizeof(region->ring));
+  region->head.tail = 4096;
+  channel::RingDoorbell(tenant_->doorbell.get());
+  ExpectEnds(Fatal::kRecordTruncated);
+}
+
+TEST_F(MaliciousTest, TailBeyondTheRing) {
+  auto* region = reinterpret_cast<wire::CommandRegion*>(tenant_->commands.data());
+  region->head.tail = wire::kRingBytes + 16;
+  channel::RingDoorbell(tenant_->doorbell.get());
+  ExpectEnds(Fatal::kTailBeyondCapacity);
+}
+
+TEST_F(MaliciousTest, UnknownStream) {
+  tenant_->Post<wire::Fill>({StreamId{9}, 4, 0, 0, 0, 0});
+  ExpectEnds(Fatal::kBadHandle);
+}
+
+TEST_F(MaliciousTest, StreamBeyondTheTable) {
+  tenant_->Post<wire::StreamCreate>({StreamId{wire::kMaxStreams}, 0, 0}, {}, 0);
+  ExpectEnds(Fatal::kBadHandle);
+}
+
+TEST_F(MaliciousTest, UnknownKernel) {
+  tenant_->LaunchPlain(0, 1);
+  ExpectEnds(Fatal::kBadHandle);
+}
+
+TEST_F(MaliciousTest, LibraryIdTwice) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+  EXPECT_EQ(tenant_->LoadLibrary(1, kEmptyPtx), std::nullopt);
+  ExpectEnds(Fatal::kBadHandle);
+}
+
+TEST_F(MaliciousTest, KernelOfAnUnloadedLibrary) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  ASSERT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+  tenant_->LaunchPlain(0, 1);
+  ExpectEnds(Fatal::kBadHandle);
+}
+
+TEST_F(MaliciousTest, ParametersOfAnotherSize) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  tenant_->Launch(0, 1, PlainParams().first(8));
+  ExpectEnds(Fatal::kRecordSize);
+}
+
+TEST_F(MaliciousTest, NeighboursMemory) {
+  auto neighbour = scheduler_.AddTenant();
+  const uint64_t theirs = neighbour->Alloc(2u << 20);
+  ASSERT_NE(theirs, 0u);
+  tenant_->Post<wire::Fill>({StreamId{0}, 1, 0, 0, theirs, 16});
+  EXPECT_TRUE(tenant_->WaitFatal(Fatal::kBadRange));
+  EXPECT_EQ(neighbour->Free(theirs), CUDA_SUCCESS);
+  ExpectEnds(Fatal::kBadRange);
+}
+
+TEST_F(MaliciousTest, SizesThatWrap) {
+  const uint64_t memory = tenant_->Alloc(2u << 20);
+  tenant_->Post<wire::Fill>({StreamId{0}, 4, 0, 0, memory, UINT64_MAX / 4 + 2});
+  ExpectEnds(Fatal::kBadRange);
+}
+
+TEST_F(MaliciousTest, OneByteBeyond) {
+  const uint64_t memory = tenant_->Alloc(1000);
+  tenant_->Post<wire::Fill>({StreamId{0}, 1, 0, 0, memory, 1001});
+  ExpectEnds(Fatal::kBadRange);
+}
+
+TEST_F(MaliciousTest, FreedMemory) {
+  const uint64_t memory = tenant_->Alloc(2u << 20);
+  ASSERT_EQ(tenant_->Free(memory), CUDA_SUCCESS);
+  tenant_->Post<wire::Fill>({StreamId{0}, 1, 0, 0, memory, 16});
+  ExpectEnds(Fatal::kBadRange);
+}
+
+TEST_F(MaliciousTest, HostSideThatIsNotRegistered) {
+  const uint64_t memory = tenant_->Alloc(4096);
+  tenant_->Post<wire::Copy>(
+      {StreamId{0}, wire::CopyKind::kHostToDevice, memory, tenant_->order.host_range_begin, 4096});
+  ExpectEnds(Fatal::kBadRange);
+}
+
+TEST_F(MaliciousTest, ExecutorsOwnMemoryAsHostSide) {
+  const uint64_t memory = tenant_->Alloc(4096);
+  static char secret[64];
+  tenant_->Post<wire::Copy>({StreamId{0}, wire::CopyKind::kHostToDevice, memory,
+                             reinterpret_cast<uint64_t>(secret), sizeof(secret)});
+  ExpectEnds(Fatal::kBadRange);
+}
+
+TEST_F(MaliciousTest, CopyKindOutOfRange) {
+  tenant_->Post<wire::Copy>({StreamId{0}, static_cast<wire::CopyKind>(77), 0, 0, 0});
+  ExpectEnds(Fatal::kBadArgument);
+}
+
+TEST_F(MaliciousTest, ImageOutsideTheArena) {
+  tenant_->Post<wire::LibraryLoad>(
+      {LibraryId{1}, 0,
+       HostPtr{tenant_->order.host_range_begin + tenant_->order.host_range_bytes - 8}, 16},
+      {}, 0);
+  ExpectEnds(Fatal::kBadRange);
+}
+
+TEST_F(MaliciousTest, RegisteringOutsideTheArena) {
+  tenant_->Post<wire::HostRegister>({HostPtr{tenant_->order.host_range_begin - 4096}, 8192}, {}, 0);
+  ExpectEnds(Fatal::kBadRange);
+}
+
+TEST_F(MaliciousTest, SlotThatStillWaits) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  const uint64_t memory = tenant_->Alloc(4096);
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  tenant_->Post<wire::MemFree>({DevicePtr{memory}}, {}, 5);
+  tenant_->Post<wire::MemInfo>({}, {}, 5);
+  EXPECT_TRUE(tenant_->WaitFatal(Fatal::kBadReplySlot));
+  TestingDriver::Release();
+  ExpectEnds(Fatal::kBadReplySlot);
+}
+
+TEST_F(MaliciousTest, NeverReadsItsDoorbell) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  auto* region = reinterpret_cast<wire::CommandRegion*>(tenant_->commands.data());
+  region->head.tenant_sleeps = 1;  // for ever
+  Ticket last{};
+  for (int i = 0; i < 20000; ++i) last = tenant_->LaunchPlain(0, 1);
+  EXPECT_TRUE(tenant_->WaitDone(0, last));
+  auto honest = scheduler_.AddTenant();
+  EXPECT_NE(honest->Alloc(1000), 0u);
+}
+
+}  // namespace
+}  // namespace gpuloom::executor

@@ -1,0 +1,265 @@
+#include "agent/executor/testing_driver.h"
+
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace gpuloom::executor {
+namespace {
+
+struct State {
+  std::mutex mutex;
+  uint64_t release = 0;  // raised by Release
+  bool held = false;
+  bool loads_block = false;
+  CUresult failure = CUDA_SUCCESS;
+  uint64_t streams = 0;
+  uint64_t events = 0;
+  uint64_t objects = 0;
+  struct Pending {
+    bool held = false;
+    uint64_t since = 0;  // value of `release` then
+  };
+  std::map<uint64_t, Pending> stream_work;  // by stream: its newest work
+  std::map<uint64_t, Pending> event_work;
+  std::vector<std::string> calls;
+  int unquiet = 0;
+
+  bool Done(const Pending& pending) const { return !pending.held || release > pending.since; }
+  bool AnythingPending() const {
+    for (const auto& [stream, pending] : stream_work) {
+      if (!Done(pending)) return true;
+    }
+    return false;
+  }
+};
+
+State& S() {
+  static auto* const kState = new State;
+  return *kState;
+}
+
+uint64_t Number(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
+template <typename Handle>
+Handle Make(uint64_t number) {
+  return reinterpret_cast<Handle>(static_cast<uintptr_t>(number));
+}
+
+CUresult Work(const char* what, CUstream stream) {
+  std::lock_guard lock(S().mutex);
+  if (S().failure != CUDA_SUCCESS) return S().failure;
+  S().calls.push_back(std::string(what) + " " + std::to_string(Number(stream)));
+  auto& pending = S().stream_work[Number(stream)];
+  pending = {S().held || !S().Done(pending), S().release};
+  return CUDA_SUCCESS;
+}
+
+// A call that waits for the whole device on real hardware.
+CUresult Synchronising(const char* what) {
+  std::lock_guard lock(S().mutex);
+  S().calls.push_back(what);
+  if (S().AnythingPending()) ++S().unquiet;
+  return S().failure;
+}
+
+CUresult Instantiate() {
+  std::unique_lock lock(S().mutex);
+  if (S().loads_block && S().AnythingPending()) ++S().unquiet;
+  return S().failure;
+}
+
+void FillTable(Driver* d) {
+  d->cuInit = [](unsigned) { return CUDA_SUCCESS; };
+  d->cuDeviceGetCount = [](int* count) { return *count = 1, CUDA_SUCCESS; };
+  d->cuDeviceGet = [](CUdevice* device, int) { return *device = 0, CUDA_SUCCESS; };
+  d->cuDeviceGetUuid_v2 = [](CUuuid* uuid, CUdevice) {
+    return std::memset(uuid, 0, sizeof(*uuid)), CUDA_SUCCESS;
+  };
+  d->cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {
+    return *context = Make<CUcontext>(1), CUDA_SUCCESS;
+  };
+  d->cuCtxSetCurrent = [](CUcontext) { return CUDA_SUCCESS; };
+  d->cuCtxGetStreamPriorityRange = [](int* least, int* greatest) {
+    return *least = 0, *greatest = -5, CUDA_SUCCESS;
+  };
+  d->cuGetErrorName = [](CUresult, const char** name) {
+    return *name = "an error of the testing driver", CUDA_SUCCESS;
+  };
+
+  d->cuStreamCreateWithPriority = [](CUstream* stream, unsigned, int) {
+    std::lock_guard lock(S().mutex);
+    return *stream = Make<CUstream>(++S().streams), S().failure;
+  };
+  d->cuEventCreate = [](CUevent* event, unsigned) {
+    std::lock_guard lock(S().mutex);
+    return *event = Make<CUevent>(++S().events), S().failure;
+  };
+  d->cuEventRecord = [](CUevent event, CUstream stream) {
+    std::lock_guard lock(S().mutex);
+    S().calls.push_back("record " + std::to_string(Number(event)) + " " +
+                        std::to_string(Number(stream)));
+    S().event_work[Number(event)] = S().stream_work[Number(stream)];
+    return S().failure;
+  };
+  d->cuEventQuery = [](CUevent event) {
+    std::lock_guard lock(S().mutex);
+    if (S().failure != CUDA_SUCCESS) return S().failure;
+    return S().Done(S().event_work[Number(event)]) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  };
+  d->cuEventElapsedTime = [](float* milliseconds, CUevent, CUevent) {
+    return *milliseconds = 1.5F, CUDA_SUCCESS;
+  };
+  d->cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
+    std::lock_guard lock(S().mutex);
+    S().calls.push_back("wait " + std::to_string(Number(stream)) + " " +
+                        std::to_string(Number(event)));
+    const auto& of_event = S().event_work[Number(event)];
+    if (!S().Done(of_event)) S().stream_work[Number(stream)] = of_event;
+    return S().failure;
+  };
+
+  d->cuLaunchKernel = [](CUfunction, unsigned grid, unsigned, unsigned, unsigned, unsigned,
+                         unsigned, unsigned, CUstream stream, void**, void**) {
+    return grid == 0 ? CUDA_ERROR_INVALID_VALUE : Work("launch", stream);
+  };
+  d->cuMemcpyHtoDAsync_v2 = [](CUdeviceptr, const void*, size_t, CUstream stream) {
+    return Work("copy", stream);
+  };
+  d->cuMemcpyDtoHAsync_v2 = [](void*, CUdeviceptr, size_t, CUstream stream) {
+    return Work("copy", stream);
+  };
+  d->cuMemcpyDtoDAsync_v2 = [](CUdeviceptr, CUdeviceptr, size_t, CUstream stream) {
+    return Work("copy", stream);
+  };
+  d->cuMemcpyAsync = [](CUdeviceptr, CUdeviceptr, size_t, CUstream stream) {
+    return Work("copy", stream);
+  };
+  d->cuMemsetD8Async = [](CUdeviceptr, unsigned char, size_t, CUstream stream) {
+    return Work("fill", stream);
+  };
+  d->cuMemsetD16Async = [](CUdeviceptr, unsigned short, size_t, CUstream stream) {
+    return Work("fill", stream);
+  };
+  d->cuMemsetD32Async = [](CUdeviceptr, unsigned, size_t, CUstream stream) {
+    return Work("fill", stream);
+  };
+
+  d->cuMemAddressReserve = [](CUdeviceptr* address, size_t, size_t, CUdeviceptr wanted,
+                              unsigned long long) { return *address = wanted, CUDA_SUCCESS; };
+  d->cuMemAddressFree = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
+  d->cuMemImportFromShareableHandle = [](CUmemGenericAllocationHandle* handle, void*,
+                                         CUmemAllocationHandleType) {
+    std::lock_guard lock(S().mutex);
+    return *handle = ++S().objects, S().failure;
+  };
+  d->cuMemMap = [](CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) {
+    return CUDA_SUCCESS;
+  };
+  d->cuMemSetAccess = [](CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) {
+    return CUDA_SUCCESS;
+  };
+  d->cuMemUnmap = [](CUdeviceptr, size_t) {
+    std::lock_guard lock(S().mutex);
+    S().calls.push_back("unmap");
+    return S().failure;
+  };
+  d->cuMemRelease = [](CUmemGenericAllocationHandle) { return CUDA_SUCCESS; };
+  d->cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_SUCCESS; };
+  d->cuMemHostUnregister = [](void*) { return Synchronising("unregister"); };
+
+  d->cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned,
+                            CUlibraryOption*, void**, unsigned) {
+    std::lock_guard lock(S().mutex);
+    S().calls.push_back("load");
+    return *library = Make<CUlibrary>(++S().objects), S().failure;
+  };
+  d->cuLibraryUnload = [](CUlibrary) { return Synchronising("unload"); };
+  d->cuLibraryGetKernelCount = [](unsigned* count, CUlibrary) { return *count = 1, CUDA_SUCCESS; };
+  d->cuLibraryGetKernel = [](CUkernel* kernel, CUlibrary, const char* name) {
+    std::lock_guard lock(S().mutex);
+    if (std::strcmp(name, "missing") == 0) return CUDA_ERROR_NOT_FOUND;
+    return *kernel = Make<CUkernel>(++S().objects), CUDA_SUCCESS;
+  };
+  d->cuKernelGetFunction = [](CUfunction* function, CUkernel kernel) {
+    return *function = Make<CUfunction>(Number(kernel)), Instantiate();
+  };
+  d->cuFuncLoad = [](CUfunction) { return CUDA_SUCCESS; };
+  // Two parameters: a pointer and an int.
+  d->cuKernelGetParamInfo = [](CUkernel, size_t index, size_t* offset, size_t* size) {
+    *offset = index * 8;
+    *size = index == 0 ? 8 : 4;
+    return index < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  };
+  d->cuKernelGetAttribute = [](int* value, CUfunction_attribute attribute, CUkernel, CUdevice) {
+    return *value = attribute, CUDA_SUCCESS;
+  };
+  d->cuKernelSetAttribute = [](CUfunction_attribute, int, CUkernel, CUdevice) {
+    return CUDA_SUCCESS;
+  };
+  d->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags =
+      [](int* blocks, CUfunction, int, size_t, unsigned) { return *blocks = 8, CUDA_SUCCESS; };
+  d->cuOccupancyAvailableDynamicSMemPerBlock = [](size_t* bytes, CUfunction, int, int) {
+    return *bytes = 4096, CUDA_SUCCESS;
+  };
+  d->cuLibraryGetGlobal = [](CUdeviceptr* address, size_t* size, CUlibrary library, const char*) {
+    *address = 0x7000'0000'0000 + Number(library) * 4096;
+    *size = 256;
+    return Instantiate();
+  };
+}
+
+}  // namespace
+
+const Driver& TestingDriver::Reset() {
+  static const Driver kDriver = [] {
+    Driver driver;
+    FillTable(&driver);
+    return driver;
+  }();
+  std::lock_guard lock(S().mutex);
+  S().held = false;
+  ++S().release;
+  S().loads_block = false;
+  S().failure = CUDA_SUCCESS;
+  S().streams = S().events = 0;
+  S().stream_work.clear();
+  S().event_work.clear();
+  S().calls.clear();
+  S().unquiet = 0;
+  return kDriver;
+}
+
+void TestingDriver::Hold() {
+  std::lock_guard lock(S().mutex);
+  S().held = true;
+}
+
+void TestingDriver::Release() {
+  std::lock_guard lock(S().mutex);
+  S().held = false;
+  ++S().release;
+}
+
+void TestingDriver::Fail(CUresult result) {
+  std::lock_guard lock(S().mutex);
+  S().failure = result;
+}
+
+void TestingDriver::SetLoadsBlock(bool block) {
+  std::lock_guard lock(S().mutex);
+  S().loads_block = block;
+}
+
+std::vector<std::string> TestingDriver::TakeCalls() {
+  std::lock_guard lock(S().mutex);
+  return std::move(S().calls);
+}
+
+int TestingDriver::unquiet_calls() {
+  std::lock_guard lock(S().mutex);
+  return S().unquiet;
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,37 @@
+// A driver for the executor's own tests and fuzzers: every function that the executor calls,
+// without a GPU. Copies and fills do nothing to memory; what is submitted is written to a list;
+// work of a stream is done at once, or, while the stream is held, not before it is released. One
+// per process, safe from any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "proto/cuda/driver.h"
+
+namespace gpuloom::executor {
+
+class TestingDriver {
+ public:
+  // Forgets everything earlier. The functions of the returned table use this one state.
+  static const Driver& Reset();
+
+  // From now on new work of every stream stays unfinished, until Release.
+  static void Hold();
+  static void Release();
+
+  // Like a device fault: every later call answers this.
+  static void Fail(CUresult result);
+
+  // Launches wait in the driver for the device, as module loads do on real hardware, when true.
+  static void SetLoadsBlock(bool block);
+
+  // What was called, in order: "launch 1", "copy 2", "record 3 1" (event, stream), "wait 2 3"
+  // (stream, event), "unload", "unmap", "unregister". Streams and events are numbered from 1 as
+  // they are made.
+  static std::vector<std::string> TakeCalls();
+  // How often something was called while work was unfinished that must not be then.
+  static int unquiet_calls();
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,269 @@
+#include "agent/executor/testing_peer.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "proto/channel/socket.h"
+
+namespace gpuloom::executor {
+namespace {
+
+constexpr uint64_t kDeviceRangeBytes = uint64_t{1} << 30;
+constexpr uint64_t kHostRangeBytes = uint64_t{64} << 20;
+// Where no other mapping of a test is; sanitizers keep theirs elsewhere too.
+constexpr uint64_t kDeviceBase = 0x5000'0000'0000;
+constexpr uint64_t kHostBase = 0x6000'0000'0000;
+constexpr uint64_t kImageOffset = 0;  // of the arena
+
+// A peer that cannot be set up is a bug of the test.
+void Check(bool ok, const char* what) {
+  if (ok) return;
+  perror(what);
+  abort();
+}
+
+std::string UuidOfFirst(const Driver& driver) {
+  CUdevice device = 0;
+  CUuuid uuid{};
+  Check(driver.cuInit(0) == CUDA_SUCCESS && driver.cuDeviceGet(&device, 0) == CUDA_SUCCESS &&
+            driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS,
+        "first device");
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    char hex[3];
+    snprintf(hex, sizeof(hex), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    text += hex;
+    if (i == 3 || i == 5 || i == 7 || i == 9) text += '-';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::span<const uint8_t> PlainParams() {
+  static constexpr uint8_t kParams[12] = {};
+  return kParams;
+}
+
+TestingTenant::~TestingTenant() = default;
+
+bool TestingTenant::WaitFatal(wire::Fatal fatal) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (reader.fatal() == wire::Fatal::kNone && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  return reader.fatal() == fatal;
+}
+
+uint64_t TestingTenant::Alloc(uint64_t size_bytes) {
+  wire::MemAlloc::Reply reply{};
+  const auto result = Call<wire::MemAlloc>({size_bytes}, &reply);
+  return result == CUDA_SUCCESS ? static_cast<uint64_t>(reply.address) : 0;
+}
+
+std::optional<CUresult> TestingTenant::Free(uint64_t address) {
+  return Call<wire::MemFree>({wire::DevicePtr{address}});
+}
+
+std::optional<CUresult> TestingTenant::LoadLibrary(uint32_t library, std::string_view image) {
+  const uint64_t address = order.host_range_begin + kImageOffset;
+  std::memcpy(reinterpret_cast<void*>(address), image.data(), image.size());
+  return Call<wire::LibraryLoad>(
+      {wire::LibraryId{library}, 0, wire::HostPtr{address}, image.size()});
+}
+
+bool TestingTenant::LoadKernel(uint32_t library, uint32_t kernel, std::string_view name,
+                               std::string_view image) {
+  if (LoadLibrary(library, image) != CUDA_SUCCESS) return false;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(name.data());
+  return Call<wire::KernelGet>({wire::LibraryId{library}, wire::KernelId{kernel}}, nullptr,
+                               {bytes, name.size()}) == CUDA_SUCCESS;
+}
+
+wire::Ticket TestingTenant::Launch(uint32_t stream, uint32_t kernel,
+                                   std::span<const uint8_t> params) {
+  return Post<wire::Launch>(
+      {wire::StreamId{stream}, wire::KernelId{kernel}, {1, 1, 1}, {1, 1, 1}, 0, 0}, params);
+}
+
+wire::Ticket TestingTenant::LaunchPlain(uint32_t stream, uint32_t kernel) {
+  return Launch(stream, kernel, PlainParams());
+}
+
+bool TestingTenant::CreateStream(uint32_t stream, bool nonblocking) {
+  return Call<wire::StreamCreate>({wire::StreamId{stream}, nonblocking, 0}) == CUDA_SUCCESS;
+}
+
+TestingScheduler::TestingScheduler(const Driver& driver) : device_(driver) {
+  std::string error;
+  Check(device_.Start(UuidOfFirst(driver), &error), error.c_str());
+  channel::UniqueFd ours;
+  channel::UniqueFd theirs;
+  Check(channel::MakePair(SOCK_SEQPACKET, &ours, &theirs), "control socket");
+  connection_ = control::Connection(std::move(ours));
+  loop_ = std::make_unique<Loop>(&device_, std::move(theirs));
+  Check(loop_->Start(&error), error.c_str());
+  loop_thread_ = std::thread([this] {
+    device_.MakeCurrent();
+    loop_->Run();
+    loop_ended_ = true;
+  });
+  thread_ = std::thread([this] { Serve(); });
+}
+
+TestingScheduler::~TestingScheduler() {
+  stopping_ = true;
+  shutdown(connection_.fd(), SHUT_RDWR);
+  thread_.join();
+  loop_thread_.join();
+}
+
+bool TestingScheduler::WaitLoopEnd(std::chrono::milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (!loop_ended_ && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  return loop_ended_;
+}
+
+channel::UniqueFd TestingScheduler::MakeMemory(uint64_t size_bytes) {
+  const Driver& cuda = device_.cuda();
+  if (cuda.cuMemCreate == nullptr) {
+    return channel::MakeSealedMemory("device memory", 4096);
+  }
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  int fd = -1;
+  Check(cuda.cuMemCreate(&handle, size_bytes, &properties, 0) == CUDA_SUCCESS &&
+            cuda.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                              0) == CUDA_SUCCESS,
+        "device memory");
+  cuda.cuMemRelease(handle);
+  return channel::UniqueFd(fd);
+}
+
+void TestingScheduler::Serve() {
+  while (!stopping_) {
+    control::Incoming in;
+    if (!connection_.Receive(&in)) return;
+    OnMessage(in);
+  }
+}
+
+void TestingScheduler::OnMessage(const control::Incoming& in) {
+  control::MemoryRequest request;
+  control::MemoryReturn back;
+  control::MemoryInfoRequest info;
+  control::SessionReady ready;
+  control::SessionEnded ended;
+  control::ExecutorFault fault;
+  if (in.As(&request)) {
+    control::MemoryGranted granted{request.session_id, 0, request.size_bytes, CUDA_SUCCESS,
+                                   must_clear};
+    if (memory_in_use_ + request.size_bytes > quota_bytes) {
+      granted.result = CUDA_ERROR_OUT_OF_MEMORY;
+      (void)connection_.Send(in.header.request, granted);
+      return;
+    }
+    const channel::UniqueFd fd = MakeMemory(request.size_bytes);
+    const int fds[] = {fd.get()};
+    granted.memory_id = ++last_memory_;
+    memory_[last_memory_] = request.size_bytes;
+    memory_in_use_ += request.size_bytes;
+    (void)connection_.Send(in.header.request, granted, fds, 1);
+  } else if (in.As(&back)) {
+    memory_in_use_ -= memory_[back.memory_id];
+    memory_.erase(back.memory_id);
+    control::Answer answer{};
+    answer.ok = 1;
+    if (in.header.request != 0) (void)connection_.Send(in.header.request, answer);
+  } else if (in.As(&info)) {
+    (void)connection_.Send(
+        in.header.request,
+        control::MemoryInfo{info.session_id, quota_bytes - memory_in_use_, quota_bytes});
+  } else if (std::lock_guard lock(mutex_); in.As(&ready)) {
+    ready_[ready.session_id] = ready;
+  } else if (in.As(&ended)) {
+    ended_[ended.session_id] = ended;
+  } else if (in.As(&fault)) {
+    fault_ = fault;
+  }
+}
+
+std::unique_ptr<TestingTenant> TestingScheduler::AddTenant() {
+  auto tenant = std::make_unique<TestingTenant>();
+  control::AddSession& order = tenant->order;
+  order.session_id = ++last_session_;
+  order.device_range_begin = kDeviceBase + last_session_ * kDeviceRangeBytes;
+  order.device_range_bytes = kDeviceRangeBytes;
+  order.host_range_begin = kHostBase + last_session_ * kHostRangeBytes;
+  order.host_range_bytes = kHostRangeBytes;
+  order.pinned_limit_bytes = pinned_limit_bytes;
+  order.memory_quota_bytes = quota_bytes;
+  order.drain_timeout_ms = drain_timeout_ms;
+  snprintf(order.label, sizeof(order.label), "tests/tenant-%llu/main",
+           static_cast<unsigned long long>(last_session_));
+  const auto commands = channel::MakeSealedMemory("commands", sizeof(wire::CommandRegion));
+  const auto completions = channel::MakeSealedMemory("completions", sizeof(wire::CompletionRegion));
+  tenant->arena = channel::MakeSealedMemory("arena", kHostRangeBytes);
+  channel::UniqueFd theirs;
+  Check(channel::MakePair(SOCK_STREAM, &tenant->doorbell, &theirs), "doorbell");
+  using Access = channel::Mapping::Access;
+  Check(tenant->commands.Map(commands.get(), sizeof(wire::CommandRegion), Access::kReadWrite) &&
+            tenant->completions.Map(completions.get(), sizeof(wire::CompletionRegion),
+                                    Access::kReadOnly),
+        "regions");
+  auto* command_region = reinterpret_cast<wire::CommandRegion*>(tenant->commands.data());
+  auto* completion_region = reinterpret_cast<wire::CompletionRegion*>(tenant->completions.data());
+  tenant->writer = wire::RingWriter(command_region, completion_region);
+  tenant->reader = wire::CompletionReader(completion_region);
+  const int fds[] = {commands.get(), completions.get(), tenant->arena.get(), theirs.get()};
+  Check(connection_.Send(static_cast<uint32_t>(last_session_), order, fds, 4), "AddSession");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (std::chrono::steady_clock::now() < end) {
+    std::lock_guard lock(mutex_);
+    const auto it = ready_.find(order.session_id);
+    if (it == ready_.end()) continue;
+    tenant->ready = it->second;
+    break;
+  }
+  return tenant;
+}
+
+void TestingScheduler::RemoveTenant(const TestingTenant& tenant) {
+  (void)connection_.Send(0, control::RemoveSession{tenant.order.session_id});
+}
+
+std::optional<control::SessionEnded> TestingScheduler::WaitEnded(
+    uint64_t session_id, std::chrono::milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  do {
+    {
+      std::lock_guard lock(mutex_);
+      const auto it = ended_.find(session_id);
+      if (it != ended_.end()) return it->second;
+    }
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < end);
+  return std::nullopt;
+}
+
+std::optional<control::ExecutorFault> TestingScheduler::WaitFault() {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  do {
+    {
+      std::lock_guard lock(mutex_);
+      if (fault_) return fault_;
+    }
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < end);
+  return std::nullopt;
+}
+
+}  // namespace gpuloom::executor

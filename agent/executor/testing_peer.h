@@ -1,0 +1,158 @@
+// The other two parties for tests of the executor: a scheduler that grants memory, and tenants that
+// write rings, in the test's own process. The executor's loop runs on a thread of its own. Tenant
+// and executor share the process, so the arena is where the executor maps it, once a session is
+// ready.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "agent/executor/loop.h"
+#include "proto/wire/completion_reader.h"
+#include "proto/wire/ring_writer.h"
+
+namespace gpuloom::executor {
+
+class TestingScheduler;
+
+class TestingTenant {
+ public:
+  ~TestingTenant();
+
+  // Writes a command; waits while the ring is full.
+  template <wire::Command C>
+  wire::Ticket Post(const typename C::Request& request, std::span<const uint8_t> payload = {},
+                    uint16_t slot = wire::kNoReply) {
+    uint8_t* tail = nullptr;
+    typename C::Request* out = nullptr;
+    while (!(out = writer.Reserve<C>(static_cast<uint32_t>(payload.size()), &tail, slot))) {
+      std::this_thread::yield();
+    }
+    if constexpr (!std::is_empty_v<typename C::Request>) *out = request;
+    if (!payload.empty()) std::memcpy(tail, payload.data(), payload.size());
+    const wire::Ticket ticket = writer.Commit();
+    if (writer.ExecutorSleeps()) channel::RingDoorbell(doorbell.get());
+    return ticket;
+  }
+
+  // CUDA's result; nullopt when no answer came in time or the session ended.
+  template <wire::Command C>
+  std::optional<CUresult> Call(const typename C::Request& request,
+                               typename C::Reply* reply = nullptr,
+                               std::span<const uint8_t> payload = {}, uint16_t slot = 0) {
+    const wire::Ticket ticket = Post<C>(request, payload, slot);
+    const wire::ReplySlot* answer = nullptr;
+    if (!Wait([&] { return (answer = reader.FindReply(slot, ticket)) != nullptr; })) {
+      return std::nullopt;
+    }
+    if constexpr (wire::kWireSize<typename C::Reply> != 0) {
+      if (reply != nullptr) std::memcpy(reply, answer->reply, sizeof(*reply));
+    }
+    return static_cast<CUresult>(answer->result);
+  }
+
+  // False when it does not become true in time, or the session ends meanwhile.
+  template <typename F>
+  bool Wait(F condition, std::chrono::milliseconds timeout = std::chrono::seconds(10)) {
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    while (!condition()) {
+      if (reader.fatal() != wire::Fatal::kNone || std::chrono::steady_clock::now() > end) {
+        return false;
+      }
+      std::this_thread::yield();
+    }
+    return true;
+  }
+  bool WaitDone(uint32_t stream, wire::Ticket ticket) {
+    return Wait([&] { return reader.Done(wire::StreamId{stream}, ticket); });
+  }
+  bool WaitFatal(wire::Fatal fatal);
+
+  // 0 on failure.
+  uint64_t Alloc(uint64_t size_bytes);
+  std::optional<CUresult> Free(uint64_t address);
+  // A library with one kernel under the given ids; `image` is copied into the arena.
+  bool LoadKernel(uint32_t library, uint32_t kernel, std::string_view name, std::string_view image);
+  std::optional<CUresult> LoadLibrary(uint32_t library, std::string_view image);
+  wire::Ticket Launch(uint32_t stream, uint32_t kernel, std::span<const uint8_t> params);
+  // One thread that wants two parameters as TestingDriver's kernels do.
+  wire::Ticket LaunchPlain(uint32_t stream, uint32_t kernel);
+  bool CreateStream(uint32_t stream, bool nonblocking);
+
+  control::AddSession order{};
+  wire::RingWriter writer;
+  wire::CompletionReader reader;
+  channel::Mapping commands;
+  channel::Mapping completions;
+  channel::UniqueFd arena;
+  channel::UniqueFd doorbell;
+  control::SessionReady ready{};
+};
+
+class TestingScheduler {
+ public:
+  // Starts a device on `driver` and the loop.
+  explicit TestingScheduler(const Driver& driver);
+  // Closes the control socket and waits for the loop's end.
+  ~TestingScheduler();
+
+  std::unique_ptr<TestingTenant> AddTenant();
+  void RemoveTenant(const TestingTenant& tenant);
+
+  // What the executor said of a session's end; nullopt when it did not within the timeout.
+  std::optional<control::SessionEnded> WaitEnded(
+      uint64_t session_id, std::chrono::milliseconds timeout = std::chrono::seconds(10));
+  std::optional<control::ExecutorFault> WaitFault();
+  // The loop has ended; false when it has not within the timeout.
+  bool WaitLoopEnd(std::chrono::milliseconds timeout);
+
+  // Granted and not returned.
+  uint64_t memory_in_use() const { return memory_in_use_; }
+
+  // Settings, before memory is asked for.
+  std::atomic<uint64_t> quota_bytes{uint64_t{1} << 40};
+  std::atomic<bool> must_clear{false};
+  uint32_t drain_timeout_ms = 2000;
+  uint64_t pinned_limit_bytes = 8u << 20;
+
+ private:
+  void Serve();
+  void OnMessage(const control::Incoming& in);
+  channel::UniqueFd MakeMemory(uint64_t size_bytes);
+
+  Device device_;
+  control::Connection connection_;
+  channel::UniqueFd stop_;
+  std::unique_ptr<Loop> loop_;
+  std::thread loop_thread_;
+  std::thread thread_;
+  std::atomic<bool> loop_ended_{false};
+  std::atomic<bool> stopping_{false};
+  std::atomic<uint64_t> memory_in_use_{0};
+  uint64_t last_memory_ = 0;
+  uint64_t last_session_ = 0;
+  std::map<uint64_t, uint64_t> memory_;  // id → size
+
+  std::mutex mutex_;
+  std::map<uint64_t, control::SessionReady> ready_;
+  std::map<uint64_t, control::SessionEnded> ended_;
+  std::optional<control::ExecutorFault> fault_;
+};
+
+// Parameters of TestingDriver's kernels.
+std::span<const uint8_t> PlainParams();
+
+// The image of a program for TestingDriver: PTX without code.
+inline constexpr std::string_view kEmptyPtx =
+    ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u32 "
+    "n) "
+    "{ ret; }\n";
+
+}  // namespace gpuloom::executor
