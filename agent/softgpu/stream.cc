@@ -56,6 +56,16 @@ void Stream::WaitFor(uint64_t number) {
   work_done_.wait(lock, [&] { return completed_.load() >= number; });
 }
 
+CUstreamAttrValue Stream::GetAttribute(CUstreamAttrID attribute) {
+  std::lock_guard lock(mutex_);
+  return attributes_[attribute];
+}
+
+void Stream::SetAttribute(CUstreamAttrID attribute, const CUstreamAttrValue& value) {
+  std::lock_guard lock(mutex_);
+  attributes_[attribute] = value;
+}
+
 void Stream::StartThreadLocked() {
   thread_runs_ = true;
   // The application's signal handlers belong on the application's threads.

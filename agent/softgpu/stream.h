@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -56,6 +57,10 @@ class Stream : public std::enable_shared_from_this<Stream> {
   }
   void WaitFor(uint64_t number);
 
+  // Hints that are only kept; zero until set.
+  CUstreamAttrValue GetAttribute(CUstreamAttrID attribute);
+  void SetAttribute(CUstreamAttrID attribute, const CUstreamAttrValue& value);
+
   // Takes part in the legacy default stream's barriers.
   [[nodiscard]] bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
 
@@ -73,6 +78,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::condition_variable work_arrived_;
   std::condition_variable work_done_;
   std::deque<Work> queue_;
+  std::map<CUstreamAttrID, CUstreamAttrValue> attributes_;
   uint64_t pushed_ = 0;
   std::atomic<uint64_t> completed_{0};
   bool thread_runs_ = false;
