@@ -29,7 +29,8 @@ class AddressSpace {
 };
 
 // Generic addresses of what is not global memory. They lie above every address that a process on
-// x86-64 or arm64 can map (2^56 with five-level paging), so they never collide with a device pointer.
+// x86-64 or arm64 can map (2^56 with five-level paging), so they never collide with a device
+// pointer.
 inline constexpr uint64_t kSharedWindow = uint64_t{1} << 56;
 inline constexpr uint64_t kLocalWindow = uint64_t{2} << 56;
 inline constexpr uint64_t kParamWindow = uint64_t{3} << 56;

@@ -1,8 +1,8 @@
 // Runs one grid of a kernel, on the calling thread.
 //
-// Several threads may run grids at once, also of the same kernel: what they share is only the memory
-// that the program itself shares, and atomics on it are the CPU's atomics, so they hold between
-// threads and between processes that map the same memory.
+// Several threads may run grids at once, also of the same kernel: what they share is only the
+// memory that the program itself shares, and atomics on it are the CPU's atomics, so they hold
+// between threads and between processes that map the same memory.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,8 @@ struct Grid {
   Dim3 cluster;  // blocks per cluster
   uint32_t dynamic_shared_bytes = 0;
   const std::byte* params = nullptr;  // kernel->param_bytes bytes, laid out as kernel->params says
-  bool cooperative = false;           // all blocks are resident at once, so that they may wait for each other
+  bool cooperative =
+      false;  // all blocks are resident at once, so that they may wait for each other
 };
 
 struct Outcome {
@@ -53,8 +54,9 @@ struct Outcome {
   std::string detail;  // for people: kernel, PTX line and what happened
 };
 
-// Returns when all blocks are done, or at the first fault, or soon (about a millisecond) after `stop`
-// became true.
-[[nodiscard]] Outcome Run(const Grid& grid, const AddressSpace& memory, const std::atomic<bool>& stop);
+// Returns when all blocks are done, or at the first fault, or soon (about a millisecond) after
+// `stop` became true.
+[[nodiscard]] Outcome Run(const Grid& grid, const AddressSpace& memory,
+                          const std::atomic<bool>& stop);
 
 }  // namespace gpuloom::softgpu

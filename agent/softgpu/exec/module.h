@@ -1,8 +1,8 @@
 // One loaded PTX module: its kernels, ready to run, and its variables.
 //
 // Immutable after Load, so any thread may read it and run its kernels. `__device__` and
-// `__constant__` variables live in memory that the loader's allocator gave; the module does not free
-// it. Must outlive every Run() of its kernels.
+// `__constant__` variables live in memory that the loader's allocator gave; the module does not
+// free it. Must outlive every Run() of its kernels.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +40,8 @@ struct Kernel {
   uint32_t const_bytes = 0;          // of the whole module
   uint32_t num_regs = 0;             // 32-bit registers live at once, an estimate, 16..255
   uint32_t max_threads_per_block = kMaxThreadsPerBlock;  // smaller with .maxntid or .reqntid
-  uint32_t required_ntid[3] = {0, 0, 0};     // .reqntid, or zeros
-  uint32_t required_cluster[3] = {0, 0, 0};  // .reqnctapercluster, or zeros
+  uint32_t required_ntid[3] = {0, 0, 0};                 // .reqntid, or zeros
+  uint32_t required_cluster[3] = {0, 0, 0};              // .reqnctapercluster, or zeros
   const Function* code = nullptr;
 };
 
@@ -54,13 +54,13 @@ struct Global {
 
 class Module {
  public:
-  // Gives zeroed or unzeroed memory for all variables of the module at once, or 0 when there is none.
-  // The memory must be found in the AddressSpace that the module's kernels run with.
+  // Gives zeroed or unzeroed memory for all variables of the module at once, or 0 when there is
+  // none. The memory must be found in the AddressSpace that the module's kernels run with.
   using AllocateGlobals = std::function<uint64_t(size_t size_bytes, size_t align_bytes)>;
 
   // Parses, checks and decodes PTX text. On failure returns null and says why in *error:
-  // "ptx line 12: unsupported instruction 'foo.bar'". `out_of_memory`, when given, tells whether the
-  // allocator refused.
+  // "ptx line 12: unsupported instruction 'foo.bar'". `out_of_memory`, when given, tells whether
+  // the allocator refused.
   [[nodiscard]] static std::unique_ptr<Module> Load(std::string_view ptx,
                                                     const AllocateGlobals& allocate,
                                                     std::string* error,

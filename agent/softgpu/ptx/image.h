@@ -23,8 +23,8 @@ inline constexpr size_t kMaxPtxBytes = size_t{256} << 20;
 [[nodiscard]] std::string Extract(std::span<const std::byte> image, std::string* error);
 
 // The same for what a program in this process passes to the driver: a pointer without a length. The
-// headers are believed, as the real driver does; a wrapper (version 1, or 2 with its NULL-terminated
-// list of fatbins) is followed.
+// headers are believed, as the real driver does; a wrapper (version 1, or 2 with its
+// NULL-terminated list of fatbins) is followed.
 [[nodiscard]] std::string ExtractFromProgram(const void* image, std::string* error);
 
 }  // namespace gpuloom::softgpu::ptx

@@ -1,0 +1,103 @@
+// One block of a grid that runs: its warps, shared memory and barriers.
+//
+// Owned by Run() in grid.cc and used again for block after block. One thread. Turn() runs every
+// warp for a while and comes back, so several blocks can be resident on one thread (clusters,
+// cooperative grids).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "agent/softgpu/exec/grid.h"
+#include "agent/softgpu/exec/range_cache.h"
+#include "agent/softgpu/exec/warp.h"
+
+namespace gpuloom::softgpu {
+
+// What all blocks of one Run() share.
+struct GridRun {
+  GridRun(const Grid& g, const AddressSpace& memory, const std::atomic<bool>& s)
+      : grid(g), ranges(memory), stop(s) {}
+
+  const Grid& grid;
+  RangeCache ranges;
+  const std::atomic<bool>& stop;
+  Outcome outcome;
+  std::vector<std::byte> params;     // a private, aligned copy
+  uint32_t dynamic_shared_base = 0;  // offset of dynamic shared memory
+  uint32_t shared_bytes = 0;
+  uint64_t grid_id = 0;
+};
+
+struct Barrier {
+  uint32_t waiting[kMaxThreadsPerBlock / kLanes] = {};  // lanes of each warp that wait
+  uint32_t passed = 0;                                  // threads that arrived without waiting
+  uint32_t expected = 0;                                // threads; 0 = all that live
+  bool in_use = false;
+  uint32_t true_count = 0;  // of bar.red's predicates
+  bool all_true = true;
+  struct Result {  // what bar.red writes when the barrier opens
+    uint32_t warp;
+    uint32_t lane;
+    const Instr* instr;
+  };
+  std::vector<Result> results;
+};
+
+// What a barrier instruction does, kept in Instr::extra.
+enum BarrierOp : uint16_t {
+  kBarrierSync,
+  kBarrierArrive,
+  kBarrierPopc,
+  kBarrierAnd,
+  kBarrierOr,
+  kBarrierOpMask = 0x0f,
+  kBarrierHasCount = 0x10,
+  kBarrierNegatesPredicate = 0x20,
+};
+
+class Block {
+ public:
+  explicit Block(GridRun& run);
+
+  void Start(Dim3 index);
+  // Runs each warp for a while. False when no warp could do anything.
+  bool Turn();
+  [[nodiscard]] bool done() const { return live_warps_ == 0; }
+
+  // --- for Warp ---------------------------------------------------------------------------------
+  // `lanes` of the warp arrive at barrier `number`; those that wait have been put aside already.
+  // False: the number or the count is not allowed.
+  bool Arrive(Warp& warp, const Instr& in, uint32_t lanes, uint32_t number, uint32_t count);
+  // Lanes ended: barriers that wait for all may open.
+  void OnExit();
+
+  [[nodiscard]] GridRun& run() { return run_; }
+  [[nodiscard]] std::byte* shared() { return shared_.get(); }
+  [[nodiscard]] uint32_t shared_bytes() const { return run_.shared_bytes; }
+  [[nodiscard]] const Dim3& index() const { return index_; }
+  [[nodiscard]] uint32_t warp_count() const { return static_cast<uint32_t>(warps_.size()); }
+  // The other blocks of the cluster by rank, this one included; empty without a cluster.
+  std::vector<Block*> cluster;
+  uint32_t cluster_rank = 0;
+  // Arrivals at the cluster's barrier: kept by rank 0.
+  uint32_t cluster_arrived = 0;
+  uint64_t cluster_phase = 0;
+  [[nodiscard]] uint32_t LiveThreads() const;
+  void OpenClusterBarrierIfFull();
+
+ private:
+  void OpenIfFull(Barrier& barrier);
+  void Open(Barrier& barrier);
+
+  GridRun& run_;
+  Dim3 index_;
+  std::unique_ptr<std::byte[]> shared_;
+  std::vector<std::unique_ptr<Warp>> warps_;
+  uint32_t live_warps_ = 0;
+  Barrier barriers_[16];
+};
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,219 @@
+// Conversions between address spaces, and hints about caches.
+#include <cstring>
+
+#include "agent/softgpu/exec/block.h"
+#include "agent/softgpu/exec/decode_types.h"
+#include "agent/softgpu/exec/instruction_table.h"
+#include "agent/softgpu/exec/lanes.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+Step Nothing(Warp&, const Instr&) { return Step::kNext; }
+
+// imm: the window of the address space; 0 for global and constant memory.
+template <class T, bool kToSpace>
+Step ConvertAddress(Warp& warp, const Instr& in) {
+  const T* a = warp.Source<T>(in.a);
+  const auto window = static_cast<uint64_t>(in.imm);
+  return Apply<T>(warp, in, [=](uint32_t i) {
+    const uint64_t address = a[i];
+    return static_cast<T>(kToSpace ? (window != 0 ? address & ~kWindowMask : address)
+                                   : address | window);
+  });
+}
+
+template <class T>
+Step IsInSpace(Warp& warp, const Instr& in) {
+  const T* a = warp.Source<T>(in.a);
+  const auto window = static_cast<uint64_t>(in.imm);
+  uint32_t bits = 0;
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    bits |= ((uint64_t{a[i]} & kWindowMask) == window ? 1u : 0u) << i;
+  }
+  warp.SetPredicate(in.d, bits);
+  return Step::kNext;
+}
+
+bool TakeWindow(Op& op, int64_t* window) {
+  if (op.mods.Take("global") || op.mods.Take("const"))
+    *window = 0;
+  else if (op.mods.TakePrefixed("shared"))
+    *window = static_cast<int64_t>(kSharedWindow);
+  else if (op.mods.Take("local"))
+    *window = static_cast<int64_t>(kLocalWindow);
+  else if (op.mods.TakePrefixed("param"))
+    *window = static_cast<int64_t>(kParamWindow);
+  else
+    return false;
+  return true;
+}
+
+constexpr uint32_t kClusterRankShift = 24;
+
+// The address in another block's shared memory: rank + 1 above the offset, within the window.
+template <class T>
+Step MapToRank(Warp& warp, const Instr& in) {
+  const T* a = warp.Source<T>(in.a);
+  const uint32_t* rank = warp.Source<uint32_t>(in.b);
+  return Apply<T>(warp, in, [=](uint32_t i) {
+    const uint64_t window = uint64_t{a[i]} & kWindowMask;
+    const uint64_t offset = uint64_t{a[i]} & ((1u << kClusterRankShift) - 1);
+    return static_cast<T>(window | (uint64_t{rank[i]} + 1) << kClusterRankShift | offset);
+  });
+}
+
+template <class T>
+Step RankOf(Warp& warp, const Instr& in) {
+  const T* a = warp.Source<T>(in.a);
+  const uint32_t own = warp.block().cluster_rank;
+  return Apply<uint32_t>(warp, in, [=](uint32_t i) {
+    const uint64_t above = (uint64_t{a[i]} & ~kWindowMask) >> kClusterRankShift;
+    return above == 0 ? own : static_cast<uint32_t>(above - 1);
+  });
+}
+
+// cp.async, done at once: reads `extra` bytes, or as many as c says, and fills up with zeros.
+template <uint32_t kBytes>
+Step CopyToShared(Warp& warp, const Instr& in) {
+  Pointers to;
+  if (!warp.Resolve(in, kBytes, true, &to)) return Step::kFault;
+  const uint64_t* source = warp.Source<uint64_t>(in.b);
+  const uint32_t* size = warp.Source<uint32_t>(in.c);
+  uint64_t addresses[kLanes];
+  for (uint32_t i = 0; i < kLanes; ++i) addresses[i] = source[i] + static_cast<uint64_t>(in.target);
+  std::byte copies[kLanes][kBytes] = {};
+  const uint32_t all = warp.exec;
+  // Lanes that read nothing must not fault.
+  uint32_t reads = 0;
+  ForEach(all, [&](uint32_t i) { reads |= (size[i] != 0 ? 1u : 0u) << i; });
+  if (reads != 0) {
+    warp.exec = reads;
+    Pointers from;
+    const bool ok = warp.ResolveAddresses(addresses, static_cast<uint8_t>(ptx::Space::kGlobal),
+                                          kBytes, false, &from);
+    warp.exec = all;
+    if (!ok) return Step::kFault;
+    ForEach(reads, [&](uint32_t i) {
+      const std::byte* at = from.contiguous ? from.lane[0] + size_t{i} * kBytes : from.lane[i];
+      std::memcpy(copies[i], at, size[i] < kBytes ? size[i] : kBytes);
+    });
+  }
+  ForEach(all, [&](uint32_t i) {
+    std::byte* at = to.contiguous ? to.lane[0] + size_t{i} * kBytes : to.lane[i];
+    std::memcpy(at, copies[i], kBytes);
+  });
+  return Step::kNext;
+}
+
+bool DecodeAsyncCopy(Decoder& decoder, Op& op) {
+  if (op.mods.Take("commit_group") || op.mods.Take("wait_all")) {
+    return op.count() == 0 && decoder.Emit(Nothing, Instr());
+  }
+  if (op.mods.Take("wait_group")) return op.count() == 1 && decoder.Emit(Nothing, Instr());
+  if (op.mods.TakeOneOf({"ca", "cg"}).empty() || !op.mods.TakePrefixed("shared") ||
+      !op.mods.Take("global")) {
+    return false;
+  }
+  op.mods.TakePrefixed("L2::");
+  if (op.count() < 3 || op.count() > 4 || op[2].kind != ptx::Operand::kInt) return false;
+  Instr in;
+  if (!decoder.Address(op[0], ptx::Space::kShared, &in)) return false;
+  Instr source;
+  if (!decoder.Address(op[1], ptx::Space::kGlobal, &source)) return false;
+  if ((source.flags & kAddress32) != 0 || source.imm < 0 || source.imm > INT32_MAX) return false;
+  in.b = source.a;
+  in.target = static_cast<uint32_t>(source.imm);
+  in.c = op.count() == 4 ? decoder.Source(op[3], 4) : decoder.Constant(op[2].bits, 4);
+  switch (op[2].bits) {
+    case 4:
+      return decoder.Emit(CopyToShared<4>, in);
+    case 8:
+      return decoder.Emit(CopyToShared<8>, in);
+    case 16:
+      return decoder.Emit(CopyToShared<16>, in);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool DecodeCvta(Decoder& decoder, Op& op) {
+  const bool to = op.mods.Take("to");
+  Instr in;
+  if (!TakeWindow(op, &in.imm)) return false;
+  const ptx::Type type = op.mods.TakeType();
+  if ((type != ptx::Type::kU64 && type != ptx::Type::kU32) || op.count() != 2) return false;
+  const uint32_t size = ptx::SizeBytes(type);
+  // A 32-bit generic address could name nothing but what lies below 4 GiB.
+  if (size == 4 && in.imm != 0) return false;
+  in.d = decoder.Destination(op[0], size);
+  in.a = decoder.Source(op[1], size);
+  if (size == 4)
+    return decoder.Emit(to ? ConvertAddress<uint32_t, true> : ConvertAddress<uint32_t, false>, in);
+  return decoder.Emit(to ? ConvertAddress<uint64_t, true> : ConvertAddress<uint64_t, false>, in);
+}
+
+bool DecodeIsspacep(Decoder& decoder, Op& op) {
+  Instr in;
+  const bool is_const = op.mods.Has("const");
+  if (!TakeWindow(op, &in.imm) || op.count() != 2) return false;
+  // Constants lie in global memory here, so that no generic address is a constant one.
+  if (is_const) in.imm = -1;
+  in.d = decoder.DestinationPredicate(op[0]);
+  in.a = decoder.Source(op[1], 8);
+  return decoder.Emit(IsInSpace<uint64_t>, in);
+}
+
+bool DecodeMapa(Decoder& decoder, Op& op) {
+  op.mods.TakePrefixed("shared");
+  const ptx::Type type = op.mods.TakeType();
+  if ((type != ptx::Type::kU32 && type != ptx::Type::kU64) || op.count() != 3) return false;
+  Instr in;
+  in.d = decoder.Destination(op[0], type == ptx::Type::kU32 ? 4 : 8);
+  in.a = decoder.Source(op[1], type == ptx::Type::kU32 ? 4 : 8);
+  in.b = decoder.Source(op[2], 4);
+  return decoder.Emit(type == ptx::Type::kU32 ? MapToRank<uint32_t> : MapToRank<uint64_t>, in);
+}
+
+bool DecodeGetctarank(Decoder& decoder, Op& op) {
+  op.mods.TakePrefixed("shared");
+  const ptx::Type type = op.mods.TakeType();
+  if ((type != ptx::Type::kU32 && type != ptx::Type::kU64) || op.count() != 2) return false;
+  Instr in;
+  in.d = decoder.Destination(op[0], 4);
+  in.a = decoder.Source(op[1], type == ptx::Type::kU32 ? 4 : 8);
+  return decoder.Emit(type == ptx::Type::kU32 ? RankOf<uint32_t> : RankOf<uint64_t>, in);
+}
+
+// Hints: the operands are checked, and nothing happens.
+bool DecodePrefetch(Decoder& decoder, Op& op) {
+  ptx::Space space = ptx::Space::kGeneric;
+  if (op.mods.Take("global"))
+    space = ptx::Space::kGlobal;
+  else if (op.mods.Take("local"))
+    space = ptx::Space::kLocal;
+  else if (op.mods.Take("const"))
+    space = ptx::Space::kConst;
+  op.mods.Take("tensormap");
+  op.mods.TakeOneOf({"L1", "L2"});
+  op.mods.TakePrefixed("L2::");
+  Instr in;
+  return op.count() == 1 && decoder.Address(op[0], space, &in) && decoder.Emit(Nothing, Instr());
+}
+
+bool DecodeDiscard(Decoder& decoder, Op& op) {
+  const ptx::Space space = op.mods.Take("global") ? ptx::Space::kGlobal : ptx::Space::kGeneric;
+  op.mods.Take("L2");
+  op.mods.TakePrefixed("L2::");
+  Instr in;
+  return op.count() == 2 && decoder.Address(op[0], space, &in) && decoder.Emit(Nothing, Instr());
+}
+
+bool DecodeCp(Decoder& decoder, Op& op) {
+  if (op.mods.Take("async")) return DecodeAsyncCopy(decoder, op);
+  return false;
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,194 @@
+#include "agent/softgpu/exec/instruction_table.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+constexpr std::string_view kInteger = "Integer arithmetic";
+constexpr std::string_view kFloat = "Floating point";
+constexpr std::string_view kBits = "Logic, shifts and bits";
+constexpr std::string_view kCompare = "Comparison and selection";
+constexpr std::string_view kMove = "Data movement and conversion";
+constexpr std::string_view kAtomic = "Atomics";
+constexpr std::string_view kControl = "Control flow";
+constexpr std::string_view kSync = "Barriers and fences";
+constexpr std::string_view kWarp = "Warp-wide";
+
+constexpr Instruction kTable[] = {
+    {"abs", kInteger, ".{s16,s32,s64}; [.ftz].f32; .f64; [.ftz].{f16,f16x2}; .{bf16,bf16x2}",
+     DecodeAbs},
+    {"add", kInteger,
+     ".{u16,u32,u64,s16,s32,s64}; .{u16x2,s16x2}; .sat.s32; .cc.{u32,s32,u64,s64}; "
+     "[.{rn,rz,rm,rp}][.ftz][.sat].f32; [.{rn,rz,rm,rp}].f64; "
+     "[.rn][.ftz][.sat].{f16,f16x2,bf16,bf16x2}",
+     DecodeAdd},
+    {"addc", kInteger, "[.cc].{u32,s32,u64,s64}", DecodeAddc},
+    {"div", kInteger,
+     ".{u16,u32,u64,s16,s32,s64}; .{approx,full,rn,rz,rm,rp}[.ftz].f32; .{rn,rz,rm,rp}.f64",
+     DecodeDiv},
+    {"dp2a", kInteger, ".{lo,hi}.{u32,s32}.{u32,s32}", DecodeDp},
+    {"dp4a", kInteger, ".{u32,s32}.{u32,s32}", DecodeDp},
+    {"mad", kInteger,
+     ".{lo,hi}.{u16,u32,u64,s16,s32,s64}; .wide.{u16,u32,s16,s32}; .hi.sat.s32; "
+     ".{lo,hi}.cc.{u32,s32,u64,s64}; as fma for .f32 and .f64",
+     DecodeMad},
+    {"mad24", kInteger, ".{lo,hi}.{u32,s32}; .hi.sat.s32", DecodeMad24},
+    {"madc", kInteger, ".{lo,hi}[.cc].{u32,s32,u64,s64}", DecodeMadc},
+    {"max", kInteger,
+     ".{u16,u32,u64,s16,s32,s64}; .relu.s32; .u16x2; [.relu].s16x2; "
+     "[.ftz][.NaN][.xorsign.abs].f32; .f64; [.ftz][.NaN][.xorsign.abs].{f16,f16x2,bf16,bf16x2}",
+     DecodeMinMax},
+    {"min", kInteger,
+     ".{u16,u32,u64,s16,s32,s64}; .relu.s32; .u16x2; [.relu].s16x2; "
+     "[.ftz][.NaN][.xorsign.abs].f32; .f64; [.ftz][.NaN][.xorsign.abs].{f16,f16x2,bf16,bf16x2}",
+     DecodeMinMax},
+    {"mul", kInteger,
+     ".{lo,hi}.{u16,u32,u64,s16,s32,s64}; .wide.{u16,u32,s16,s32}; "
+     "[.{rn,rz,rm,rp}][.ftz][.sat].f32; [.{rn,rz,rm,rp}].f64; "
+     "[.rn][.ftz][.sat].{f16,f16x2,bf16,bf16x2}",
+     DecodeMul},
+    {"mul24", kInteger, ".{lo,hi}.{u32,s32}", DecodeMul24},
+    {"neg", kInteger, ".{s16,s32,s64}; [.ftz].f32; .f64; [.ftz].{f16,f16x2}; .{bf16,bf16x2}",
+     DecodeNeg},
+    {"rem", kInteger, ".{u16,u32,u64,s16,s32,s64}", DecodeRem},
+    {"sad", kInteger, ".{u16,u32,u64,s16,s32,s64}", DecodeSad},
+    {"sub", kInteger,
+     ".{u16,u32,u64,s16,s32,s64}; .sat.s32; .cc.{u32,s32,u64,s64}; "
+     "[.{rn,rz,rm,rp}][.ftz][.sat].f32; [.{rn,rz,rm,rp}].f64; "
+     "[.rn][.ftz][.sat].{f16,f16x2,bf16,bf16x2}",
+     DecodeSub},
+    {"subc", kInteger, "[.cc].{u32,s32,u64,s64}", DecodeSubc},
+
+    {"copysign", kFloat, ".{f32,f64}", DecodeCopysign},
+    {"cos", kFloat, ".approx[.ftz].f32", DecodeSinCos},
+    {"ex2", kFloat, ".approx[.ftz].f32; .approx[.ftz].{f16,f16x2,bf16,bf16x2}", DecodeEx2},
+    {"fma", kFloat,
+     ".{rn,rz,rm,rp}[.ftz][.sat].f32; .{rn,rz,rm,rp}.f64; "
+     ".rn[.ftz][.sat][.relu].{f16,f16x2,bf16,bf16x2}",
+     DecodeFma},
+    {"lg2", kFloat, ".approx[.ftz].f32", DecodeLg2},
+    {"rcp", kFloat, ".{approx,rn,rz,rm,rp}[.ftz].f32; .{rn,rz,rm,rp}.f64; .approx.ftz.f64",
+     DecodeRcp},
+    {"rsqrt", kFloat, ".approx[.ftz].f32; .approx[.ftz].f64", DecodeRsqrt},
+    {"sin", kFloat, ".approx[.ftz].f32", DecodeSinCos},
+    {"sqrt", kFloat, ".{approx,rn,rz,rm,rp}[.ftz].f32; .{rn,rz,rm,rp}.f64", DecodeSqrt},
+    {"tanh", kFloat, ".approx.f32; .approx.{f16,f16x2,bf16,bf16x2}", DecodeTanh},
+    {"testp", kFloat, ".{finite,infinite,number,notanumber,normal,subnormal}.{f32,f64}",
+     DecodeTestp},
+
+    {"and", kBits, ".{pred,b16,b32,b64}", DecodeLogic},
+    {"bfe", kBits, ".{u32,u64,s32,s64}", DecodeBfe},
+    {"bfi", kBits, ".{b32,b64}", DecodeBfi},
+    {"bfind", kBits, "[.shiftamt].{u32,u64,s32,s64}", DecodeBfind},
+    {"bmsk", kBits, ".{clamp,wrap}.b32", DecodeBmsk},
+    {"brev", kBits, ".{b32,b64}", DecodeBrev},
+    {"clz", kBits, ".{b32,b64}", DecodeCount},
+    {"cnot", kBits, ".{b16,b32,b64}", DecodeCnot},
+    {"fns", kBits, ".b32", DecodeFns},
+    {"lop3", kBits, "[.{or,and}].b32", DecodeLop3},
+    {"not", kBits, ".{pred,b16,b32,b64}", DecodeNot},
+    {"or", kBits, ".{pred,b16,b32,b64}", DecodeLogic},
+    {"popc", kBits, ".{b32,b64}", DecodeCount},
+    {"prmt", kBits, ".b32[.{f4e,b4e,rc8,ecl,ecr,rc16}]", DecodePrmt},
+    {"shf", kBits, ".{l,r}.{clamp,wrap}.b32", DecodeShf},
+    {"shl", kBits, ".{b16,b32,b64}", DecodeShift},
+    {"shr", kBits, ".{b16,b32,b64,u16,u32,u64,s16,s32,s64}", DecodeShift},
+    {"szext", kBits, ".{clamp,wrap}.{u32,s32}", DecodeSzext},
+    {"xor", kBits, ".{pred,b16,b32,b64}", DecodeLogic},
+
+    {"selp", kCompare, ".{b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}", DecodeSelp},
+    {"set", kCompare,
+     ".CmpOp[.BoolOp][.ftz].{u16,s16,u32,s32,f16,bf16,f32}.{b,u,s}{16,32,64},f16,bf16,f32,f64",
+     DecodeSet},
+    {"setp", kCompare,
+     ".CmpOp[.BoolOp][.ftz].{b,u,s}{16,32,64},f16,bf16,f16x2,bf16x2,f32,f64; CmpOp: eq ne lt le gt "
+     "ge "
+     "lo ls hi hs equ neu ltu leu gtu geu num nan; BoolOp: and or xor",
+     DecodeSetp},
+    {"slct", kCompare, "[.ftz].{b,u,s}{16,32,64},f32,f64.{s32,f32}", DecodeSlct},
+
+    {"cp", kMove,
+     ".async.{ca,cg}.shared[::cta].global[.L2::…] of 4, 8 or 16 bytes; "
+     ".async.{commit_group,wait_group,wait_all}; "
+     "done at once",
+     DecodeCp},
+    {"cvt", kMove,
+     "[.{rn,rz,rm,rp,rni,rzi,rmi,rpi}][.ftz][.sat][.relu] between u8 u16 u32 u64 s8 s16 s32 s64 "
+     "f16 bf16 "
+     "f32 f64; .{rn,rz}[.relu].{f16x2,bf16x2}.f32; .rna.tf32.f32",
+     DecodeCvt},
+    {"cvta", kMove,
+     "[.to].{global,const,shared[::cta,::cluster],local,param}.u64; [.to].{global,const}.u32",
+     DecodeCvta},
+    {"discard", kMove, "[.global].L2", DecodeDiscard},
+    {"getctarank", kMove, "[.shared::cluster].{u32,u64}", DecodeGetctarank},
+    {"isspacep", kMove, ".{global,const,shared[::cta,::cluster],local,param}", DecodeIsspacep},
+    {"ld", kMove,
+     "[.{weak,volatile,relaxed,acquire}[.scope]][.{global,const,shared[::cta,::cluster],local,"
+     "param}]"
+     "[.nc][.cache hints][.{v2,v4}].{b,u,s}{8,16,32,64},f32,f64",
+     DecodeLd},
+    {"ldu", kMove, "[.global][.{v2,v4}].{b,u,s}{8,16,32,64},f32,f64", DecodeLdu},
+    {"mapa", kMove, "[.shared::cluster].{u32,u64}", DecodeMapa},
+    {"mov", kMove,
+     ".{pred,b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}; packing and unpacking of {…} of 2 or 4 "
+     "parts",
+     DecodeMov},
+    {"prefetch", kMove, "[.{global,local,const}][.tensormap].{L1,L2,L2::…}; does nothing",
+     DecodePrefetch},
+    {"prefetchu", kMove, ".L1; does nothing", DecodePrefetch},
+    {"st", kMove,
+     "[.{weak,volatile,relaxed,release}[.scope]][.{global,shared[::cta,::cluster],local,param}]"
+     "[.cache hints][.{v2,v4}].{b,u,s}{8,16,32,64},f32,f64",
+     DecodeSt},
+
+    {"atom", kAtomic,
+     "[.sem][.scope][.{global,shared[::cta,::cluster]}].{add,min,max}.{u32,s32,u64,s64}; "
+     ".{inc,dec}.u32; "
+     ".add.{f32,f64}; .add.noftz.{f16,f16x2,bf16,bf16x2}; .{and,or,xor,exch}.{b32,b64}; "
+     ".cas.{b16,b32,b64}",
+     DecodeAtom},
+    {"red", kAtomic, "as atom, without exch and cas", DecodeRed},
+
+    {"bra", kControl, "[.uni]", DecodeBra},
+    {"brkpt", kControl, "does nothing", DecodeBrkpt},
+    {"brx", kControl, ".idx[.uni]", DecodeBrx},
+    {"call", kControl, "[.uni] direct, and indirect with a prototype or a list of targets",
+     DecodeCall},
+    {"exit", kControl, "", DecodeExit},
+    {"griddepcontrol", kControl, ".{wait,launch_dependents}; does nothing", DecodeGridDependency},
+    {"nanosleep", kControl, ".u32", DecodeNanosleep},
+    {"pmevent", kControl, "[.mask]; does nothing", DecodePmevent},
+    {"ret", kControl, "[.uni]", DecodeRet},
+    {"setmaxnreg", kControl, ".{inc,dec}.sync.aligned.u32; does nothing", DecodeSetmaxnreg},
+    {"trap", kControl, "", DecodeTrap},
+
+    {"bar", kSync,
+     "[.cta].{sync,arrive}; [.cta].red.popc.u32; [.cta].red.{and,or}.pred; .warp.sync", DecodeBar},
+    {"barrier", kSync,
+     "[.cta].{sync,arrive}[.aligned]; [.cta].red.popc[.aligned].u32; "
+     "[.cta].red.{and,or}[.aligned].pred; "
+     ".cluster.{arrive,wait}[.sem][.aligned]",
+     DecodeBarrier},
+    {"fence", kSync, "[.{sc,acq_rel,acquire,release}][.scope]; .proxy.{alias,async}", DecodeFence},
+    {"membar", kSync, ".{cta,gl,sys}; .proxy.alias", DecodeMembar},
+
+    {"activemask", kWarp, ".b32", DecodeActivemask},
+    {"elect", kWarp, ".sync", DecodeElect},
+    {"match", kWarp, ".{any,all}.sync.{b32,b64}", DecodeMatch},
+    {"redux", kWarp, ".sync.{add,min,max}.{u32,s32}; .sync.{and,or,xor}.b32", DecodeRedux},
+    {"shfl", kWarp, ".sync.{up,down,bfly,idx}.b32", DecodeShfl},
+    {"vote", kWarp, ".sync.{all,any,uni}.pred; .sync.ballot.b32", DecodeVote},
+};
+
+}  // namespace
+
+const Instruction* FindInstruction(std::string_view name) {
+  for (const Instruction& instruction : kTable) {
+    if (instruction.name == name) return &instruction;
+  }
+  return nullptr;
+}
+
+std::span<const Instruction> AllInstructions() { return kTable; }
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,50 @@
+#include "agent/softgpu/exec/module.h"
+
+#include <new>
+
+#include "agent/softgpu/exec/module_builder.h"
+#include "agent/softgpu/exec/program.h"
+#include "agent/softgpu/ptx/parser.h"
+
+namespace gpuloom::softgpu {
+
+Module::Module() : program_(std::make_unique<Program>()) {}
+Module::~Module() = default;
+
+std::unique_ptr<Module> Module::Load(std::string_view ptx, const AllocateGlobals& allocate,
+                                     std::string* error, bool* out_of_memory) {
+  if (out_of_memory != nullptr) *out_of_memory = false;
+  try {
+    ptx::ModuleTree tree;
+    if (!ptx::Parse(ptx, &tree, error)) return nullptr;
+    std::unique_ptr<Module> module(new Module());
+    ModuleBuilder builder(tree, module->program_.get());
+    if (!builder.Declare(allocate, &module->globals_) || !builder.DecodeAll(&module->kernels_) ||
+        builder.failed()) {
+      *error = builder.error();
+      if (out_of_memory != nullptr) *out_of_memory = builder.out_of_memory();
+      return nullptr;
+    }
+    return module;
+  } catch (const std::bad_alloc&) {
+    *error = "ptx: the host has no memory for the module";
+    if (out_of_memory != nullptr) *out_of_memory = true;
+    return nullptr;
+  }
+}
+
+const Kernel* Module::FindKernel(std::string_view name) const {
+  for (const Kernel& kernel : kernels_) {
+    if (kernel.name == name) return &kernel;
+  }
+  return nullptr;
+}
+
+const Global* Module::FindGlobal(std::string_view name) const {
+  for (const Global& global : globals_) {
+    if (global.name == name) return &global;
+  }
+  return nullptr;
+}
+
+}  // namespace gpuloom::softgpu

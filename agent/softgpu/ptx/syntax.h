@@ -1,0 +1,93 @@
+// What a PTX module says, before anything is resolved: the parser makes it, the decoder reads it.
+// Names are views into the PTX text, which must outlive the tree.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "agent/softgpu/ptx/types.h"
+
+namespace gpuloom::softgpu::ptx {
+
+struct Operand {
+  enum Kind : uint8_t {
+    kName,     // register, variable, label, function: `name`, with `offset` in "variable+8"
+    kInt,      // `bits`
+    kFloat,    // `bits`: those of an f32 when `single`, else of an f64
+    kAddress,  // [name+offset] or [offset], and with `parts` what else stood in the brackets
+    kVector,   // {a, b, …}: `parts`
+    kPair,     // a|b: `parts`
+    kList,     // (a, b, …) of a call: `parts`
+  };
+  Kind kind = kName;
+  bool negated = false;  // !%p, or -%r
+  bool single = false;
+  std::string_view name;
+  uint64_t bits = 0;
+  int64_t offset = 0;
+  std::vector<Operand> parts;
+};
+
+struct InitialValue {
+  uint64_t bits = 0;        // a number, or what is added to the symbol's address
+  std::string_view symbol;  // empty for a number
+  bool is_float = false;
+  bool single = false;
+  uint64_t mask = 0;  // 0xFF00(symbol): the bytes of the address that are taken; 0 = all
+};
+
+struct Variable {
+  std::string_view name;
+  Space space = Space::kGlobal;
+  Type type = Type::kNone;
+  uint32_t align_bytes = 0;  // of the declaration, or the type's own
+  uint64_t size_bytes = 0;   // 0 for `extern … x[]`
+  uint32_t range = 0;        // .reg %r<range>: %r0 … ; 0 for a single name
+  bool is_extern = false;
+  bool is_unsized = false;
+  uint32_t line = 0;
+  std::vector<InitialValue> values;
+};
+
+struct Statement {
+  enum Kind : uint8_t {
+    kInstruction,
+    kLabel,
+    kOpen,   // {
+    kClose,  // }
+    kVariable,
+    kBranchTargets,  // name: .branchtargets a, b;
+    kPrototype,      // name: .callprototype …;
+  };
+  Kind kind = kInstruction;
+  uint32_t line = 0;
+  std::string_view text;   // opcode with its modifiers ("ld.global.f32"), or the label's name
+  std::string_view guard;  // predicate register, or empty
+  bool guard_negated = false;
+  std::vector<Operand> operands;    // of an instruction; of .branchtargets
+  std::vector<Variable> variables;  // of a declaration; a prototype's parameters
+  std::vector<Variable> returns;    // a prototype's return values
+};
+
+struct FunctionTree {
+  std::string_view name;
+  uint32_t line = 0;
+  bool is_entry = false;
+  bool is_extern = false;
+  bool has_body = false;
+  uint32_t max_ntid[3] = {0, 0, 0};
+  uint32_t required_ntid[3] = {0, 0, 0};
+  uint32_t required_cluster[3] = {0, 0, 0};
+  std::vector<Variable> returns;
+  std::vector<Variable> params;
+  std::vector<Statement> body;
+};
+
+struct ModuleTree {
+  uint32_t target = 0;  // 90 for sm_90 and sm_90a
+  std::vector<Variable> variables;
+  std::vector<FunctionTree> functions;
+};
+
+}  // namespace gpuloom::softgpu::ptx
