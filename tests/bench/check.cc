@@ -7,6 +7,9 @@
 namespace gpuloom::bench {
 namespace {
 
+// Everything is ordered by the one stream: it does not wait for the default stream, on which
+// memsets and copies without a stream would run.
+
 // A stream's launches all happen, once each.
 bool CheckLaunches(Gpu& gpu) {
   constexpr uint32_t kLaunches = 200;
@@ -14,7 +17,7 @@ bool CheckLaunches(Gpu& gpu) {
   uint32_t counted = 0;
   const Driver& cu = gpu.cu();
   if (!gpu.Ok(cu.cuMemAlloc_v2(&counter, sizeof(counted)), "cuMemAlloc") ||
-      !gpu.Ok(cu.cuMemsetD32_v2(counter, 5, 1), "cuMemsetD32")) {
+      !gpu.Ok(cu.cuMemsetD32Async(counter, 5, 1, gpu.stream()), "cuMemsetD32Async")) {
     return false;
   }
   for (uint32_t i = 0; i < kLaunches; ++i) {
@@ -37,7 +40,7 @@ bool CheckFill(Gpu& gpu) {
   CUdeviceptr device = 0;
   const Driver& cu = gpu.cu();
   if (!gpu.Ok(cu.cuMemAlloc_v2(&device, words.size() * 4), "cuMemAlloc") ||
-      !gpu.Ok(cu.cuMemsetD32_v2(device, 7, words.size()), "cuMemsetD32") ||
+      !gpu.Ok(cu.cuMemsetD32Async(device, 7, words.size(), gpu.stream()), "cuMemsetD32Async") ||
       !gpu.Ok(gpu.LaunchFill(device, kSeed, kWords), "cuLaunchKernel") || !gpu.Synchronize() ||
       !gpu.Ok(cu.cuMemcpyDtoH_v2(words.data(), device, words.size() * 4), "cuMemcpyDtoH") ||
       !gpu.Ok(cu.cuMemFree_v2(device), "cuMemFree")) {
@@ -63,7 +66,8 @@ bool CheckCopies(Gpu& gpu) {
   constexpr size_t kSizes[] = {1, 3, 4097, 65'537, kBytes};
   for (const size_t size : kSizes) {
     const size_t at = size % 13 + 1;
-    if (!gpu.Ok(cu.cuMemcpyHtoD_v2(from + at, sent.data(), size), "cuMemcpyHtoD") ||
+    if (!gpu.Ok(cu.cuMemcpyHtoDAsync_v2(from + at, sent.data(), size, gpu.stream()),
+                "cuMemcpyHtoDAsync") ||
         !gpu.Ok(cu.cuMemcpyDtoDAsync_v2(to + 5, from + at, size, gpu.stream()),
                 "cuMemcpyDtoDAsync") ||
         !gpu.Ok(cu.cuMemcpyDtoHAsync_v2(received.data(), to + 5, size, gpu.stream()),
