@@ -60,6 +60,17 @@ class Run:
                 return
             time.sleep(0.05)
 
+    def check(self, side):
+        """Right before fast. Leaves no line in the table unless it fails."""
+        with self.part("check", side):
+            bench = self.sides.start(side, "--check")
+            try:
+                said = list(bench.lines(timeout_s=60))
+                if not said or said[-1] != {"name": "check", "ok": True}:
+                    raise Failed(f"{bench.what}: {said[-1] if said else 'said nothing'}")
+            finally:
+                bench.end(timeout_s=5)
+
     def measure_round(self, side):
         """All lines of one process."""
         with self.part("lines", side):
@@ -149,6 +160,8 @@ class Run:
 
     def run(self):
         options = self.options
+        for side in SIDES:
+            self.check(side)
         for number in range(options.rounds):
             for side in self.in_turn(number):
                 self.say(f"round {number + 1} of {options.rounds}")
