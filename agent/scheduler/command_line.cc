@@ -94,6 +94,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
             level.c_str());
     return std::nullopt;
   }
+  options.executor_log_level = level == "warning" ? "error" : level;
   return line;
 }
 

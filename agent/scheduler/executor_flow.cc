@@ -53,9 +53,10 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
     *error = std::string("scheduler: cannot make a socket pair: ") + strerror(errno);
     return nullptr;
   }
-  if (!executor->process.Start({options_.executor_path, "--gpu", FormatUuid(device_->facts().uuid),
-                                "--cuda-library", options_.cuda_library, "--domain", domain},
-                               theirs.get(), error)) {
+  if (!executor->process.Start(
+          {options_.executor_path, "--device", std::to_string(device_->facts().ordinal),
+           "--cuda-library", options_.cuda_library, "--log-level", options_.executor_log_level},
+          theirs.get(), error)) {
     LogError(*error);
     return nullptr;
   }

@@ -28,6 +28,7 @@ struct Options {
   std::string state_dir;
   std::string cuda_library;  // handed to executors
   std::string executor_path;
+  std::string executor_log_level = "info";          // error, info or debug
   std::chrono::milliseconds idle_timeout{60'000};   // of an executor without sessions
   std::chrono::milliseconds drain_timeout{10'000};  // of a session's work after its end
   bool exit_when_unused = false;

@@ -11,6 +11,9 @@
 namespace gpuloom::channel {
 namespace {
 
+// Further connections block in connect(): a crowd waits at its own socket, not in our memory.
+constexpr int kBacklog = 128;
+
 // Fills `address` for `path`. A path that does not fit is reached through a descriptor of its
 // directory, which the caller keeps open until the address has been used.
 bool MakeAddress(const char* path, sockaddr_un* address, UniqueFd* directory) {
@@ -124,7 +127,7 @@ UniqueFd ListenAt(const char* path) {
   unlink(path);
   if (bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
     return UniqueFd();
-  if (chmod(path, 0666) != 0 || listen(listener.get(), SOMAXCONN) != 0) return UniqueFd();
+  if (chmod(path, 0666) != 0 || listen(listener.get(), kBacklog) != 0) return UniqueFd();
   return listener;
 }
 

@@ -134,8 +134,9 @@ struct AllocationState {
 // ---- scheduler ↔ executor
 // ------------------------------------------------------------------------------------------
 //
-// The scheduler starts  gpuloom-executor --gpu <GPU-uuid> --cuda-library <path> --domain <name>
-// with no descriptors but 0, 1, 2 and kExecutorControlFd.
+// The scheduler starts  gpuloom-executor --device <number> --cuda-library <path>
+// with no descriptors but 0, 1, 2 and kExecutorControlFd. The number is the device's in the
+// scheduler's own driver: both see the same CUDA_* variables.
 
 // Executor: the context exists, sessions may come.
 struct ExecutorReady {

@@ -1,0 +1,271 @@
+// Tenants and executors that mean harm, or are broken. Each test ends with an honest tenant that is
+// served.
+#include <sys/socket.h>
+
+#include "agent/scheduler/scheduler.h"
+#include "agent/scheduler/scheduler_fixture.h"
+#include "proto/channel/socket.h"
+
+namespace gpuloom::scheduler {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST_F(SchedulerTest, Malicious_ManyConnectAndSayNothing) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  const std::string elsewhere = Allocate(&client, "b", "team-b");
+  std::vector<Tenant> silent(100);
+  for (Tenant& tenant : silent) ASSERT_TRUE(tenant.Connect(directory));
+  ExpectServed(elsewhere);
+  ExpectServed(directory);
+  EXPECT_TRUE(silent[0].HungUp()) << "the oldest is sent away";
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }))
+      << "silence is no session";
+}
+
+TEST_F(SchedulerTest, Malicious_ConnectsInALoop) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  const std::string elsewhere = Allocate(&client, "b", "team-b");
+  std::atomic<bool> stop{false};
+  std::thread crowd([&] {
+    while (!stop) {
+      Tenant tenant;
+      if (!tenant.Connect(directory)) std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  for (int i = 0; i < 3; ++i) ExpectServed(elsewhere);
+  stop = true;
+  crowd.join();
+  ExpectServed(directory);
+}
+
+TEST_F(SchedulerTest, Malicious_HelloThatIsNone) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  const wire::Hello honest{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor};
+  struct Long {
+    wire::Hello hello;
+    char more[5000];
+  } too_long{honest, {}};
+  const wire::Hello wrong_magic{1, wire::kWireMajor, wire::kWireMinor};
+  const std::pair<const void*, size_t> hellos[] = {
+      {&too_long, sizeof(too_long)}, {&honest, 3}, {&wrong_magic, sizeof(wrong_magic)}};
+  for (const auto& [data, size] : hellos) {
+    Tenant tenant;
+    ASSERT_TRUE(tenant.Connect(directory));
+    ASSERT_TRUE(channel::SendMessage(tenant.socket.get(), data, size));
+    EXPECT_FALSE(tenant.ReceiveWelcome());
+  }
+  Tenant with_descriptor;
+  ASSERT_TRUE(with_descriptor.Connect(directory));
+  const int fd = 2;
+  ASSERT_TRUE(channel::SendMessage(with_descriptor.socket.get(), &honest, sizeof(honest), &fd, 1));
+  EXPECT_FALSE(with_descriptor.ReceiveWelcome());
+  ExpectServed(directory);
+}
+
+TEST_F(SchedulerTest, Malicious_TenantSpeaksOutOfTurn) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  Tenant tenant, neighbour;
+  ASSERT_TRUE(tenant.Attach(directory));
+  ASSERT_TRUE(neighbour.Attach(directory));
+  EXPECT_EQ(tenant.Order('m'), 0);
+  const char noise[100] = {};
+  const int fd = 2;
+  ASSERT_TRUE(channel::SendMessage(tenant.socket.get(), noise, sizeof(noise), &fd, 1));
+  EXPECT_TRUE(tenant.HungUp());
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 1; }));
+  EXPECT_EQ(State(&client, "a").memory_used_bytes, 0u);
+  EXPECT_EQ(neighbour.Order('m'), 0) << "the neighbour goes on";
+  ExpectServed(directory);
+}
+
+TEST_F(SchedulerTest, Malicious_BrokenRingEndsThatSessionOnly) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  Tenant tenant, neighbour;
+  ASSERT_TRUE(tenant.Attach(directory));
+  ASSERT_TRUE(neighbour.Attach(directory));
+  EXPECT_EQ(tenant.Order('m'), 0);
+  tenant.Order('e');
+  EXPECT_TRUE(tenant.HungUp());
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.memory_used_bytes == 0; }));
+  EXPECT_EQ(neighbour.Order('m'), 0);
+  ExpectServed(directory);
+}
+
+TEST_F(SchedulerTest, Malicious_EndlessKernelCostsItsDomainTheExecutor) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  Tenant culprit, neighbour, other;
+  ASSERT_TRUE(culprit.Attach(directory));
+  ASSERT_TRUE(neighbour.Attach(directory));
+  ASSERT_TRUE(other.Attach(Allocate(&client, "b", "team-b")));
+  EXPECT_EQ(culprit.Order('m'), 0);
+  const auto pid = static_cast<pid_t>(culprit.OrderForNumber('p'));
+  EXPECT_EQ(culprit.Order('u'), 'k');
+  culprit.Leave();
+  EXPECT_TRUE(neighbour.HungUp());
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.memory_used_bytes == 0; }));
+  EXPECT_NE(kill(pid, 0), 0) << "nothing is given back before the executor is gone";
+  EXPECT_EQ(other.Order('m'), 0);
+  ExpectServed(directory);
+}
+
+TEST_F(SchedulerTest, Malicious_ExecutorThatNeverEndsASession) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(directory));
+  EXPECT_EQ(tenant.Order('m'), 0);
+  EXPECT_EQ(tenant.Order('s'), 'k');
+  tenant.Leave();
+  EXPECT_EQ(State(&client, "a").memory_used_bytes, 64 * kMiB) << "charged while it may be mapped";
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.memory_used_bytes == 0; }));
+  ExpectServed(directory);
+}
+
+TEST_F(SchedulerTest, Malicious_ExecutorNamesOthersSessions) {
+  Start();
+  control::Client client = Controller();
+  const std::string a = Allocate(&client, "a", "team-a");
+  const std::string b = Allocate(&client, "b", "team-b");
+  Tenant victim, attacker;
+  ASSERT_TRUE(victim.Attach(b));
+  EXPECT_EQ(victim.Order('m'), 0);
+  ASSERT_TRUE(attacker.Attach(a));
+  EXPECT_EQ(attacker.Order('o'), 0) << "memory was granted in another's name";
+  EXPECT_EQ(attacker.Order('w'), 0) << "another's memory was taken back";
+  const control::AllocationState state = State(&client, "b");
+  EXPECT_EQ(state.memory_used_bytes, 64 * kMiB);
+  EXPECT_EQ(state.memory_refused_count, 0u);
+  EXPECT_EQ(device_.live, 1);
+  EXPECT_EQ(victim.Order('r'), 0);
+  ExpectServed(b);
+}
+
+TEST_F(SchedulerTest, Malicious_ExecutorSaysSomethingUnknown) {
+  for (const char order : {'g', 'd'}) {
+    SCOPED_TRACE(order);
+    if (scheduler_ == nullptr) Start();
+    control::Client client = Controller();
+    const std::string a = Allocate(&client, "a", "team-a");
+    const std::string b = Allocate(&client, "b", "team-b");
+    Tenant tenant, other;
+    ASSERT_TRUE(tenant.Attach(a));
+    ASSERT_TRUE(other.Attach(b));
+    EXPECT_EQ(tenant.Order(order), -1);
+    EXPECT_TRUE(tenant.HungUp());
+    EXPECT_EQ(other.Order('m'), 0);
+    ExpectServed(a);
+  }
+}
+
+TEST_F(SchedulerTest, ExecutorThatFailsToStartIsNamedAndNotAskedAtOnceAgain) {
+  Start();
+  control::Client client = Controller();
+  const std::string a = Allocate(&client, "a", "team-a");
+  const std::string b = Allocate(&client, "b", "team-b");
+  SetExecutorStart("refuse");
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(a));
+  EXPECT_EQ(tenant.welcome.admission, wire::Admission::kDeviceLost);
+  EXPECT_THAT(tenant.welcome.message, ::testing::HasSubstr("the scripted executor refuses"));
+  SetExecutorStart("");
+  ASSERT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }));
+  Tenant again;
+  ASSERT_TRUE(again.Attach(a));
+  EXPECT_EQ(again.welcome.admission, wire::Admission::kDeviceLost);
+  EXPECT_THAT(again.welcome.message, ::testing::HasSubstr("failed to start 1 times"));
+  ExpectServed(b);
+  // After the delay it is asked again.
+  std::this_thread::sleep_for(StartDelay(1));
+  ExpectServed(a);
+}
+
+TEST_F(SchedulerTest, Malicious_ExecutorThatDiesOrHangsAtItsStart) {
+  Start();
+  control::Client client = Controller();
+  for (const std::string mode : {"die", "hang"}) {
+    SCOPED_TRACE(mode);
+    SetExecutorStart(mode);
+    const std::string directory = Allocate(&client, mode, mode);
+    Tenant tenant;
+    ASSERT_TRUE(tenant.Attach(directory));
+    EXPECT_EQ(tenant.welcome.admission, wire::Admission::kDeviceLost);
+    EXPECT_NE(tenant.welcome.message[0], '\0');
+    SetExecutorStart("");
+    ExpectServed(Allocate(&client, mode + "-next", mode + "-next"));
+    EXPECT_TRUE(Becomes(&client, mode, [](const auto& s) { return s.sessions == 0; }));
+  }
+}
+
+TEST_F(SchedulerTest, ExecutorThatTakesNoSession) {
+  Start();
+  control::Client client = Controller();
+  SetExecutorStart("no session");
+  const std::string a = Allocate(&client, "a", "team-a");
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(a));
+  EXPECT_EQ(tenant.welcome.admission, wire::Admission::kDeviceLost);
+  EXPECT_THAT(tenant.welcome.message, ::testing::HasSubstr("takes no session"));
+  EXPECT_EQ(State(&client, "a").sessions, 0u);
+  SetExecutorStart("");
+  ExpectServed(Allocate(&client, "b", "team-b"));
+}
+
+TEST_F(SchedulerTest, AProgramThatIsMissingIsNamed) {
+  options_.executor_path = "/nowhere/gpuloom-executor";
+  Start();
+  control::Client client = Controller();
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(Allocate(&client, "a", "team-a")));
+  EXPECT_EQ(tenant.welcome.admission, wire::Admission::kDeviceLost);
+  EXPECT_THAT(tenant.welcome.message, ::testing::HasSubstr("/nowhere/gpuloom-executor"));
+}
+
+TEST_F(SchedulerTest, Malicious_TenantLeavesWhileItsExecutorStarts) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  const wire::Hello hello{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor};
+  for (int i = 0; i < 50; ++i) {
+    Tenant tenant;
+    ASSERT_TRUE(tenant.Connect(directory));
+    ASSERT_TRUE(channel::SendMessage(tenant.socket.get(), &hello, sizeof(hello)));
+  }
+  ExpectServed(directory);
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }));
+}
+
+TEST_F(SchedulerTest, Malicious_ControllerThatSaysNonsense) {
+  Start();
+  const std::string path = root_ / control::kControlSocketName;
+  const channel::UniqueFd socket = channel::ConnectTo(path.c_str());
+  const char noise[3000] = {};
+  ASSERT_TRUE(channel::SendMessage(socket.get(), noise, sizeof(noise)));
+  ASSERT_TRUE(channel::SendMessage(socket.get(), noise, 2));
+  control::Connection early(channel::ConnectTo(path.c_str()));
+  ASSERT_TRUE(early.Send(1, control::ListAllocations{}));
+  control::Incoming in;
+  control::Answer answer;
+  ASSERT_TRUE(early.Receive(&in));
+  ASSERT_TRUE(in.As(&answer));
+  EXPECT_EQ(answer.ok, 0u);
+  control::Client client = Controller();
+  ExpectServed(Allocate(&client, "a", "team-a"));
+}
+
+}  // namespace
+}  // namespace gpuloom::scheduler

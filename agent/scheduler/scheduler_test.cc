@@ -1,0 +1,385 @@
+// What honest tenants, agents and executors get from a scheduler.
+#include "agent/scheduler/scheduler.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "agent/scheduler/scheduler_fixture.h"
+#include "proto/channel/region.h"
+#include "proto/wire/regions.h"
+
+namespace gpuloom::scheduler {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST_F(SchedulerTest, WelcomesATenant) {
+  Start();
+  control::Client client = Controller();
+  EXPECT_EQ(client.device_memory_bytes(), 16 * kGiB);
+  const std::string directory = Allocate(&client, "a", "team-a", 3 * kGiB + kMiB);
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(directory));
+  ASSERT_TRUE(tenant.accepted()) << tenant.welcome.message;
+  const wire::Welcome& welcome = tenant.welcome;
+  EXPECT_EQ(welcome.major, wire::kWireMajor);
+  EXPECT_EQ(welcome.device.total_memory_bytes, 3 * kGiB) << "rounded down to 2 MiB";
+  EXPECT_EQ(welcome.device.stream_priority_greatest, -5);
+  EXPECT_STREQ(welcome.device.name, "fake device");
+  EXPECT_TRUE(kDeviceWindow.Contains(welcome.device_range_begin, welcome.device_range_bytes));
+  EXPECT_TRUE(kHostWindow.Contains(welcome.host_range_begin, welcome.host_range_bytes));
+  EXPECT_EQ(welcome.device_range_bytes, 8 * kGiB);
+  EXPECT_EQ(welcome.host_range_bytes, 4 * kGiB);
+  EXPECT_EQ(welcome.pinned_limit_bytes, kGiB);
+  ASSERT_EQ(tenant.fd_count, wire::kWelcomeFds);
+  EXPECT_TRUE(channel::IsSealedMemory(tenant.fds[wire::kCommandRegionFd].get(),
+                                      sizeof(wire::CommandRegion)));
+  EXPECT_TRUE(channel::IsSealedMemory(tenant.fds[wire::kArenaFd].get(), welcome.host_range_bytes));
+  EXPECT_GT(tenant.OrderForNumber('p'), 1u) << "the doorbell leads to an executor";
+}
+
+TEST_F(SchedulerTest, ATenantCannotWriteItsCompletions) {
+  Start();
+  control::Client client = Controller();
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(Allocate(&client, "a", "team-a")));
+  const int completion = tenant.fds[wire::kCompletionRegionFd].get();
+  channel::Mapping mapping;
+  EXPECT_TRUE(mapping.Map(completion, 4096, channel::Mapping::Access::kReadOnly));
+  EXPECT_NE(mprotect(mapping.data(), 4096, PROT_READ | PROT_WRITE), 0);
+  EXPECT_FALSE(mapping.Map(completion, 4096, channel::Mapping::Access::kReadWrite));
+  // Not by opening it again either, which the mode of a memfd would allow.
+  const std::string path = "/proc/self/fd/" + std::to_string(completion);
+  const channel::UniqueFd again(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_FALSE(again.valid() &&
+               mapping.Map(again.get(), 4096, channel::Mapping::Access::kReadWrite));
+}
+
+TEST_F(SchedulerTest, RefusesUntilTheAllocationIsBound) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Add(&client, "a");
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(directory));
+  EXPECT_EQ(tenant.welcome.admission, wire::Admission::kRefused);
+  EXPECT_THAT(tenant.welcome.message, ::testing::HasSubstr("not resolved yet"));
+  EXPECT_EQ(tenant.fd_count, 0u);
+  EXPECT_TRUE(tenant.HungUp());
+  std::string error;
+  ASSERT_TRUE(client.BindAllocation(BindMessage("a", "team-a", kGiB), &error)) << error;
+  ExpectServed(directory);
+}
+
+TEST_F(SchedulerTest, RefusesAnotherMajorAndNamesBoth) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(directory, wire::kWireMajor + 7, 3));
+  EXPECT_EQ(tenant.welcome.admission, wire::Admission::kWrongVersion);
+  EXPECT_THAT(tenant.welcome.message,
+              ::testing::HasSubstr(std::to_string(wire::kWireMajor + 7) + ".3"));
+  EXPECT_THAT(tenant.welcome.message,
+              ::testing::HasSubstr("scheduler " + std::to_string(wire::kWireMajor)));
+  ExpectServed(directory);
+}
+
+TEST_F(SchedulerTest, AnotherIdentityUnderABoundNameIsRefused) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  control::BindAllocation other = BindMessage("a", "team-b", 2 * kGiB);
+  control::SetText(other.pod_namespace, "team-b");
+  std::string error;
+  EXPECT_FALSE(client.BindAllocation(other, &error));
+  EXPECT_THAT(error, ::testing::HasSubstr("team-a/a/main"));
+  EXPECT_TRUE(client.connected());
+  EXPECT_EQ(State(&client, "a").memory_quota_bytes, kGiB);
+  ExpectServed(directory);
+}
+
+TEST_F(SchedulerTest, TheSameIdentityUpdatesTheQuotaLive) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a", 128 * kMiB);
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(directory));
+  EXPECT_EQ(tenant.Order('m'), 0);
+  EXPECT_EQ(tenant.Order('m'), 0);
+  EXPECT_EQ(tenant.Order('m'), 2) << "CUDA_ERROR_OUT_OF_MEMORY";
+  std::string error;
+  ASSERT_TRUE(client.BindAllocation(BindMessage("a", "team-a", 256 * kMiB), &error)) << error;
+  EXPECT_EQ(tenant.OrderForNumber('i'), 128u);
+  EXPECT_EQ(tenant.Order('m'), 0);
+}
+
+TEST_F(SchedulerTest, MemoryIsCountedPerAllocationAndGivenBackToTheByte) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a", 192 * kMiB);
+  Tenant first, second;
+  ASSERT_TRUE(first.Attach(directory));
+  ASSERT_TRUE(second.Attach(directory));
+  EXPECT_EQ(first.Order('m'), 0);
+  EXPECT_EQ(second.Order('m'), 0);
+  EXPECT_EQ(first.Order('m'), 0);
+  EXPECT_EQ(second.Order('m'), 2) << "the quota is the allocation's, not the session's";
+  control::AllocationState state = State(&client, "a");
+  EXPECT_EQ(state.sessions, 2u);
+  EXPECT_EQ(state.memory_used_bytes, 192 * kMiB);
+  EXPECT_EQ(state.memory_peak_bytes, 192 * kMiB);
+  EXPECT_EQ(state.memory_refused_count, 1u);
+  EXPECT_EQ(device_.live, 3);
+
+  EXPECT_EQ(first.Order('r'), 0);
+  state = State(&client, "a");
+  EXPECT_EQ(state.memory_used_bytes, 64 * kMiB);
+  EXPECT_EQ(state.memory_peak_bytes, 192 * kMiB);
+
+  first.Leave();
+  second.Leave();
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }));
+  EXPECT_EQ(State(&client, "a").memory_used_bytes, 0u);
+  EXPECT_EQ(device_.live, 0);
+}
+
+TEST_F(SchedulerTest, ADeviceWithoutRoomIsNoRefusalOfTheQuota) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(directory));
+  device_.result = 2;
+  EXPECT_EQ(tenant.Order('m'), 2);
+  device_.result = 0;
+  const control::AllocationState state = State(&client, "a");
+  EXPECT_EQ(state.memory_refused_count, 0u);
+  EXPECT_EQ(state.memory_used_bytes, 0u);
+  EXPECT_EQ(state.memory_peak_bytes, 0u);
+  EXPECT_EQ(tenant.Order('m'), 0);
+}
+
+TEST_F(SchedulerTest, KernelsAreCountedWhileTheyRunAndAfter) {
+  Start();
+  control::Client client = Controller();
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(Allocate(&client, "a", "team-a")));
+  EXPECT_EQ(tenant.Order('c'), 'k');
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.kernels_launched == 42; }));
+  tenant.Leave();
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }));
+  EXPECT_EQ(State(&client, "a").kernels_launched, 42u);
+}
+
+TEST_F(SchedulerTest, SessionsGetDisjointAddresses) {
+  Start();
+  control::Client client = Controller();
+  const std::string a = Allocate(&client, "a", "team-a");
+  const std::string b = Allocate(&client, "b", "team-b");
+  std::vector<Tenant> tenants(6);
+  std::vector<channel::Range> ranges;
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    ASSERT_TRUE(tenants[i].Attach(i % 2 == 0 ? a : b));
+    ASSERT_TRUE(tenants[i].accepted());
+    const wire::Welcome& welcome = tenants[i].welcome;
+    for (const channel::Range range :
+         {channel::Range{welcome.device_range_begin, welcome.device_range_bytes},
+          channel::Range{welcome.host_range_begin, welcome.host_range_bytes}}) {
+      for (const channel::Range& other : ranges) {
+        EXPECT_TRUE(range.begin >= other.begin + other.size_bytes ||
+                    other.begin >= range.begin + range.size_bytes);
+      }
+      ranges.push_back(range);
+    }
+  }
+}
+
+TEST_F(SchedulerTest, ADomainSharesAnExecutorAndAnotherDoesNot) {
+  Start();
+  control::Client client = Controller();
+  const std::string a = Allocate(&client, "a", "shared");
+  const std::string b = Allocate(&client, "b", "shared");
+  const std::string c = Allocate(&client, "c", "other");
+  Tenant one, two, three;
+  ASSERT_TRUE(one.Attach(a));
+  ASSERT_TRUE(two.Attach(b));
+  ASSERT_TRUE(three.Attach(c));
+  EXPECT_EQ(one.OrderForNumber('p'), two.OrderForNumber('p'));
+  EXPECT_NE(one.OrderForNumber('p'), three.OrderForNumber('p'));
+}
+
+TEST_F(SchedulerTest, AnIdleExecutorEndsAndAnotherIsStarted) {
+  options_.idle_timeout = milliseconds(50);
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(directory));
+  const auto pid = static_cast<pid_t>(tenant.OrderForNumber('p'));
+  ASSERT_GT(pid, 1);
+  tenant.Leave();
+  const auto deadline = EventLoop::Clock::now() + seconds(5);
+  while (kill(pid, 0) == 0 && EventLoop::Clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_NE(kill(pid, 0), 0) << "the executor is still there";
+  ExpectServed(directory);
+}
+
+TEST_F(SchedulerTest, ADeadExecutorIsNoticedAtOnceAndReplaced) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  const std::string elsewhere = Allocate(&client, "b", "team-b");
+  Tenant tenant, neighbour, other;
+  ASSERT_TRUE(tenant.Attach(directory));
+  ASSERT_TRUE(neighbour.Attach(directory));
+  ASSERT_TRUE(other.Attach(elsewhere));
+  EXPECT_EQ(tenant.Order('m'), 0);
+  EXPECT_EQ(other.Order('m'), 0);
+  EXPECT_EQ(tenant.Order('x'), -1);
+  for (const Tenant* lost : {&tenant, &neighbour}) {
+    EXPECT_TRUE(lost->HungUp(milliseconds(1000)));
+    EXPECT_TRUE(lost->DoorbellHungUp(milliseconds(1000)));
+  }
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.memory_used_bytes == 0; }));
+  EXPECT_EQ(State(&client, "a").sessions, 0u);
+  ExpectServed(directory);
+  EXPECT_FALSE(other.HungUp(milliseconds(0)));
+  EXPECT_EQ(State(&client, "b").memory_used_bytes, 64 * kMiB);
+}
+
+TEST_F(SchedulerTest, AFaultEndsItsDomainOnly) {
+  Start();
+  control::Client client = Controller();
+  const std::string a = Allocate(&client, "a", "team-a");
+  Tenant tenant, other;
+  ASSERT_TRUE(tenant.Attach(a));
+  ASSERT_TRUE(other.Attach(Allocate(&client, "b", "team-b")));
+  EXPECT_EQ(tenant.Order('F'), -1);
+  EXPECT_TRUE(tenant.HungUp(milliseconds(1000)));
+  EXPECT_EQ(other.Order('m'), 0);
+  ExpectServed(a);
+}
+
+TEST_F(SchedulerTest, RemovingAnAllocationEndsItsSessions) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(directory));
+  EXPECT_EQ(tenant.Order('m'), 0);
+  std::string error;
+  ASSERT_TRUE(client.RemoveAllocation("a", &error)) << error;
+  EXPECT_TRUE(tenant.HungUp());
+  EXPECT_FALSE(Tenant().Connect(directory));
+  EXPECT_TRUE(client.RemoveAllocation("a", &error)) << "unknown names are no error";
+  ExpectServed(Allocate(&client, "a", "team-a"));
+}
+
+TEST_F(SchedulerTest, AddingAgainIsNoErrorAndMendsTheSocket) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  std::filesystem::remove(directory + "/" + wire::kSocketName);
+  EXPECT_EQ(Add(&client, "a"), directory);
+  ExpectServed(directory);
+}
+
+TEST_F(SchedulerTest, AnAllocationOutlivesItsAgentUnlessItSaidOtherwise) {
+  Start();
+  control::Client client = Controller();
+  std::string owned, kept;
+  {
+    control::Client agent = Controller();
+    kept = Add(&agent, "kept");
+    owned = Add(&agent, "owned", true);
+    EXPECT_EQ(State(&client, "owned").slots, 1u);
+  }
+  EXPECT_TRUE(Becomes(&client, "owned", [](const auto& s) { return s.slots == 0; }));
+  EXPECT_EQ(State(&client, "kept").slots, 1u);
+  EXPECT_FALSE(Tenant().Connect(owned));
+  EXPECT_TRUE(Tenant().Connect(kept));
+}
+
+TEST_F(SchedulerTest, EndsWhenUnused) {
+  options_.exit_when_unused = true;
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(directory));
+  const auto pid = static_cast<pid_t>(tenant.OrderForNumber('p'));
+  tenant.Leave();
+  std::string error;
+  ASSERT_TRUE(client.RemoveAllocation("a", &error));
+  EXPECT_FALSE(EndsWithin(milliseconds(100))) << "a control connection is left";
+  client.Close();
+  EXPECT_TRUE(EndsWithin(seconds(5)));
+  EXPECT_NE(kill(pid, 0), 0) << "its executor is still there";
+  EXPECT_FALSE(std::filesystem::exists(root_ / control::kControlSocketName));
+}
+
+TEST_F(SchedulerTest, ADirectoryThatDoesNotExistIsNamed) {
+  Start();
+  control::Client client = Controller();
+  control::AddAllocation add{};
+  control::SetText(add.name, "a");
+  control::SetText(add.directory, "/nowhere/at/all");
+  std::string error;
+  EXPECT_FALSE(client.AddAllocation(add, &error));
+  EXPECT_THAT(error, ::testing::HasSubstr("/nowhere/at/all"));
+  EXPECT_TRUE(client.connected());
+}
+
+TEST_F(SchedulerTest, ALongPathIsServed) {
+  Start();
+  control::Client client = Controller();
+  const std::string name = "d/" + std::string(200, 'x') + "/" + std::string(200, 'y');
+  const std::filesystem::path directory = root_ / name;
+  std::filesystem::create_directories(directory);
+  control::AddAllocation add{};
+  control::SetText(add.name, "long");
+  control::SetText(add.directory, directory.c_str());
+  std::string error;
+  ASSERT_TRUE(client.AddAllocation(add, &error)) << error;
+  ASSERT_TRUE(client.BindAllocation(BindMessage("long", "team-a", kGiB), &error)) << error;
+  ExpectServed(directory);
+}
+
+TEST_F(SchedulerTest, SessionsBeyondTheCapAreRefusedUntilOneEnds) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  std::vector<Tenant> tenants(Scheduler::kMaxSessionsPerAllocation);
+  for (Tenant& tenant : tenants) {
+    ASSERT_TRUE(tenant.Attach(directory));
+    ASSERT_TRUE(tenant.accepted()) << tenant.welcome.message;
+  }
+  Tenant surplus;
+  ASSERT_TRUE(surplus.Attach(directory));
+  EXPECT_EQ(surplus.welcome.admission, wire::Admission::kRefused);
+  EXPECT_THAT(surplus.welcome.message, ::testing::HasSubstr("64 processes"));
+  // Another allocation is not concerned, and this one is served again when there is room.
+  ExpectServed(Allocate(&client, "b", "team-a"));
+  tenants.back().Leave();
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 63; }));
+  ExpectServed(directory);
+}
+
+TEST_F(SchedulerTest, AnAgentOfAnotherReleaseIsToldSo) {
+  Start();
+  control::Connection connection(channel::ConnectTo((root_ / control::kControlSocketName).c_str()));
+  ASSERT_TRUE(connection.Send(1, control::ControlHello{control::kControlVersion + 1}));
+  control::Incoming in;
+  control::Answer answer;
+  ASSERT_TRUE(connection.Receive(&in));
+  ASSERT_TRUE(in.As(&answer));
+  EXPECT_EQ(answer.ok, 0u);
+  EXPECT_THAT(answer.message, ::testing::HasSubstr("different releases"));
+}
+
+}  // namespace
+}  // namespace gpuloom::scheduler

@@ -1,0 +1,235 @@
+// A stand-in for gpuloom-executor that does what a test's tenant tells it, byte by byte, over the
+// session's doorbell; each byte is answered with one or more. Without CUDA, and without honour.
+//
+//   p  answers with its process id (4 bytes)       m  asks for 64 MiB: answers with the CUresult
+//   r  returns all memory: answers 0 or 1           i  asks how much is free: answers with MiB (4
+//   bytes) c  reports 42 kernels                           u  will not drain         s  will ignore
+//   the end x  exits                                        F  reports a fault, then exits e  ends
+//   the session for a broken ring           g  says something unknown d  sends a descriptor o  asks
+//   for memory in the name of every session w  returns memory 1 … 100 in the name of every session
+//
+// The file named in GPULOOM_EXECUTOR_START says how it starts: "die", "refuse", "hang", "no
+// session", or well.
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "proto/control/connection.h"
+#include "proto/wire/fatal.h"
+
+namespace gpuloom {
+namespace {
+
+constexpr uint64_t kPieceBytes = uint64_t{64} << 20;
+
+struct Session {
+  channel::UniqueFd doorbell;
+  std::vector<uint64_t> memory;
+  uint64_t kernels = 0;
+  bool drains = true;
+  bool ends = true;
+};
+
+class Executor {
+ public:
+  explicit Executor(std::string start)
+      : start_(std::move(start)), control_(channel::UniqueFd(control::kExecutorControlFd)) {}
+
+  int Run() {
+    if (start_ == "die") return 1;
+    if (start_ == "hang") pause();
+    control::ExecutorReady ready{};
+    ready.ok = start_ != "refuse";
+    ready.stream_priority_greatest = -5;
+    control::SetText(ready.message, "the scripted executor refuses");
+    Send(ready);
+    if (!ready.ok) return 1;
+    for (;;) {
+      std::vector<pollfd> polled = {{control_.fd(), POLLIN, 0}};
+      std::vector<uint64_t> ids = {0};
+      for (const auto& [id, session] : sessions_) {
+        polled.push_back({session.doorbell.get(), POLLIN, 0});
+        ids.push_back(id);
+      }
+      poll(polled.data(), polled.size(), -1);
+      if (polled[0].revents != 0) {
+        control::Incoming in;
+        if (!control_.Receive(&in, control::kSessionFds)) return 0;
+        OnOrder(&in);
+        continue;
+      }
+      for (size_t i = 1; i < polled.size(); ++i) {
+        if (polled[i].revents != 0) OnByte(ids[i]);
+      }
+    }
+  }
+
+ private:
+  template <control::Message M>
+  void Send(const M& message) {
+    if (!control_.Send(0, message)) _exit(0);
+  }
+
+  // Asks, and serves orders until the answer is there.
+  template <control::Message A, control::Message M>
+  A Ask(const M& message) {
+    const uint32_t request = ++last_request_;
+    if (!control_.Send(request, message)) _exit(0);
+    for (;;) {
+      control::Incoming in;
+      if (!control_.Receive(&in, control::kSessionFds)) _exit(0);
+      A answer;
+      if (in.header.request == request && in.As(&answer)) return answer;
+      OnOrder(&in);
+    }
+  }
+
+  void OnOrder(control::Incoming* in) {
+    control::AddSession add;
+    control::RemoveSession remove;
+    if (in->As(&add)) {
+      control::SessionReady ready{};
+      ready.session_id = add.session_id;
+      ready.ok = start_ != "no session";
+      control::SetText(ready.message, "the scripted executor takes no session");
+      if (ready.ok)
+        sessions_[add.session_id].doorbell = std::move(in->fds[control::kSessionDoorbellFd]);
+      Send(ready);
+    } else if (in->As(&remove)) {
+      const auto it = sessions_.find(remove.session_id);
+      if (it != sessions_.end() && it->second.ends) End(it, wire::Fatal::kNone);
+    }
+  }
+
+  void End(std::map<uint64_t, Session>::iterator it, wire::Fatal fatal) {
+    control::SessionEnded ended{};
+    ended.session_id = it->first;
+    ended.kernels_launched = it->second.kernels;
+    ended.fatal = static_cast<uint32_t>(fatal);
+    ended.drained = it->second.drains ? 1 : 0;
+    sessions_.erase(it);
+    Send(ended);
+  }
+
+  void OnByte(uint64_t id) {
+    const auto it = sessions_.find(id);
+    if (it == sessions_.end()) return;
+    Session& session = it->second;
+    char byte = 0;
+    if (recv(session.doorbell.get(), &byte, 1, MSG_DONTWAIT) != 1) {
+      session.doorbell.Reset();  // the scheduler will say what to do
+      return;
+    }
+    const auto answer = [&](const void* data, size_t size) {
+      send(session.doorbell.get(), data, size, MSG_NOSIGNAL);
+    };
+    const auto done = [&] { answer("k", 1); };
+    switch (byte) {
+      case 'p': {
+        const int32_t pid = getpid();
+        answer(&pid, sizeof(pid));
+        break;
+      }
+      case 'm': {
+        const auto granted = Ask<control::MemoryGranted>(control::MemoryRequest{id, kPieceBytes});
+        if (granted.result == 0) session.memory.push_back(granted.memory_id);
+        const auto result = static_cast<uint8_t>(granted.result);
+        answer(&result, 1);
+        break;
+      }
+      case 'r': {
+        uint8_t result = 0;
+        for (const uint64_t memory : session.memory) {
+          if (Ask<control::Answer>(control::MemoryReturn{id, memory}).ok == 0) result = 1;
+        }
+        session.memory.clear();
+        answer(&result, 1);
+        break;
+      }
+      case 'i': {
+        const auto info = Ask<control::MemoryInfo>(control::MemoryInfoRequest{id});
+        const auto free_mib = static_cast<uint32_t>(info.free_bytes >> 20);
+        answer(&free_mib, sizeof(free_mib));
+        break;
+      }
+      case 'c':
+        session.kernels = 42;
+        Send(control::SessionCounters{id, session.kernels});
+        done();
+        break;
+      case 'u':
+        session.drains = false;
+        done();
+        break;
+      case 's':
+        session.ends = false;
+        done();
+        break;
+      case 'F':
+        Send(control::ExecutorFault{700, 0, id});
+        _exit(1);
+      case 'x':
+        _exit(1);
+      case 'e':
+        End(it, wire::Fatal::kUnknownOpcode);
+        break;
+      case 'g': {
+        const uint32_t noise[6] = {0xffffffff, 1, 2, 3, 4, 5};
+        send(control_.fd(), noise, sizeof(noise), MSG_NOSIGNAL);
+        break;
+      }
+      case 'd': {
+        const int fd = STDERR_FILENO;
+        const control::SessionCounters counters{id, 1};
+        (void)control_.Send(0, counters, &fd, 1);
+        break;
+      }
+      case 'o': {
+        uint8_t granted = 0;
+        for (uint64_t other = 0; other < 100; ++other) {
+          if (other == id || sessions_.count(other) != 0) continue;
+          granted +=
+              Ask<control::MemoryGranted>(control::MemoryRequest{other, kPieceBytes}).result == 0;
+        }
+        answer(&granted, 1);
+        break;
+      }
+      case 'w': {
+        uint8_t returned = 0;
+        for (uint64_t other = 0; other < 100; ++other) {
+          for (uint64_t memory = 0; memory < 100; ++memory) {
+            returned |= Ask<control::Answer>(control::MemoryReturn{other, memory}).ok != 0;
+          }
+        }
+        answer(&returned, 1);
+        break;
+      }
+      default:
+        break;
+    }
+  }
+
+  std::string start_;
+  control::Connection control_;
+  std::map<uint64_t, Session> sessions_;
+  uint32_t last_request_ = 0;
+};
+
+std::string StartMode() {
+  const char* path = getenv("GPULOOM_EXECUTOR_START");
+  std::string mode;
+  if (path != nullptr) std::getline(std::ifstream(path), mode);
+  return mode;
+}
+
+}  // namespace
+}  // namespace gpuloom
+
+int main() { return gpuloom::Executor(gpuloom::StartMode()).Run(); }
