@@ -17,9 +17,9 @@ inline constexpr uint32_t kComputeTarget = 90;
 // What one image may decompress to; the largest PTX of NVIDIA's own libraries is far below it.
 inline constexpr size_t kMaxPtxBytes = size_t{256} << 20;
 
-// The PTX text in `image`, or an empty string and *error: "no PTX for compute_90: the image holds
-// sm_80 machine code …". Never reads outside `image`.
-// A wrapper's members are pointers, so a wrapper is not accepted here: see ExtractFromProgram.
+// The PTX text in `image`, or an empty string and *error: "fatbin: no PTX for compute_90 or lower
+// …". Never reads outside `image`. A wrapper's members are pointers, so a wrapper is not accepted
+// here: see ExtractFromProgram.
 [[nodiscard]] std::string Extract(std::span<const std::byte> image, std::string* error);
 
 // The same for what a program in this process passes to the driver: a pointer without a length. The
