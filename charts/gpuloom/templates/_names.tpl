@@ -1,0 +1,82 @@
+{{- define "gpuloom.name" -}}
+{{- if contains "gpuloom" .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-gpuloom" .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gpuloom.serviceAccount" -}}
+{{- default (include "gpuloom.name" .) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- define "gpuloom.image" -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+
+{{- define "gpuloom.selector" -}}
+app.kubernetes.io/name: gpuloom
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "gpuloom.labels" -}}
+{{ include "gpuloom.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{/* What the pods of both DaemonSets share: who they are and where they may run. */}}
+{{- define "gpuloom.podPlacement" -}}
+serviceAccountName: {{ include "gpuloom.serviceAccount" . }}
+# Nothing here talks to the API server.
+automountServiceAccountToken: false
+{{- if and .Values.runtimeClassName (not .Values.softgpu.enabled) }}
+runtimeClassName: {{ .Values.runtimeClassName }}
+{{- end }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Which GPUs a container sees. */}}
+{{- define "gpuloom.gpuEnvironment" -}}
+{{- if .Values.softgpu.enabled -}}
+- name: GPULOOM_SOFTGPU_DEVICES
+  value: {{ .Values.softgpu.devices | quote }}
+- name: GPULOOM_SOFTGPU_MEMORY
+  value: {{ .Values.softgpu.memory | quote }}
+{{- else -}}
+- name: NVIDIA_VISIBLE_DEVICES
+  value: all
+- name: NVIDIA_DRIVER_CAPABILITIES
+  value: compute,utility
+{{- end }}
+{{- end -}}
+
+{{/* Root, because the kubelet's sockets and the state belong to root; nothing of root's powers beyond that. */}}
+{{- define "gpuloom.securityContext" -}}
+runAsUser: 0
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
