@@ -33,6 +33,7 @@
 #include "agent/policy/size.h"
 #include "agent/supervisor/control_client.h"
 #include "agent/supervisor/supervisor.h"
+#include "proto/control/version.h"
 
 namespace gpuloom {
 namespace {
@@ -42,6 +43,8 @@ constexpr Clock::Duration kPolicyPause = std::chrono::seconds(1);
 constexpr Clock::Duration kSweepPause = std::chrono::seconds(15);
 // How long a GPU without scheduler still counts as healthy: restarting one takes less.
 constexpr Clock::Duration kUnhealthyAfter = std::chrono::seconds(10);
+// Below the chart's terminationGracePeriodSeconds for schedulers.
+constexpr Clock::Duration kStopTimeout = std::chrono::seconds(25);
 constexpr Clock::Duration kPodResourcesTimeout = std::chrono::seconds(3);
 
 std::atomic<bool> stop_requested = false;
@@ -155,6 +158,11 @@ int RunSchedulersOnly(const Flags& flags, const std::vector<Gpu>& gpus, Clock* c
     supervisor.Tick(clock->Now());
     clock->SleepFor(kTick);
   }
+  // The end of this process is the end of its container, and with it of everything there: they may
+  // end in order.
+  supervisor.RequestStop();
+  const Clock::Time deadline = clock->Now() + kStopTimeout;
+  while (supervisor.IsAnyRunning() && clock->Now() < deadline) clock->SleepFor(kTick);
   return 0;
 }
 
@@ -303,7 +311,7 @@ int Main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--probe", flags.probe, "ask the running agent whether it serves, and exit");
-  app.set_version_flag("--version", GPULOOM_VERSION);
+  app.set_version_flag("--version", kVersion);
   CLI11_PARSE(app, argc, argv);
 
   RealClock clock;
@@ -339,6 +347,7 @@ int Main(int argc, char** argv) {
                  gpu.uuid, gpu.name, FormatSize(gpu.total_bytes), flags.slots,
                  FormatSize(AutoSlotBytes(*capacity)));
   }
+  spdlog::info("agent: {} on {} GPUs", kVersion, gpus->size());
   if (is_only) return RunSchedulersOnly(flags, *gpus, &clock);
   if (flags.softgpu.empty()) {
     if (const std::string warning = CheckNvidiaRuntime(flags.runtime_config); !warning.empty()) {

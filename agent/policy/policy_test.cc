@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <yaml-cpp/yaml.h>
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "agent/policy/policy_parser.h"
 #include "agent/policy/policy_watcher.h"
@@ -145,6 +147,23 @@ TEST(ParsePolicy, MessagesCarryFileLineAndKey) {
   }
   EXPECT_TRUE(ParsePolicy("p.yaml", "").ok());
   EXPECT_TRUE(ParsePolicy("p.yaml", "defaults:\nnamespaces:\n  a:\n").ok());
+}
+
+TEST(ParsePolicy, TheExamplesAndTheChartsDefaultAreGood) {
+  const std::filesystem::path root = GPULOOM_SOURCE_DIR;
+  for (const char* name :
+       {"deploy/examples/policy.yaml", "deploy/examples/policy-overcommit.yaml"}) {
+    std::ostringstream text;
+    text << std::ifstream(root / name).rdbuf();
+    ASSERT_FALSE(text.str().empty()) << name;
+    const absl::StatusOr<Policy> policy = ParsePolicy(name, text.str());
+    ASSERT_TRUE(policy.ok()) << policy.status();
+    EXPECT_TRUE(CheckPromise(*policy, H200()).ok()) << CheckPromise(*policy, H200());
+  }
+  YAML::Emitter chart;
+  chart << YAML::LoadFile(root / "charts/gpuloom/values.yaml")["policy"];
+  const absl::StatusOr<Policy> policy = ParsePolicy("values.yaml", chart.c_str());
+  EXPECT_TRUE(policy.ok()) << policy.status();
 }
 
 class PolicyFile : public ::testing::Test {

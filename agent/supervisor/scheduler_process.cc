@@ -69,6 +69,16 @@ std::optional<std::string> ReapProcess(pid_t pid) {
   return Cat("exited with status ", WEXITSTATUS(status));
 }
 
+void ReapStrays(const std::set<pid_t>& ours) {
+  siginfo_t ended = {};
+  // Looked at before it is taken, so that how one of ours ended is still there for ReapProcess.
+  while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0 &&
+         !ours.contains(ended.si_pid)) {
+    (void)waitpid(ended.si_pid, nullptr, WNOHANG);
+    ended.si_pid = 0;
+  }
+}
+
 bool IsSchedulerLockHeld(const std::string& directory) {
   const channel::UniqueFd fd(
       open((directory + "/" + control::kLockName).c_str(), O_RDWR | O_CLOEXEC));

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ absl::StatusOr<pid_t> StartProcess(const std::vector<std::string>& arguments,
 // How a process of ours ended, in words ("exited with status 1", "killed by signal 9"); empty while
 // it runs.
 std::optional<std::string> ReapProcess(pid_t pid);
+
+// Reaps children that ended and are none of `ours`: the first process of a container inherits the
+// executors of a scheduler that died.
+void ReapStrays(const std::set<pid_t>& ours);
 
 // True when some process holds the scheduler's lock in this directory.
 bool IsSchedulerLockHeld(const std::string& directory);

@@ -1,9 +1,11 @@
 #include "agent/supervisor/supervisor.h"
 
+#include <signal.h>
 #include <spdlog/spdlog.h>
 
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "agent/cat.h"
 #include "agent/supervisor/scheduler_process.h"
@@ -29,6 +31,28 @@ absl::Status Supervisor::AddGpu(const std::string& gpu_uuid) {
 
 void Supervisor::Tick(Clock::Time now) {
   for (auto& [gpu_uuid, watched] : watched_) Look(gpu_uuid, &watched, now);
+  std::set<pid_t> ours;
+  for (const auto& [gpu_uuid, watched] : watched_) ours.insert(watched.pid);
+  ReapStrays(ours);
+}
+
+void Supervisor::RequestStop() const {
+  for (const auto& [gpu_uuid, watched] : watched_) {
+    if (watched.pid != 0) kill(watched.pid, SIGTERM);
+  }
+}
+
+bool Supervisor::IsAnyRunning() {
+  bool is_any = false;
+  for (auto& [gpu_uuid, watched] : watched_) {
+    if (watched.pid == 0) continue;
+    if (ReapProcess(watched.pid).has_value()) {
+      watched.pid = 0;
+    } else {
+      is_any = true;
+    }
+  }
+  return is_any;
 }
 
 absl::StatusOr<std::shared_ptr<SchedulerClient>> Supervisor::Client(

@@ -46,6 +46,11 @@ class Supervisor {
   // Looks after every scheduler once: a few times a second.
   void Tick(Clock::Time now);
 
+  // Asks the schedulers that this object started to end, and no others. After the last Tick.
+  void RequestStop() const;
+  // Reaps on the way.
+  bool IsAnyRunning();
+
   // The scheduler of this GPU. Unavailable, with what is known of the reason, while it has none.
   absl::StatusOr<std::shared_ptr<SchedulerClient>> Client(const std::string& gpu_uuid) const;
   bool IsServing(const std::string& gpu_uuid) const { return Client(gpu_uuid).ok(); }

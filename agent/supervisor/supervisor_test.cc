@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 
@@ -196,6 +197,39 @@ TEST_F(SupervisorTest, AHeldLockIsNotStartedOver) {
               HasSubstr("does not answer"));
   EXPECT_FALSE(fs::exists(Directory() + "/started"));
   close(lock);
+}
+
+TEST_F(SupervisorTest, EndsWhatItStartedWhenAsked) {
+  Supervisor supervisor = MakeSupervisor(
+      "trap 'touch $2/ended; exit 0' TERM; touch $2/ready; while :; do sleep 0.01; done");
+  ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
+  TickUntil(&supervisor, [&] { return fs::exists(Directory() + "/ready"); });
+  EXPECT_TRUE(supervisor.IsAnyRunning());
+  supervisor.RequestStop();
+  for (int i = 0; i < 500 && supervisor.IsAnyRunning(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_FALSE(supervisor.IsAnyRunning());
+  EXPECT_TRUE(fs::exists(Directory() + "/ended"));
+}
+
+TEST(ReapStrays, TakesOrphansAndLeavesOurs) {
+  const auto stray = StartProcess({"/bin/true"}, "/dev/null");
+  ASSERT_TRUE(stray.ok());
+  for (int i = 0; i < 500 && kill(*stray, 0) == 0; ++i) {
+    ReapStrays({});
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_NE(kill(*stray, 0), 0);
+  const auto ours = StartProcess({"/bin/false"}, "/dev/null");
+  ASSERT_TRUE(ours.ok());
+  std::optional<std::string> ended;
+  for (int i = 0; i < 500 && !ended.has_value(); ++i) {
+    ReapStrays({*ours});
+    ended = ReapProcess(*ours);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(ended, "exited with status 1");
 }
 
 TEST_F(SupervisorTest, OnlyAdoptsWhenToldSo) {

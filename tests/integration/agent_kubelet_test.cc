@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "tests/fake_kubelet/allocation_report.h"
 #include "tests/integration/agent_process.h"
@@ -13,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr std::chrono::seconds kPatience{10};
@@ -235,6 +239,41 @@ TEST_F(AgentKubelet, ABadFirstPolicyStopsTheStart) {
   std::string output;
   EXPECT_EQ(node_.RunSecondAgent(&output), 1);
   EXPECT_THAT(output, HasSubstr("policy.yaml:2: defaults.memory: 'lots' is not a size"));
+}
+
+TEST_F(AgentKubelet, SchedulersInAProcessOfTheirOwnAreAdoptedAndEndWithIt) {
+  ASSERT_TRUE(node_.kubelet().Start().ok());
+  node_.StartAgent({"--schedulers", "adopt"});
+  EXPECT_TRUE(node_.WaitForLog("this agent only adopts")) << node_.AgentLog();
+  const pid_t schedulers = node_.StartFurtherAgent({"--schedulers", "only"});
+  EXPECT_TRUE(node_.kubelet().WaitForDevices(20, kPatience).ok()) << node_.AgentLog();
+  const FakeContainer container = Run("a", "p", 1);
+  EXPECT_STREQ(AskScheduler(container)->pod, "p");
+  kill(schedulers, SIGTERM);
+  int status = 0;
+  EXPECT_EQ(waitpid(schedulers, &status, 0), schedulers);
+  EXPECT_EQ(status, 0);
+  EXPECT_THAT(node_.SchedulerPids(), IsEmpty());
+}
+
+TEST(Chart, EveryArgumentIsOneOfTheAgents) {
+  FILE* help = popen(GPULOOM_AGENT_PATH " --help", "r");
+  ASSERT_NE(help, nullptr);
+  std::string known;
+  for (char line[4096]; std::fgets(line, sizeof(line), help) != nullptr;) known += line;
+  pclose(help);
+  int count = 0;
+  for (const char* name : {"agent.yaml", "schedulers.yaml"}) {
+    std::ifstream file(std::string(GPULOOM_SOURCE_DIR "/charts/gpuloom/templates/") + name);
+    for (std::string line; std::getline(file, line);) {
+      const size_t begin = line.find("- --");
+      if (begin == line.npos) continue;
+      const std::string flag = line.substr(begin + 2, line.find('=') - begin - 2);
+      EXPECT_THAT(known, HasSubstr(flag + " ")) << name << ": " << line;
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 10);
 }
 
 }  // namespace

@@ -97,6 +97,12 @@ void AgentNode::StartAgent(const std::vector<std::string>& more_arguments) {
   agent_ = Spawn(arguments, directory_ + "/agent.log");
 }
 
+pid_t AgentNode::StartFurtherAgent(const std::vector<std::string>& more_arguments) const {
+  std::vector<std::string> arguments = Arguments();
+  arguments.insert(arguments.end(), more_arguments.begin(), more_arguments.end());
+  return Spawn(arguments, directory_ + "/further.log");
+}
+
 void AgentNode::KillAgent(int signal) {
   if (agent_ == 0) return;
   kill(agent_, signal);

@@ -24,6 +24,8 @@ class AgentNode {
 
   void StartAgent(const std::vector<std::string>& more_arguments = {});
   void KillAgent(int signal);
+  // Another one on the same state, with its own log; the caller waits for its end.
+  pid_t StartFurtherAgent(const std::vector<std::string>& more_arguments) const;
   // Runs a further agent on the same state to its end; its exit status, -1 for a signal.
   int RunSecondAgent(std::string* output);
 
