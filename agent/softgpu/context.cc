@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "agent/softgpu/event.h"
+#include "agent/softgpu/library.h"
 #include "agent/softgpu/memory.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
@@ -165,6 +166,7 @@ void Context::TearDown() {
   alive.store(false);
   WaitFor(AllPoints());
   ResetRuntimeContext(handle());
+  DestroyModulesOf(*this);
   DestroyEventsOf(*this);
   Memory::Instance().FreeAllOf(*this);
   Registry<Stream>::Instance().TakeIf(

@@ -13,8 +13,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// Where the second process wants the memory mapped, as gpuloom's executor does. ThreadSanitizer keeps most addresses for
-// itself, also that window.
+// Where the second process wants the memory mapped, as gpuloom's executor does. ThreadSanitizer
+// keeps most addresses for itself, also that window.
 #if defined(__SANITIZE_THREAD__)
 constexpr CUdeviceptr kWanted = 0x20'0000'0000;
 #else

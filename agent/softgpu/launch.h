@@ -1,0 +1,29 @@
+// Launching a kernel: the checks that CUDA makes at the call, and the work that runs the grid.
+// Safe from any thread.
+#pragma once
+
+#include "agent/softgpu/exec/grid.h"
+#include "agent/softgpu/library.h"
+#include "agent/softgpu/stream.h"
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::softgpu {
+
+struct LaunchShape {
+  Dim3 grid;
+  Dim3 block;
+  Dim3 cluster;
+  unsigned dynamic_shared_bytes = 0;
+  bool cooperative = false;
+};
+
+// The parameters come as CUDA's array of pointers or as its list of a buffer and its size; never
+// both.
+[[nodiscard]] CUresult Launch(Stream& stream, const FoundFunction& found, const LaunchShape& shape,
+                              void** params, void** extra);
+
+// How many blocks of that shape fit on one multiprocessor at once; 0 when not even one.
+[[nodiscard]] int BlocksPerMultiprocessor(const Kernel& kernel, uint64_t threads,
+                                          uint64_t dynamic_shared_bytes);
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,203 @@
+#include "agent/softgpu/library.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/softgpu/context.h"
+#include "agent/softgpu/memory.h"
+#include "agent/softgpu/ptx/image.h"
+#include "agent/softgpu/registry.h"
+#include "agent/softgpu/state.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+// The number in ".target sm_70". The text has been parsed already, so it stands there.
+int PtxVersionOf(std::string_view ptx) {
+  size_t at = ptx.find(".target");
+  if (at != std::string_view::npos) at = ptx.find("sm_", at);
+  int version = 0;
+  if (at == std::string_view::npos) return 90;
+  for (at += 3; at < ptx.size() && ptx[at] >= '0' && ptx[at] <= '9' && version < 1000; ++at) {
+    version = version * 10 + (ptx[at] - '0');
+  }
+  return version;
+}
+
+std::shared_ptr<FunctionSettings> DefaultSettings(const Kernel& kernel, int ptx_version) {
+  auto settings = std::make_shared<FunctionSettings>();
+  settings->ptx_version = ptx_version;
+  settings->dynamic_shared_bytes = std::max(
+      0, static_cast<int>(kMaxStaticSharedBytes) - static_cast<int>(kernel.static_shared_bytes));
+  return settings;
+}
+
+CUresult LoadFailure(bool out_of_memory) {
+  return out_of_memory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
+}
+
+}  // namespace
+
+CUresult ReadImage(const void* image, std::string& ptx, std::string& log) {
+  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ptx = ptx::ExtractFromProgram(image, &log);
+  if (!ptx.empty()) return CUDA_SUCCESS;
+  return log.starts_with("no PTX") ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
+}
+
+CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<LoadedModule>& module,
+                    std::string& log) {
+  auto made = std::make_shared<LoadedModule>(context);
+  bool out_of_memory = false;
+  const auto allocate = [&](size_t size_bytes, size_t align_bytes) -> uint64_t {
+    uint64_t begin = 0;
+    if (align_bytes > 4096) return 0;  // allocations begin at pages
+    if (Memory::Instance().Allocate(context, RegionKind::kModule, size_bytes, 0, begin) !=
+        CUDA_SUCCESS) {
+      return 0;
+    }
+    made->globals_begin = begin;
+    return begin;
+  };
+  made->code = Module::Load(ptx, allocate, &log, &out_of_memory);
+  if (made->code == nullptr) {
+    if (made->globals_begin != 0) {
+      static_cast<void>(Memory::Instance().Free(made->globals_begin, RegionKind::kModule));
+    }
+    return LoadFailure(out_of_memory);
+  }
+  made->ptx_version = PtxVersionOf(ptx);
+  Registry<LoadedModule>::Instance().Add(made);
+  module = std::move(made);
+  return CUDA_SUCCESS;
+}
+
+std::shared_ptr<LoadedFunction> LoadedModule::FunctionOf(
+    const Kernel& kernel, std::shared_ptr<FunctionSettings> settings) {
+  std::lock_guard lock(mutex_);
+  std::shared_ptr<LoadedFunction>& function = functions_[&kernel];
+  if (function == nullptr) {
+    function = std::make_shared<LoadedFunction>();
+    function->module = this;
+    function->kernel = &kernel;
+    function->settings =
+        settings != nullptr ? std::move(settings) : DefaultSettings(kernel, ptx_version);
+    Registry<LoadedFunction>::Instance().Add(function);
+  }
+  return function;
+}
+
+void Unload(const std::shared_ptr<LoadedModule>& module) {
+  Registry<LoadedModule>::Instance().Take(module.get());
+  {
+    std::lock_guard lock(module->mutex_);
+    for (const auto& [kernel, function] : module->functions_) {
+      Registry<LoadedFunction>::Instance().Take(function.get());
+    }
+  }
+  SynchronizeDevice(module->context.device);
+  if (module->globals_begin != 0) {
+    static_cast<void>(Memory::Instance().Free(module->globals_begin, RegionKind::kModule));
+  }
+}
+
+CUresult LoadLibrary(Context* context, std::string ptx, std::shared_ptr<LoadedLibrary>& library,
+                     std::string& log) {
+  auto made = std::make_shared<LoadedLibrary>();
+  made->ptx = std::move(ptx);
+  if (context != nullptr) {
+    std::shared_ptr<LoadedModule> module;
+    const CUresult loaded = LoadModule(*context, made->ptx, module, log);
+    if (loaded != CUDA_SUCCESS) return loaded;
+    module->library = made.get();
+    made->blueprint = module->code;
+    made->instances.emplace(context, std::move(module));
+  } else {
+    bool out_of_memory = false;
+    const auto allocate = [&](size_t size_bytes, size_t align_bytes) {
+      made->blueprint_globals.resize(size_bytes + align_bytes);
+      const auto begin = reinterpret_cast<uint64_t>(made->blueprint_globals.data());
+      return (begin + align_bytes - 1) / align_bytes * align_bytes;
+    };
+    made->blueprint = Module::Load(made->ptx, allocate, &log, &out_of_memory);
+    if (made->blueprint == nullptr) return LoadFailure(out_of_memory);
+  }
+  const int ptx_version = PtxVersionOf(made->ptx);
+  for (const Kernel& kernel : made->blueprint->kernels()) {
+    auto handle = std::make_shared<LibraryKernel>();
+    handle->library = made.get();
+    handle->kernel = &kernel;
+    handle->settings = DefaultSettings(kernel, ptx_version);
+    Registry<LibraryKernel>::Instance().Add(handle);
+    made->kernels.push_back(std::move(handle));
+  }
+  Registry<LoadedLibrary>::Instance().Add(made);
+  library = std::move(made);
+  return CUDA_SUCCESS;
+}
+
+void Unload(const std::shared_ptr<LoadedLibrary>& library) {
+  for (const auto& kernel : library->kernels) {
+    Registry<LibraryKernel>::Instance().Take(kernel.get());
+  }
+  std::map<Context*, std::shared_ptr<LoadedModule>> instances;
+  {
+    std::lock_guard lock(library->mutex);
+    instances.swap(library->instances);
+  }
+  for (const auto& [context, module] : instances) Unload(module);
+}
+
+CUresult LoadedLibrary::ModuleIn(Context& context, std::shared_ptr<LoadedModule>& module) {
+  std::lock_guard lock(mutex);
+  std::shared_ptr<LoadedModule>& instance = instances[&context];
+  if (instance == nullptr) {
+    std::string log;
+    const CUresult loaded = LoadModule(context, ptx, instance, log);
+    if (loaded != CUDA_SUCCESS) {
+      instances.erase(&context);
+      return loaded;
+    }
+    instance->library = this;
+  }
+  module = instance;
+  return CUDA_SUCCESS;
+}
+
+CUresult FindFunction(Context& context, const void* handle, FoundFunction& found) {
+  found.function = Registry<LoadedFunction>::Instance().Find(handle);
+  if (found.function != nullptr) {
+    // Looked up again by address, because the module may be unloaded at this moment.
+    found.module = Registry<LoadedModule>::Instance().Find(found.function->module);
+    return found.module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  }
+  const auto kernel = Registry<LibraryKernel>::Instance().Find(handle);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto library = Registry<LoadedLibrary>::Instance().Find(kernel->library);
+  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult loaded = library->ModuleIn(context, found.module);
+  if (loaded != CUDA_SUCCESS) return loaded;
+  const Kernel* here = found.module->code->FindKernel(kernel->kernel->name);
+  if (here == nullptr) return CUDA_ERROR_NOT_FOUND;
+  found.function = found.module->FunctionOf(*here, kernel->settings);
+  return CUDA_SUCCESS;
+}
+
+void DestroyModulesOf(Context& context) {
+  for (const auto& library : Registry<LoadedLibrary>::Instance().All()) {
+    std::shared_ptr<LoadedModule> instance;
+    {
+      std::lock_guard lock(library->mutex);
+      const auto found = library->instances.find(&context);
+      if (found == library->instances.end()) continue;
+      instance = std::move(found->second);
+      library->instances.erase(found);
+    }
+    Unload(instance);
+  }
+  for (const auto& module : Registry<LoadedModule>::Instance().All()) {
+    if (&module->context == &context) Unload(module);
+  }
+}
+
+}  // namespace gpuloom::softgpu
