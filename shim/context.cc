@@ -109,8 +109,10 @@ CUresult ContextLimit(CUlimit limit, size_t* value) {
     case CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED:
       *value = 0;
       return CUDA_SUCCESS;
-    default:
+    case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
       return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
@@ -195,7 +197,11 @@ CUresult cuCtxGetCurrent(CUcontext* context) {
 
 CUresult cuCtxSetCurrent(CUcontext context) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
-  if (context != nullptr && context != PrimaryContext()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr) {  // takes the top away; what lies under it is current then
+    if (CurrentThread().current != nullptr) (void)Pop(nullptr);
+    return CUDA_SUCCESS;
+  }
+  if (context != PrimaryContext()) return CUDA_ERROR_INVALID_CONTEXT;
   CurrentThread().current = context;
   return CUDA_SUCCESS;
 }

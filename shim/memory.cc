@@ -162,6 +162,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width_by
 
 CUresult cuMemFree_v2(CUdeviceptr address) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (address == 0) return CUDA_SUCCESS;
   if (!Forget(address, MemoryKind::kDevice)) return CUDA_ERROR_INVALID_VALUE;
   wire::MemFree::Reply reply;
   const CUresult result = session.Call<wire::MemFree>({wire::DevicePtr{address}}, &reply);

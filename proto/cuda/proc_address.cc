@@ -107,8 +107,9 @@ CUresult AnswerGetProcAddress(const char* name, void** function, int cuda_versio
       result = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
       break;
   }
-  if (status != nullptr) *status = result;
-  return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  if (status == nullptr) return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  *status = result;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace gpuloom

@@ -24,8 +24,9 @@ struct ProcAddress {
 [[nodiscard]] ProcAddress FindProcAddress(const char* name, int cuda_version, bool per_thread);
 
 // The whole of cuGetProcAddress_v2 over this library's own exports (ExportedAddress, see
-// exports.inc). Null status is allowed; *function is null unless the answer is CUDA_SUCCESS.
-// cuGetProcAddress passes a null status.
+// exports.inc). *function is null when there is none. That is NOT_FOUND only when
+// `status` is null, as in cuGetProcAddress; with a place for the reason it is no error, as in
+// NVIDIA's driver.
 [[nodiscard]] CUresult AnswerGetProcAddress(const char* name, void** function, int cuda_version,
                                             cuuint64_t flags,
                                             CUdriverProcAddressQueryResult* status);

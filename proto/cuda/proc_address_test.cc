@@ -158,11 +158,13 @@ TEST(ProcAddress, NamesEveryExportedFunctionOnce) {
 TEST(AnswerGetProcAddress, SaysWhatCudaSays) {
   void* function = &function;
   CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
-  EXPECT_EQ(AnswerGetProcAddress("", &function, 0, 0, &status), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(AnswerGetProcAddress("", &function, 0, 0, &status), CUDA_SUCCESS);
   EXPECT_EQ(function, nullptr);
   EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-  EXPECT_EQ(AnswerGetProcAddress("cuLaunchKernelEx", &function, 11000, 0, &status),
+  EXPECT_EQ(AnswerGetProcAddress("cuLaunchKernelEx", &function, 11000, 0, nullptr),
             CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(AnswerGetProcAddress("cuLaunchKernelEx", &function, 11000, 0, &status), CUDA_SUCCESS);
+  EXPECT_EQ(function, nullptr);
   EXPECT_EQ(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
   EXPECT_EQ(AnswerGetProcAddress("cuLaunchKernel", &function, 7000, 2, &status), CUDA_SUCCESS);
   EXPECT_EQ(function, ExportedAddress(SymbolId::cuLaunchKernel_ptsz));
