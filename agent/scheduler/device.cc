@@ -132,7 +132,6 @@ bool DriverDevice::ReadFacts(CUdevice device, std::string* error) {
       return false;
     }
   }
-  facts_.ordinal = device;  // a CUdevice is the device's number
   facts_.driver_version = version;
   facts_.name = name;
   facts_.pci_bus_id = pci_bus_id;

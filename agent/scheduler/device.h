@@ -15,7 +15,6 @@ namespace gpuloom::scheduler {
 // What the driver says about the device, unmasked (device_snapshot.h makes of it what a tenant
 // sees).
 struct DeviceFacts {
-  int ordinal = 0;  // the driver's number for it
   int32_t driver_version = 0;
   std::string name;
   uint8_t uuid[16] = {};

@@ -54,8 +54,8 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
     return nullptr;
   }
   if (!executor->process.Start(
-          {options_.executor_path, "--device", std::to_string(device_->facts().ordinal),
-           "--cuda-library", options_.cuda_library, "--log-level", options_.executor_log_level},
+          {options_.executor_path, "--gpu", FormatUuid(device_->facts().uuid), "--cuda-library",
+           options_.cuda_library, "--domain", domain, "--log-level", options_.executor_log_level},
           theirs.get(), error)) {
     LogError(*error);
     return nullptr;

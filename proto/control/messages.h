@@ -134,9 +134,8 @@ struct AllocationState {
 // ---- scheduler ↔ executor
 // ------------------------------------------------------------------------------------------
 //
-// The scheduler starts  gpuloom-executor --device <number> --cuda-library <path>
-// with no descriptors but 0, 1, 2 and kExecutorControlFd. The number is the device's in the
-// scheduler's own driver: both see the same CUDA_* variables.
+// The scheduler starts  gpuloom-executor --gpu <GPU-uuid> --cuda-library <path> --domain <name>
+// with no descriptors but 0, 1, 2 and kExecutorControlFd.
 
 // Executor: the context exists, sessions may come.
 struct ExecutorReady {
