@@ -41,16 +41,10 @@ void Session::On(wire::Tag<wire::HostRegister>, const wire::HostRegister::Reques
 
 void Session::TryHostRegister(Asker asker, uint64_t address, uint64_t size_bytes) {
   HostMemory& host = *host_;
-  if (const auto it = host.retired.find(address); it != host.retired.end() &&
-                                                  host.pinned.SizeAt(address) == size_bytes &&
-                                                  place_.graveyard->Exhume(it->second)) {
-    host.retired.erase(it);
-    (void)host.registered.Add(address, size_bytes);
-    return Reply<wire::HostRegister>(asker, CUDA_SUCCESS);
-  }
   if (host.pinned.Overlaps(address, size_bytes)) {
-    // Still pinned in other pieces, or being pinned by another thread of the tenant.
+    // Still pinned from earlier: to CUDA those are other pages than the tenant has there now.
     host_waiting_.push_back({asker, address, size_bytes});
+    place_.quiet->HurryBuried();
     return;
   }
   if (size_bytes > order_.pinned_limit_bytes ||
@@ -85,20 +79,20 @@ void Session::On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Re
   const auto address = static_cast<uint64_t>(request.address);
   const uint64_t size_bytes = host_->registered.SizeAt(address);
   if (size_bytes == 0 || size_bytes != request.size_bytes) return Refuse(wire::Fatal::kBadRange);
-  RetireHost(address, size_bytes);
-  AfterEarlierWork(record.ticket, [this, asker = AskerOf(record)] {
+  host_->registered.Remove(address);
+  AfterEarlierWork(record.ticket, [this, asker = AskerOf(record), address, size_bytes] {
+    RetireHost(address, size_bytes);
     Reply<wire::HostUnregister>(asker, CUDA_SUCCESS);
   });
 }
 
 void Session::RetireHost(uint64_t address, uint64_t size_bytes) {
   host_->registered.Remove(address);
-  host_->retired[address] = place_.graveyard->Bury(
+  place_.quiet->Bury(
       [keep = host_, address, &cuda = place_.device->cuda()] {
         cuda.cuMemHostUnregister(reinterpret_cast<void*>(address));
       },
       [keep = host_, address, size_bytes] {
-        keep->retired.erase(address);
         keep->pinned.Remove(address);
         keep->pinned_bytes -= size_bytes;
         if (keep->on_unpinned) keep->on_unpinned();

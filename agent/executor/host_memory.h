@@ -1,13 +1,11 @@
 // A session's arena on this side, and which parts of it are pinned. Outlives the session while
-// something of it is still pinned (graveyard.h). Ring thread only, but for Populated and Read,
+// something of it is still pinned (quiet.h). Ring thread only, but for Populated and Read,
 // which touch the descriptor only.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <map>
 
-#include "agent/executor/graveyard.h"
 #include "agent/executor/range_table.h"
 #include "proto/channel/region.h"
 #include "proto/channel/unique_fd.h"
@@ -22,8 +20,7 @@ struct HostMemory {
   RangeTable registered;  // what the tenant may name in copies
   RangeTable pinned;      // registered, being registered, or waiting to be unpinned
   uint64_t pinned_bytes = 0;
-  std::map<uint64_t, Graveyard::Grave> retired;  // begin → its grave; also in `pinned`
-  std::function<void()> on_unpinned;             // set while the session lives
+  std::function<void()> on_unpinned;  // set while the session lives
 
   // True when every page of the part is there. A hole would be filled on the node's account, not
   // the tenant's, by whoever touches it.

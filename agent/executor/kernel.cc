@@ -1,5 +1,7 @@
 // Kernels: looked up and loaded by a worker before the tenant may launch them, because a launch
 // that loads code waits for the whole device.
+#include <algorithm>
+
 #include "agent/executor/session.h"
 
 namespace gpuloom::executor {
@@ -14,36 +16,33 @@ struct Session::KernelLookup {
   CUlibrary library = nullptr;
   CUdevice device = 0;
   CUresult result = CUDA_SUCCESS;
-  CUkernel kernel = nullptr;
-  CUfunction function = nullptr;
-  wire::KernelGet::Reply reply{};
-  std::vector<wire::KernelParam> params;
+  KernelFacts facts;
 
   void ReadAttributes(const Driver& cuda, int32_t* attributes) const {
     for (uint32_t i = 0; i < wire::kFunctionAttributes; ++i) {
       int value = 0;
       attributes[i] = cuda.cuKernelGetAttribute(&value, static_cast<CUfunction_attribute>(i),
-                                                kernel, device) == CUDA_SUCCESS
+                                                facts.kernel, device) == CUDA_SUCCESS
                           ? value
                           : wire::kNoAttribute;
     }
   }
 
   CUresult Find(const Driver& cuda) {
-    CUresult found = cuda.cuLibraryGetKernel(&kernel, library, name.c_str());
+    CUresult found = cuda.cuLibraryGetKernel(&facts.kernel, library, name.c_str());
     if (found != CUDA_SUCCESS) return found;
-    found = cuda.cuKernelGetFunction(&function, kernel);
+    found = cuda.cuKernelGetFunction(&facts.function, facts.kernel);
     if (found != CUDA_SUCCESS) return found;
-    if (cuda.cuFuncLoad != nullptr) found = cuda.cuFuncLoad(function);
+    if (cuda.cuFuncLoad != nullptr) found = cuda.cuFuncLoad(facts.function);
     if (found != CUDA_SUCCESS) return found;
-    for (size_t offset = 0, size = 0;
-         cuda.cuKernelGetParamInfo(kernel, params.size(), &offset, &size) == CUDA_SUCCESS;) {
-      if (params.size() == kMaxParams) return CUDA_ERROR_NOT_SUPPORTED;
-      params.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
-      reply.param_bytes =
-          std::max(reply.param_bytes, params.back().offset_bytes + params.back().size_bytes);
+    wire::KernelGet::Reply& reply = facts.reply;
+    for (size_t offset = 0, size = 0; cuda.cuKernelGetParamInfo(facts.kernel, facts.params.size(),
+                                                                &offset, &size) == CUDA_SUCCESS;) {
+      if (facts.params.size() == kMaxParams) return CUDA_ERROR_NOT_SUPPORTED;
+      facts.params.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
+      reply.param_bytes = std::max(reply.param_bytes, static_cast<uint32_t>(offset + size));
     }
-    reply.param_count = static_cast<uint32_t>(params.size());
+    reply.param_count = static_cast<uint32_t>(facts.params.size());
     ReadAttributes(cuda, reply.attributes);
     return CUDA_SUCCESS;
   }
@@ -51,60 +50,100 @@ struct Session::KernelLookup {
 
 void Session::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& request,
                  const wire::Record& record) {
-  const Library* library = libraries_.Find(request.library);
-  if (library == nullptr || library->cuda == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Library* library = FindLibrary(request.library);
+  if (library == nullptr) return;
   if (kernels_.Add(request.kernel) == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Asker asker = AskerOf(record);
+  const std::string name(record.payload.begin(), record.payload.end());
+  if (const auto known = library->loaded->kernels.find(name);
+      known != library->loaded->kernels.end()) {
+    return AnswerKernel(asker, request, known->second);
+  }
   auto lookup = std::make_shared<KernelLookup>();
-  lookup->name.assign(record.payload.begin(), record.payload.end());
-  lookup->library = library->cuda;
+  lookup->name = name;
+  lookup->library = library->loaded->handle;
   lookup->device = place_.device->device();
-  modules_.Post([lookup, &cuda = place_.device->cuda()] { lookup->result = lookup->Find(cuda); },
-                [this, lookup, asker = AskerOf(record), request] {
-                  place_.device->Judge(lookup->result);
-                  Library* owner = libraries_.Find(request.library);
-                  if (owner == nullptr && lookup->result == CUDA_SUCCESS) {
-                    lookup->result = CUDA_ERROR_INVALID_HANDLE;  // unloaded meanwhile
-                  }
-                  if (lookup->result == CUDA_SUCCESS) {
-                    Kernel* kernel = kernels_.Find(request.kernel);
-                    kernel->kernel = lookup->kernel;
-                    kernel->function = lookup->function;
-                    kernel->param_bytes = lookup->reply.param_bytes;
-                    owner->kernels.push_back(request.kernel);
-                  } else {
-                    kernels_.Take(request.kernel);
-                  }
-                  const auto* params = reinterpret_cast<const uint8_t*>(lookup->params.data());
-                  Reply<wire::KernelGet>(
-                      asker, lookup->result, lookup->reply,
-                      {params, lookup->params.size() * sizeof(wire::KernelParam)});
-                });
+  UseLibrary(
+      library->loaded,
+      [lookup, &cuda = place_.device->cuda()] { lookup->result = lookup->Find(cuda); },
+      [this, lookup, asker, request, loaded = library->loaded] {
+        place_.device->Judge(lookup->result);
+        if (lookup->result == CUDA_SUCCESS) {
+          loaded->kernels.emplace(lookup->name, lookup->facts);
+          return AnswerKernel(asker, request, lookup->facts);
+        }
+        kernels_.Take(request.kernel);
+        Reply<wire::KernelGet>(asker, lookup->result);
+      });
+}
+
+void Session::AnswerKernel(Asker asker, const wire::KernelGet::Request& request,
+                           const KernelFacts& facts) {
+  Library* owner = libraries_.Find(request.library);
+  if (owner == nullptr) {  // unloaded meanwhile
+    kernels_.Take(request.kernel);
+    return Reply<wire::KernelGet>(asker, CUDA_ERROR_INVALID_HANDLE);
+  }
+  owner->kernels.push_back(request.kernel);
+  Kernel* kernel = kernels_.Find(request.kernel);
+  kernel->library = owner->loaded;
+  kernel->kernel = facts.kernel;
+  kernel->function = facts.function;
+  kernel->param_bytes = facts.reply.param_bytes;
+  const auto* params = reinterpret_cast<const uint8_t*>(facts.params.data());
+  Reply<wire::KernelGet>(asker, CUDA_SUCCESS, facts.reply,
+                         {params, facts.params.size() * sizeof(wire::KernelParam)});
+}
+
+Session::Kernel* Session::FindKernel(wire::KernelId id_untrusted) {
+  Kernel* kernel = kernels_.Find(id_untrusted);
+  if (kernel != nullptr && kernel->function != nullptr) return kernel;
+  Refuse(wire::Fatal::kBadHandle);
+  return nullptr;
 }
 
 void Session::On(wire::Tag<wire::KernelSetAttribute>,
                  const wire::KernelSetAttribute::Request& request, const wire::Record& record) {
-  const Kernel* kernel = kernels_.Find(request.kernel);
-  if (kernel == nullptr || kernel->function == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Kernel* kernel = FindKernel(request.kernel);
+  if (kernel == nullptr) return;
   auto lookup = std::make_shared<KernelLookup>();
-  lookup->kernel = kernel->kernel;
+  lookup->facts.kernel = kernel->kernel;
   lookup->device = place_.device->device();
-  auto reply = std::make_shared<wire::KernelSetAttribute::Reply>();
+  // A shared kernel keeps the largest limit that somebody asked for: a limit that is too high hurts
+  // nobody, one that another session has lowered would fail a launch.
+  int value = request.value;
+  if (kernel->library->shared &&
+      request.attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+    const auto [known, added] =
+        kernel->library->max_dynamic_shared.try_emplace(kernel->kernel, value);
+    value = std::max(value, known->second);
+  }
   modules_.Post(
-      [lookup, reply, request, &cuda = place_.device->cuda()] {
+      [lookup, request, value, &cuda = place_.device->cuda()] {
         lookup->result =
-            cuda.cuKernelSetAttribute(static_cast<CUfunction_attribute>(request.attribute),
-                                      request.value, lookup->kernel, lookup->device);
-        lookup->ReadAttributes(cuda, reply->attributes);
+            cuda.cuKernelSetAttribute(static_cast<CUfunction_attribute>(request.attribute), value,
+                                      lookup->facts.kernel, lookup->device);
+        lookup->ReadAttributes(cuda, lookup->facts.reply.attributes);
       },
-      [this, lookup, reply, asker = AskerOf(record)] {
-        Reply<wire::KernelSetAttribute>(asker, place_.device->Judge(lookup->result), *reply);
+      [this, lookup, request, value, library = kernel->library, asker = AskerOf(record)] {
+        wire::KernelSetAttribute::Reply reply;
+        std::copy(std::begin(lookup->facts.reply.attributes),
+                  std::end(lookup->facts.reply.attributes), reply.attributes);
+        if (request.attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+          int& highest = library->max_dynamic_shared[lookup->facts.kernel];
+          if (lookup->result == CUDA_SUCCESS) {
+            highest = value;
+            reply.attributes[request.attribute] = request.value;
+          }
+        }
+        Reply<wire::KernelSetAttribute>(asker, place_.device->Judge(lookup->result), reply);
       });
 }
 
 void Session::On(wire::Tag<wire::OccupancyBlocks>, const wire::OccupancyBlocks::Request& request,
                  const wire::Record& record) {
-  const Kernel* kernel = kernels_.Find(request.kernel);
-  if (kernel == nullptr || kernel->function == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Kernel* kernel = FindKernel(request.kernel);
+  if (kernel == nullptr) return;
   auto answer = std::make_shared<std::pair<CUresult, int>>(CUDA_SUCCESS, 0);
   modules_.Post(
       [answer, request, function = kernel->function, &cuda = place_.device->cuda()] {
@@ -119,8 +158,8 @@ void Session::On(wire::Tag<wire::OccupancyBlocks>, const wire::OccupancyBlocks::
 
 void Session::On(wire::Tag<wire::OccupancySharedMemory>,
                  const wire::OccupancySharedMemory::Request& request, const wire::Record& record) {
-  const Kernel* kernel = kernels_.Find(request.kernel);
-  if (kernel == nullptr || kernel->function == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Kernel* kernel = FindKernel(request.kernel);
+  if (kernel == nullptr) return;
   auto answer = std::make_shared<std::pair<CUresult, size_t>>(CUDA_SUCCESS, 0);
   modules_.Post(
       [answer, request, function = kernel->function, &cuda = place_.device->cuda()] {

@@ -3,6 +3,7 @@
 
 #include "agent/executor/session.h"
 #include "proto/cuda/fatbin.h"
+#include "proto/cuda/fatbin_unpack.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -10,17 +11,10 @@ namespace {
 // Larger than any image of CUDA's own libraries by far; bounds what one load can make us copy.
 constexpr uint64_t kMaxImageBytes = 1u << 30;
 
-struct Loading {
-  CUresult result = CUDA_ERROR_INVALID_IMAGE;
-  CUlibrary library = nullptr;
-  uint32_t kernel_count = 0;
-  char log[wire::kReplyPayloadBytes] = {};
-};
-
 // True when every length in the image lies inside it, so that the driver can be given it.
-bool IsWhole(const std::vector<uint8_t>& bytes, size_t size_bytes) {
+bool IsWhole(std::span<const uint8_t> bytes) {
   Image image;
-  if (FindImage(bytes.data(), size_bytes, &image) != ImageError::kNone) return false;
+  if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone) return false;
   if (image.kind != ImageKind::kFatbin) return true;
   FatbinReader members(image.bytes, image.size_bytes);
   FatbinMember member;
@@ -29,29 +23,46 @@ bool IsWhole(const std::vector<uint8_t>& bytes, size_t size_bytes) {
   return members.error() == ImageError::kNone;
 }
 
-void Load(const Driver& cuda, const HostMemory& host, uint64_t address, uint64_t size_bytes,
-          Loading* loading) {
-  // The tenant may write on while we look: only the copy counts. The NUL ends PTX.
-  std::vector<uint8_t> image(size_bytes + 1);
-  if (!host.Read(address, image.data(), size_bytes)) return;
-  if (!IsWhole(image, size_bytes)) {
-    snprintf(loading->log, sizeof(loading->log),
-             "gpuloom: the image is cut short or is no fatbin, cubin or PTX");
-    return;
-  }
-  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  void* values[] = {loading->log, reinterpret_cast<void*>(sizeof(loading->log))};
-  loading->result = cuda.cuLibraryLoadData(&loading->library, image.data(), options, values, 2,
-                                           nullptr, nullptr, 0);
-  if (loading->result != CUDA_SUCCESS) return;
-  unsigned count = 0;
-  if (cuda.cuLibraryGetKernelCount != nullptr &&
-      cuda.cuLibraryGetKernelCount(&count, loading->library) == CUDA_SUCCESS) {
-    loading->kernel_count = count;
-  }
-}
-
 }  // namespace
+
+struct Session::Loading {
+  std::vector<uint8_t> image;  // with a NUL behind it, which ends PTX
+  ImageHash hash{};
+  bool has_variables = true;
+  CUresult result = CUDA_ERROR_INVALID_IMAGE;
+  CUlibrary library = nullptr;
+  uint32_t kernel_count = 0;
+  char log[wire::kReplyPayloadBytes] = {};
+
+  std::span<const uint8_t> bytes() const { return {image.data(), image.size() - 1}; }
+
+  // The tenant may write on while we look: only the copy counts.
+  bool Copy(const HostMemory& host, uint64_t address, uint64_t size_bytes,
+            const LibraryCache& cache) {
+    image.resize(size_bytes + 1);
+    if (!host.Read(address, image.data(), size_bytes)) return false;
+    hash = cache.HashImage(bytes());
+    return true;
+  }
+
+  void Load(const Driver& cuda) {
+    if (!IsWhole(bytes())) {
+      snprintf(log, sizeof(log), "gpuloom: the image is cut short or is no fatbin, cubin or PTX");
+      return;
+    }
+    has_variables = HasVariables(bytes());
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
+    result =
+        cuda.cuLibraryLoadData(&library, image.data(), options, values, 2, nullptr, nullptr, 0);
+    if (result != CUDA_SUCCESS) return;
+    unsigned count = 0;
+    if (cuda.cuLibraryGetKernelCount != nullptr &&
+        cuda.cuLibraryGetKernelCount(&count, library) == CUDA_SUCCESS) {
+      kernel_count = count;
+    }
+  }
+};
 
 void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request& request,
                  const wire::Record& record) {
@@ -66,12 +77,38 @@ void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&
     return Reply<wire::LibraryLoad>(asker, CUDA_ERROR_INVALID_IMAGE);
   }
   auto loading = std::make_shared<Loading>();
-  modules_.Post([loading, host = host_, &cuda = place_.device->cuda(), address,
-                 bytes = request.image_bytes] { Load(cuda, *host, address, bytes, loading.get()); },
-                [this, loading, asker, id = request.library] {
+  modules_.Post(
+      [loading, host = host_, cache = place_.libraries, address, bytes = request.image_bytes] {
+        if (!loading->Copy(*host, address, bytes, *cache)) loading->image.clear();
+      },
+      [this, loading, asker, id = request.library] {
+        if (state_ != State::kServing) return;
+        if (loading->image.empty()) {
+          libraries_.Take(id);
+          return Reply<wire::LibraryLoad>(asker, CUDA_ERROR_INVALID_IMAGE);
+        }
+        if (LibraryRef known = place_.libraries->Find(loading->hash, now_ns_)) {
+          const uint32_t count = known->kernel_count;
+          libraries_.Find(id)->loaded = std::move(known);
+          return Reply<wire::LibraryLoad>(asker, CUDA_SUCCESS, {count, 0});
+        }
+        LoadNew(asker, id, loading);
+      });
+}
+
+void Session::LoadNew(Asker asker, wire::LibraryId id, std::shared_ptr<Loading> loading) {
+  modules_.Post([loading, &cuda = place_.device->cuda()] { loading->Load(cuda); },
+                [this, loading, asker, id] {
                   place_.device->Judge(loading->result);
                   if (loading->result == CUDA_SUCCESS) {
-                    libraries_.Find(id)->cuda = loading->library;
+                    auto loaded =
+                        std::make_shared<LoadedLibrary>(place_.quiet, &place_.device->cuda());
+                    loaded->handle = loading->library;
+                    loaded->kernel_count = loading->kernel_count;
+                    if (!loading->has_variables) {
+                      place_.libraries->Add(loading->hash, loaded, now_ns_);
+                    }
+                    libraries_.Find(id)->loaded = std::move(loaded);
                   } else {
                     libraries_.Take(id);
                   }
@@ -81,23 +118,37 @@ void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&
                 });
 }
 
+Session::Library* Session::FindLibrary(wire::LibraryId id_untrusted) {
+  Library* library = libraries_.Find(id_untrusted);
+  if (library != nullptr && library->loaded != nullptr) return library;
+  Refuse(wire::Fatal::kBadHandle);
+  return nullptr;
+}
+
+void Session::UseLibrary(const LibraryRef& library, std::function<void()> work,
+                         std::function<void()> done) {
+  if (library->usable) return modules_.Post(std::move(work), std::move(done));
+  ++outstanding_;
+  place_.quiet->Need(std::move(work), [this, library, done = std::move(done)] {
+    --outstanding_;
+    library->usable = true;
+    done();
+  });
+}
+
 void Session::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Request& request,
                  const wire::Record& record) {
-  Library* found = libraries_.Find(request.library);
-  if (found == nullptr || found->cuda == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  if (FindLibrary(request.library) == nullptr) return;
   const std::unique_ptr<Library> library = libraries_.Take(request.library);
   for (const wire::KernelId kernel : library->kernels) kernels_.Take(kernel);
   for (const uint64_t global : library->globals) globals_.Remove(global);
-  place_.graveyard->Bury(
-      [&cuda = place_.device->cuda(), handle = library->cuda] { cuda.cuLibraryUnload(handle); },
-      {});
   Reply<wire::LibraryUnload>(AskerOf(record), CUDA_SUCCESS);
 }
 
 void Session::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& request,
                  const wire::Record& record) {
-  const Library* library = libraries_.Find(request.library);
-  if (library == nullptr || library->cuda == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Library* library = FindLibrary(request.library);
+  if (library == nullptr) return;
   struct Found {
     std::string name;
     CUresult result = CUDA_ERROR_NOT_FOUND;
@@ -106,8 +157,9 @@ void Session::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& req
   };
   auto found = std::make_shared<Found>();
   found->name.assign(record.payload.begin(), record.payload.end());
-  modules_.Post(
-      [found, &cuda = place_.device->cuda(), handle = library->cuda] {
+  UseLibrary(
+      library->loaded,
+      [found, &cuda = place_.device->cuda(), handle = library->loaded->handle] {
         found->result = cuda.cuLibraryGetGlobal(&found->address, &found->size_bytes, handle,
                                                 found->name.c_str());
       },

@@ -19,7 +19,6 @@ constexpr uint64_t kSpinNs = 30'000;            // longer than a tenant's gap be
 constexpr uint64_t kEventsEveryNs = 50'000;     // while busy: control socket, hang-ups
 constexpr int64_t kShortestSleepNs = 50'000;    // about what going to sleep and waking costs
 constexpr int64_t kLongestSleepNs = 1'000'000;  // with work at the device
-constexpr uint64_t kQuietNs = 1'000'000;        // before the graveyard is dug
 constexpr uint64_t kCountersEveryNs = 1'000'000'000;
 constexpr int64_t kEndingSleepNs = 20'000'000;  // drain time-outs are looked at so often
 
@@ -65,7 +64,13 @@ Loop::Loop(Device* device, channel::UniqueFd control)
       internal_(device),
       modules_(device, kModuleThreads, wake_.get()),
       memory_(device, kMemoryThreads, wake_.get()),
-      graveyard_(&modules_) {}
+      quiet_(&modules_, LoadsWaitForDevice(device)) {}
+
+Loop::~Loop() {
+  modules_.Stop();
+  memory_.Stop();
+  quiet_.Close();
+}
 
 bool Loop::Start(std::string* error) {
   if (!epoll_.valid() || !wake_.valid() ||
@@ -105,10 +110,13 @@ Loop::Outcome Loop::Run() {
       if (now_ns - last_counters_ns >= kCountersEveryNs) {
         last_counters_ns = now_ns;
         for (const auto& session : sessions_) session->SendCounters();
+        libraries_.Tick(now_ns);
       }
     }
 
     const uint64_t idle_ns = now_ns - last_work_ns;
+    quiet_.Tick(now_ns, AnythingAtDevice(), idle_ns);
+    hold_ = quiet_.Holding();
     if (worked || idle_ns < kSpinNs) {
       if (now_ns - last_events_ns >= kEventsEveryNs) {
         HandleEvents(0, now_ns);
@@ -118,12 +126,8 @@ Loop::Outcome Loop::Run() {
       }
       continue;
     }
-    if (!graveyard_.empty() && idle_ns >= kQuietNs && AllIdle()) graveyard_.Dig();
     const int64_t sleep_ns = SleepNs(idle_ns);
-    if (graveyard_.Digging()) {
-      // The rings wait for a moment; the worker wakes us.
-      HandleEvents(kLongestSleepNs, now_ns);
-    } else if (sleep_ns == 0) {
+    if (sleep_ns == 0) {
       HandleEvents(0, now_ns);
     } else if (AnnounceSleep()) {
       HandleEvents(sleep_ns, now_ns);
@@ -137,11 +141,9 @@ bool Loop::Serve(uint64_t now_ns) {
   bool worked = modules_.RunFinished();
   worked |= memory_.RunFinished();
   worked |= internal_.Poll();
-  if (!graveyard_.Digging()) {
-    for (const auto& session : sessions_) {
-      worked |= session->Read();
-      worked |= session->SubmitWaiting();
-    }
+  for (const auto& session : sessions_) {
+    worked |= session->Read();
+    worked |= session->SubmitWaiting();
   }
   for (const auto& session : sessions_) worked |= session->Poll(now_ns);
   return worked;
@@ -151,12 +153,6 @@ void Loop::DropEnded() {
   std::erase_if(sessions_, [](const std::unique_ptr<Session>& session) {
     return session->state() == Session::State::kEnded && session->Idle();
   });
-}
-
-bool Loop::AllIdle() const {
-  return internal_.Idle() &&
-         std::all_of(sessions_.begin(), sessions_.end(),
-                     [](const std::unique_ptr<Session>& session) { return session->Idle(); });
 }
 
 bool Loop::AnythingAtDevice() const {
@@ -170,7 +166,7 @@ int64_t Loop::SleepNs(uint64_t idle_ns) const {
     const int64_t sleep_ns = std::min(static_cast<int64_t>(idle_ns / 16), kLongestSleepNs);
     return sleep_ns < kShortestSleepNs ? 0 : sleep_ns;
   }
-  if (!graveyard_.empty() && AllIdle()) return kLongestSleepNs;
+  if (!quiet_.empty() && !quiet_.Running()) return kLongestSleepNs;
   for (const auto& session : sessions_) {
     if (session->state() == Session::State::kEnding) return kEndingSleepNs;
   }
@@ -245,7 +241,8 @@ void Loop::AddSession(control::Incoming* in) {
   control::SessionReady ready = {};
   ready.session_id = order.session_id;
   std::string error;
-  const Place place{device_, &modules_, &memory_, &scheduler_, &graveyard_, &internal_};
+  const Place place{device_, &modules_,   &memory_,   &scheduler_,
+                    &quiet_, &libraries_, &internal_, &hold_};
   std::unique_ptr<Session> session = Session::Make(place, order, in->fds, &error);
   if (session != nullptr &&
       !Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN, order.session_id)) {

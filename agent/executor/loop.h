@@ -15,8 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/executor/graveyard.h"
 #include "agent/executor/internal_stream.h"
+#include "agent/executor/library_cache.h"
+#include "agent/executor/quiet.h"
 #include "agent/executor/scheduler_link.h"
 #include "agent/executor/session.h"
 #include "agent/executor/work_pool.h"
@@ -27,6 +28,7 @@ class Loop {
  public:
   // `device` is started, its context current on the calling thread.
   Loop(Device* device, channel::UniqueFd control);
+  ~Loop();
 
   // False with a message, which the scheduler has been told too.
   [[nodiscard]] bool Start(std::string* error);
@@ -39,7 +41,6 @@ class Loop {
  private:
   bool Serve(uint64_t now_ns);
   void DropEnded();
-  bool AllIdle() const;
   bool AnythingAtDevice() const;
   // How long to sleep, in nanoseconds; negative: until something happens; 0: look again.
   int64_t SleepNs(uint64_t idle_ns) const;
@@ -57,11 +58,12 @@ class Loop {
   channel::UniqueFd wake_;
   SchedulerLink scheduler_;
   InternalStream internal_;
-  // Declared before the pools: their threads end first, then the sessions go.
-  std::vector<std::unique_ptr<Session>> sessions_;
   WorkPool modules_;
   WorkPool memory_;
-  Graveyard graveyard_;
+  Quiet quiet_;
+  bool hold_ = false;
+  LibraryCache libraries_;
+  std::vector<std::unique_ptr<Session>> sessions_;
   bool watching_write_ = false;
 };
 

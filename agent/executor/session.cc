@@ -24,7 +24,7 @@ Session::Session(const Place& place, const control::AddSession& order, channel::
               &reinterpret_cast<wire::CompletionRegion*>(completions_.data())->head),
       writer_(reinterpret_cast<wire::CompletionRegion*>(completions_.data()),
               reinterpret_cast<const wire::CommandRegion*>(commands_.data())),
-      streams_(this),
+      streams_(this, place.hold),
       space_(order.device_range_begin, order.device_range_bytes),
       host_(std::make_shared<HostMemory>()),
       modules_(place.modules),
@@ -221,10 +221,8 @@ bool Session::Poll(uint64_t now_ns) {
 void Session::ReturnEverything() {
   state_ = State::kReturning;
   const Driver& cuda = place_.device->cuda();
-  libraries_.ForEach([&](Library& library) {
-    if (library.cuda == nullptr) return;
-    place_.graveyard->Bury([&cuda, handle = library.cuda] { cuda.cuLibraryUnload(handle); }, {});
-  });
+  kernels_.Clear();
+  libraries_.Clear();
   std::vector<std::pair<uint64_t, uint64_t>> registered(host_->registered.begin(),
                                                         host_->registered.end());
   for (const auto& [address, size_bytes] : registered) RetireHost(address, size_bytes);

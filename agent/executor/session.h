@@ -23,7 +23,9 @@
 #include "agent/executor/host_memory.h"
 #include "agent/executor/id_table.h"
 #include "agent/executor/internal_stream.h"
+#include "agent/executor/library_cache.h"
 #include "agent/executor/log.h"
+#include "agent/executor/quiet.h"
 #include "agent/executor/range_table.h"
 #include "agent/executor/scheduler_link.h"
 #include "agent/executor/stream_set.h"
@@ -40,8 +42,10 @@ struct Place {
   WorkPool* modules;
   WorkPool* memory;
   SchedulerLink* scheduler;
-  Graveyard* graveyard;
+  Quiet* quiet;
+  LibraryCache* libraries;
   InternalStream* internal;
+  const bool* hold;  // true: nothing may be handed to CUDA now
 };
 
 class Session final : public StreamSink {
@@ -83,7 +87,7 @@ class Session final : public StreamSink {
   State state() const { return state_; }
   // Nothing of it is at CUDA or with a worker.
   bool Idle() const { return streams_.Idle() && modules_.Idle() && memory_.Idle(); }
-  bool AtDevice() const { return !streams_.Idle(); }
+  bool AtDevice() const { return streams_.AtDevice(); }
 
   // The handlers, in the order of proto/wire/commands.h.
   template <typename C>
@@ -124,11 +128,12 @@ class Session final : public StreamSink {
     wire::Ticket ticket;
   };
   struct Library {
-    CUlibrary cuda = nullptr;  // null while it is loaded
+    LibraryRef loaded;  // null while it is being loaded
     std::vector<wire::KernelId> kernels;
     std::vector<uint64_t> globals;  // where they begin
   };
   struct Kernel {
+    LibraryRef library;
     CUkernel kernel = nullptr;
     CUfunction function = nullptr;  // null while it is looked up
     uint32_t param_bytes = 0;
@@ -177,8 +182,18 @@ class Session final : public StreamSink {
   bool AddMarks();
   bool PollStreams();
 
-  // kernel.cc: a worker's lookup of one kernel.
+  // library.cc
+  struct Loading;
+  void LoadNew(Asker asker, wire::LibraryId id, std::shared_ptr<Loading> loading);
+  Library* FindLibrary(wire::LibraryId id_untrusted);  // refuses when there is none
+  // Runs `work`, which looks something up in the library, as soon as that disturbs nobody.
+  void UseLibrary(const LibraryRef& library, std::function<void()> work,
+                  std::function<void()> done);
+
+  // kernel.cc
   struct KernelLookup;
+  void AnswerKernel(Asker asker, const wire::KernelGet::Request& request, const KernelFacts& facts);
+  Kernel* FindKernel(wire::KernelId id_untrusted);  // refuses when there is none
 
   // memory.cc
   void AskForSlab();

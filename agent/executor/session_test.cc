@@ -100,7 +100,9 @@ TEST_F(SessionTest, FreeWaitsForEarlierWorkOnly) {
 TEST_F(SessionTest, NeighboursWorkDelaysNothingOfMine) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
   auto neighbour = scheduler_.AddTenant();
-  ASSERT_TRUE(neighbour->LoadKernel(1, 1, "k", kEmptyPtx));
+  // Its own copy, because of the variable.
+  const std::string image = std::string(kEmptyPtx) + ".visible .global .u32 counter;\n";
+  ASSERT_TRUE(neighbour->LoadKernel(1, 1, "k", image));
   TestingDriver::Hold();
   tenant_->LaunchPlain(0, 1);
   const uint64_t memory = neighbour->Alloc(2u << 20);
@@ -135,6 +137,56 @@ TEST_F(SessionTest, MoreLaunchesThanTheDriverTakesAreQueuedAndRun) {
             kMaxInFlight);
   TestingDriver::Release();
   EXPECT_TRUE(tenant_->WaitDone(0, last));
+}
+
+TEST_F(SessionTest, LoadsThatWouldWaitForTheDeviceWaitForAnIdleMoment) {
+  TestingDriver::SetLoadsBlock(true);
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  auto neighbour = scheduler_.AddTenant();
+  const std::string other = std::string(kEmptyPtx) + "// another program\n";
+  ASSERT_EQ(neighbour->LoadLibrary(1, other), CUDA_SUCCESS);
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  const uint8_t name[] = {'k'};
+  const Ticket get =
+      neighbour->Post<wire::KernelGet>({LibraryId{1}, KernelId{1}}, name, /*slot=*/9);
+  const auto answered = [&] { return neighbour->reader.FindReply(9, get) != nullptr; };
+  EXPECT_FALSE(neighbour->Wait(answered, milliseconds(100)));
+  // Held back by now, so that the moment comes.
+  (void)TestingDriver::TakeCalls();
+  const Ticket later = tenant_->LaunchPlain(0, 1);
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_THAT(TestingDriver::TakeCalls(), Not(Contains(::testing::StartsWith("launch"))));
+  EXPECT_NE(neighbour->Alloc(1000), 0u) << "memory does not wait";
+  TestingDriver::Release();
+  EXPECT_TRUE(neighbour->Wait(answered));
+  EXPECT_TRUE(tenant_->WaitDone(0, later));
+  EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
+}
+
+TEST_F(SessionTest, TheSameProgramIsLoadedOnce) {
+  TestingDriver::SetLoadsBlock(true);
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  auto neighbour = scheduler_.AddTenant();
+  (void)TestingDriver::TakeCalls();
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  ASSERT_TRUE(neighbour->LoadKernel(7, 7, "k", kEmptyPtx)) << "while the device is busy";
+  EXPECT_EQ(neighbour->Call<wire::LibraryUnload>({LibraryId{7}}), CUDA_SUCCESS);
+  TestingDriver::Release();
+  EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1)));
+  const auto calls = TestingDriver::TakeCalls();
+  EXPECT_THAT(calls, Not(Contains("load")));
+  EXPECT_THAT(calls, Not(Contains("unload")));
+}
+
+TEST_F(SessionTest, ProgramsWithVariablesAreLoadedForEach) {
+  const std::string image = std::string(kEmptyPtx) + ".visible .global .u32 counter;\n";
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", image));
+  auto neighbour = scheduler_.AddTenant();
+  (void)TestingDriver::TakeCalls();
+  ASSERT_TRUE(neighbour->LoadKernel(1, 1, "k", image));
+  EXPECT_THAT(TestingDriver::TakeCalls(), Contains("load"));
 }
 
 TEST_F(SessionTest, TimedEventsAnswer) {

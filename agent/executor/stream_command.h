@@ -17,6 +17,7 @@ namespace gpuloom::executor {
 struct LaunchWork {
   wire::Launch::Request request;
   CUfunction function;
+  std::shared_ptr<const void> library;  // keeps the function loaded while the command waits
 };
 struct CopyWork {
   wire::Copy::Request request;

@@ -78,7 +78,7 @@ void StreamSet::Enqueue(Stream& stream, StreamCommand&& command) {
 }
 
 bool StreamSet::CanSubmit(const Stream& stream, const StreamCommand& command) const {
-  if (stream.in_flight >= kMaxInFlight) return false;
+  if (*hold_ || stream.in_flight >= kMaxInFlight) return false;
   for (const Dependency& dependency : command.dependencies) {
     const Stream* other = FindAny(dependency.stream);
     // A stream that is gone was done before it went.
@@ -148,6 +148,11 @@ void StreamSet::CompleteOldestMark(Stream& stream) {
   stream.completed = static_cast<uint64_t>(mark.point->ticket);
   stream.in_flight -= mark.commands;
   stream.marks.pop_front();
+}
+
+bool StreamSet::AtDevice() const {
+  return std::any_of(active_.begin(), active_.end(),
+                     [](const Stream* stream) { return stream->submitted > stream->completed; });
 }
 
 void StreamSet::DropWaiting() {

@@ -63,7 +63,9 @@ class StreamSink {
 
 class StreamSet {
  public:
-  explicit StreamSet(StreamSink* sink) : sink_(sink), streams_(wire::kMaxStreams) {}
+  // While *hold is true nothing is handed over.
+  StreamSet(StreamSink* sink, const bool* hold)
+      : sink_(sink), hold_(hold), streams_(wire::kMaxStreams) {}
 
   // nullptr when the id is out of range or taken. `ticket` is the creating command's: what older
   // commands still say about an earlier stream of this id is done.
@@ -93,6 +95,8 @@ class StreamSet {
   uint64_t OldestUnfinished() const;
 
   bool Idle() const { return active_.empty(); }
+  // Something is at CUDA and not known to be done.
+  bool AtDevice() const;
   size_t waiting_commands() const { return waiting_commands_; }
   size_t waiting_bytes() const { return waiting_bytes_; }
   // Streams with commands that are not done / that have commands behind their last mark.
@@ -105,6 +109,7 @@ class StreamSet {
   void Hand(Stream& stream, StreamCommand& command);
 
   StreamSink* sink_;
+  const bool* hold_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<Stream*> active_;
   std::vector<Stream*> waiting_;                // have commands in `waiting`

@@ -9,7 +9,7 @@ WorkPool::WorkPool(const Device* device, int threads, int wake_fd)
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
-WorkPool::~WorkPool() {
+void WorkPool::Stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -17,6 +17,8 @@ WorkPool::~WorkPool() {
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  finished_.clear();
 }
 
 void WorkPool::Post(std::function<void()> work, std::function<void()> done) {

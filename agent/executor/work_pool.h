@@ -26,7 +26,9 @@ class WorkPool {
   // With 0 threads work runs inside Post (fuzzers).
   WorkPool(const Device* device, int threads, int wake_fd);
   // Waits for running work; what has not begun is dropped.
-  ~WorkPool();
+  ~WorkPool() { Stop(); }
+  // The same; nothing is done any more afterwards.
+  void Stop();
 
   void Post(std::function<void()> work, std::function<void()> done);
   // Runs the `done` of what has finished. True when there was any.
