@@ -26,6 +26,12 @@ Step Load(Warp& warp, const Instr& in) {
         d[i] = static_cast<R>(value);
       }
     }
+  } else if (warp.exec == kAllLanes) {
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      T value;
+      std::memcpy(&value, at.lane[i], sizeof(T));
+      d[i] = static_cast<R>(value);
+    }
   } else {
     ForEach(warp.exec, [&](uint32_t i) {
       T value;

@@ -1,4 +1,5 @@
 // From device addresses to pointers, with every check that a GPU makes: bounds and alignment.
+#include <cstdio>
 #include <cstring>
 
 #include "agent/softgpu/exec/block.h"
@@ -55,7 +56,7 @@ std::byte* PointerTo(Warp& warp, uint32_t lane, ptx::Space space, uint64_t addre
       if (write || !Fits(offset, size_bytes, run.params.size())) return nullptr;
       return run.params.data() + offset;
     default:
-      if (!run.ranges.Allows(address, size_bytes, write && space != ptx::Space::kConst)) {
+      if (!run.ranges.Allows(address, size_bytes, write)) {
         return nullptr;
       }
       return reinterpret_cast<std::byte*>(address);
@@ -82,25 +83,88 @@ bool Warp::Resolve(const Instr& in, uint32_t size_bytes, bool write, Pointers* o
   return ResolveAddresses(addresses, in.flags, size_bytes, write, out);
 }
 
-bool Warp::ResolveAddresses(const uint64_t* addresses, uint8_t flags, uint32_t size_bytes,
-                            bool write, Pointers* out) {
-  const auto space = static_cast<ptx::Space>(flags & kSpaceMask);
-  out->contiguous = false;
-  const bool per_thread = space == ptx::Space::kLocal || space == ptx::Space::kReg;
-  if (exec == kAllLanes && !per_thread) {
-    uint64_t difference = 0;
-    const uint64_t first = addresses[0];
-    for (uint32_t i = 0; i < kLanes; ++i) difference |= addresses[i] ^ (first + i * size_bytes);
-    const bool local = space == ptx::Space::kGeneric && (first & kWindowMask) == kLocalWindow;
-    if (difference == 0 && first % size_bytes == 0 && !local) {
-      std::byte* const all = PointerTo(*this, 0, space, first, size_bytes * kLanes, write);
-      if (all != nullptr) {
-        out->contiguous = true;
-        out->lane[0] = all;
-        return true;
-      }
+// Where the address `of` one lane lies; what the others have there too needs no further question.
+Warp::Area Warp::AreaOf(uint64_t of, ptx::Space space, bool write) {
+  GridRun& run = block_.run();
+  Area area;
+  if (space == ptx::Space::kGeneric) {
+    const uint64_t window = of & kWindowMask;
+    if (window == kSharedWindow) {
+      space = ptx::Space::kShared;
+      area.begin = window;
+    } else if (window == kLocalWindow) {
+      space = ptx::Space::kLocal;
+      area.begin = window;
+    } else if (window != 0) {
+      return {};
     }
   }
+  switch (space) {
+    case ptx::Space::kShared:
+      area.end = area.begin + block_.shared_bytes();
+      area.base = reinterpret_cast<uint64_t>(block_.shared()) - area.begin;
+      return area;
+    case ptx::Space::kParam:
+      if (write) return {};
+      area.end = run.params.size();
+      area.base = reinterpret_cast<uint64_t>(run.params.data());
+      return area;
+    case ptx::Space::kReg:
+      area.end = local_bytes_ - frame->local_base;
+      area.base = reinterpret_cast<uint64_t>(local_.get()) + frame->local_base;
+      area.stride = local_stride_;
+      return area;
+    case ptx::Space::kLocal:
+      area.end = area.begin + local_bytes_;
+      area.base = reinterpret_cast<uint64_t>(local_.get()) - area.begin;
+      area.stride = local_stride_;
+      return area;
+    default: {
+      const AddressSpace::Range range = run.ranges.RangeOf(of);
+      if (write && !range.writable) return {};
+      area.begin = range.begin;
+      area.end = range.end;
+      return area;
+    }
+  }
+}
+
+bool Warp::ResolveAddresses(uint64_t* addresses, uint8_t flags, uint32_t size_bytes, bool write,
+                            Pointers* out) {
+  const auto space = static_cast<ptx::Space>(flags & kSpaceMask);
+  const uint64_t first = addresses[std::countr_zero(exec)];
+  if (exec != kAllLanes) {
+    for (uint32_t i = 0; i < kLanes; ++i) addresses[i] = (exec >> i) & 1 ? addresses[i] : first;
+  }
+  out->contiguous = false;
+  const Area area = AreaOf(first, space, write);
+  if (area.end - area.begin >= size_bytes) {
+    // Without branches, so that the loop becomes a few vector instructions: a negative difference
+    // has its highest bit set.
+    uint64_t outside = 0;
+    uint64_t low_bits = 0;
+    uint64_t scattered = 0;
+    const uint64_t last = area.end - size_bytes;
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      outside |= (addresses[i] - area.begin) | (last - addresses[i]);
+      low_bits |= addresses[i];
+      scattered |= addresses[i] ^ (first + uint64_t{i} * size_bytes);
+    }
+    if (!(outside >> 63) && (low_bits & (size_bytes - 1)) == 0) {
+      const uint64_t base = area.base;
+      if (scattered == 0 && area.stride == 0) {
+        out->contiguous = true;
+        out->lane[0] = reinterpret_cast<std::byte*>(base + first);
+      } else {
+        for (uint32_t i = 0; i < kLanes; ++i) {
+          out->lane[i] =
+              reinterpret_cast<std::byte*>(base + addresses[i] + uint64_t{i} * area.stride);
+        }
+      }
+      return true;
+    }
+  }
+  // Several ranges, or a mistake: one lane after the other.
   for (uint32_t rest = exec; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     const uint64_t address = addresses[lane];

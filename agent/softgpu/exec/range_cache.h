@@ -19,29 +19,26 @@ class RangeCache {
     for (AddressSpace::Range& range : ranges_) range = {};
   }
 
+  // The range that holds `address`, or {0, 0}.
+  [[nodiscard]] AddressSpace::Range RangeOf(uint64_t address) {
+    for (const AddressSpace::Range& range : ranges_) {
+      if (address >= range.begin && address < range.end) return range;
+    }
+    const AddressSpace::Range range = memory_.Find(address);
+    if (address < range.begin || address >= range.end) return {};
+    ranges_[next_] = range;
+    next_ = (next_ + 1) % kRanges;
+    return range;
+  }
+
   // Whether all of [address, address + size) may be read, or written.
   [[nodiscard]] bool Allows(uint64_t address, uint64_t size_bytes, bool write) {
-    for (uint32_t i = 0; i < kRanges; ++i) {
-      const AddressSpace::Range& range = ranges_[i];
-      if (address >= range.begin && address < range.end && size_bytes <= range.end - address) {
-        return range.writable || !write;
-      }
-    }
-    return Ask(address, size_bytes, write);
+    const AddressSpace::Range range = RangeOf(address);
+    return range.end != 0 && size_bytes <= range.end - address && (range.writable || !write);
   }
 
  private:
   static constexpr uint32_t kRanges = 4;  // a kernel's usual number of arrays
-
-  bool Ask(uint64_t address, uint64_t size_bytes, bool write) {
-    const AddressSpace::Range range = memory_.Find(address);
-    if (address < range.begin || address >= range.end || size_bytes > range.end - address) {
-      return false;
-    }
-    ranges_[next_] = range;
-    next_ = (next_ + 1) % kRanges;
-    return range.writable || !write;
-  }
 
   const AddressSpace& memory_;
   uint64_t generation_;

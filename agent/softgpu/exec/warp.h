@@ -93,7 +93,8 @@ class Warp {
 
   // Memory (memory.cc). Fills `out` for the executing lanes; false when the fault was set.
   bool Resolve(const Instr& in, uint32_t size_bytes, bool write, Pointers* out);
-  bool ResolveAddresses(const uint64_t* addresses, uint8_t flags, uint32_t size_bytes, bool write,
+  // Overwrites the addresses of lanes that do not execute.
+  bool ResolveAddresses(uint64_t* addresses, uint8_t flags, uint32_t size_bytes, bool write,
                         Pointers* out);
   [[nodiscard]] std::byte* LocalOf(uint32_t lane, uint32_t offset);
   [[nodiscard]] uint32_t local_bytes() const { return local_bytes_; }
@@ -124,6 +125,14 @@ class Warp {
   [[nodiscard]] Frame* FrameOf(uint32_t lane) { return lane_frame_[lane]; }
 
  private:
+  // Addresses in [begin, end) lie at `base` + address, and lane by lane `stride` further.
+  struct Area {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    uint64_t base = 0;
+    uint64_t stride = 0;
+  };
+  Area AreaOf(uint64_t of, ptx::Space space, bool write);
   bool Select();
   void Park(uint32_t lanes, uint32_t at);
   void Enter(Frame* frame);
