@@ -248,6 +248,7 @@ Step Warp::CallEach(const uint64_t* addresses, const CallSite& site) {
   Frame* const from = frame;
   uint32_t rest = exec;
   Park(active & ~exec, pc + 1);
+  active = exec;
   while (rest != 0) {
     const uint64_t address = addresses[std::countr_zero(rest)];
     uint32_t same = 0;
@@ -263,6 +264,7 @@ Step Warp::CallEach(const uint64_t* addresses, const CallSite& site) {
     if (frame != from) {  // Call() went on inside the callee: all lanes go there
       return Step::kJump;
     }
+    active &= ~same;  // they have left: the next call must not park them here
   }
   return Step::kSwitch;
 }
