@@ -195,7 +195,8 @@ CUresult FindGlobalByName(const void* handle, const char* name, CUdeviceptr* add
   return CUDA_SUCCESS;
 }
 
-// A handle of the kind the caller asked for; untouched on failure.
+// A handle of the kind the caller asked for; untouched on failure. `library` is a value: whatever
+// makes it must have run before, not in another argument.
 template <typename Handle>
 CUresult Answer(CUresult result, const Library* library, Handle* out) {
   if (result == CUDA_SUCCESS) *out = reinterpret_cast<Handle>(const_cast<Library*>(library));
@@ -234,7 +235,8 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* code, CUjit_option* ji
   // The library options say how long the image's memory stays: it has been copied on return.
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Library* library = nullptr;
-  return Answer(Load(code, false, jit_count, jit_options, jit_values, &library), library, handle);
+  const CUresult result = Load(code, false, jit_count, jit_options, jit_values, &library);
+  return Answer(result, library, handle);
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary* handle, const char* path, CUjit_option* jit_options,
@@ -242,8 +244,8 @@ CUresult cuLibraryLoadFromFile(CUlibrary* handle, const char* path, CUjit_option
                                unsigned) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Library* library = nullptr;
-  return Answer(LoadFile(path, false, jit_count, jit_options, jit_values, &library), library,
-                handle);
+  const CUresult result = LoadFile(path, false, jit_count, jit_options, jit_values, &library);
+  return Answer(result, library, handle);
 }
 
 CUresult cuLibraryUnload(CUlibrary handle) { return UnloadHandle(handle, /*is_module=*/false); }
@@ -276,12 +278,14 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned option
                             CUjit_option* options, void** values) {
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Library* library = nullptr;
-  return Answer(Load(image, true, option_count, options, values, &library), library, module);
+  const CUresult result = Load(image, true, option_count, options, values, &library);
+  return Answer(result, library, module);
 }
 CUresult cuModuleLoad(CUmodule* module, const char* path) {
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Library* library = nullptr;
-  return Answer(LoadFile(path, true, 0, nullptr, nullptr, &library), library, module);
+  const CUresult result = LoadFile(path, true, 0, nullptr, nullptr, &library);
+  return Answer(result, library, module);
 }
 
 CUresult cuModuleUnload(CUmodule handle) { return UnloadHandle(handle, /*is_module=*/true); }
