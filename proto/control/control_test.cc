@@ -1,0 +1,196 @@
+// Connection and Client against a peer of the test's own.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "proto/control/client.h"
+#include "proto/control/version.h"
+
+namespace gpuloom::control {
+namespace {
+
+using std::chrono::milliseconds;
+
+class ConnectionTest : public ::testing::Test {
+ protected:
+  ConnectionTest() {
+    channel::UniqueFd a, b;
+    EXPECT_TRUE(channel::MakePair(SOCK_SEQPACKET, &a, &b));
+    a_ = Connection(std::move(a));
+    b_ = Connection(std::move(b));
+  }
+  Connection a_, b_;
+};
+
+TEST_F(ConnectionTest, AMessageIsOnlyItself) {
+  ASSERT_TRUE(a_.Send(7, RemoveSession{42}));
+  Incoming in;
+  ASSERT_TRUE(b_.Receive(&in));
+  EXPECT_EQ(in.header.request, 7u);
+  RemoveSession remove;
+  SessionCounters counters;
+  EXPECT_FALSE(in.As(&counters));
+  ASSERT_TRUE(in.As(&remove));
+  EXPECT_EQ(remove.session_id, 42u);
+}
+
+TEST_F(ConnectionTest, AnEmptyMessageHasNoBody) {
+  ASSERT_TRUE(a_.Send(1, ListAllocations{}));
+  Incoming in;
+  ASSERT_TRUE(b_.Receive(&in));
+  EXPECT_EQ(in.body_bytes, 0u);
+  ListAllocations list;
+  EXPECT_TRUE(in.As(&list));
+}
+
+TEST_F(ConnectionTest, Malicious_ABodyOfAnotherSizeIsNoMessage) {
+  struct {
+    MessageHeader header{Type::kRemoveSession, 0};
+    uint8_t body[sizeof(RemoveSession) + 1] = {};
+  } wrong;
+  for (const size_t size :
+       {sizeof(MessageHeader), sizeof(MessageHeader) + 7, sizeof(wrong.header) + 9}) {
+    ASSERT_TRUE(channel::SendMessage(a_.fd(), &wrong, size));
+    Incoming in;
+    ASSERT_TRUE(b_.Receive(&in));
+    RemoveSession remove{5};
+    EXPECT_FALSE(in.As(&remove));
+    EXPECT_EQ(remove.session_id, 5u);
+  }
+}
+
+TEST_F(ConnectionTest, Malicious_AMessageWithoutAHeaderIsAnError) {
+  ASSERT_TRUE(channel::SendMessage(a_.fd(), "abc", 3));
+  Incoming in;
+  EXPECT_FALSE(b_.Receive(&in));
+  EXPECT_EQ(errno, EPROTO);
+}
+
+TEST_F(ConnectionTest, DescriptorsOfTheLastMessageAreClosedByTheNext) {
+  const int fd = 0;
+  ASSERT_TRUE(a_.Send(1, RemoveSession{1}, &fd, 1));
+  ASSERT_TRUE(a_.Send(1, RemoveSession{1}));
+  Incoming in;
+  ASSERT_TRUE(b_.Receive(&in, 2));
+  EXPECT_EQ(in.fd_count, 1u);
+  EXPECT_TRUE(in.fds[0].valid());
+  ASSERT_TRUE(b_.Receive(&in, 2));
+  EXPECT_EQ(in.fd_count, 0u);
+  EXPECT_FALSE(in.fds[0].valid());
+}
+
+TEST(Text, IsCutAndAlwaysEnds) {
+  char field[8];
+  SetText(field, "0123456789");
+  EXPECT_STREQ(field, "0123456");
+  SetText(field, "ab");
+  EXPECT_EQ(TextLength(field), 2u);
+  std::memset(field, 'x', sizeof(field));
+  EXPECT_EQ(TextLength(field), sizeof(field))
+      << "a peer's text without an end stops at the field's";
+}
+
+// A scheduler that answers as the test wants.
+class ClientTest : public ::testing::Test {
+ protected:
+  ClientTest() {
+    char name[] = "/tmp/gpuloom-control-test-XXXXXX";
+    folder_ = mkdtemp(name);
+    listener_ = channel::ListenAt((folder_ + "/" + kControlSocketName).c_str());
+    fcntl(listener_.get(), F_SETFL, 0);
+  }
+  ~ClientTest() override {
+    if (server_.joinable()) server_.join();
+    std::filesystem::remove_all(folder_);
+  }
+  template <typename Body>
+  void Serve(Body body) {
+    server_ = std::thread([this, body] {
+      Connection connection(channel::UniqueFd(accept(listener_.get(), nullptr, nullptr)));
+      body(connection);
+    });
+  }
+  static void Reply(Connection& connection, uint32_t request, bool ok, const char* message) {
+    Answer answer{};
+    answer.ok = ok ? 1 : 0;
+    answer.device_memory_bytes = 77;
+    SetText(answer.message, message);
+    EXPECT_TRUE(connection.Send(request, answer));
+  }
+
+  std::string folder_;
+  channel::UniqueFd listener_;
+  std::thread server_;
+  Client client_;
+  std::string error_;
+};
+
+TEST_F(ClientTest, NobodyThereIsNamed) {
+  EXPECT_FALSE(client_.Connect(folder_ + "/none", milliseconds(100), &error_));
+  EXPECT_THAT(error_, ::testing::HasSubstr(folder_ + "/none/control.sock"));
+  EXPECT_FALSE(client_.refused());
+}
+
+TEST_F(ClientTest, ARefusalIsTold) {
+  Serve([](Connection& connection) {
+    Incoming in;
+    ASSERT_TRUE(connection.Receive(&in));
+    Reply(connection, in.header.request, false, "another release");
+  });
+  EXPECT_FALSE(client_.Connect(folder_, milliseconds(1000), &error_));
+  EXPECT_EQ(error_, "scheduler: another release");
+  EXPECT_TRUE(client_.refused());
+  EXPECT_FALSE(client_.connected());
+}
+
+TEST_F(ClientTest, AListIsCollectedAndARefusedRequestKeepsTheConnection) {
+  Serve([](Connection& connection) {
+    Incoming in;
+    ASSERT_TRUE(connection.Receive(&in));
+    Reply(connection, in.header.request, true, "");
+    ASSERT_TRUE(connection.Receive(&in));
+    for (const char* name : {"a", "b"}) {
+      AllocationState state{};
+      SetText(state.name, name);
+      ASSERT_TRUE(connection.Send(in.header.request, state));
+    }
+    Reply(connection, in.header.request, true, "");
+    ASSERT_TRUE(connection.Receive(&in));
+    Reply(connection, in.header.request, false, "no");
+  });
+  ASSERT_TRUE(client_.Connect(folder_, milliseconds(1000), &error_)) << error_;
+  EXPECT_EQ(client_.device_memory_bytes(), 77u);
+  std::vector<AllocationState> states;
+  ASSERT_TRUE(client_.ListAllocations(&states, &error_)) << error_;
+  ASSERT_EQ(states.size(), 2u);
+  EXPECT_STREQ(states[1].name, "b");
+  EXPECT_FALSE(client_.RemoveAllocation("a", &error_));
+  EXPECT_EQ(error_, "scheduler: no");
+  EXPECT_TRUE(client_.connected());
+}
+
+TEST_F(ClientTest, ASchedulerThatDoesNotAnswerCostsTheTimeoutOnly) {
+  Serve([](Connection& connection) {
+    Incoming in;
+    ASSERT_TRUE(connection.Receive(&in));
+    Reply(connection, in.header.request, true, "");
+    while (connection.Receive(&in)) {
+    }
+  });
+  ASSERT_TRUE(client_.Connect(folder_, milliseconds(50), &error_)) << error_;
+  std::vector<AllocationState> states;
+  EXPECT_FALSE(client_.ListAllocations(&states, &error_));
+  EXPECT_THAT(error_, ::testing::HasSubstr("no answer in time"));
+  EXPECT_FALSE(client_.connected());
+}
+
+TEST(Version, NamesTheRelease) {
+  EXPECT_THAT(kVersion, ::testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+ \\(.+\\)"));
+}
+
+}  // namespace
+}  // namespace gpuloom::control
