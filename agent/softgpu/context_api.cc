@@ -199,7 +199,7 @@ CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(context->mutex);
   *value = context->limits[limit];
   return CUDA_SUCCESS;
@@ -209,7 +209,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   Context* context = nullptr;
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
-  if (limit < 0 || limit >= CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
+  if (limit >= CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;  // only to be asked
   std::lock_guard lock(context->mutex);
   context->limits[limit] = value;
   return CUDA_SUCCESS;

@@ -164,6 +164,42 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* min_grid, int* block_thr
                             limit);
 }
 
+CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction function,
+                                      const CUlaunchConfig* config) {
+  FoundFunction found;
+  const CUresult result = Require(function, found);
+  if (result != CUDA_SUCCESS) return result;
+  if (clusters == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t blocks_of_cluster = 1;
+  const Kernel& kernel = *found.function->kernel;
+  if (kernel.required_cluster[0] != 0) {
+    blocks_of_cluster = uint64_t{kernel.required_cluster[0]} * kernel.required_cluster[1] *
+                        kernel.required_cluster[2];
+  }
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config->attrs[i];
+    if (attribute.id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+    const auto& size = attribute.value.clusterDim;
+    blocks_of_cluster = uint64_t{size.x} * size.y * size.z;
+  }
+  if (blocks_of_cluster == 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  const uint64_t threads = uint64_t{config->blockDimX} * config->blockDimY * config->blockDimZ;
+  const int resident = BlocksPerMultiprocessor(kernel, threads, config->sharedMemBytes);
+  *clusters =
+      static_cast<int>(static_cast<uint64_t>(resident) * kMultiprocessors / blocks_of_cluster);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction function,
+                                            const CUlaunchConfig* config) {
+  int one_block = 0;
+  const CUresult result = cuOccupancyMaxActiveClusters(&one_block, function, config);
+  if (result != CUDA_SUCCESS) return result;
+  if (blocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *blocks = static_cast<int>(kMaxClusterBlocks);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamic_shared_bytes, CUfunction function,
                                                  int blocks, int block_threads) {
   FoundFunction found;

@@ -40,7 +40,9 @@ CUresult CheckShape(const LoadedFunction& function, const LaunchShape& shape) {
   }
   const Dim3& cluster = shape.cluster;
   if (cluster.x == 0 || cluster.y == 0 || cluster.z == 0 || grid.x % cluster.x != 0 ||
-      grid.y % cluster.y != 0 || grid.z % cluster.z != 0) {
+      grid.y % cluster.y != 0 || grid.z % cluster.z != 0 ||
+      uint64_t{cluster.x} * cluster.y * cluster.z >
+          (function.settings->non_portable_cluster ? 2 : 1) * kMaxClusterBlocks) {
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   }
   if (shape.cooperative) {

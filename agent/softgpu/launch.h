@@ -9,6 +9,9 @@
 
 namespace gpuloom::softgpu {
 
+// The largest cluster that every program may ask for, as CUDA promises for compute capability 9.0.
+inline constexpr uint64_t kMaxClusterBlocks = 8;
+
 struct LaunchShape {
   Dim3 grid;
   Dim3 block;

@@ -77,7 +77,7 @@ CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name
   std::shared_ptr<LoadedLibrary> library;
   const CUresult result = Require(handle, library);
   if (result != CUDA_SUCCESS) return result;
-  if (kernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (kernel == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   for (const auto& candidate : library->kernels) {
     if (candidate->kernel->name != name) continue;
     *kernel = reinterpret_cast<CUkernel>(candidate.get());

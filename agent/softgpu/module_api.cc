@@ -95,7 +95,7 @@ CUresult cuModuleGetFunction(CUfunction* handle, CUmodule module_handle, const c
   std::shared_ptr<LoadedModule> module;
   const CUresult result = Require(module_handle, module);
   if (result != CUDA_SUCCESS) return result;
-  if (handle == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   const Kernel* kernel = module->code->FindKernel(name);
   if (kernel == nullptr) return CUDA_ERROR_NOT_FOUND;
   *handle = reinterpret_cast<CUfunction>(module->FunctionOf(*kernel, nullptr).get());
@@ -129,7 +129,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* pointer, size_t* size_bytes, CUmodule
   std::shared_ptr<LoadedModule> module;
   const CUresult result = Require(handle, module);
   if (result != CUDA_SUCCESS) return result;
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   const Global* global = module->code->FindGlobal(name);
   if (global == nullptr) return CUDA_ERROR_NOT_FOUND;
   if (pointer != nullptr) *pointer = global->address;

@@ -60,7 +60,8 @@ TEST_P(Copy, UnifiedAddresses) {
   std::vector<uint32_t> between(words());
   ASSERT_EQ(Cu().cuMemcpy(address(between.data()), address(back.data()), bytes()), CUDA_SUCCESS);
   EXPECT_EQ(between, source);
-  CUstream stream = Stream();
+  // A blocking stream: the memset before it is asynchronous, in the legacy default stream.
+  CUstream stream = Stream(CU_STREAM_DEFAULT);
   ASSERT_EQ(Cu().cuMemsetD8_v2(first, 0, bytes()), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuMemcpyAsync(first, second, bytes(), stream), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
