@@ -44,6 +44,19 @@ struct Options {
   LogLevel log_level = LogLevel::kInfo;
 };
 
+bool ParseLevel(const std::string& text, LogLevel* level) {
+  if (text == "error") {
+    *level = LogLevel::kError;
+  } else if (text == "info") {
+    *level = LogLevel::kInfo;
+  } else if (text == "debug") {
+    *level = LogLevel::kDebug;
+  } else {
+    return false;
+  }
+  return true;
+}
+
 bool Parse(int argc, char** argv, Options* options) {
   static constexpr option kOptions[] = {{"gpu", required_argument, nullptr, 'g'},
                                         {"cuda-library", required_argument, nullptr, 'c'},
@@ -62,15 +75,7 @@ bool Parse(int argc, char** argv, Options* options) {
         options->cuda_library = optarg;
         break;
       case 'l':
-        if (strcmp(optarg, "error") == 0) {
-          options->log_level = LogLevel::kError;
-        } else if (strcmp(optarg, "info") == 0) {
-          options->log_level = LogLevel::kInfo;
-        } else if (strcmp(optarg, "debug") == 0) {
-          options->log_level = LogLevel::kDebug;
-        } else {
-          return false;
-        }
+        if (!ParseLevel(optarg, &options->log_level)) return false;
         break;
       default:
         return false;
@@ -93,6 +98,10 @@ int Refuse(gpuloom::channel::UniqueFd control, const std::string& error) {
 
 int main(int argc, char** argv) {
   Options options;
+  // For who looks for a fault: the scheduler passes the variable on.
+  if (const char* level = getenv("GPULOOM_EXECUTOR_LOG"); level != nullptr) {
+    ParseLevel(level, &options.log_level);
+  }
   if (!Parse(argc, argv, &options)) {
     fputs(kUsage, stderr);
     return 2;

@@ -252,6 +252,11 @@ void Session::ReturnEverything() {
       });
 }
 
+void Session::LogRefusal(std::string_view command, CUresult result) const {
+  Log(LogLevel::kDebug, "session %llu (%s): %.*s: %s", static_cast<unsigned long long>(id()),
+      label(), static_cast<int>(command.size()), command.data(), place_.device->NameOf(result));
+}
+
 void Session::SendEnded(bool drained) {
   place_.scheduler->Send(control::SessionEnded{id(), kernels_launched_,
                                                static_cast<uint32_t>(reader_.fatal()), drained});

@@ -163,11 +163,13 @@ class Session final : public StreamSink {
   bool RunFences();
   void ReturnEverything();
   void SendEnded(bool drained);
+  void LogRefusal(std::string_view command, CUresult result) const;
   static Asker AskerOf(const wire::Record& record) { return {record.reply_slot, record.ticket}; }
   template <typename C>
   void Reply(Asker asker, CUresult result, const typename C::Reply& reply = {},
              std::span<const uint8_t> payload = {}) {
     answering_.reset(asker.slot);
+    if (result != CUDA_SUCCESS) LogRefusal(C::kName, result);
     writer_.PublishReply<C>(asker.slot, asker.ticket, static_cast<uint32_t>(result), reply,
                             payload);
     published_ = true;
