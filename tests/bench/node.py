@@ -6,7 +6,6 @@ import subprocess
 import time
 
 PROC = pathlib.Path("/proc")
-NODE_PROCESSES = ("gpuloom-scheduler", "gpuloom-executor")
 
 
 def gpu_query(fields, gpu):
@@ -42,49 +41,52 @@ def describe(gpu, softgpu):
     return facts
 
 
-def processes():
-    """pid → name of every process; the kernel cuts names at 15 bytes."""
-    found = {}
-    for entry in PROC.iterdir():
-        if entry.name.isdigit():
-            try:
-                found[int(entry.name)] = (entry / "comm").read_text().strip()
-            except OSError:
-                continue  # ended meanwhile
-    return found
+def stat_fields(pid):
+    """Fields of /proc/PID/stat from the third on, or None for a process that has ended."""
+    try:
+        stat = (PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    return stat.rsplit(")", 1)[1].split()  # the name before may hold anything
 
 
-def node_processes(known):
-    """pids of schedulers and executors that are not in `known`."""
-    short = {name[:15] for name in NODE_PROCESSES}
-    return {pid for pid, name in processes().items() if name in short and pid not in known}
+def all_pids():
+    return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
+
+
+def alive(pid):
+    fields = stat_fields(pid)
+    return fields is not None and fields[0] not in "ZX"
+
+
+def words(pid):
+    try:
+        return (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+def node_processes(state_dir):
+    """pids of the scheduler that serves `state_dir` and of its executors; other schedulers may be at work beside it."""
+    schedulers = {pid for pid in all_pids()
+                  if (said := words(pid)) and said[0].endswith("/gpuloom-scheduler") and state_dir in said}
+    return {pid for scheduler in schedulers for pid in descendants(scheduler) if alive(pid)}
 
 
 def processor_seconds(pids):
     """User and system time of these processes, all threads; those that ended count nothing."""
     ticks = 0
     for pid in pids:
-        try:
-            stat = (PROC / str(pid) / "stat").read_text()
-        except OSError:
-            continue
-        fields = stat.rsplit(")", 1)[1].split()  # the name before may hold spaces
-        ticks += int(fields[11]) + int(fields[12])
+        fields = stat_fields(pid)
+        if fields is not None:
+            ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def descendants(pid):
     """pid and everything below it."""
-    parents = {}
-    for entry in PROC.iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            except OSError:
-                continue
+    parents = {child: int(fields[1]) for child in all_pids() if (fields := stat_fields(child)) is not None}
     found = {pid}
-    while True:
-        more = {child for child, parent in parents.items() if parent in found} - found
-        if not more:
-            return found
+    while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
+    return found

@@ -25,12 +25,12 @@ SHOWN = {"launches/s": ("1000 launches/s", 1e-3)}
 
 
 class Run:
-    def __init__(self, options, sides):
+    def __init__(self, options, sides, state_dir):
         self.options = options
         self.sides = sides
         self.results = table.Results()
         self.full = not options.softgpu
-        self.known = set(node.processes())
+        self.state_dir = state_dir
 
     def say(self, text):
         print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
@@ -53,10 +53,9 @@ class Run:
     def wait_for_node_to_end(self, timeout_s=20):
         """`gpuloom run` ends scheduler and executor with its last tenant; a native round has the GPU to itself."""
         deadline_s = time.monotonic() + timeout_s
-        while left := node.node_processes(self.known):
+        while left := node.node_processes(self.state_dir):
             if time.monotonic() > deadline_s:
                 self.results.add_error("left_behind", "gpuloom", f"still running: {sorted(left)}")
-                self.known |= left
                 return
             time.sleep(0.05)
 
@@ -144,7 +143,7 @@ class Run:
             with Holders(self.sides, side, count, seconds + 60) as pids:
                 time.sleep(2 if self.full else 0.2)
                 tenants = set().union(*(node.descendants(pid) for pid in pids))
-                ours = node.node_processes(self.known)
+                ours = node.node_processes(self.state_dir)
                 tenants -= ours
                 if side == "gpuloom" and not ours:
                     raise Failed("no scheduler and no executor is running beside connected tenants")
@@ -204,7 +203,7 @@ def main(arguments):
         where = ["--softgpu"] if options.softgpu else ["--gpu", str(options.gpu)]
         run_arguments = [*where, "--state-dir", state, *options.run_argument]
         sides = Sides(bench, options.native, gpuloom, run_arguments, None if options.softgpu else options.gpu)
-        run = Run(options, sides)
+        run = Run(options, sides, state)
         run.run()
     facts = node.describe(options.gpu, options.softgpu) + [("Rounds", f"{options.rounds} of each side, alternating")]
     text = table.markdown(facts, run.results, judged=not options.softgpu)
