@@ -8,6 +8,7 @@
 namespace gpuloom {
 namespace {
 
+// Booleans are four bytes wide: the CUDA runtime hands out variables of that width, uninitialised.
 template <typename T>
 CUresult Write(void* out, T value) {
   memcpy(out, &value, sizeof(value));
@@ -38,13 +39,13 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return Write<size_t>(out, found.size_bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
-      return Write<unsigned char>(out, 1);
+      return Write<unsigned>(out, 1);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-      return Write<unsigned char>(out, 0);
+      return Write<unsigned>(out, 0);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return Write<unsigned long long>(out, 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
@@ -84,7 +85,7 @@ bool DescribeUnknown(void* out, CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-      return Write<unsigned char>(out, 0) == CUDA_SUCCESS;
+      return Write<unsigned>(out, 0) == CUDA_SUCCESS;
     default:
       return false;
   }

@@ -23,10 +23,12 @@ constexpr int kAlreadyRunning = 4;
 
 constexpr off_t kMaxLogBytes = 1 << 20;
 
-class Started {
+}  // namespace
+
+class SchedulerStart {
  public:
-  explicit Started(const SchedulerPlace& place)
-      : place_(place), log_path_(place.state_dir + "/scheduler.log") {}
+  SchedulerStart(const SchedulerPlace& place, StartedScheduler* started)
+      : place_(place), log_path_(place.state_dir + "/scheduler.log"), pid_(started->pid_) {}
 
   bool running() const { return pid_ > 0; }
   [[nodiscard]] bool Start(std::string* error);
@@ -40,10 +42,10 @@ class Started {
   const SchedulerPlace& place_;
   std::string log_path_;
   off_t log_begin_ = 0;
-  pid_t pid_ = 0;
+  int& pid_;  // of the caller's StartedScheduler
 };
 
-bool Started::Start(std::string* error) {
+bool SchedulerStart::Start(std::string* error) {
   struct stat status;
   if (stat(log_path_.c_str(), &status) == 0 && status.st_size > kMaxLogBytes) {
     unlink(log_path_.c_str());
@@ -90,7 +92,7 @@ bool Started::Start(std::string* error) {
   return true;
 }
 
-bool Started::Ended(int* status) {
+bool SchedulerStart::Ended(int* status) {
   int wait_status = 0;
   if (pid_ <= 0 || waitpid(pid_, &wait_status, WNOHANG) != pid_) return false;
   pid_ = 0;
@@ -98,7 +100,7 @@ bool Started::Ended(int* status) {
   return true;
 }
 
-std::string Started::Output() const {
+std::string SchedulerStart::Output() const {
   const channel::UniqueFd log(open(log_path_.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text(4096, '\0');
   const ssize_t size = pread(log.get(), text.data(), text.size(), log_begin_);
@@ -107,7 +109,9 @@ std::string Started::Output() const {
   return text;
 }
 
-std::string WhyItEnded(const SchedulerPlace& place, const Started& started, int status) {
+namespace {
+
+std::string WhyItEnded(const SchedulerPlace& place, const SchedulerStart& started, int status) {
   if (status == kNoGpu && !place.softgpu) {
     return "no GPU to use: " + started.Output() +
            "\ngpuloom: is there a GPU with NVIDIA's driver here? nvidia-smi should show it. "
@@ -118,9 +122,17 @@ std::string WhyItEnded(const SchedulerPlace& place, const Started& started, int 
 
 }  // namespace
 
-bool ReachScheduler(const SchedulerPlace& place, control::Client* client, std::string* error) {
+void StartedScheduler::AwaitEnd(std::chrono::milliseconds limit) {
+  const Clock::time_point deadline = Clock::now() + limit;
+  while (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) == 0 && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+bool ReachScheduler(const SchedulerPlace& place, control::Client* client,
+                    StartedScheduler* started_scheduler, std::string* error) {
   const Clock::time_point deadline = Clock::now() + place.patience;
-  Started started(place);
+  SchedulerStart started(place, started_scheduler);
   std::string connect_error;
   while (Clock::now() < deadline) {
     if (client->Connect(place.state_dir, control::Client::kDefaultTimeout, &connect_error)) {
