@@ -27,16 +27,22 @@ uint64_t HostRangeBytes(uint64_t pinned_limit_bytes) {
 
 bool AddressWindow::Take(uint64_t size_bytes, channel::Range* range) {
   if (size_bytes == 0 || !std::has_single_bit(size_bytes)) return false;
+  return TakeFrom(std::max(next_, window_.begin), size_bytes, range) ||
+         TakeFrom(window_.begin, size_bytes, range);
+}
+
+bool AddressWindow::TakeFrom(uint64_t begin, uint64_t size_bytes, channel::Range* range) {
   const auto align = [&](uint64_t address) {
     return (address + size_bytes - 1) & ~(size_bytes - 1);
   };
-  uint64_t candidate = align(window_.begin);
-  for (const auto& [begin, bytes] : taken_) {
-    if (candidate + size_bytes <= begin) break;
-    candidate = std::max(candidate, align(begin + bytes));
+  uint64_t candidate = align(begin);
+  for (const auto& [taken, bytes] : taken_) {
+    if (candidate + size_bytes <= taken) break;
+    if (taken + bytes > candidate) candidate = align(taken + bytes);
   }
   if (!window_.Contains(candidate, size_bytes)) return false;
   taken_.emplace(candidate, size_bytes);
+  next_ = candidate + size_bytes;
   *range = channel::Range{candidate, size_bytes};
   return true;
 }

@@ -1,6 +1,5 @@
 // A window of addresses, cut into disjoint ranges: device addresses and host addresses that tenants
-// of one GPU see as they are. Pure bookkeeping, one thread. A range comes back only after the
-// executor that could have it mapped is done with it.
+// of one GPU see as they are. Pure bookkeeping, one thread.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +28,10 @@ class AddressWindow {
  public:
   explicit AddressWindow(channel::Range window) : window_(window) {}
 
-  // The lowest free range of `size_bytes` (a power of two), aligned to its size. False when no such
-  // range is free.
+  // A free range of `size_bytes` (a power of two), aligned to its size: the first behind the range
+  // taken last, from the window's beginning when there is none. So a range rests as long as
+  // possible before it is used again: an executor may keep a dead session's arena mapped until the
+  // device is idle. False when no such range is free.
   [[nodiscard]] bool Take(uint64_t size_bytes, channel::Range* range);
   // `range` was taken and is not in use by anybody any more.
   void Free(const channel::Range& range);
@@ -38,7 +39,10 @@ class AddressWindow {
   size_t taken_count() const { return taken_.size(); }
 
  private:
+  bool TakeFrom(uint64_t begin, uint64_t size_bytes, channel::Range* range);
+
   channel::Range window_;
+  uint64_t next_ = 0;                   // end of the range taken last
   std::map<uint64_t, uint64_t> taken_;  // begin → size
 };
 

@@ -10,16 +10,18 @@ namespace {
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
-TEST(AddressWindow, TakesTheLowestFreeRange) {
+TEST(AddressWindow, GoesRoundTheWindowBeforeItUsesARangeAgain) {
   AddressWindow window(channel::Range{0x5000'0000'0000, 16 * kGiB});
-  channel::Range a, b, c;
+  channel::Range a, b, c, d;
   ASSERT_TRUE(window.Take(4 * kGiB, &a));
-  ASSERT_TRUE(window.Take(4 * kGiB, &b));
   EXPECT_EQ(a.begin, 0x5000'0000'0000u);
-  EXPECT_EQ(b.begin, a.begin + 4 * kGiB);
   window.Free(a);
-  ASSERT_TRUE(window.Take(2 * kGiB, &c));
-  EXPECT_EQ(c.begin, a.begin);
+  ASSERT_TRUE(window.Take(4 * kGiB, &b));
+  EXPECT_EQ(b.begin, a.begin + 4 * kGiB);
+  ASSERT_TRUE(window.Take(8 * kGiB, &c));
+  EXPECT_EQ(c.begin, a.begin + 8 * kGiB);
+  ASSERT_TRUE(window.Take(2 * kGiB, &d));
+  EXPECT_EQ(d.begin, a.begin);
 }
 
 TEST(AddressWindow, AlignsToTheSize) {
