@@ -246,7 +246,8 @@ wire::KernelId IdOf(const Kernel* kernel) { return wire::KernelId{kernels.table.
 
 CUresult GetKernel(Library* library, const char* name, Kernel** kernel) {
   const size_t name_bytes = strlen(name);
-  if (name_bytes == 0 || name_bytes > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
+  if (name_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (name_bytes > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
   const uint32_t bucket = HashOf(name) % Library::kBuckets;
   Holding holding(&kernels.lock);
   *kernel = FindByNameLocked(*library, bucket, name);

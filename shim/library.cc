@@ -198,8 +198,8 @@ CUresult FindGlobalByName(const void* handle, const char* name, CUdeviceptr* add
 // A handle of the kind the caller asked for; untouched on failure. `library` is a value: whatever
 // makes it must have run before, not in another argument.
 template <typename Handle>
-CUresult Answer(CUresult result, Library* library, Handle* out) {
-  if (result == CUDA_SUCCESS) *out = reinterpret_cast<Handle>(library);
+CUresult Answer(CUresult result, const Library* library, Handle* out) {
+  if (result == CUDA_SUCCESS) *out = reinterpret_cast<Handle>(const_cast<Library*>(library));
   return result;
 }
 
@@ -266,7 +266,7 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary libra
 CUresult cuLibraryGetModule(CUmodule* module, CUlibrary handle) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Library* library = FindLibrary(handle);
+  const Library* library = FindLibrary(handle);
   return Answer(library == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS, library, module);
 }
 

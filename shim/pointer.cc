@@ -8,7 +8,6 @@
 namespace gpuloom {
 namespace {
 
-// Booleans are four bytes wide: the CUDA runtime hands out variables of that width, uninitialised.
 template <typename T>
 CUresult Write(void* out, T value) {
   memcpy(out, &value, sizeof(value));
@@ -39,7 +38,7 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return Write<size_t>(out, found.size_bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
-      return Write<unsigned>(out, 1);
+      return Write<unsigned>(out, 1);  // booleans are 32 bits wide, as cudart reads them
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
