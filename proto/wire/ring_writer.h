@@ -64,7 +64,8 @@ class RingWriter {
 
  private:
   uint8_t* ReserveBytes(uint32_t size) {
-    const uint32_t offset = tail_ & (kRingBytes - 1);
+    // The tail is always aligned; masking it so tells the compiler that a header fits.
+    const uint32_t offset = tail_ & (kRingBytes - kRecordAlignment);
     const uint32_t to_end = kRingBytes - offset;
     const uint32_t pad = size <= to_end ? 0 : to_end;
     if (kRingBytes - (tail_ - head_) < pad + size) {
