@@ -31,8 +31,6 @@ constexpr int kHostFailed = 125;  // as env(1) and docker run: not the command's
 
 // Kept back for the executors' own contexts: 0.6 GiB each on real hardware.
 constexpr uint64_t kReserveBytes = uint64_t{1} << 30;
-// Executors without sessions end in some milliseconds, on real hardware in some hundred.
-constexpr std::chrono::milliseconds kSchedulerEnds{3000};
 constexpr uint64_t kPinnedLimitBytes = uint64_t{16} << 30;
 
 struct Siblings {
@@ -162,11 +160,10 @@ int Main(int argc, char** argv) {
 
   Folder folder;  // outlives the allocation, which lives as long as the client's connection
   control::Client client;
-  StartedScheduler scheduler;
   // A scheduler may be about to end, unused, between our finding it and our asking: then there is
   // room for another.
   for (int attempt = 0;; ++attempt) {
-    if (!ReachScheduler(place, &client, &scheduler, &error)) return Fail(error);
+    if (!ReachScheduler(place, &client, &error)) return Fail(error);
     if (folder.path().empty() && !folder.Make(place.state_dir, &error)) return Fail(error);
     if (Allocate(*line, folder, &client, &error)) break;
     if (client.connected() || attempt == 3) return Fail(error);
@@ -184,11 +181,7 @@ int Main(int argc, char** argv) {
       client.fd(),
       [&log] { fprintf(stderr, "gpuloom: the scheduler is gone; its log is %s\n", log.c_str()); });
   // That the scheduler is gone has been said; the command's status is what counts.
-  std::vector<control::AllocationState> others;
-  const bool others_known =
-      client.RemoveAllocation(folder.name(), &error) && client.ListAllocations(&others, &error);
-  client.Close();
-  if (others_known && others.empty()) scheduler.AwaitEnd(kSchedulerEnds);
+  if (!client.RemoveAllocation(folder.name(), &error)) client.Close();
   return status;
 }
 

@@ -23,12 +23,10 @@ constexpr int kAlreadyRunning = 4;
 
 constexpr off_t kMaxLogBytes = 1 << 20;
 
-}  // namespace
-
-class SchedulerStart {
+class Started {
  public:
-  SchedulerStart(const SchedulerPlace& place, StartedScheduler* started)
-      : place_(place), log_path_(place.state_dir + "/scheduler.log"), pid_(started->pid_) {}
+  explicit Started(const SchedulerPlace& place)
+      : place_(place), log_path_(place.state_dir + "/scheduler.log") {}
 
   bool running() const { return pid_ > 0; }
   [[nodiscard]] bool Start(std::string* error);
@@ -42,10 +40,10 @@ class SchedulerStart {
   const SchedulerPlace& place_;
   std::string log_path_;
   off_t log_begin_ = 0;
-  int& pid_;  // of the caller's StartedScheduler
+  pid_t pid_ = 0;
 };
 
-bool SchedulerStart::Start(std::string* error) {
+bool Started::Start(std::string* error) {
   struct stat status;
   if (stat(log_path_.c_str(), &status) == 0 && status.st_size > kMaxLogBytes) {
     unlink(log_path_.c_str());
@@ -92,7 +90,7 @@ bool SchedulerStart::Start(std::string* error) {
   return true;
 }
 
-bool SchedulerStart::Ended(int* status) {
+bool Started::Ended(int* status) {
   int wait_status = 0;
   if (pid_ <= 0 || waitpid(pid_, &wait_status, WNOHANG) != pid_) return false;
   pid_ = 0;
@@ -100,7 +98,7 @@ bool SchedulerStart::Ended(int* status) {
   return true;
 }
 
-std::string SchedulerStart::Output() const {
+std::string Started::Output() const {
   const channel::UniqueFd log(open(log_path_.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text(4096, '\0');
   const ssize_t size = pread(log.get(), text.data(), text.size(), log_begin_);
@@ -109,9 +107,7 @@ std::string SchedulerStart::Output() const {
   return text;
 }
 
-namespace {
-
-std::string WhyItEnded(const SchedulerPlace& place, const SchedulerStart& started, int status) {
+std::string WhyItEnded(const SchedulerPlace& place, const Started& started, int status) {
   if (status == kNoGpu && !place.softgpu) {
     return "no GPU to use: " + started.Output() +
            "\ngpuloom: is there a GPU with NVIDIA's driver here? nvidia-smi should show it. "
@@ -122,17 +118,9 @@ std::string WhyItEnded(const SchedulerPlace& place, const SchedulerStart& starte
 
 }  // namespace
 
-void StartedScheduler::AwaitEnd(std::chrono::milliseconds limit) {
-  const Clock::time_point deadline = Clock::now() + limit;
-  while (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) == 0 && Clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-}
-
-bool ReachScheduler(const SchedulerPlace& place, control::Client* client,
-                    StartedScheduler* started_scheduler, std::string* error) {
+bool ReachScheduler(const SchedulerPlace& place, control::Client* client, std::string* error) {
   const Clock::time_point deadline = Clock::now() + place.patience;
-  SchedulerStart started(place, started_scheduler);
+  Started started(place);
   std::string connect_error;
   while (Clock::now() < deadline) {
     if (client->Connect(place.state_dir, control::Client::kDefaultTimeout, &connect_error)) {

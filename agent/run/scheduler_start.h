@@ -20,25 +20,9 @@ struct SchedulerPlace {
   std::chrono::seconds patience{60};
 };
 
-// Takes care of the scheduler that ReachScheduler may have started.
-class StartedScheduler {
- public:
-  StartedScheduler() = default;
-  StartedScheduler(const StartedScheduler&) = delete;
-  StartedScheduler& operator=(const StartedScheduler&) = delete;
-
-  // Gives the one that we have started, if any, time to end, so that nothing is left when we are:
-  // for when nobody else uses it. It goes on when somebody does.
-  void AwaitEnd(std::chrono::milliseconds limit);
-
- private:
-  friend class SchedulerStart;
-  int pid_ = 0;
-};
-
 // False with a message. A scheduler that was started goes on when we end, and ends by itself when
 // nobody uses it.
 [[nodiscard]] bool ReachScheduler(const SchedulerPlace& place, control::Client* client,
-                                  StartedScheduler* started, std::string* error);
+                                  std::string* error);
 
 }  // namespace gpuloom::run

@@ -63,6 +63,7 @@ TEST_P(Copy, UnifiedAddresses) {
   // A blocking stream: the memset before it is asynchronous, in the legacy default stream.
   CUstream stream = Stream(CU_STREAM_DEFAULT);
   ASSERT_EQ(Cu().cuMemsetD8_v2(first, 0, bytes()), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(nullptr), CUDA_SUCCESS);  // memsets do not wait
   ASSERT_EQ(Cu().cuMemcpyAsync(first, second, bytes(), stream), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(Download<uint32_t>(first, words()), source);

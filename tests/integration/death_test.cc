@@ -1,0 +1,173 @@
+// Every process is killed at some point, and what ends badly ends alone: tenants get an error
+// within a second, usage returns to the byte, the next tenant is served, no process is left.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/integration/stack.h"
+
+namespace gpuloom::testing {
+namespace {
+
+constexpr int kIllegalAddress = 700;
+constexpr int kLaunchFailed = 719;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kErrorLimitMs = 5000;
+#else
+constexpr double kErrorLimitMs = 1000;
+#endif
+
+// "error CODE MILLISECONDS" of the `watch` habit.
+struct Seen {
+  int code = 0;
+  double milliseconds = 1e9;
+};
+
+class Death : public ::testing::Test {
+ protected:
+  void TearDown() override { EXPECT_TRUE(stack_.Ended()) << "a process was left"; }
+
+  Process Watcher(const Allocation& allocation) {
+    Process tenant = stack_.Tenant(allocation, {"watch"});
+    EXPECT_TRUE(tenant.ReadLine("ready")) << tenant.output();
+    tenant.WriteLine("go");
+    return tenant;
+  }
+  static Seen ErrorOf(Process& tenant) {
+    Seen seen;
+    const auto line = tenant.ReadLine("error", Milliseconds(40'000));
+    EXPECT_TRUE(line) << tenant.output();
+    if (line) std::sscanf(line->c_str(), "error %d %lf", &seen.code, &seen.milliseconds);
+    EXPECT_EQ(tenant.ExitStatus(), 0);
+    return seen;
+  }
+  void ExpectServed(const Allocation& allocation) {
+    Process tenant = stack_.Tenant(allocation, {"vadd"});
+    EXPECT_EQ(tenant.ExitStatus(), 0) << tenant.output();
+  }
+
+  Stack stack_;
+  Allocation a_ = stack_.Allocate({.pod = "a", .domain = "one"});
+  Allocation b_ = stack_.Allocate({.pod = "b", .domain = "one"});
+  Allocation c_ = stack_.Allocate({.pod = "c", .domain = "two"});
+};
+
+TEST_F(Death, TenantKilledWhileItHolds) {
+  Process tenant = stack_.Tenant(a_, {"hold", "40"});
+  ASSERT_TRUE(tenant.ReadLine("ready"));
+  EXPECT_GE(stack_.State(a_).memory_used_bytes, 40 * kMiB);
+  tenant.Signal(SIGKILL);
+  EXPECT_TRUE(stack_.BackToNothing(a_));
+  ExpectServed(a_);
+}
+
+TEST_F(Death, TenantKilledWhileItsKernelRuns) {
+  Process tenant = stack_.Tenant(a_, {"spin", "0.5"});
+  ASSERT_TRUE(tenant.ReadLine("running"));
+  tenant.Signal(SIGKILL);
+  EXPECT_TRUE(stack_.BackToNothing(a_));
+  ExpectServed(a_);
+  ExpectServed(b_);
+}
+
+// At moments that nobody chose: during the handshake, while loading, while copying.
+TEST_F(Death, TenantKilledAtManyMoments) {
+  Process neighbour = stack_.Tenant(b_, {"bystander"});
+  ASSERT_TRUE(neighbour.ReadLine("ready"));
+  for (int i = 0; i < 25; ++i) {
+    Process tenant = stack_.Tenant(a_, {"vadd"});
+    std::this_thread::sleep_for(std::chrono::microseconds(400 * i));
+    tenant.Signal(SIGKILL);
+    EXPECT_TRUE(tenant.Wait());
+  }
+  EXPECT_TRUE(stack_.BackToNothing(a_));
+  neighbour.WriteLine("go");
+  EXPECT_TRUE(neighbour.ReadLine("slowest")) << neighbour.output();
+  ExpectServed(a_);
+  neighbour.CloseInput();
+}
+
+TEST_F(Death, ExecutorKilled) {
+  Process first = Watcher(a_), second = Watcher(b_), elsewhere = Watcher(c_);
+  const pid_t executor = stack_.ExecutorOf("one");
+  ASSERT_GT(executor, 0);
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_EQ(kill(executor, SIGKILL), 0);
+  EXPECT_EQ(ErrorOf(first).code, kLaunchFailed);
+  EXPECT_EQ(ErrorOf(second).code, kLaunchFailed);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LE(took.count(), kErrorLimitMs);
+  EXPECT_TRUE(stack_.BackToNothing(a_));
+  EXPECT_TRUE(stack_.BackToNothing(b_));
+  ExpectServed(a_);
+  // The other domain has seen nothing.
+  EXPECT_FALSE(elsewhere.ReadLine("error", Milliseconds(50)));
+  EXPECT_EQ(stack_.State(c_).sessions, 1u);
+}
+
+TEST_F(Death, SchedulerKilled) {
+  Process first = Watcher(a_), second = Watcher(c_);
+  const auto begin = std::chrono::steady_clock::now();
+  stack_.scheduler().Signal(SIGKILL);
+  EXPECT_NE(ErrorOf(first).code, 0);
+  EXPECT_NE(ErrorOf(second).code, 0);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LE(took.count(), kErrorLimitMs);
+  EXPECT_TRUE(stack_.scheduler().Wait());
+  stack_.client().Close();
+  EXPECT_TRUE(NoChildrenLeft(Milliseconds(15'000))) << "an executor outlived its scheduler";
+
+  // A new one takes its place and is told the same again, as the agent does.
+  stack_.StartScheduler();
+  const Allocation again = stack_.Allocate({.pod = "a", .domain = "one"});
+  ExpectServed(again);
+}
+
+TEST_F(Death, FaultEndsItsDomainOnly) {
+  Process neighbour = Watcher(b_), elsewhere = Watcher(c_);
+  Process culprit = stack_.Tenant(a_, {"fault"});
+  const auto line = culprit.ReadLine("fault");
+  ASSERT_TRUE(line) << culprit.output();
+  EXPECT_EQ(*line, "fault " + std::to_string(kIllegalAddress));
+  EXPECT_EQ(culprit.ExitStatus(), 0);
+  EXPECT_EQ(ErrorOf(neighbour).code, kIllegalAddress);
+  EXPECT_FALSE(elsewhere.ReadLine("error", Milliseconds(50)));
+  EXPECT_TRUE(stack_.BackToNothing(a_));
+  EXPECT_TRUE(stack_.BackToNothing(b_));
+  ExpectServed(a_);
+  ExpectServed(b_);
+}
+
+// A kernel that never ends: after drainTimeout the domain loses its executor, and only it.
+TEST_F(Death, EndlessKernelCostsItsDomainTheExecutor) {
+  Process neighbour = Watcher(b_), elsewhere = Watcher(c_);
+  Process culprit = stack_.Tenant(a_, {"endless"});
+  ASSERT_TRUE(culprit.ReadLine("running"));
+  const pid_t executor = stack_.ExecutorOf("one");
+  culprit.CloseInput();
+  ASSERT_EQ(culprit.ExitStatus(), 0);
+  // Until it has drained, its usage stays charged and its domain goes on.
+  EXPECT_EQ(stack_.ExecutorOf("one"), executor);
+  EXPECT_EQ(ErrorOf(neighbour).code, kLaunchFailed);
+  EXPECT_TRUE(stack_.BackToNothing(a_));
+  EXPECT_TRUE(stack_.BackToNothing(b_));
+  EXPECT_FALSE(elsewhere.ReadLine("error", Milliseconds(50)));
+  ExpectServed(a_);
+  EXPECT_NE(stack_.ExecutorOf("one"), executor);
+}
+
+TEST_F(Death, EverybodyAtOnce) {
+  std::vector<Process> tenants;
+  for (const Allocation* allocation : {&a_, &b_, &c_, &a_, &b_, &c_}) {
+    tenants.push_back(stack_.Tenant(*allocation, {"hold", "8"}));
+  }
+  for (Process& tenant : tenants) ASSERT_TRUE(tenant.ReadLine("ready")) << tenant.output();
+  for (Process& tenant : tenants) tenant.Signal(SIGKILL);
+  for (const Allocation* allocation : {&a_, &b_, &c_}) {
+    EXPECT_TRUE(stack_.BackToNothing(*allocation));
+    ExpectServed(*allocation);
+  }
+}
+
+}  // namespace
+}  // namespace gpuloom::testing

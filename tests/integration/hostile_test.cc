@@ -1,0 +1,237 @@
+// Tenants that lie. Whatever one writes, its own session ends with a reason; the tenant beside it
+// in the same trust domain goes on, and the next honest one is served.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+
+#include "tests/integration/hostile_tenant.h"
+#include "tests/integration/stack.h"
+
+namespace gpuloom::testing {
+namespace {
+
+using wire::Fatal;
+
+class Malicious : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    hostile_ = stack_.Allocate({.pod = "hostile"});
+    honest_ = stack_.Allocate({.pod = "honest"});
+    neighbour_ = stack_.Tenant(honest_, {"bystander"});
+    ASSERT_TRUE(neighbour_.ReadLine("ready"));
+    executor_ = stack_.ExecutorOf("team-a");
+    ASSERT_GT(executor_, 0);
+  }
+
+  // The neighbour works, the executor is the same, a new tenant is served, nothing is charged.
+  void TearDown() override {
+    EXPECT_TRUE(stack_.BackToNothing(hostile_));
+    neighbour_.WriteLine("go");
+    EXPECT_TRUE(neighbour_.ReadLine("slowest")) << neighbour_.output();
+    EXPECT_EQ(stack_.ExecutorOf("team-a"), executor_);
+    EXPECT_EQ(stack_.Tenant(hostile_, {"vadd"}).ExitStatus(), 0);
+    neighbour_.CloseInput();
+    EXPECT_EQ(neighbour_.ExitStatus(), 0);
+    EXPECT_TRUE(stack_.Ended());
+  }
+
+  static std::vector<uint8_t> Record(uint32_t size_bytes, uint16_t opcode, uint16_t slot,
+                                     uint32_t payload_bytes) {
+    const wire::RecordHeader header{size_bytes, opcode, slot, payload_bytes, 0};
+    std::vector<uint8_t> bytes(4096);
+    std::memcpy(bytes.data(), &header, sizeof(header));
+    return bytes;
+  }
+
+  void ExpectRingIsFatal(const std::vector<uint8_t>& bytes, uint32_t tail, Fatal reason) {
+    HostileTenant tenant(hostile_.directory);
+    ASSERT_TRUE(tenant.Attach());
+    tenant.WriteRing(bytes, tail);
+    EXPECT_EQ(tenant.WaitForFatal(), reason) << wire::FatalText(tenant.completions().fatal());
+  }
+
+  template <wire::Command C>
+  void ExpectCommandIsFatal(const typename C::Request& request, Fatal reason,
+                            const std::string& payload = "") {
+    HostileTenant tenant(hostile_.directory);
+    ASSERT_TRUE(tenant.Attach());
+    tenant.Write<C>(request, payload, C::kReply ? 0 : wire::kNoReply);
+    EXPECT_EQ(tenant.WaitForFatal(), reason)
+        << C::kName << ": " << wire::FatalText(tenant.completions().fatal());
+  }
+
+  Stack stack_;
+  Allocation hostile_, honest_;
+  Process neighbour_;
+  pid_t executor_ = -1;
+};
+
+TEST_F(Malicious, TailOutOfBounds) {
+  ExpectRingIsFatal({}, wire::kRingBytes + 16, Fatal::kTailBeyondCapacity);
+  ExpectRingIsFatal({}, 0xfffffff0u, Fatal::kTailBeyondCapacity);
+  ExpectRingIsFatal({}, 24, Fatal::kTailMisaligned);
+}
+
+TEST_F(Malicious, RecordsThatAreNone) {
+  ExpectRingIsFatal(Record(0, 0, 0, 0), 64, Fatal::kRecordTruncated);
+  ExpectRingIsFatal(Record(1 << 30, 0, 0, 0), 64, Fatal::kRecordTruncated);
+  ExpectRingIsFatal(Record(64, 0x7fff, wire::kNoReply, 0), 64, Fatal::kUnknownOpcode);
+  ExpectRingIsFatal(Record(64, wire::kOpcode<wire::MemFree>, 0, 0), 64, Fatal::kRecordSize);
+  ExpectRingIsFatal(Record(32, wire::kOpcode<wire::MemFree>, 64, 0), 32, Fatal::kBadReplySlot);
+  ExpectRingIsFatal(Record(4096, wire::kOpcode<wire::Launch>, wire::kNoReply, 0xffffffff), 4096,
+                    Fatal::kPayloadTooLarge);
+}
+
+TEST_F(Malicious, HandlesThatAreNone) {
+  ExpectCommandIsFatal<wire::Launch>(
+      {wire::kLegacyStream, wire::KernelId{77}, {1, 1, 1}, {1, 1, 1}, 0, 0}, Fatal::kBadHandle);
+  ExpectCommandIsFatal<wire::StreamDestroy>({wire::StreamId{5}}, Fatal::kBadHandle);
+  ExpectCommandIsFatal<wire::StreamCreate>({wire::StreamId{wire::kMaxStreams}, 1, 0},
+                                           Fatal::kBadHandle);
+  ExpectCommandIsFatal<wire::EventRecord>({wire::EventId{9}, wire::kLegacyStream},
+                                          Fatal::kBadHandle);
+  ExpectCommandIsFatal<wire::KernelGet>({wire::LibraryId{3}, wire::KernelId{1}}, Fatal::kBadHandle,
+                                        "vadd");
+}
+
+TEST_F(Malicious, RangesOfOthers) {
+  // The executor's own memory, and device addresses that were never granted.
+  ExpectCommandIsFatal<wire::Copy>(
+      {wire::kLegacyStream, wire::CopyKind::kHostToDevice, 0x5000'0000'0000, 0x400000, 4096},
+      Fatal::kBadRange);
+  ExpectCommandIsFatal<wire::Fill>({wire::kLegacyStream, 1, 0, 0, 0x400000, 4096},
+                                   Fatal::kBadRange);
+  ExpectCommandIsFatal<wire::HostRegister>({wire::HostPtr{0x400000}, 4096}, Fatal::kBadRange);
+  ExpectCommandIsFatal<wire::LibraryLoad>(
+      {wire::LibraryId{1}, 0, wire::HostPtr{~uint64_t{0} - 8}, 4096}, Fatal::kBadRange);
+}
+
+TEST_F(Malicious, RandomRings) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 20; ++round) {
+    HostileTenant tenant(hostile_.directory);
+    ASSERT_TRUE(tenant.Attach());
+    std::vector<uint8_t> bytes(wire::kRingBytes);
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+    tenant.WriteRing(bytes, (random() % wire::kRingBytes) & ~15u);
+    EXPECT_NE(tenant.WaitForFatal(), Fatal::kNone);
+  }
+}
+
+// Sizes, opcodes and payload lengths change while the executor reads them.
+TEST_F(Malicious, RingRewrittenWhileItIsRead) {
+  HostileTenant tenant(hostile_.directory);
+  ASSERT_TRUE(tenant.Attach());
+  for (uint32_t offset = 0; offset < wire::kRingBytes; offset += 16) {
+    const wire::RecordHeader header{16, wire::kOpcode<wire::MemInfo>, 0, 0, 0};
+    std::memcpy(tenant.commands()->ring + offset, &header, sizeof(header));
+  }
+  std::atomic<bool> stop{false};
+  std::thread rewriter([&] {
+    std::mt19937 random(11);
+    while (!stop) {
+      auto& word = *reinterpret_cast<uint32_t*>(tenant.commands()->ring +
+                                                (random() % wire::kRingBytes & ~3u));
+      std::atomic_ref<uint32_t>(word).store(random(), std::memory_order_relaxed);
+    }
+  });
+  for (uint32_t tail = 4096; tail < wire::kRingBytes; tail += 4096) {
+    tenant.WriteRing({}, tail);
+    std::this_thread::sleep_for(Milliseconds(1));
+  }
+  EXPECT_NE(tenant.WaitForFatal(), Fatal::kNone);
+  stop = true;
+  rewriter.join();
+}
+
+TEST_F(Malicious, ImagesThatAreNone) {
+  HostileTenant tenant(hostile_.directory);
+  ASSERT_TRUE(tenant.Attach());
+  std::mt19937 random(3);
+  const uint64_t fatbin_header[] = {0x00100001ba55ed50, 1 << 20};
+  for (uint32_t i = 1; i <= 10; ++i) {
+    for (int k = 0; k < 4096; ++k) tenant.arena()[k] = static_cast<uint8_t>(random());
+    if (i % 2 == 0) std::memcpy(tenant.arena(), fatbin_header, sizeof(fatbin_header));
+    const wire::Ticket ticket = tenant.Write<wire::LibraryLoad>(
+        {wire::LibraryId{i}, 0, wire::HostPtr{tenant.welcome().host_range_begin}, 4096}, "", 0);
+    const wire::ReplySlot* answer = tenant.WaitForReply(0, ticket);
+    ASSERT_NE(answer, nullptr) << wire::FatalText(tenant.completions().fatal());
+    EXPECT_NE(answer->result, 0u);
+  }
+  // An image that is no image is the program's mistake, not an attack: the session goes on.
+  EXPECT_EQ(tenant.completions().fatal(), Fatal::kNone);
+}
+
+TEST_F(Malicious, NeverReadsItsDoorbell) {
+  HostileTenant tenant(hostile_.directory);
+  ASSERT_TRUE(tenant.Attach());
+  std::atomic_ref<uint32_t>(tenant.commands()->head.tenant_sleeps).store(1);
+  for (int i = 0; i < 5000; ++i) {
+    const wire::Ticket ticket = tenant.Write<wire::MemInfo>({}, "", 1);
+    ASSERT_NE(tenant.WaitForReply(1, ticket), nullptr) << i;
+  }
+  EXPECT_EQ(tenant.completions().fatal(), Fatal::kNone);
+}
+
+TEST_F(Malicious, Handshakes) {
+  const auto refused = [this](const void* data, size_t size) {
+    HostileTenant tenant(hostile_.directory);
+    return tenant.Send(data, size) &&
+           (!tenant.ReceiveWelcome() || tenant.welcome().admission != wire::Admission::kAccepted);
+  };
+  const wire::Hello no_magic{0, wire::kWireMajor, wire::kWireMinor};
+  EXPECT_TRUE(refused(&no_magic, sizeof(no_magic)));
+  EXPECT_TRUE(refused(&no_magic, 3));
+  const std::vector<char> large(100'000, 'x');
+  EXPECT_TRUE(refused(large.data(), large.size()));
+
+  const wire::Hello next_major{wire::kHelloMagic, wire::kWireMajor + 1, 0};
+  HostileTenant tenant(hostile_.directory);
+  ASSERT_TRUE(tenant.Send(&next_major, sizeof(next_major)));
+  ASSERT_TRUE(tenant.ReceiveWelcome());
+  EXPECT_EQ(tenant.welcome().admission, wire::Admission::kWrongVersion);
+  EXPECT_NE(std::string(tenant.welcome().message).find(std::to_string(wire::kWireMajor)),
+            std::string::npos)
+      << tenant.welcome().message;
+
+  // Descriptors where none are expected are not kept.
+  const size_t before = DescriptorCount(stack_.scheduler().pid());
+  const wire::Hello hello{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor};
+  for (int i = 0; i < 50; ++i) {
+    HostileTenant with_fds(hostile_.directory);
+    const int fds[] = {0, 1, 2, 0, 1, 2};
+    (void)with_fds.Send(&hello, sizeof(hello), fds, std::size(fds));
+    (void)with_fds.ReceiveWelcome();
+  }
+  EXPECT_TRUE(Eventually([&] { return DescriptorCount(stack_.scheduler().pid()) <= before + 2; }));
+}
+
+// Many that connect and say nothing must not keep others from being served.
+TEST_F(Malicious, SilentConnections) {
+  std::vector<std::unique_ptr<HostileTenant>> silent;
+  for (int i = 0; i < 200; ++i) {
+    silent.push_back(std::make_unique<HostileTenant>(hostile_.directory));
+  }
+  EXPECT_EQ(stack_.Tenant(honest_, {"vadd"}).ExitStatus(), 0);
+}
+
+TEST_F(Malicious, RegionsCannotBeShrunkOrSealed) {
+  HostileTenant tenant(hostile_.directory);
+  ASSERT_TRUE(tenant.Attach());
+  for (const wire::WelcomeFd which :
+       {wire::kCommandRegionFd, wire::kCompletionRegionFd, wire::kArenaFd}) {
+    EXPECT_NE(ftruncate(tenant.descriptor(which), 0), 0) << which;
+    EXPECT_NE(fcntl(tenant.descriptor(which), F_ADD_SEALS, F_SEAL_WRITE), 0) << which;
+  }
+  void* writable = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED,
+                        tenant.descriptor(wire::kCompletionRegionFd), 0);
+  EXPECT_EQ(writable, MAP_FAILED);
+}
+
+}  // namespace
+}  // namespace gpuloom::testing

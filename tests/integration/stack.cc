@@ -1,0 +1,133 @@
+#include "tests/integration/stack.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "proto/wire/session.h"
+
+namespace gpuloom::testing {
+namespace {
+
+[[noreturn]] void Die(const std::string& what) {
+  std::fprintf(stderr, "test harness: %s\n", what.c_str());
+  std::abort();
+}
+
+}  // namespace
+
+Stack::Stack(Options options) : options_(std::move(options)) {
+  InheritOrphans();
+  char folder[] = "/tmp/gpuloom-test-XXXXXX";
+  if (mkdtemp(folder) == nullptr) Die(std::string("mkdtemp: ") + strerror(errno));
+  folder_ = folder;
+  StartScheduler();
+}
+
+Stack::~Stack() {
+  Ended();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void Stack::StartScheduler() {
+  client_.Close();
+  scheduler_ =
+      Process({GPULOOM_SCHEDULER, "--gpu", "0", "--state-dir", folder_ + "/state", "--cuda-library",
+               GPULOOM_SOFTGPU, "--drain-timeout", options_.drain_timeout, "--idle-timeout",
+               options_.idle_timeout, "--log-level",
+               getenv("GPULOOM_TEST_VERBOSE") != nullptr ? "debug" : "error"},
+              {"GPULOOM_SOFTGPU_MEMORY=" + options_.device_memory, "GPULOOM_SOFTGPU_QUIET=1"});
+  std::string error;
+  if (!Eventually([&] {
+        return client_.Connect(folder_ + "/state", control::Client::kDefaultTimeout, &error);
+      })) {
+    Die("the scheduler does not answer: " + error);
+  }
+}
+
+Allocation Stack::Allocate(const AllocationSpec& spec) {
+  Allocation allocation;
+  allocation.name = "allocation-" + std::to_string(++allocation_count_);
+  allocation.directory = folder_ + "/" + allocation.name;
+  mkdir(allocation.directory.c_str(), 0755);
+  control::AddAllocation add{};
+  control::SetText(add.name, allocation.name.c_str());
+  control::SetText(add.directory, allocation.directory.c_str());
+  add.slots = spec.slots;
+  std::string error;
+  if (!client_.AddAllocation(add, &error)) Die("AddAllocation: " + error);
+  Bind(allocation, spec);
+  return allocation;
+}
+
+void Stack::Bind(const Allocation& allocation, const AllocationSpec& spec) {
+  control::BindAllocation bind{};
+  control::SetText(bind.name, allocation.name.c_str());
+  control::SetText(bind.pod_namespace, spec.pod_namespace.c_str());
+  control::SetText(bind.pod, spec.pod.c_str());
+  control::SetText(bind.pod_uid, allocation.name.c_str());
+  control::SetText(bind.container, "main");
+  control::SetText(bind.trust_domain, spec.domain.c_str());
+  bind.memory_quota_bytes = spec.quota_bytes;
+  bind.pinned_limit_bytes = spec.pinned_limit_bytes;
+  std::string error;
+  if (!client_.BindAllocation(bind, &error)) Die("BindAllocation: " + error);
+}
+
+void Stack::Remove(const Allocation& allocation) {
+  std::string error;
+  if (!client_.RemoveAllocation(allocation.name, &error)) Die("RemoveAllocation: " + error);
+}
+
+control::AllocationState Stack::State(const Allocation& allocation) {
+  std::vector<control::AllocationState> states;
+  std::string error;
+  if (!client_.ListAllocations(&states, &error)) Die("ListAllocations: " + error);
+  for (const control::AllocationState& state : states) {
+    if (allocation.name == state.name) return state;
+  }
+  Die("the scheduler does not know " + allocation.name);
+}
+
+Process Stack::Tenant(const Allocation& allocation, std::vector<std::string> arguments) {
+  if (arguments[0].find('/') == std::string::npos) {
+    arguments.insert(arguments.begin(), GPULOOM_TENANT);
+  }
+  return Process(
+      std::move(arguments),
+      {std::string("LD_PRELOAD=") + GPULOOM_SHIM,
+       std::string(wire::kSocketDirVariable) + "=" + allocation.directory, "GPULOOM_LOG=off"});
+}
+
+pid_t Stack::ExecutorOf(const std::string& domain) {
+  for (const pid_t child : ChildrenOf(scheduler_.pid())) {
+    const std::vector<std::string> words = CommandLineOf(child);
+    for (size_t i = 0; i + 1 < words.size(); ++i) {
+      if (words[i] == "--domain" && words[i + 1] == domain) return child;
+    }
+  }
+  return -1;
+}
+
+bool Stack::BackToNothing(const Allocation& allocation, Milliseconds patience) {
+  return Eventually(
+      [&] {
+        const control::AllocationState state = State(allocation);
+        return state.sessions == 0 && state.memory_used_bytes == 0;
+      },
+      patience);
+}
+
+bool Stack::Ended() {
+  client_.Close();
+  if (scheduler_.pid() > 0) scheduler_.Signal(SIGTERM);
+  return scheduler_.ExitStatus() == 0 && NoChildrenLeft(Milliseconds(15'000));
+}
+
+}  // namespace gpuloom::testing

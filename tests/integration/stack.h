@@ -1,0 +1,81 @@
+// The real processes of one software GPU: a scheduler with its executors, told by the test what the
+// agent would tell it, and tenants that see the shim.
+//
+//   Stack stack;
+//   const Allocation a = stack.Allocate({.domain = "team-a", .quota_bytes = 64 << 20});
+//   Process tenant = stack.Tenant(a, {"vadd"});
+//   EXPECT_EQ(tenant.ExitStatus(), 0);
+//   EXPECT_TRUE(stack.BackToNothing(a));
+//
+// Used from one thread. The destructor ends everything; Ended() says whether anything was left.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/control/client.h"
+#include "tests/integration/process.h"
+
+namespace gpuloom::testing {
+
+inline constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+struct AllocationSpec {
+  std::string pod_namespace = "team-a";
+  std::string pod = "pod";
+  std::string domain = "team-a";
+  uint64_t quota_bytes = 64 * kMiB;
+  uint32_t slots = 1;
+  uint64_t pinned_limit_bytes = 256 * kMiB;
+};
+
+struct Allocation {
+  std::string name;
+  std::string directory;  // what GPULOOM_SOCKET_DIR names
+};
+
+class Stack {
+ public:
+  struct Options {
+    std::string drain_timeout = "1s";
+    std::string idle_timeout = "60s";
+    std::string device_memory = "1GiB";
+  };
+
+  Stack() : Stack(Options{}) {}
+  explicit Stack(Options options);
+  ~Stack();
+
+  // Starts a scheduler (again) and connects to it. Aborts the test when that fails.
+  void StartScheduler();
+  Process& scheduler() { return scheduler_; }
+  control::Client& client() { return client_; }
+
+  // Adds and binds an allocation; the first form invents the name.
+  Allocation Allocate(const AllocationSpec& spec);
+  void Bind(const Allocation& allocation, const AllocationSpec& spec);
+  void Remove(const Allocation& allocation);
+  control::AllocationState State(const Allocation& allocation);
+
+  // Runs the tenant program (tenant_main.cc) or, with a path, any program, as a tenant.
+  Process Tenant(const Allocation& allocation, std::vector<std::string> arguments);
+
+  // Of the trust domain; -1 when it has no executor.
+  pid_t ExecutorOf(const std::string& domain);
+
+  // True when the allocation has no session and no memory (waits for it).
+  bool BackToNothing(const Allocation& allocation, Milliseconds patience = kPatience);
+
+  // Ends the scheduler as a service manager would; true when no process is left of all this.
+  bool Ended();
+
+ private:
+  Options options_;
+  std::string folder_;
+  Process scheduler_;
+  control::Client client_;
+  int allocation_count_ = 0;
+};
+
+}  // namespace gpuloom::testing

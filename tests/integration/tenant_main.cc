@@ -1,0 +1,237 @@
+// A tenant for the integration tests: one CUDA driver-API program with many habits. Says what it
+// does line by line on standard output, and obeys lines on standard input, so that tests order
+// events without sleeping.
+//
+//   vadd               adds two vectors and checks them
+//   hold MIB           allocates, says "ready", frees nothing, ends when its input ends
+//   refused MIB        an allocation that must be refused for lack of memory; then vadd
+//   spin SECONDS       says "running" while one kernel runs that long, then "done"
+//   endless            says "running"; its kernel never ends; ends at once when its input ends
+//   fault              writes through a bad address; says "fault CODE"
+//   watch              says "ready", then synchronises until an error comes; says "error CODE MS",
+//                      the milliseconds since a line came on its input
+//   bystander          says "ready", then, for each line of input, allocates, frees, loads,
+//                      launches, synchronises and unloads; says "slowest MICROSECONDS what"
+//   inspect MIB        says "foreign N": how many words of fresh memory are not zero
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "proto/cuda/driver.h"
+#include "tests/conformance/kernels.h"
+
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+gpuloom::Driver cu;
+CUmodule module;
+
+void Say(const std::string& line) { std::cout << line << std::endl; }
+
+void Ok(CUresult result, const char* what) {
+  if (result == CUDA_SUCCESS) return;
+  Say(std::string("failed ") + what + " " + std::to_string(result));
+  std::exit(1);
+}
+
+double Milliseconds(SteadyClock::time_point since) {
+  return std::chrono::duration<double, std::milli>(SteadyClock::now() - since).count();
+}
+
+void Begin() {
+  CUdevice device;
+  CUcontext context;
+  Ok(cu.cuInit(0), "cuInit");
+  Ok(cu.cuDeviceGet(&device, 0), "cuDeviceGet");
+  Ok(cu.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+  Ok(cu.cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  Ok(cu.cuModuleLoadData(&module, gpuloom::conformance::kKernels), "cuModuleLoadData");
+}
+
+CUfunction Function(const char* name) {
+  CUfunction function;
+  Ok(cu.cuModuleGetFunction(&function, module, name), "cuModuleGetFunction");
+  return function;
+}
+
+template <typename... Ts>
+CUresult Launch(CUfunction function, unsigned blocks, unsigned threads, Ts... values) {
+  void* parameters[] = {&values...};
+  return cu.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, nullptr, parameters, nullptr);
+}
+
+int VectorAdd() {
+  constexpr unsigned kCount = 5000;
+  std::vector<float> a(kCount), b(kCount), sum(kCount);
+  for (unsigned i = 0; i < kCount; ++i) {
+    a[i] = static_cast<float>(i);
+    b[i] = 0.5f;
+  }
+  CUdeviceptr device_a, device_b, device_sum;
+  for (CUdeviceptr* memory : {&device_a, &device_b, &device_sum}) {
+    Ok(cu.cuMemAlloc_v2(memory, kCount * 4), "cuMemAlloc");
+  }
+  Ok(cu.cuMemcpyHtoD_v2(device_a, a.data(), kCount * 4), "cuMemcpyHtoD");
+  Ok(cu.cuMemcpyHtoD_v2(device_b, b.data(), kCount * 4), "cuMemcpyHtoD");
+  Ok(Launch(Function("add"), (kCount + 255) / 256, 256, device_a, device_b, device_sum, kCount),
+     "cuLaunchKernel");
+  Ok(cu.cuMemcpyDtoH_v2(sum.data(), device_sum, kCount * 4), "cuMemcpyDtoH");
+  for (CUdeviceptr memory : {device_a, device_b, device_sum}) Ok(cu.cuMemFree_v2(memory), "free");
+  for (unsigned i = 0; i < kCount; ++i) {
+    if (sum[i] != a[i] + b[i]) {
+      Say("wrong sum");
+      return 1;
+    }
+  }
+  Say("pass vadd");
+  return 0;
+}
+
+int Hold(size_t mib) {
+  CUdeviceptr memory;
+  Ok(cu.cuMemAlloc_v2(&memory, mib << 20), "cuMemAlloc");
+  Ok(cu.cuMemsetD32_v2(memory, 0x5ec4e75, (mib << 20) / 4), "cuMemsetD32");
+  Ok(cu.cuCtxSynchronize(), "cuCtxSynchronize");
+  Say("ready");
+  for (std::string line; std::getline(std::cin, line);) {
+  }
+  return 0;
+}
+
+int Refused(size_t mib) {
+  CUdeviceptr memory;
+  const CUresult result = cu.cuMemAlloc_v2(&memory, mib << 20);
+  Say("refused " + std::to_string(result));
+  return result == CUDA_ERROR_OUT_OF_MEMORY ? VectorAdd() : 1;
+}
+
+int Spin(double seconds) {
+  Ok(Launch(Function("spin"), 1, 1, static_cast<uint64_t>(seconds * 1e9)), "cuLaunchKernel");
+  if (cu.cuStreamQuery(nullptr) != CUDA_ERROR_NOT_READY) {
+    Say("the kernel does not run");
+    return 1;
+  }
+  Say("running");
+  const auto begin = SteadyClock::now();
+  Ok(cu.cuCtxSynchronize(), "cuCtxSynchronize");
+  Say("done " + std::to_string(Milliseconds(begin)));
+  return 0;
+}
+
+int Endless() {
+  Ok(Launch(Function("spin"), 1, 1, uint64_t{1} << 62), "cuLaunchKernel");
+  Say("running");
+  for (std::string line; std::getline(std::cin, line);) {
+  }
+  _exit(0);
+}
+
+int Fault() {
+  Ok(Launch(Function("store"), 1, 1, CUdeviceptr{0x10}, 5u), "cuLaunchKernel");
+  const CUresult result = cu.cuCtxSynchronize();
+  CUdeviceptr memory;
+  const CUresult again = cu.cuMemAlloc_v2(&memory, 4);
+  Say("fault " + std::to_string(result));
+  return result != CUDA_SUCCESS && again == result ? 0 : 1;
+}
+
+int Watch() {
+  CUfunction spin = Function("spin");
+  Ok(Launch(spin, 1, 1, uint64_t{1000}), "cuLaunchKernel");
+  Ok(cu.cuCtxSynchronize(), "cuCtxSynchronize");
+  Say("ready");
+  std::string line;
+  std::getline(std::cin, line);
+  const auto begin = SteadyClock::now();
+  for (;;) {
+    CUresult result = Launch(spin, 1, 1, uint64_t{1'000'000});
+    if (result == CUDA_SUCCESS) result = cu.cuCtxSynchronize();
+    if (result != CUDA_SUCCESS) {
+      Say("error " + std::to_string(result) + " " + std::to_string(Milliseconds(begin)));
+      return 0;
+    }
+    if (Milliseconds(begin) > 30'000) {
+      Say("no error came");
+      return 1;
+    }
+  }
+}
+
+int Bystander() {
+  Say("ready");
+  CUfunction increment = Function("increment");
+  CUdeviceptr counter;
+  Ok(cu.cuMemAlloc_v2(&counter, 4), "cuMemAlloc");
+  for (std::string line; std::getline(std::cin, line);) {
+    double slowest = 0;
+    const char* slowest_step = "";
+    const auto step = [&](const char* what, auto&& action) {
+      const auto begin = SteadyClock::now();
+      Ok(action(), what);
+      const double took = Milliseconds(begin);
+      if (took > slowest) {
+        slowest = took;
+        slowest_step = what;
+      }
+    };
+    CUdeviceptr memory = 0;
+    CUmodule other = nullptr;
+    CUstream stream = nullptr;
+    CUfunction function = nullptr;
+    std::vector<char> host(1 << 20, 'x');
+    step("allocate", [&] { return cu.cuMemAlloc_v2(&memory, 5 << 20); });
+    step("copy", [&] { return cu.cuMemcpyHtoD_v2(memory, host.data(), host.size()); });
+    step("load", [&] { return cu.cuModuleLoadData(&other, gpuloom::conformance::kKernels); });
+    step("function", [&] { return cu.cuModuleGetFunction(&function, other, "increment"); });
+    step("launch", [&] { return Launch(increment, 1, 32, counter); });
+    step("create a stream", [&] { return cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING); });
+    step("synchronise", [&] { return cu.cuCtxSynchronize(); });
+    step("destroy a stream", [&] { return cu.cuStreamDestroy_v2(stream); });
+    step("unload", [&] { return cu.cuModuleUnload(other); });
+    step("free", [&] { return cu.cuMemFree_v2(memory); });
+    Say("slowest " + std::to_string(slowest) + " ms: " + slowest_step);
+  }
+  return 0;
+}
+
+// Whether fresh memory holds what somebody else left there.
+int Inspect(size_t mib) {
+  CUdeviceptr memory;
+  Ok(cu.cuMemAlloc_v2(&memory, mib << 20), "cuMemAlloc");
+  std::vector<uint32_t> words((mib << 20) / 4, 1);
+  Ok(cu.cuMemcpyDtoH_v2(words.data(), memory, mib << 20), "cuMemcpyDtoH");
+  size_t foreign = 0;
+  for (uint32_t word : words) foreign += word != 0;
+  Say("foreign " + std::to_string(foreign));
+  return foreign == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string error;
+  if (argc < 2 || !gpuloom::Load("libcuda.so.1", &cu, &error)) {
+    std::fprintf(stderr, "usage: gpuloom-tenant habit [number]; %s\n", error.c_str());
+    return 2;
+  }
+  const std::string habit = argv[1];
+  const double number = argc > 2 ? std::strtod(argv[2], nullptr) : 0;
+  Begin();
+  if (habit == "vadd") return VectorAdd();
+  if (habit == "hold") return Hold(static_cast<size_t>(number));
+  if (habit == "refused") return Refused(static_cast<size_t>(number));
+  if (habit == "spin") return Spin(number);
+  if (habit == "endless") return Endless();
+  if (habit == "fault") return Fault();
+  if (habit == "watch") return Watch();
+  if (habit == "bystander") return Bystander();
+  if (habit == "inspect") return Inspect(static_cast<size_t>(number));
+  std::fprintf(stderr, "gpuloom-tenant: unknown habit %s\n", argv[1]);
+  return 2;
+}
