@@ -184,7 +184,8 @@ CUresult FindGlobalByName(const void* handle, const char* name, CUdeviceptr* add
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr || (address == nullptr && size == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   const size_t name_bytes = strlen(name);
-  if (name_bytes == 0 || name_bytes > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
+  if (name_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (name_bytes > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
   wire::GlobalGet::Reply reply;
   const CUresult result = session.Call<wire::GlobalGet>({IdOf(library)}, &reply, name,
                                                         static_cast<uint32_t>(name_bytes));
