@@ -1,0 +1,202 @@
+// The program as a user runs it: with a real scheduler, executor and software GPU, and shell
+// commands as tenants.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <thread>
+
+#include "agent/run/state_dir.h"
+#include "proto/channel/unique_fd.h"
+
+namespace gpuloom::run {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+std::string Read(const std::filesystem::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+bool Within(Clock::duration limit, const std::function<bool()>& done) {
+  const auto deadline = Clock::now() + limit;
+  while (!done()) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return true;
+}
+
+class GpuloomRun : public ::testing::Test {
+ protected:
+  GpuloomRun() {
+    char name[] = "/tmp/gpuloom-run-test-XXXXXX";
+    root_ = mkdtemp(name);
+    state_ = root_ / "state";
+  }
+  ~GpuloomRun() override {
+    EXPECT_TRUE(Within(seconds(5), [&] { return !SchedulerRuns(); })) << "a scheduler is left";
+    std::filesystem::remove_all(root_);
+  }
+
+  pid_t Start(std::vector<std::string> command, std::vector<std::string> options = {}) {
+    std::vector<std::string> arguments = {GPULOOM_PROGRAM, "run", "--softgpu", "--state-dir",
+                                          state_};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    arguments.push_back("--");
+    arguments.insert(arguments.end(), command.begin(), command.end());
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    const std::string out = root_ / "out", err = root_ / "err";
+    posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    pid_t pid = 0;
+    EXPECT_EQ(posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    return pid;
+  }
+  static int Wait(pid_t pid) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  }
+  int Run(std::vector<std::string> command, std::vector<std::string> options = {}) {
+    return Wait(Start(std::move(command), std::move(options)));
+  }
+  std::string Output() const { return Read(root_ / "out"); }
+  std::string Errors() const { return Read(root_ / "err"); }
+  // Somebody holds the lock.
+  bool SchedulerRuns() const {
+    const channel::UniqueFd lock(open((state_ / "lock").c_str(), O_RDWR | O_CLOEXEC));
+    return lock.valid() && flock(lock.get(), LOCK_EX | LOCK_NB) != 0;
+  }
+  pid_t SchedulerPid() const { return static_cast<pid_t>(atoi(Read(state_ / "lock").c_str())); }
+
+  std::filesystem::path root_, state_;
+};
+
+TEST_F(GpuloomRun, TheCommandsStatusIsOurs) {
+  EXPECT_EQ(Run({"true"}), 0);
+  EXPECT_EQ(Run({"sh", "-c", "exit 7"}), 7);
+  EXPECT_EQ(Run({"sh", "-c", "kill -TERM $$"}), 128 + SIGTERM);
+  EXPECT_EQ(Run({"/nowhere/program"}), 127);
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("cannot run /nowhere/program"));
+  EXPECT_EQ(Run({"/etc/passwd"}), 126);
+  EXPECT_FALSE(SchedulerRuns()) << "it ends before we do, when nobody else uses it";
+}
+
+TEST_F(GpuloomRun, TheCommandFindsItsAllocation) {
+  EXPECT_EQ(Run({"sh", "-c", "test -S $GPULOOM_SOCKET_DIR/gpuloom.sock && echo $LD_PRELOAD"}), 0);
+  EXPECT_THAT(Output(), ::testing::EndsWith("/libgpuloom.so\n"));
+  // Its folder is gone with it.
+  for (const auto& entry : std::filesystem::directory_iterator(state_)) {
+    EXPECT_FALSE(entry.is_directory()) << entry.path();
+  }
+}
+
+TEST_F(GpuloomRun, WhatWasPreloadedStays) {
+  EXPECT_EQ(Run({"env", "LD_PRELOAD=libm.so.6", GPULOOM_PROGRAM, "run", "--softgpu", "--state-dir",
+                 state_ / "inner", "--", "sh", "-c", "echo $LD_PRELOAD"}),
+            0);
+  EXPECT_THAT(Output(), ::testing::EndsWith("/libgpuloom.so:libm.so.6\n"));
+}
+
+TEST_F(GpuloomRun, ASignalIsPassedOn) {
+  const pid_t pid =
+      Start({"sh", "-c", "trap 'echo got; exit 3' USR1; echo ready; while :; do sleep 0.02; done"});
+  ASSERT_TRUE(Within(seconds(10), [&] { return Output().find("ready") != std::string::npos; }));
+  kill(pid, SIGUSR1);
+  EXPECT_EQ(Wait(pid), 3);
+  EXPECT_THAT(Output(), ::testing::HasSubstr("got"));
+}
+
+TEST_F(GpuloomRun, ManyAtOnceShareOneScheduler) {
+  std::vector<pid_t> runs;
+  for (int i = 0; i < 8; ++i) runs.push_back(Start({"sh", "-c", "sleep 0.3"}));
+  for (const pid_t run : runs) EXPECT_EQ(Wait(run), 0);
+  const std::string log = Read(state_ / "scheduler.log");
+  size_t served = 0;
+  for (size_t at = log.find("serves gpuloom softgpu"); at != std::string::npos;
+       at = log.find("serves gpuloom softgpu", at + 1)) {
+    ++served;
+  }
+  EXPECT_EQ(served, 1u) << log;
+}
+
+TEST_F(GpuloomRun, OneAfterTheOtherFindsASchedulerEachTime) {
+  // The one before may be ending right now.
+  for (int i = 0; i < 10; ++i) {
+    const pid_t first = Start({"true"});
+    const pid_t second = Start({"true"});
+    EXPECT_EQ(Wait(first), 0);
+    EXPECT_EQ(Run({"true"}), 0);
+    EXPECT_EQ(Wait(second), 0);
+  }
+  EXPECT_EQ(Errors(), "");
+}
+
+TEST_F(GpuloomRun, WhenItIsKilledNothingIsLeft) {
+  const pid_t pid = Start({"sh", "-c", "echo ready; exec sleep 1"});
+  ASSERT_TRUE(Within(seconds(10), [&] { return Output().find("ready") != std::string::npos; }));
+  kill(pid, SIGKILL);
+  EXPECT_EQ(Wait(pid), 1000 + SIGKILL);
+  EXPECT_TRUE(Within(seconds(5), [&] { return !SchedulerRuns(); }));
+}
+
+TEST_F(GpuloomRun, ASchedulerThatDiesIsNamedAndTheNextRunStartsAnother) {
+  const pid_t pid = Start({"sh", "-c", "echo ready; sleep 0.5; exit 4"});
+  ASSERT_TRUE(Within(seconds(10), [&] { return Output().find("ready") != std::string::npos; }));
+  kill(SchedulerPid(), SIGKILL);
+  EXPECT_EQ(Wait(pid), 4);
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("the scheduler is gone"));
+  EXPECT_EQ(Run({"true"}), 0);
+}
+
+TEST_F(GpuloomRun, MoreMemoryThanTheGpuHasIsRefused) {
+  EXPECT_EQ(Run({"true"}, {"--memory", "1000GiB"}), 125);
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("the GPU has 16384 MiB"));
+}
+
+TEST_F(GpuloomRun, ALongStateFolderWorks) {
+  state_ = root_ / std::string(150, 'a') / std::string(150, 'b');
+  EXPECT_EQ(Run({"sh", "-c", "test -S $GPULOOM_SOCKET_DIR/gpuloom.sock"}), 0) << Errors();
+}
+
+TEST_F(GpuloomRun, AStateFolderThatIsOpenToAllIsRefused) {
+  std::filesystem::create_directory(state_);
+  chmod(state_.c_str(), 0777);
+  EXPECT_EQ(Run({"true"}), 125);
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("open to all"));
+}
+
+TEST(StateDir, FollowsTheRuntimeFolderOrTheUser) {
+  char name[] = "/tmp/gpuloom-run-test-XXXXXX";
+  const std::string runtime = mkdtemp(name);
+  setenv("XDG_RUNTIME_DIR", runtime.c_str(), 1);
+  EXPECT_EQ(DefaultStateDir("gpu0"), runtime + "/gpuloom/gpu0");
+  setenv("XDG_RUNTIME_DIR", (runtime + "/missing").c_str(), 1);
+  EXPECT_EQ(DefaultStateDir("gpu0"), "/tmp/gpuloom-" + std::to_string(geteuid()) + "/gpu0");
+  unsetenv("XDG_RUNTIME_DIR");
+  EXPECT_EQ(DefaultStateDir("softgpu"), "/tmp/gpuloom-" + std::to_string(geteuid()) + "/softgpu");
+  std::filesystem::remove_all(runtime);
+}
+
+}  // namespace
+}  // namespace gpuloom::run
