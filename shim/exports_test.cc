@@ -1,0 +1,123 @@
+// The built library as the loader of any container sees it: what it shows, what it asks for, what
+// it runs when it is loaded.
+#include <elf.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace gpuloom {
+namespace {
+
+class Library : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::ifstream file(GPULOOM_SHIM, std::ios::binary);
+    bytes_.assign(std::istreambuf_iterator<char>(file), {});
+    ASSERT_GT(bytes_.size(), sizeof(Elf64_Ehdr)) << GPULOOM_SHIM;
+    const auto* header = At<Elf64_Ehdr>(0);
+    for (int i = 0; i < header->e_shnum; ++i) {
+      sections_.push_back(At<Elf64_Shdr>(header->e_shoff)[i]);
+    }
+  }
+  template <typename T>
+  const T* At(uint64_t offset) const {
+    return reinterpret_cast<const T*>(bytes_.data() + offset);
+  }
+  const Elf64_Shdr* Section(uint32_t type) const {
+    for (const Elf64_Shdr& section : sections_) {
+      if (section.sh_type == type) return &section;
+    }
+    return nullptr;
+  }
+  const char* Text(const Elf64_Shdr& user, uint64_t offset) const {
+    return At<char>(sections_[user.sh_link].sh_offset + offset);
+  }
+  std::set<std::string> Symbols(bool defined) const {
+    std::set<std::string> names;
+    const Elf64_Shdr* table = Section(SHT_DYNSYM);
+    const auto* symbols = At<Elf64_Sym>(table->sh_offset);
+    for (uint64_t i = 1; i < table->sh_size / sizeof(Elf64_Sym); ++i) {
+      if ((symbols[i].st_shndx != SHN_UNDEF) == defined) {
+        names.insert(Text(*table, symbols[i].st_name));
+      }
+    }
+    return names;
+  }
+  std::vector<std::string> Dynamic(int64_t tag) const {
+    std::vector<std::string> values;
+    const Elf64_Shdr* table = Section(SHT_DYNAMIC);
+    for (const auto* entry = At<Elf64_Dyn>(table->sh_offset); entry->d_tag != DT_NULL; ++entry) {
+      if (entry->d_tag == tag) values.push_back(Text(*table, entry->d_un.d_val));
+    }
+    return values;
+  }
+
+  std::vector<char> bytes_;
+  std::vector<Elf64_Shdr> sections_;
+};
+
+TEST_F(Library, ShowsExactlyWhatTheStubShows) {
+  std::ifstream file(GPULOOM_STUB_SYMBOLS);
+  std::set<std::string> stub;
+  for (std::string name; std::getline(file, name);) stub.insert(name);
+  ASSERT_FALSE(stub.empty()) << GPULOOM_STUB_SYMBOLS;
+  EXPECT_EQ(Symbols(/*defined=*/true), stub);
+}
+
+TEST_F(Library, IsFoundAsLibcuda) {
+  EXPECT_EQ(Dynamic(DT_SONAME), std::vector<std::string>{"libcuda.so.1"});
+}
+
+TEST_F(Library, NeedsTheCLibraryAndNothingElse) {
+  const std::set<std::string> allowed = {"libc.so.6", "ld-linux-x86-64.so.2", "libdl.so.2",
+                                         "libpthread.so.0"};
+  for (const std::string& needed : Dynamic(DT_NEEDED)) EXPECT_TRUE(allowed.count(needed)) << needed;
+}
+
+TEST_F(Library, AsksForNoGlibcNewerThan2_27) {
+  const Elf64_Shdr* table = Section(SHT_GNU_verneed);
+  ASSERT_NE(table, nullptr);
+  int versions = 0;
+  uint64_t offset = table->sh_offset;
+  for (uint32_t i = 0; i < table->sh_info; ++i) {
+    const auto* need = At<Elf64_Verneed>(offset);
+    uint64_t version_offset = offset + need->vn_aux;
+    for (int j = 0; j < need->vn_cnt; ++j) {
+      const auto* version = At<Elf64_Vernaux>(version_offset);
+      const std::string name = Text(*table, version->vna_name);
+      int major = 0, minor = 0;
+      ASSERT_EQ(sscanf(name.c_str(), "GLIBC_%d.%d", &major, &minor), 2) << name;
+      EXPECT_TRUE(major == 2 && minor <= 27) << name;
+      ++versions;
+      version_offset += version->vna_next;
+    }
+    offset += need->vn_next;
+  }
+  EXPECT_GT(versions, 0);
+}
+
+TEST_F(Library, UsesNoCppRuntime) {
+  for (const std::string& name : Symbols(/*defined=*/false)) {
+    EXPECT_FALSE(name.rfind("_Z", 0) == 0 || name.rfind("__gxx", 0) == 0 ||
+                 name.rfind("__cxa_throw", 0) == 0 || name == "dlsym")
+        << name;
+  }
+}
+
+TEST_F(Library, RunsNothingOfOursWhenItIsLoaded) {
+  // One function each of the compiler's own start files.
+  for (const uint32_t type : {SHT_INIT_ARRAY, SHT_FINI_ARRAY}) {
+    const Elf64_Shdr* table = Section(type);
+    if (table == nullptr) continue;
+    EXPECT_LE(table->sh_size, sizeof(Elf64_Addr));
+  }
+  EXPECT_EQ(Section(SHT_PREINIT_ARRAY), nullptr);
+}
+
+}  // namespace
+}  // namespace gpuloom

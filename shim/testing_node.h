@@ -1,0 +1,90 @@
+// The node as the shim's tests need it: a scheduler's door and an executor's ring thread over a
+// temporary socket, with memory that is a map. Speaks the wire for real; everything it is told can
+// be looked at, held back and broken off. One tenant at a time.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "proto/channel/region.h"
+#include "proto/channel/unique_fd.h"
+#include "proto/wire/completion_writer.h"
+#include "proto/wire/dispatch.h"
+#include "proto/wire/session.h"
+
+namespace gpuloom {
+
+class TestingNode {
+ public:
+  // One command as it arrived.
+  struct Seen {
+    std::string_view name;
+    wire::Ticket ticket;
+    std::vector<uint8_t> request;
+    std::vector<uint8_t> payload;
+
+    template <wire::Command C>
+    typename C::Request As() const {
+      typename C::Request out;
+      std::memcpy(&out, request.data(), sizeof(out));
+      return out;
+    }
+  };
+
+  // Listens in a new directory, which GPULOOM_SOCKET_DIR names from here on.
+  TestingNode();
+  ~TestingNode();
+
+  // What the next tenant is told. Change it before one attaches.
+  wire::Welcome welcome = {};
+  static constexpr uint64_t kDeviceBytes = uint64_t{256} << 20;
+  static constexpr uint64_t kHostBytes = uint64_t{256} << 20;
+
+  int connections() const { return connections_.load(); }
+  const std::string& directory() const { return directory_; }
+
+  // Commands so far, all or of one name.
+  std::vector<Seen> seen(std::string_view name = {});
+  size_t count(std::string_view name) { return seen(name).size(); }
+  void WaitForCount(std::string_view name, size_t count);
+
+  // Stops and goes on reading the ring.
+  void PauseReading(bool pause);
+  // Work is read but not reported done; letting go reports it.
+  void HoldCompletions(bool hold);
+  // Blocks until a thread of the tenant sleeps.
+  void WaitForSleeper();
+  void PublishFault(uint32_t code);
+  void PublishAsyncError(uint32_t code);
+  void PublishFatal(wire::Fatal fatal);
+  void HangUpDoorbell();
+  void HangUpConnection();
+
+  // What the next LibraryLoad answers.
+  void AnswerLoadWith(uint32_t result, std::string log);
+  // The library images that arrived.
+  std::vector<std::vector<uint8_t>> images();
+
+ private:
+  class Ring;  // the executor's half
+
+  void Serve();
+
+  std::string directory_;
+  channel::UniqueFd listener_;
+  channel::UniqueFd stop_read_, stop_write_;
+  std::atomic<int> connections_{0};
+  std::mutex mutex_;
+  std::vector<channel::UniqueFd> tenants_;
+  std::unique_ptr<Ring> ring_;
+  std::thread thread_;
+};
+
+}  // namespace gpuloom
