@@ -69,6 +69,8 @@ struct Flags {
   std::string scheduler;
   std::string softgpu;
   std::string schedulers = "start";
+  std::string idle_timeout;
+  std::string drain_timeout;
   std::string runtime_config = "/etc/nvidia-container-runtime/config.toml";
   int grace_seconds = 300;
   int missing_seconds = 60;
@@ -138,6 +140,10 @@ Supervisor::Options SupervisorOptions(const Flags& flags) {
   options.command = [flags](const std::string& gpu_uuid, const std::string& directory) {
     std::vector<std::string> command = {flags.scheduler, "--gpu", gpu_uuid, "--state-dir",
                                         directory};
+    if (!flags.idle_timeout.empty())
+      command.insert(command.end(), {"--idle-timeout", flags.idle_timeout});
+    if (!flags.drain_timeout.empty())
+      command.insert(command.end(), {"--drain-timeout", flags.drain_timeout});
     if (!flags.softgpu.empty()) command.insert(command.end(), {"--cuda-library", flags.softgpu});
     return command;
   };
@@ -299,6 +305,12 @@ int Main(int argc, char** argv) {
          "start: adopt or start them; adopt: never start one; only: run nothing but schedulers")
       ->capture_default_str()
       ->check(CLI::IsMember({"start", "adopt", "only"}));
+  app.add_option(
+      "--idle-timeout", flags.idle_timeout,
+      "how long an executor outlives its last tenant, like 60s; default: the scheduler's");
+  app.add_option(
+      "--drain-timeout", flags.drain_timeout,
+      "how long the work of a tenant that ended may still run, like 10s; default: the scheduler's");
   app.add_option("--nvidia-runtime-config", flags.runtime_config,
                  "where to look whether unprivileged pods can get devices by environment variable")
       ->capture_default_str();

@@ -182,6 +182,18 @@ TEST_F(AgentKubelet, AKilledSchedulerIsStartedAgainAndToldEverything) {
   EXPECT_STREQ(AskScheduler(container)->pod, "p");
 }
 
+TEST_F(AgentKubelet, AGpuWithoutSchedulerIsShownUnhealthy) {
+  ASSERT_TRUE(node_.kubelet().Start().ok());
+  node_.StartAgent({"--schedulers", "adopt"});
+  const pid_t schedulers = node_.StartFurtherAgent({"--schedulers", "only"});
+  ASSERT_TRUE(node_.kubelet().WaitForDevices(20, kPatience).ok()) << node_.AgentLog();
+  kill(schedulers, SIGTERM);
+  EXPECT_EQ(waitpid(schedulers, nullptr, 0), schedulers);
+  // A restart takes less than ten seconds, so only after that.
+  EXPECT_EQ(node_.kubelet().healthy_devices(), 20u);
+  EXPECT_TRUE(node_.WaitFor([&] { return node_.kubelet().healthy_devices() == 0; }));
+}
+
 TEST_F(AgentKubelet, IdsThatPassToAnotherNamespaceGetAFreshDirectory) {
   Start();
   const FakeContainer first = Run("a", "p", 1);

@@ -69,7 +69,11 @@ std::vector<std::string> AgentNode::Arguments() const {
           "--policy",
           PolicyPath(),
           "--slots",
-          std::to_string(slots_)};
+          std::to_string(slots_),
+          "--idle-timeout",
+          "1s",
+          "--drain-timeout",
+          "1s"};
 }
 
 pid_t AgentNode::Spawn(const std::vector<std::string>& arguments, const std::string& output) const {
@@ -128,7 +132,7 @@ void AgentNode::WritePolicy(const std::string& text) const {
 std::string AgentNode::AgentLog() const { return ReadAll(directory_ + "/agent.log"); }
 
 bool AgentNode::WaitFor(const std::function<bool()>& condition) const {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!condition()) {
     if (std::chrono::steady_clock::now() >= end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

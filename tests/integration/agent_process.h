@@ -31,7 +31,7 @@ class AgentNode {
 
   void WritePolicy(const std::string& text) const;
   std::string AgentLog() const;
-  // Until the condition holds; false after ten seconds.
+  // Until the condition holds; false after twenty seconds.
   bool WaitFor(const std::function<bool()>& condition) const;
   bool WaitForLog(const std::string& text) const;
 
