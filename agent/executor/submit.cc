@@ -118,13 +118,13 @@ void Session::AddMark(Stream& stream, PointRef point) {
   if (stream.cuda == nullptr) return streams_.AddMark(stream, std::move(point));
   CUresult result = place_.device->TakeEvent(point->timing, &point->event);
   if (result == CUDA_SUCCESS) {
-    result = place_.device->cuda().cuEventRecord(point->event, stream.cuda);
+    result = place_.device->Judge(place_.device->cuda().cuEventRecord(point->event, stream.cuda));
   }
   if (result != CUDA_SUCCESS && place_.device->lost() == CUDA_SUCCESS) {
     // Without marks nobody would ever know what is done.
     Log(LogLevel::kError, "cuda: recording an event: %s; the device is given up",
         place_.device->NameOf(result));
-    place_.device->Judge(IsSticky(result) ? result : CUDA_ERROR_UNKNOWN);
+    place_.device->Judge(CUDA_ERROR_UNKNOWN);
   }
   streams_.AddMark(stream, std::move(point));
 }
