@@ -132,5 +132,100 @@ TEST_F(SoftGpuTest, ComputesInOrder) {
   EXPECT_EQ(tenant_->reader.async_error_count(), 0u);
 }
 
+TEST_F(SoftGpuTest, LegacyStreamIsABarrierForBlockingStreamsOnly) {
+  ASSERT_TRUE(LoadProgram(tenant_.get()));
+  ASSERT_TRUE(tenant_->CreateStream(1, /*nonblocking=*/false));
+  ASSERT_TRUE(tenant_->CreateStream(2, /*nonblocking=*/true));
+  const uint64_t memory = tenant_->Alloc(4096);
+  const uint64_t other = tenant_->Alloc(4096);
+  ASSERT_NE(other, 0u);
+  uint32_t* host = Pin(tenant_.get());
+  ASSERT_NE(host, nullptr);
+  tenant_->Post<wire::Fill>({StreamId{0}, 4, 5, 0, memory, 32});
+  const Ticket spin = Spin(tenant_.get(), 1, memory, milliseconds(200));  // 5 → 6, then
+  const Ticket scaled = Scale(tenant_.get(), 0, memory, 10);              // 6 → 60, then
+  const Ticket again = Spin(tenant_.get(), 1, memory, milliseconds(1));   // 60 → 61
+  const Ticket free = tenant_->Post<wire::Fill>({StreamId{2}, 4, 1, 0, other, 32});
+  ASSERT_TRUE(tenant_->WaitDone(2, free));
+  EXPECT_FALSE(tenant_->reader.Done(StreamId{1}, spin)) << "the non-blocking stream waited";
+  EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, scaled));
+  ASSERT_TRUE(tenant_->WaitDone(1, again));
+  EXPECT_TRUE(tenant_->reader.Done(StreamId{0}, scaled));
+  ASSERT_TRUE(tenant_->WaitDone(0, CopyOut(tenant_.get(), 0, host, memory)));
+  EXPECT_EQ(host[0], 61u);
+  EXPECT_EQ(host[1], 50u);
+}
+
+TEST_F(SoftGpuTest, EventsOrderStreamsWithoutWaitingForWhatComesAfterThem) {
+  ASSERT_TRUE(LoadProgram(tenant_.get()));
+  ASSERT_TRUE(tenant_->CreateStream(1, true));
+  ASSERT_TRUE(tenant_->CreateStream(2, true));
+  const uint64_t memory = tenant_->Alloc(4096);
+  uint32_t* host = Pin(tenant_.get());
+  tenant_->Post<wire::EventCreate>({wire::EventId{1}, 0});
+  ASSERT_TRUE(tenant_->WaitDone(1, tenant_->Post<wire::Fill>({StreamId{1}, 4, 0, 0, memory, 32})));
+  const Ticket first = Spin(tenant_.get(), 1, memory, milliseconds(100));
+  const Ticket record = tenant_->Post<wire::EventRecord>({wire::EventId{1}, StreamId{1}});
+  const Ticket second = Spin(tenant_.get(), 1, memory + 512, milliseconds(1000));
+  tenant_->Post<wire::StreamWaitEvent>({StreamId{2}, wire::EventId{1}});
+  const Ticket out = CopyOut(tenant_.get(), 2, host, memory);
+  ASSERT_TRUE(tenant_->WaitDone(2, out));
+  EXPECT_EQ(host[0], 1u) << "the copy did not wait for the kernel before the event";
+  EXPECT_TRUE(tenant_->reader.Done(StreamId{1}, first));
+  EXPECT_TRUE(tenant_->reader.Done(StreamId{1}, record));
+  EXPECT_FALSE(tenant_->reader.Done(StreamId{1}, second)) << "waited for what came after it";
+}
+
+// The promise to neighbours of one domain: somebody's long kernel delays nothing of mine.
+TEST_F(SoftGpuTest, NeighboursLongKernelDelaysNothing) {
+  constexpr milliseconds kLimit(50);
+  ASSERT_TRUE(LoadProgram(tenant_.get()));
+  const uint64_t memory = tenant_->Alloc(4096);
+  ASSERT_NE(memory, 0u);
+  const Ticket long_kernel = Spin(tenant_.get(), 0, memory, milliseconds(2000));
+  std::this_thread::sleep_for(milliseconds(50));
+
+  auto neighbour = scheduler_.AddTenant();
+  const auto timed = [&](const char* what, auto action) {
+    const auto start = steady_clock::now();
+    EXPECT_TRUE(action()) << what;
+    const auto took = steady_clock::now() - start;
+    EXPECT_LT(took, kLimit) << what << " took "
+                            << std::chrono::duration_cast<milliseconds>(took).count() << " ms";
+  };
+  uint64_t large = 0;
+  uint64_t small = 0;
+  // Not the neighbour's image: nothing of it has been loaded before.
+  const std::string program = std::string(kProgram) + ".visible .global .u32 mine;\n";
+  timed("allocating", [&] { return (large = neighbour->Alloc(16u << 20)) != 0; });
+  timed("allocating little", [&] { return (small = neighbour->Alloc(1000)) != 0; });
+  timed("loading", [&] { return LoadProgram(neighbour.get(), program); });
+  timed("launching and synchronising",
+        [&] { return neighbour->WaitDone(0, Spin(neighbour.get(), 0, small, milliseconds(1))); });
+  timed("pinning", [&] { return Pin(neighbour.get()) != nullptr; });
+  timed("freeing", [&] { return neighbour->Free(large) == CUDA_SUCCESS; });
+  timed("unloading",
+        [&] { return neighbour->Call<wire::LibraryUnload>({LibraryId{1}}) == CUDA_SUCCESS; });
+  timed("leaving", [&] {
+    scheduler_.RemoveTenant(*neighbour);
+    return scheduler_.WaitEnded(neighbour->order.session_id).has_value();
+  });
+  EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, long_kernel)) << "the kernel was too short";
+  EXPECT_TRUE(tenant_->WaitDone(0, long_kernel));
+}
+
+// Last: there is no context in this process any more afterwards.
+TEST_F(SoftGpuTest, FaultEndsTheContextWithItsOwnCode) {
+  auto neighbour = scheduler_.AddTenant();
+  ASSERT_TRUE(LoadProgram(tenant_.get()));
+  Scale(tenant_.get(), 0, 0x1234'5678'0000, 2);
+  for (TestingTenant* one : {tenant_.get(), neighbour.get()}) {
+    EXPECT_TRUE(one->Wait([&] { return one->reader.fault() == CUDA_ERROR_ILLEGAL_ADDRESS; }));
+  }
+  const auto fault = scheduler_.WaitFault();
+  ASSERT_TRUE(fault.has_value());
+  EXPECT_EQ(fault->result, CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 }  // namespace
 }  // namespace gpuloom::executor

@@ -200,9 +200,12 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant() {
   auto tenant = std::make_unique<TestingTenant>();
   control::AddSession& order = tenant->order;
   order.session_id = ++last_session_;
-  order.device_range_begin = kDeviceBase + last_session_ * kDeviceRangeBytes;
+  // Never the same twice in a process: drivers keep what an earlier test has left.
+  static uint64_t ranges = 0;
+  ++ranges;
+  order.device_range_begin = kDeviceBase + ranges * kDeviceRangeBytes;
   order.device_range_bytes = kDeviceRangeBytes;
-  order.host_range_begin = kHostBase + last_session_ * kHostRangeBytes;
+  order.host_range_begin = kHostBase + ranges * kHostRangeBytes;
   order.host_range_bytes = kHostRangeBytes;
   order.pinned_limit_bytes = pinned_limit_bytes;
   order.memory_quota_bytes = quota_bytes;

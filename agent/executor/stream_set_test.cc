@@ -1,0 +1,221 @@
+#include "agent/executor/stream_set.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace gpuloom::executor {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using wire::StreamId;
+using wire::Ticket;
+
+struct Handed {
+  uint32_t stream;
+  uint64_t ticket;
+  std::vector<std::pair<uint32_t, uint64_t>> after;
+  bool operator==(const Handed&) const = default;
+};
+
+class StreamSetTest : public ::testing::Test, private StreamSink {
+ protected:
+  Stream& Add(uint32_t id, bool blocking = true) {
+    return *set_.Add(StreamId{id}, blocking, 0, Ticket{last_ticket_});
+  }
+
+  uint64_t Enqueue(Stream& stream, std::vector<Dependency> dependencies = {}) {
+    StreamCommand command;
+    command.ticket = Ticket{++last_ticket_};
+    command.dependencies = std::move(dependencies);
+    set_.Enqueue(stream, std::move(command));
+    return last_ticket_;
+  }
+
+  void Mark(Stream& stream) {
+    set_.AddMark(stream,
+                 std::make_shared<Point>(nullptr, stream.id, Ticket{stream.submitted}, false));
+  }
+  void Complete(Stream& stream) {
+    if (stream.unmarked != 0) Mark(stream);
+    while (!stream.marks.empty()) set_.CompleteOldestMark(stream);
+  }
+
+  std::vector<Handed> TakeHanded() { return std::move(handed_); }
+
+  std::vector<Handed> handed_;
+  uint64_t last_ticket_ = 0;
+  bool hold_ = false;
+  StreamSet set_{this, &hold_};
+  Stream& legacy_ = Add(0);
+
+ private:
+  void Submit(Stream& stream, StreamCommand& command) override {
+    Handed one{static_cast<uint32_t>(stream.id), static_cast<uint64_t>(command.ticket), {}};
+    for (const Dependency& d : command.dependencies) {
+      one.after.emplace_back(static_cast<uint32_t>(d.stream), static_cast<uint64_t>(d.ticket));
+    }
+    handed_.push_back(std::move(one));
+  }
+};
+
+TEST_F(StreamSetTest, CommandsGoAtOnceAndInOrder) {
+  Stream& a = Add(1);
+  Enqueue(a);
+  Enqueue(a);
+  EXPECT_THAT(TakeHanded(), ElementsAre(Handed{1, 1, {}}, Handed{1, 2, {}}));
+}
+
+TEST_F(StreamSetTest, LegacyWaitsForBlockingStreamsAndTheyForIt) {
+  Stream& a = Add(1);
+  Stream& b = Add(2);
+  Stream& free = Add(3, /*blocking=*/false);
+  Enqueue(a);        // 1
+  Enqueue(b);        // 2
+  Enqueue(free);     // 3
+  Enqueue(legacy_);  // 4
+  Enqueue(a);        // 5
+  Enqueue(free);     // 6
+  Enqueue(a);        // 7
+  EXPECT_THAT(TakeHanded(), ElementsAre(Handed{1, 1, {}}, Handed{2, 2, {}}, Handed{3, 3, {}},
+                                        Handed{0, 4, {{1, 1}, {2, 2}}}, Handed{1, 5, {{0, 4}}},
+                                        Handed{3, 6, {}}, Handed{1, 7, {}}));
+}
+
+TEST_F(StreamSetTest, LegacyDoesNotWaitTwiceForTheSame) {
+  Stream& a = Add(1);
+  Enqueue(a);        // 1
+  Enqueue(legacy_);  // 2
+  Enqueue(legacy_);  // 3
+  Enqueue(a);        // 4
+  Enqueue(legacy_);  // 5
+  EXPECT_THAT(TakeHanded(), ElementsAre(Handed{1, 1, {}}, Handed{0, 2, {{1, 1}}}, Handed{0, 3, {}},
+                                        Handed{1, 4, {{0, 3}}}, Handed{0, 5, {{1, 4}}}));
+}
+
+TEST_F(StreamSetTest, WhatIsDoneIsNotWaitedFor) {
+  Stream& a = Add(1);
+  Enqueue(a);
+  Complete(a);
+  Enqueue(legacy_);
+  Complete(legacy_);
+  Enqueue(a);
+  EXPECT_THAT(TakeHanded(), ElementsAre(Handed{1, 1, {}}, Handed{0, 2, {}}, Handed{1, 3, {}}));
+}
+
+TEST_F(StreamSetTest, NoMoreThanTheDriverTakes) {
+  Stream& a = Add(1);
+  for (uint32_t i = 0; i < kMaxInFlight + 10; ++i) Enqueue(a);
+  EXPECT_EQ(TakeHanded().size(), kMaxInFlight);
+  EXPECT_EQ(set_.waiting_commands(), 10u);
+  EXPECT_FALSE(set_.SubmitWaiting());
+  Complete(a);
+  EXPECT_TRUE(set_.SubmitWaiting());
+  EXPECT_EQ(TakeHanded().size(), 10u);
+  EXPECT_EQ(set_.waiting_commands(), 0u);
+  EXPECT_EQ(set_.waiting_bytes(), 0u);
+}
+
+TEST_F(StreamSetTest, DependantsWaitUntilWhatTheyDependOnHasGone) {
+  Stream& a = Add(1);
+  Stream& b = Add(2);
+  for (uint32_t i = 0; i < kMaxInFlight; ++i) Enqueue(a);
+  const uint64_t behind = Enqueue(a);
+  (void)TakeHanded();
+  const uint64_t dependent = Enqueue(b, {{a.id, Ticket{behind}, nullptr}});
+  const uint64_t later = Enqueue(b);
+  EXPECT_THAT(TakeHanded(), IsEmpty());
+  Complete(a);
+  set_.SubmitWaiting();
+  EXPECT_THAT(TakeHanded(), ElementsAre(Handed{1, behind, {}}, Handed{2, dependent, {{1, behind}}},
+                                        Handed{2, later, {}}));
+}
+
+TEST_F(StreamSetTest, HoldKeepsEverythingBack) {
+  Stream& a = Add(1);
+  hold_ = true;
+  Enqueue(a);
+  EXPECT_FALSE(set_.SubmitWaiting());
+  EXPECT_THAT(TakeHanded(), IsEmpty());
+  EXPECT_FALSE(set_.AtDevice());
+  hold_ = false;
+  EXPECT_TRUE(set_.SubmitWaiting());
+  EXPECT_EQ(TakeHanded().size(), 1u);
+  EXPECT_TRUE(set_.AtDevice());
+}
+
+TEST_F(StreamSetTest, PayloadIsKeptWhileItWaits) {
+  Stream& a = Add(1);
+  hold_ = true;
+  std::vector<uint8_t> ring = {1, 2, 3};
+  StreamCommand command;
+  command.ticket = Ticket{1};
+  command.payload = ring;
+  set_.Enqueue(a, std::move(command));
+  ring = {9, 9, 9};
+  EXPECT_THAT(a.waiting.front().payload, ElementsAre(1, 2, 3));
+}
+
+TEST_F(StreamSetTest, OldestUnfinishedIsExactToTheMark) {
+  Stream& a = Add(1);
+  Stream& b = Add(2);
+  EXPECT_EQ(set_.OldestUnfinished(), UINT64_MAX);
+  Enqueue(a);  // 1
+  Mark(a);
+  Enqueue(b);  // 2
+  Enqueue(a);  // 3
+  EXPECT_EQ(set_.OldestUnfinished(), 1u);
+  set_.CompleteOldestMark(a);
+  EXPECT_EQ(set_.OldestUnfinished(), 2u);
+  Complete(b);
+  EXPECT_EQ(set_.OldestUnfinished(), 3u);
+  Complete(a);
+  set_.TakeEnded();
+  EXPECT_EQ(set_.OldestUnfinished(), UINT64_MAX);
+}
+
+TEST_F(StreamSetTest, DestroyedStreamGoesWhenItIsDone) {
+  Stream& a = Add(1);
+  Enqueue(a);
+  a.destroyed = true;
+  EXPECT_EQ(set_.Find(StreamId{1}), nullptr);
+  EXPECT_EQ(set_.Add(StreamId{1}, true, 0, Ticket{1}), nullptr) << "the id is not free yet";
+  EXPECT_THAT(set_.TakeEnded(), IsEmpty());
+  Complete(a);
+  EXPECT_EQ(set_.TakeEnded().size(), 1u);
+  EXPECT_NE(set_.Add(StreamId{1}, true, 0, Ticket{1}), nullptr);
+}
+
+TEST_F(StreamSetTest, DependencyOnAnEarlierStreamOfTheSameIdIsDone) {
+  Stream& a = Add(1);
+  Stream& b = Add(2);
+  const uint64_t old = Enqueue(a);
+  a.destroyed = true;
+  Complete(a);
+  set_.TakeEnded();
+  Add(1);
+  Enqueue(b, {{StreamId{1}, Ticket{old}, nullptr}});
+  EXPECT_EQ(TakeHanded().size(), 2u);
+}
+
+TEST_F(StreamSetTest, DropForgetsWhatHasNotGone) {
+  Stream& a = Add(1);
+  Enqueue(a);
+  hold_ = true;
+  Enqueue(a);
+  set_.DropWaiting();
+  hold_ = false;
+  EXPECT_FALSE(set_.SubmitWaiting());
+  Complete(a);
+  set_.TakeEnded();
+  EXPECT_TRUE(set_.Idle());
+}
+
+TEST_F(StreamSetTest, IdsOutOfRangeAreRefused) {
+  EXPECT_EQ(set_.Add(StreamId{wire::kMaxStreams}, true, 0, Ticket{0}), nullptr);
+  EXPECT_EQ(set_.Find(StreamId{wire::kMaxStreams}), nullptr);
+  EXPECT_EQ(set_.Find(StreamId{77}), nullptr);
+}
+
+}  // namespace
+}  // namespace gpuloom::executor
