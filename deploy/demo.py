@@ -19,19 +19,19 @@ import sys
 import tempfile
 import time
 
-SLOTS_PER_GPU = 10
 SOFTWARE_GPUS = 2
+SLOTS = 20  # of all GPUs together
 SOFTWARE_GPU_MEMORY = "4GiB"
 
-# namespace, pod, slots, program, runtime, arguments. Ten slots in all: they fit on one GPU.
+# namespace, pod, slots, program, runtime, arguments. More slots than one software GPU has.
 PODS = [
-    ("team-a", "vadd-1", 2, "vadd", "static", []),
-    ("team-a", "matmul-1", 1, "matmul", "shared", []),
+    ("team-a", "vadd-1", 4, "vadd", "static", []),
+    ("team-a", "matmul-1", 2, "matmul", "shared", []),
     ("team-a", "reduce-1", 1, "reduce", "static", []),
-    ("team-a", "streams-1", 1, "streams", "shared", []),
-    ("team-b", "vadd-2", 1, "vadd", "shared", []),
+    ("team-a", "streams-1", 2, "streams", "shared", []),
+    ("team-b", "vadd-2", 2, "vadd", "shared", []),
     ("team-b", "matmul-2", 1, "matmul", "static", []),
-    ("team-b", "reduce-2", 1, "reduce", "shared", []),
+    ("team-b", "reduce-2", 3, "reduce", "shared", []),
     ("team-b", "streams-2", 1, "streams", "static", []),
     ("team-b", "greedy", 1, "oom", "static", []),  # takes what it may, asks for more, and is refused
 ]
@@ -114,17 +114,17 @@ class Demo:
         WriteScenario(scenario, programs)
         environment = dict(os.environ, GPULOOM_SOFTGPU_DEVICES=str(SOFTWARE_GPUS),
                            GPULOOM_SOFTGPU_MEMORY=SOFTWARE_GPU_MEMORY, GPULOOM_SOFTGPU_QUIET="1")
-        devices = SLOTS_PER_GPU * (SOFTWARE_GPUS if self.software else 1)
+        slots_per_gpu = SLOTS // SOFTWARE_GPUS if self.software else SLOTS
         kubelet_folder = self.folder / "kubelet"
         with open(self.folder / "kubelet.log", "wb") as log:
             self.kubelet = subprocess.Popen(
                 [binaries / "fake-kubelet", "--dir", kubelet_folder, "--scenario", scenario, "--ready",
-                 "--wait-devices", str(devices)], stdout=subprocess.PIPE, stderr=log, env=environment, text=True)
+                 "--wait-devices", str(SLOTS)], stdout=subprocess.PIPE, stderr=log, env=environment, text=True)
         self.kubelet.stdout.readline()  # its sockets are there
         command = [binaries / "gpuloom-agent", "--state-dir", self.folder / "state", "--kubelet-dir",
                    kubelet_folder / "device-plugins", "--pod-resources-socket",
                    kubelet_folder / "pod-resources" / "kubelet.sock", "--policy", policy, "--slots",
-                   str(SLOTS_PER_GPU)]
+                   str(slots_per_gpu)]
         if self.software:
             command += ["--softgpu", self.build / "lib" / "softgpu" / "libcuda.so.1"]
         with open(self.folder / "agent.log", "wb") as log:

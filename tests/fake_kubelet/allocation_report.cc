@@ -3,7 +3,9 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "proto/control/connection.h"
 
@@ -38,6 +40,15 @@ std::optional<control::AllocationState> AskScheduler(const FakeContainer& contai
       found = state;
   }
   return found;
+}
+
+std::optional<control::AllocationState> AskSchedulerAtTheEnd(const FakeContainer& container) {
+  std::optional<control::AllocationState> state = AskScheduler(container);
+  for (int turn = 0; turn < 250 && state.has_value() && state->sessions != 0; ++turn) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    state = AskScheduler(container);
+  }
+  return state;
 }
 
 }  // namespace gpuloom

@@ -14,4 +14,8 @@ namespace gpuloom {
 // Empty when no scheduler answers, or none knows the allocation. Blocks for a few seconds at most.
 std::optional<control::AllocationState> AskScheduler(const FakeContainer& container);
 
+// The same once the container's sessions have ended and are counted, which is a moment after its
+// processes; what is known after a few seconds if they do not.
+std::optional<control::AllocationState> AskSchedulerAtTheEnd(const FakeContainer& container);
+
 }  // namespace gpuloom

@@ -110,7 +110,7 @@ class ScenarioRun {
       line.Number("signal", static_cast<uint64_t>(result->signal));
       line.Number("duration_ms", static_cast<uint64_t>(result->duration.count()));
       line.Text("stdout", ReadTail(log + ".out")).Text("stderr", ReadTail(log + ".err"));
-      if (const auto state = AskScheduler(container); state.has_value()) {
+      if (const auto state = AskSchedulerAtTheEnd(container); state.has_value()) {
         line.Text("trust_domain",
                   std::string_view(state->trust_domain,
                                    strnlen(state->trust_domain, sizeof(state->trust_domain))));
