@@ -28,7 +28,7 @@ Step CallDirect(Warp& warp, const Instr& in) {
   const Program& program = warp.block().run().grid.module->program();
   const Function* const from = warp.frame->function;
   return warp.Call(program.functions[in.extra | (static_cast<uint32_t>(in.imm) << 16)],
-                   from->calls[in.target], warp.exec);
+                   from->calls[in.target]);
 }
 
 Step CallIndirect(Warp& warp, const Instr& in) {

@@ -2,6 +2,7 @@
 #include "agent/softgpu/exec/decoder.h"
 #include "agent/softgpu/exec/instruction_table.h"
 #include "agent/softgpu/exec/lanes.h"
+#include "agent/softgpu/exec/rounded.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -127,11 +128,14 @@ Handler SelectOf(uint32_t size_bytes) {
 }
 
 template <class T>
-Handler SlctOf(ptx::Type of) {
+Handler SlctOf(ptx::Type of, bool flush) {
   if (of == ptx::Type::kS32) {
     return Map3<T, T, T, int32_t>([](T a, T b, int32_t c) { return c >= 0 ? a : b; });
   }
-  // Not a number selects b, negative zero a.
+  // Not a number selects b, negative zero a, so a flushed negative subnormal too.
+  if (flush) {
+    return Map3<T, T, T, float>([](T a, T b, float c) { return Flushed(c) >= 0.0f ? a : b; });
+  }
   return Map3<T, T, T, float>([](T a, T b, float c) { return c >= 0.0f ? a : b; });
 }
 
@@ -211,7 +215,7 @@ bool DecodeSelp(Decoder& decoder, Op& op) {
 }
 
 bool DecodeSlct(Decoder& decoder, Op& op) {
-  op.mods.Take("ftz");  // a subnormal and its zero select the same, but for a negative one
+  const bool flush = op.mods.Take("ftz");
   const ptx::Type type = op.mods.TakeType();
   const ptx::Type of = op.mods.TakeType();
   if (op.count() != 4 || (of != ptx::Type::kS32 && of != ptx::Type::kF32)) return false;
@@ -222,11 +226,11 @@ bool DecodeSlct(Decoder& decoder, Op& op) {
   in.c = decoder.Source(op[3], of);
   switch (ptx::SizeBytes(type)) {
     case 2:
-      return decoder.Emit(SlctOf<uint16_t>(of), in);
+      return decoder.Emit(SlctOf<uint16_t>(of, flush), in);
     case 4:
-      return decoder.Emit(SlctOf<uint32_t>(of), in);
+      return decoder.Emit(SlctOf<uint32_t>(of, flush), in);
     case 8:
-      return decoder.Emit(SlctOf<uint64_t>(of), in);
+      return decoder.Emit(SlctOf<uint64_t>(of, flush), in);
     default:
       return false;
   }

@@ -209,7 +209,12 @@ void Warp::CopyCallData(uint32_t lanes, uint32_t from, uint32_t to, uint32_t siz
           [&](uint32_t lane) { std::memcpy(LocalOf(lane, to), LocalOf(lane, from), size_bytes); });
 }
 
-Step Warp::Call(const Function& callee, const CallSite& site, uint32_t lanes) {
+Step Warp::Call(const Function& callee, const CallSite& site) {
+  Park(active & ~exec, pc + 1);
+  return CallLanes(callee, site, exec);
+}
+
+Step Warp::CallLanes(const Function& callee, const CallSite& site, uint32_t lanes) {
   const uint32_t base = frame->local_base + Align(frame->function->frame_bytes, 16);
   if (frame->depth + 1 >= kMaxCallDepth || base + callee.frame_bytes > local_bytes_) {
     return Fault(Outcome::kStackOverflow, 0, "the call stack is exhausted");
@@ -233,10 +238,7 @@ Step Warp::Call(const Function& callee, const CallSite& site, uint32_t lanes) {
     lane_frame_[lane] = inner;
     lane_pc_[lane] = 0;
   });
-  if (lanes != active) {
-    Park(active & ~lanes, pc + 1);
-    return Step::kSwitch;
-  }
+  if (lanes != active) return Step::kSwitch;
   Enter(inner);
   pc = 0;
   merge_pc_ = kNever;
@@ -260,8 +262,8 @@ Step Warp::CallEach(const uint64_t* addresses, const CallSite& site) {
         functions[index - 1].code.empty()) {
       return Fault(Outcome::kInvalidPc, address, "an indirect call to what is no function");
     }
-    if (Call(functions[index - 1], site, same) == Step::kFault) return Step::kFault;
-    if (frame != from) {  // Call() went on inside the callee: all lanes go there
+    if (CallLanes(functions[index - 1], site, same) == Step::kFault) return Step::kFault;
+    if (frame != from) {  // CallLanes() went on inside the callee: all lanes go there
       return Step::kJump;
     }
     active &= ~same;  // they have left: the next call must not park them here

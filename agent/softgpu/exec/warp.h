@@ -103,7 +103,7 @@ class Warp {
   Step Branch(uint32_t taken, uint32_t target);
   Step BranchEach(const uint32_t* targets);  // one target per executing lane
   Step Exit();
-  Step Call(const Function& callee, const CallSite& site, uint32_t lanes);
+  Step Call(const Function& callee, const CallSite& site);
   Step CallEach(const uint64_t* addresses, const CallSite& site);
   Step Return();
   // The group has waited for something: turn to other lanes before long.
@@ -139,6 +139,7 @@ class Warp {
   Frame* NewFrame(const Function& function);
   void DropFrame(Frame* frame);
   void CopyCallData(uint32_t lanes, uint32_t from, uint32_t to, uint32_t size_bytes);
+  Step CallLanes(const Function& callee, const CallSite& site, uint32_t lanes);
   void ReturnLanes(uint32_t lanes);
   // Finishes the warp-wide instructions whose members have all arrived.
   void FinishArrived();
