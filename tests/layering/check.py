@@ -70,11 +70,39 @@ def Rule(name):
     return None
 
 
-def IsTest(name):
+def IsTestByName(name):
     return name.startswith("tests/") or "/testdata/" in name or re.search(r"_(test|fuzz|bench)\.(cc|h)$", name)
 
 
-def CheckInclude(root, name, quote, target):
+class Tests:
+    """Which files are tests: by their name, or because nothing but tests includes them or the header they belong to."""
+
+    def __init__(self, includers):
+        self.includers = includers
+        self.known = {}
+
+    def __contains__(self, name):
+        if name not in self.known:
+            self.known[name] = False  # a cycle of headers proves nothing
+            header = re.sub(r"\.cc$", ".h", name)
+            users = self.includers.get(header, set()) - {name, header}
+            self.known[name] = bool(IsTestByName(name)) or bool(users) and all(user in self for user in users)
+        return self.known[name]
+
+
+def Includers(root):
+    """{file: the files that include it}"""
+    includers = {}
+    for path, name in Files(root):
+        if path.suffix in SOURCE:
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                include = INCLUDE.match(line)
+                if include and include[1] == '"':
+                    includers.setdefault(include[2], set()).add(name)
+    return includers
+
+
+def CheckInclude(root, tests, name, quote, target):
     """Why this include is wrong, or None."""
     ours = quote == '"' and (root / target).is_file()
     top = target.split("/", 1)[0]
@@ -84,7 +112,7 @@ def CheckInclude(root, name, quote, target):
     if quote == '"' and (root / name).parent.joinpath(target).is_file() and not ours:
         if not name.startswith("tests/programs/"):
             return f'include it from the repository\'s root, not as "{target}"'
-    if not name.startswith("tests/") and target.startswith("tests/") and not IsTest(name):
+    if not name.startswith("tests/") and target.startswith("tests/") and name not in tests:
         return "product code does not include tests/"
     rule = Rule(name)
     if rule is None:
@@ -98,10 +126,10 @@ def CheckInclude(root, name, quote, target):
                 return f"{private}/ is not included from outside it"
         if target.startswith(folder + "/") or any(target == a or target.startswith(a + "/") for a in allowed):
             return None
-        if IsTest(name) and target.startswith("proto/"):
+        if name in tests and target.startswith("proto/"):
             return None
         return f'{folder}/ may not include "{target}"'
-    if IsTest(name) or target in excepted:
+    if name in tests or target in excepted:
         return None
     for pattern in forbidden:
         if re.search(pattern, target):
@@ -112,6 +140,7 @@ def CheckInclude(root, name, quote, target):
 def Check(root):
     """All offences, as text."""
     offences = []
+    tests = Tests(Includers(root))
     for path, name in Files(root):
         if BAD_NAMES.search(name):
             offences.append(f"{name}: name it for what it holds (util, common, helper, manager, misc, impl say nothing)")
@@ -125,7 +154,7 @@ def Check(root):
                 offences.append(f"{name}: no #pragma once")
             for number, line in enumerate(lines, 1):
                 include = INCLUDE.match(line)
-                reason = CheckInclude(root, name, *include.groups()) if include else None
+                reason = CheckInclude(root, tests, name, *include.groups()) if include else None
                 if reason:
                     offences.append(f"{name}:{number}: {reason}")
         if not name.startswith("tests/layering/"):

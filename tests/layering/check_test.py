@@ -26,6 +26,14 @@ class CheckTest(unittest.TestCase):
             "agent/executor/launch_test.cc": '#include <gtest/gtest.h>\n#include "proto/wire/ring.h"\n',
         }))
 
+    def testHeadersOfTestsAreTests(self):
+        stand_in = {"shim/stand_in.h": "#pragma once\n#include <string>\n",
+                    "shim/stand_in.cc": '#include "shim/stand_in.h"\n#include <vector>\n'}
+        test = {"shim/a_test.cc": '#include "shim/stand_in.h"\n'}
+        self.assertEqual([], self.Offences({**stand_in, **test}))
+        product = {"shim/a.cc": '#include "shim/stand_in.h"\n'}
+        self.assertEqual(2, len(self.Offences({**stand_in, **test, **product})))
+
     def testForbiddenIncludes(self):
         wire = {"proto/wire/ring.h": "#pragma once\n"}
         for name, text in [
