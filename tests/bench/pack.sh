@@ -5,8 +5,9 @@
 # Then, there:
 #   DIR/tests/run.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom
 #   DIR/bin/gpuloom run -- DIR/tests/programs/vadd_static
+#   DIR/tests/demo.py --build DIR
 set -euo pipefail
-[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,7p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,8p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 dir=$(realpath -m "$1") build=${2:-build/dev}
@@ -27,6 +28,7 @@ take() {  # file folder: copied without its symbols
 take_if_built() { if [[ -e $1 ]]; then take "$@"; else echo "pack: without $1, which is not built" >&2; fi; }
 
 for program in gpuloom gpuloom-scheduler gpuloom-executor; do take "$build/bin/$program" bin; done
+for program in gpuloom-agent fake-kubelet; do take_if_built "$build/bin/$program" bin; done
 take "$build/lib/libgpuloom.so" lib
 take_if_built "$build/lib/softgpu/libcuda.so.1" lib/softgpu
 take "$build/tests/bench/gpuloom-bench" tests
@@ -34,7 +36,7 @@ take_if_built "$build/tests/gpuloom-conformance" tests
 for program in "$build"/tests/programs/*_{static,shared}; do
   [[ -x $program ]] && take "$program" tests/programs
 done
-cp tests/bench/{run,node,processes,table}.py "$dir/tests/"
+cp tests/bench/{run,node,processes,table}.py deploy/demo.py "$dir/tests/"
 
 # What ldd finds, under the name it is asked for, except glibc's own parts and the drivers' libcuda.
 glibc='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libcuda)\.so'
