@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "agent/cat.h"
-#include "agent/inventory/nvml.h"
 
 namespace gpuloom {
 namespace {
@@ -85,13 +84,6 @@ TEST(RequireOneGpu, Table) {
               HasSubstr("'nvidia0' is not one of ours"));
   EXPECT_THAT(RequireOneGpu(Slots(kUuidA, {1, 1})).status().message(), HasSubstr("comes twice"));
   EXPECT_FALSE(RequireOneGpu({}).ok());
-}
-
-TEST(Nvml, AMissingLibraryIsNamed) {
-  EXPECT_THAT(ListGpusFromNvml("libabsent-ml.so.1").status().message(),
-              HasSubstr("nvml: libabsent-ml.so.1"));
-  // Something that is a library, but not NVML.
-  EXPECT_THAT(ListGpusFromNvml("libm.so.6").status().message(), HasSubstr("nvmlInit_v2"));
 }
 
 }  // namespace
