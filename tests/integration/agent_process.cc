@@ -25,12 +25,16 @@ std::string ReadAll(const std::string& path) {
 
 }  // namespace
 
-AgentNode::AgentNode(int gpus, int slots) : gpus_(gpus), slots_(slots) {
+AgentNode::AgentNode(int gpus, int slots, std::string shim)
+    : gpus_(gpus), slots_(slots), shim_(std::move(shim)) {
   // Below /tmp whatever TMPDIR says: the names of sockets must be short.
   std::string name = "/tmp/gpuloom-agent-XXXXXX";
   if (mkdtemp(name.data()) == nullptr) abort();
   directory_ = name;
-  std::ofstream(directory_ + "/libgpuloom.so") << "\177ELF: no container of these tests loads it";
+  if (shim_.empty()) {
+    shim_ = directory_ + "/libgpuloom.so";
+    std::ofstream(shim_) << "\177ELF: no container of these tests loads it";
+  }
   WritePolicy("");
   FakeKubelet::Habits habits;
   habits.pre_start_tries = 1;
@@ -65,7 +69,7 @@ std::vector<std::string> AgentNode::Arguments() const {
           "--scheduler",
           GPULOOM_SCHEDULER_PATH,
           "--shim",
-          directory_ + "/libgpuloom.so",
+          shim_,
           "--policy",
           PolicyPath(),
           "--slots",
@@ -81,7 +85,7 @@ pid_t AgentNode::Spawn(const std::vector<std::string>& arguments, const std::str
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   std::vector<std::string> settings = {"GPULOOM_SOFTGPU_DEVICES=" + std::to_string(gpus_),
-                                       "GPULOOM_SOFTGPU_MEMORY=1GiB"};
+                                       "GPULOOM_SOFTGPU_MEMORY=1GiB", "GPULOOM_SOFTGPU_QUIET=1"};
   std::vector<char*> envp;
   for (std::string& setting : settings) envp.push_back(setting.data());
   envp.push_back(nullptr);

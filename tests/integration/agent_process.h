@@ -18,8 +18,9 @@ namespace gpuloom {
 
 class AgentNode {
  public:
-  // `gpus` software GPUs of 1 GiB, `slots` slots each.
-  explicit AgentNode(int gpus = 2, int slots = 10);
+  // `gpus` software GPUs of 1 GiB, `slots` slots each. An empty `shim` is one that no container
+  // loads.
+  explicit AgentNode(int gpus = 2, int slots = 10, std::string shim = {});
   ~AgentNode();
 
   void StartAgent(const std::vector<std::string>& more_arguments = {});
@@ -49,6 +50,7 @@ class AgentNode {
   const int gpus_;
   const int slots_;
   std::string directory_;
+  std::string shim_;
   std::optional<FakeKubelet> kubelet_;
   pid_t agent_ = 0;
 };

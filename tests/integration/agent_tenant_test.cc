@@ -1,0 +1,121 @@
+// CUDA programs in pods: kubelet stand-in, gpuloom-agent, scheduler, executor and shim together.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "tests/fake_kubelet/allocation_report.h"
+#include "tests/fake_kubelet/container_process.h"
+#include "tests/integration/agent_process.h"
+
+namespace gpuloom {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kProgramTimeout{60};
+
+struct Ran {
+  ProcessResult result;
+  std::string output;
+};
+
+class AgentTenant : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(node_.kubelet().Start().ok());
+    node_.StartAgent();
+    const absl::Status devices = node_.kubelet().WaitForDevices(10, kPatience);
+    ASSERT_TRUE(devices.ok()) << devices << "\n" << node_.AgentLog();
+  }
+  FakeContainer Admit(const char* pod_namespace, const char* name) {
+    const auto pod = node_.kubelet().Admit({pod_namespace, name, {{"main", 1, false}}});
+    EXPECT_TRUE(pod.ok()) << pod.status();
+    return Restart(pod_namespace, name);
+  }
+  FakeContainer Restart(const char* pod_namespace, const char* name) {
+    const auto container = node_.kubelet().PrepareStart(pod_namespace, name, "main");
+    EXPECT_TRUE(container.ok()) << container.status() << "\n" << node_.AgentLog();
+    return container.ok() ? *container : FakeContainer{};
+  }
+  Ran Run(const FakeContainer& container, const std::string& program,
+          const std::vector<std::string>& arguments = {}) {
+    std::vector<std::string> command = {GPULOOM_PROGRAMS "/" + program};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    const std::string log = ::testing::TempDir() + "/agent_tenant_" + program;
+    const auto result = RunProcess(command, ContainerEnvironment(container, {}), log + ".out",
+                                   log + ".err", kProgramTimeout);
+    EXPECT_TRUE(result.ok()) << result.status();
+    std::ostringstream text;
+    text << std::ifstream(log + ".out").rdbuf() << std::ifstream(log + ".err").rdbuf();
+    return {result.ok() ? *result : ProcessResult{}, text.str()};
+  }
+
+  AgentNode node_{1, 10, GPULOOM_SHIM_PATH};
+};
+
+TEST_F(AgentTenant, AProgramRunsAndIsCounted) {
+  const FakeContainer container = Admit("team-a", "p");
+  for (const char* program : {"vadd_static", "vadd_shared"}) {
+    const Ran ran = Run(container, program);
+    EXPECT_EQ(ran.result.exit_code, 0) << ran.output << node_.AgentLog();
+    EXPECT_THAT(ran.output, HasSubstr("PASS vadd"));
+  }
+  EXPECT_TRUE(node_.WaitFor([&] { return AskScheduler(container)->kernels_launched == 2; }));
+  EXPECT_EQ(AskScheduler(container)->memory_used_bytes, 0u);
+}
+
+TEST_F(AgentTenant, WithoutItsPodBoundAContainerIsRefused) {
+  // Allocated, but PreStartContainer never said whose it is.
+  const auto pod = node_.kubelet().Admit({"team-a", "p", {{"main", 1, false}}});
+  ASSERT_TRUE(pod.ok());
+  const Ran ran = Run(pod->containers[0], "vadd_static");
+  EXPECT_NE(ran.result.exit_code, 0);
+  EXPECT_THAT(ran.output, HasSubstr("FAIL vadd"));
+}
+
+TEST_F(AgentTenant, TenantsDoNotNoticeThatTheAgentIsReplaced) {
+  const FakeContainer container = Admit("team-a", "p");
+  Ran ran;
+  std::thread tenant([&] { ran = Run(container, "spin_static", {"2"}); });
+  EXPECT_TRUE(node_.WaitFor([&] { return AskScheduler(container)->sessions == 1; }));
+  node_.KillAgent(SIGKILL);
+  node_.StartAgent();
+  EXPECT_TRUE(node_.WaitForLog("adopted scheduler")) << node_.AgentLog();
+  EXPECT_EQ(AskScheduler(container)->sessions, 1u);
+  tenant.join();
+  EXPECT_EQ(ran.result.exit_code, 0) << ran.output;
+  // And a pod after it is served as before.
+  EXPECT_TRUE(node_.WaitFor([&] { return node_.kubelet().registrations() == 2; }));
+  EXPECT_TRUE(node_.kubelet().WaitForDevices(10, kPatience).ok());
+  const Ran next = Run(Admit("team-b", "q"), "vadd_static");
+  EXPECT_EQ(next.result.exit_code, 0) << next.output;
+}
+
+TEST_F(AgentTenant, AfterASchedulersDeathTheSameContainerGetsASessionAgain) {
+  const FakeContainer container = Admit("team-a", "p");
+  Ran ran;
+  std::thread tenant([&] { ran = Run(container, "spin_static", {"30"}); });
+  EXPECT_TRUE(node_.WaitFor([&] {
+    const auto state = AskScheduler(container);
+    return state.has_value() && state->sessions == 1;
+  }));
+  for (const pid_t pid : node_.SchedulerPids()) kill(pid, SIGKILL);
+  tenant.join();
+  // Told, not left hanging.
+  EXPECT_NE(ran.result.exit_code, 0);
+  EXPECT_FALSE(ran.result.timed_out);
+  EXPECT_TRUE(node_.WaitFor([&] {
+    const auto state = AskScheduler(container);
+    return state.has_value() && state->bound == 1;
+  })) << node_.AgentLog();
+  const Ran next = Run(Restart("team-a", "p"), "vadd_static");
+  EXPECT_EQ(next.result.exit_code, 0) << next.output << node_.AgentLog();
+}
+
+}  // namespace
+}  // namespace gpuloom
