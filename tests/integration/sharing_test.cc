@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <fstream>
+#include <map>
+
 #include "tests/integration/stack.h"
 
 namespace gpuloom::testing {
@@ -163,6 +166,30 @@ TEST_F(Sharing, NobodyWaitsForAnothersKernel) {
   EXPECT_LE(took.count(), 2 * kLimitMs + 100);  // the process's own end and our polling included
   EXPECT_EQ(busy.ExitStatus(), 0) << busy.output();
   EXPECT_EQ(busy_again.ExitStatus(), 0) << busy_again.output();
+}
+
+// Tenants' kernels run in the executor's address space, so it has nothing that would be worth
+// having.
+TEST_F(Sharing, TheExecutorIsConfined) {
+  const Allocation a = stack_.Allocate({});
+  Process tenant = stack_.Tenant(a, {"hold", "2"});
+  ASSERT_TRUE(tenant.ReadLine("ready"));
+  const std::string folder = "/proc/" + std::to_string(stack_.ExecutorOf("team-a"));
+  std::ifstream status(folder + "/status");
+  std::map<std::string, std::string> values;
+  for (std::string line; std::getline(status, line);) {
+    const size_t colon = line.find(":\t");
+    if (colon != std::string::npos) values[line.substr(0, colon)] = line.substr(colon + 2);
+  }
+  EXPECT_EQ(values["CapEff"], "0000000000000000");
+  EXPECT_EQ(values["CapPrm"], "0000000000000000");
+  EXPECT_EQ(values["NoNewPrivs"], "1");
+  if (kSlowdown == 1) EXPECT_EQ(values["Seccomp"], "2");  // filtered; off under sanitizers
+  std::ifstream environment(folder + "/environ", std::ios::binary);
+  for (std::string entry; std::getline(environment, entry, '\0');) {
+    EXPECT_NE(entry.rfind("LD_PRELOAD=", 0), 0u) << entry;
+  }
+  tenant.CloseInput();
 }
 
 TEST_F(Sharing, ManyProcessesOfOneAllocation) {
