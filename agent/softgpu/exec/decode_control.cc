@@ -51,10 +51,11 @@ Step Nanosleep(Warp& warp, const Instr& in) {
   });
   if (least < kShortNs) {
     std::this_thread::yield();
+    warp.Waited();
   } else {
     std::this_thread::sleep_for(std::chrono::nanoseconds(least));
+    warp.GiveWay();
   }
-  warp.Waited();
   return Step::kNext;
 }
 

@@ -140,7 +140,9 @@ Ref Decoder::LooseDestination(const ptx::Operand& operand, uint32_t least_bytes,
   }
   *size_bytes = RegisterBytes(operand);
   if (*size_bytes == 0) {
-    Fail("'" + std::string(operand.name) + "' is no register to write to");
+    const bool known = Lookup(operand.name).kind != Symbol::kNothing;
+    Fail("'" + std::string(operand.name) +
+         (known ? "' is no register to write to" : "' is not declared"));
     return 0;
   }
   if (*size_bytes < least_bytes) {

@@ -22,6 +22,7 @@ class TestMemory : public AddressSpace {
     blocks_.emplace_back(size_bytes + kAlign);
     auto at = reinterpret_cast<uint64_t>(blocks_.back().data());
     at = (at + kAlign - 1) / kAlign * kAlign;
+    const std::lock_guard lock(mutex_);
     ranges_.push_back({at, at + size_bytes, writable});
     return at;
   }
@@ -29,13 +30,16 @@ class TestMemory : public AddressSpace {
   T* AllocateArray(size_t count) {
     return reinterpret_cast<T*>(Allocate(count * sizeof(T)));
   }
-  void Free(uint64_t address) {
+  // The range is gone, its bytes stay: what a kernel still touches meanwhile does no harm.
+  void Unmap(uint64_t address) {
+    const std::lock_guard lock(mutex_);
     for (Range& range : ranges_) {
       if (range.begin == address) range = {};
     }
     ++generation_;
   }
   Range Find(uint64_t address) const override {
+    const std::lock_guard lock(mutex_);
     for (const Range& range : ranges_) {
       if (address >= range.begin && address < range.end) return range;
     }
@@ -46,6 +50,7 @@ class TestMemory : public AddressSpace {
  private:
   static constexpr size_t kAlign = 256;
   std::vector<std::vector<std::byte>> blocks_;
+  mutable std::mutex mutex_;
   std::vector<Range> ranges_;
   std::atomic<uint64_t> generation_{0};
 };

@@ -90,12 +90,14 @@ bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
     size_bytes += std::max<uint64_t>(variable.size_bytes, 1);
     if (size_bytes > ptx::kMaxVariableBytes) return Fail(variable.line, "variables too large");
     if (variable.space == ptx::Space::kConst) const_bytes_ += variable.size_bytes;
+    if (const_bytes_ > kMaxConstBytes) {
+      return Fail(variable.line, "more than 64 KiB of constant memory");
+    }
     align_bytes = std::max<uint64_t>(align_bytes, variable.align_bytes);
     globals->push_back({std::string(variable.name), symbol.value,
                         static_cast<size_t>(variable.size_bytes),
                         variable.space == ptx::Space::kConst});
   }
-  if (const_bytes_ > kMaxConstBytes) return Fail(1, "more than 64 KiB of constant memory");
   if (size_bytes == 0) return true;
   const uint64_t base = allocate(size_bytes, align_bytes);
   if (base == 0) {

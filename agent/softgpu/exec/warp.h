@@ -108,6 +108,8 @@ class Warp {
   Step Return();
   // The group has waited for something: turn to other lanes before long.
   void Waited() { patience_ -= patience_ > 16 ? 16 : patience_; }
+  // It has waited long: to others at once.
+  void GiveWay() { patience_ = 0; }
   Step Fault(Outcome::Kind kind, uint64_t address, std::string_view what);
 
   // Warp-wide instructions (warp_ops.cc): `waits` holds what each executing lane brought. Finishes
