@@ -89,9 +89,10 @@ void Session::On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Re
 void Session::RetireHost(uint64_t address, uint64_t size_bytes) {
   host_->registered.Remove(address);
   place_.quiet->Bury(
-      [keep = host_, address, &cuda = place_.device->cuda()] {
+      [address, &cuda = place_.device->cuda()] {
         cuda.cuMemHostUnregister(reinterpret_cast<void*>(address));
       },
+      // Holds the mapping, and lets go of it on the ring thread.
       [keep = host_, address, size_bytes] {
         keep->pinned.Remove(address);
         keep->pinned_bytes -= size_bytes;

@@ -13,6 +13,14 @@
 namespace gpuloom::executor {
 
 struct HostMemory {
+  HostMemory() = default;
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+  ~HostMemory() {
+    mapping.Unmap();
+    if (on_unmapped) on_unmapped();
+  }
+
   channel::UniqueFd arena;
   channel::Mapping mapping;  // at the tenant's address; touched by CUDA only
   channel::Range range;
@@ -21,6 +29,7 @@ struct HostMemory {
   RangeTable pinned;      // registered, being registered, or waiting to be unpinned
   uint64_t pinned_bytes = 0;
   std::function<void()> on_unpinned;  // set while the session lives
+  std::function<void()> on_unmapped;  // the addresses are free again
 
   // True when every page of the part is there. A hole would be filled on the node's account, not
   // the tenant's, by whoever touches it.

@@ -53,6 +53,9 @@ std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSes
                                                std::move(completions),
                                                std::move(fds[control::kSessionDoorbellFd])));
   HostMemory& host = *session->host_;
+  host.on_unmapped = [scheduler = place.scheduler, id = order.session_id] {
+    scheduler->Send(control::ArenaReturned{id});
+  };
   host.range = {order.host_range_begin, order.host_range_bytes};
   host.arena = std::move(fds[control::kSessionArenaFd]);
   if (!host.mapping.MapAt(order.host_range_begin, host.arena.get(), order.host_range_bytes,

@@ -17,6 +17,7 @@
 #include "agent/scheduler/device_snapshot.h"
 #include "agent/scheduler/event_loop.h"
 #include "agent/scheduler/peer.h"
+#include "proto/channel/region.h"
 
 namespace gpuloom::scheduler {
 
@@ -33,6 +34,8 @@ class Executor {
   std::unique_ptr<Peer> peer;
   StreamPriorities priorities;
   std::set<uint64_t> sessions;
+  // Host ranges of sessions that have ended, whose arena the executor may still have mapped.
+  std::map<uint64_t, channel::Range> arenas;
   Timer deadline;  // kStarting: to be ready; kDying: to be gone by itself
   Timer idle;
 

@@ -85,6 +85,7 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming&
   control::SessionReady session_ready;
   control::SessionEnded session_ended;
   control::SessionCounters counters;
+  control::ArenaReturned arena_returned;
   control::ExecutorFault fault;
   control::MemoryRequest memory_request;
   control::MemoryReturn memory_return;
@@ -97,6 +98,8 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming&
     On(executor, memory_info, in.header.request);
   } else if (in.As(&counters)) {
     On(executor, counters);
+  } else if (in.As(&arena_returned)) {
+    On(executor, arena_returned);
   } else if (in.As(&session_ready)) {
     On(executor, session_ready);
   } else if (in.As(&session_ended)) {
@@ -122,8 +125,7 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message) {
   executor->priorities =
       StreamPriorities{message.stream_priority_least, message.stream_priority_greatest};
   start_history_.erase(executor->domain);
-  LogInfo(executor->Label() + " is ready; its context takes " +
-          std::to_string(message.context_bytes >> 20) + " MiB");
+  LogInfo(executor->Label() + " is ready");
   const std::set<uint64_t> waiting = executor->sessions;
   for (const uint64_t id : waiting) {
     Session* session = FindSession(id, *executor);
@@ -165,6 +167,16 @@ void Scheduler::On(Executor* executor, const control::SessionEnded& message) {
     return;
   }
   ForgetSession(session->id);
+}
+
+void Scheduler::On(Executor* executor, const control::ArenaReturned& message) {
+  const auto it = executor->arenas.find(message.session_id);
+  if (it != executor->arenas.end()) {
+    host_window_.Free(it->second);
+    executor->arenas.erase(it);
+  } else if (Session* session = FindSession(message.session_id, *executor)) {
+    session->arena_returned = true;  // the executor could not take the session
+  }
 }
 
 void Scheduler::On(Executor* executor, const control::SessionCounters& message) {
@@ -267,6 +279,7 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   LogInfo("executor of domain " + executor->domain + " " + how);
   const std::set<uint64_t> sessions = executor->sessions;
   for (const uint64_t id : sessions) ForgetSession(id);
+  for (const auto& [id, range] : executor->arenas) host_window_.Free(range);
   if (!executor->was_ready && !shutting_down_) {
     StartHistory& history = start_history_[executor->domain];
     ++history.failures;

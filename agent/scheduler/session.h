@@ -9,7 +9,7 @@
 //    gone                     kEnding ──── SessionEnded, or the executor is reaped ────→ gone
 //
 // In kEnding the usage stays charged and the address ranges stay taken: the executor may still have
-// them mapped.
+// them mapped. The host range stays taken until ArenaReturned (Executor::arenas).
 #pragma once
 
 #include <cstdint>
@@ -52,6 +52,7 @@ struct Session {
   channel::Range device_range;
   channel::Range host_range;
   uint64_t pinned_limit_bytes = 0;
+  bool arena_returned = true;  // false from AddSession to ArenaReturned
   SessionMemory memory;
   uint64_t kernels_launched = 0;
 

@@ -114,6 +114,7 @@ void Scheduler::AddToExecutor(Session* session) {
     return;
   }
   session->state = Session::State::kAdding;
+  session->arena_returned = false;
   session->executor->peer->Send(0, add, std::move(fds));
   const uint64_t id = session->id;
   session->deadline = loop_->After(options_.start_timeout, [this, id] {
@@ -200,7 +201,11 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   const uint64_t bytes = session->memory.size_bytes();
   memory_.ReleaseAll(&session->memory, &session->allocation->usage);
   device_window_.Free(session->device_range);
-  host_window_.Free(session->host_range);
+  if (session->arena_returned) {
+    host_window_.Free(session->host_range);
+  } else {
+    session->executor->arenas.emplace(session_id, session->host_range);
+  }
   --session->allocation->session_count;
   session->allocation->kernels_of_ended_sessions += session->kernels_launched;
   session->executor->sessions.erase(session_id);

@@ -43,6 +43,7 @@ enum class Type : uint32_t {
   kMemoryInfo,
   kExecutorFault,
   kSessionCounters,
+  kArenaReturned,
 };
 
 struct MessageHeader {
@@ -55,8 +56,7 @@ struct MessageHeader {
 using Label = char[64];
 using Name = char[256];
 
-// ---- agent ↔ scheduler
-// ---------------------------------------------------------------------------------------------
+// ---- agent ↔ scheduler ----
 
 // First message of a connection. Answered by Answer; a scheduler of another version refuses with a
 // message.
@@ -131,8 +131,7 @@ struct AllocationState {
                               // live ones
 };
 
-// ---- scheduler ↔ executor
-// ------------------------------------------------------------------------------------------
+// ---- scheduler ↔ executor ----
 //
 // The scheduler starts  gpuloom-executor --gpu <GPU-uuid> --cuda-library <path> --domain <name>
 // with no descriptors but 0, 1, 2 and kExecutorControlFd.
@@ -142,7 +141,6 @@ struct ExecutorReady {
   static constexpr Type kType = Type::kExecutorReady;
   uint32_t ok;
   uint32_t unused;
-  uint64_t context_bytes;  // device memory that the context took
   // As cuCtxGetStreamPriorityRange says, which needs a context and the scheduler has none.
   int32_t stream_priority_least;
   int32_t stream_priority_greatest;
@@ -254,6 +252,13 @@ struct SessionCounters {
   static constexpr Type kType = Type::kSessionCounters;
   uint64_t session_id;
   uint64_t kernels_launched;  // since the session began
+};
+
+// Executor: the session's arena is unmapped, so its host addresses may be given to another session.
+// May come long after SessionEnded: unpinning waits for a moment in which the device is idle.
+struct ArenaReturned {
+  static constexpr Type kType = Type::kArenaReturned;
+  uint64_t session_id;
 };
 
 inline constexpr uint32_t kMaxMessageBytes = 4096;

@@ -30,8 +30,7 @@ inline constexpr uint32_t kMaxInlineCopyBytes =
     64u << 10;  // up to here CUDA itself makes pageable HtoD asynchronous
 inline constexpr uint32_t kFunctionAttributes = 16;  // CU_FUNC_ATTRIBUTE_* 0..15 of CUDA 13.0
 
-// ---- modules
-// -------------------------------------------------------------------------------------------------------
+// ---- modules ----
 
 // Loads a fatbin, cubin or PTX image that lies in the arena. The executor copies it before looking
 // at it. Reply payload: the JIT's error log (text), also when loading failed.
@@ -139,8 +138,7 @@ struct OccupancySharedMemory {
   };
 };
 
-// ---- memory
-// --------------------------------------------------------------------------------------------------------
+// ---- memory ----
 
 struct MemAlloc {
   static constexpr std::string_view kName = "MemAlloc";
@@ -242,8 +240,7 @@ struct Fill {
   using Reply = NoReply;
 };
 
-// ---- work
-// ----------------------------------------------------------------------------------------------------------
+// ---- work ----
 
 // Payload: the packed parameter buffer, exactly KernelGet's param_bytes.
 struct Launch {
@@ -338,8 +335,7 @@ struct EventElapsed {
   };
 };
 
-// ---- the list
-// ------------------------------------------------------------------------------------------------------
+// ---- the list ----
 
 template <typename... Cs>
 struct CommandList {
