@@ -104,7 +104,6 @@ Loop::Outcome Loop::Run() {
     }
     for (const auto& session : sessions_) session->Notify();
     DropEnded();
-    if (!pending_.empty()) AddPendingSessions();
     if (scheduler_.closed()) return Outcome::kSchedulerGone;
     if (worked) {
       last_work_ns = now_ns;
@@ -227,73 +226,40 @@ void Loop::OnOrder(control::Incoming* in, uint64_t now_ns) {
     if (Session* session = FindSession(remove.session_id)) {
       session->End(wire::Fatal::kNone, now_ns);
     }
-    std::erase_if(pending_, [&](const PendingSession& pending) {
-      if (pending.order.session_id != remove.session_id) return false;
-      scheduler_.Send(control::SessionEnded{remove.session_id, 0, 0, 1});
-      return true;
-    });
     return;
   }
   AddSession(in);
 }
 
 void Loop::AddSession(control::Incoming* in) {
-  PendingSession pending;
-  pending.request = in->header.request;
-  if (!in->As(&pending.order) || in->fd_count != control::kSessionFds) {
+  control::AddSession order;
+  if (!in->As(&order) || in->fd_count != control::kSessionFds) {
     Log(LogLevel::kError, "control: malformed AddSession (%u bytes, %zu descriptors): ignored",
         in->body_bytes, in->fd_count);
     return;
   }
-  std::move(std::begin(in->fds), std::begin(in->fds) + control::kSessionFds, pending.fds);
-  pending_.push_back(std::move(pending));
-  AddPendingSessions();
-}
-
-bool Loop::ArenaInUse(const control::AddSession& order) {
-  std::erase_if(arenas_, [](const auto& arena) { return arena.expired(); });
-  return std::any_of(arenas_.begin(), arenas_.end(), [&](const auto& weak) {
-    const std::shared_ptr<HostMemory> arena = weak.lock();
-    return arena != nullptr &&
-           arena->range.begin < order.host_range_begin + order.host_range_bytes &&
-           order.host_range_begin < arena->range.begin + arena->range.size_bytes;
-  });
-}
-
-void Loop::AddPendingSessions() {
-  for (size_t i = pending_.size(); i > 0; --i) {
-    PendingSession pending = std::move(pending_.front());
-    pending_.pop_front();
-    const control::AddSession& order = pending.order;
-    if (ArenaInUse(order)) {
-      quiet_.HurryBuried();
-      pending_.push_back(std::move(pending));
-      continue;
-    }
-    control::SessionReady ready = {};
-    ready.session_id = order.session_id;
-    std::string error;
-    const Place place{device_, &modules_,   &memory_,   &scheduler_,
-                      &quiet_, &libraries_, &internal_, &hold_};
-    std::unique_ptr<Session> session = Session::Make(place, order, pending.fds, &error);
-    if (session != nullptr &&
-        !Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN, order.session_id)) {
-      error = std::string("watching the doorbell: ") + strerror(errno);
-      session.reset();
-    }
-    ready.ok = session != nullptr;
-    if (session != nullptr) {
-      Log(LogLevel::kInfo, "session %llu (%s) begins",
-          static_cast<unsigned long long>(session->id()), session->label());
-      arenas_.push_back(session->arena());
-      sessions_.push_back(std::move(session));
-    } else {
-      control::SetText(ready.message, error.c_str());
-      Log(LogLevel::kError, "session %llu cannot begin: %s",
-          static_cast<unsigned long long>(order.session_id), error.c_str());
-    }
-    scheduler_.Send(ready, pending.request);
+  control::SessionReady ready = {};
+  ready.session_id = order.session_id;
+  std::string error;
+  const Place place{device_, &modules_,   &memory_,   &scheduler_,
+                    &quiet_, &libraries_, &internal_, &hold_};
+  std::unique_ptr<Session> session = Session::Make(place, order, in->fds, &error);
+  if (session != nullptr &&
+      !Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN, order.session_id)) {
+    error = std::string("watching the doorbell: ") + strerror(errno);
+    session.reset();
   }
+  ready.ok = session != nullptr;
+  if (session != nullptr) {
+    Log(LogLevel::kInfo, "session %llu (%s) begins", static_cast<unsigned long long>(session->id()),
+        session->label());
+    sessions_.push_back(std::move(session));
+  } else {
+    control::SetText(ready.message, error.c_str());
+    Log(LogLevel::kError, "session %llu cannot begin: %s",
+        static_cast<unsigned long long>(order.session_id), error.c_str());
+  }
+  scheduler_.Send(ready, in->header.request);
 }
 
 void Loop::TellFault() {

@@ -11,7 +11,6 @@
 // Owned by main; everything runs on the thread that calls Run.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,9 +50,6 @@ class Loop {
   void HandleEvents(int64_t timeout_ns, uint64_t now_ns);
   void OnOrder(control::Incoming* in, uint64_t now_ns);
   void AddSession(control::Incoming* in);
-  void AddPendingSessions();
-  // True while memory of a session that has ended is still pinned there.
-  bool ArenaInUse(const control::AddSession& order);
   void TellFault();
   Session* FindSession(uint64_t id) const;
 
@@ -68,13 +64,6 @@ class Loop {
   bool hold_ = false;
   LibraryCache libraries_;
   std::vector<std::unique_ptr<Session>> sessions_;
-  struct PendingSession {
-    control::AddSession order;
-    channel::UniqueFd fds[control::kSessionFds];
-    uint32_t request;
-  };
-  std::deque<PendingSession> pending_;  // until their arenas' addresses are free
-  std::vector<std::weak_ptr<HostMemory>> arenas_;
   bool watching_write_ = false;
 };
 

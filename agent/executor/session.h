@@ -60,7 +60,6 @@ class Session final : public StreamSink {
   uint64_t id() const { return order_.session_id; }
   const char* label() const { return order_.label; }
   int doorbell() const { return doorbell_.get(); }
-  std::shared_ptr<HostMemory> arena() const { return host_; }
 
   // Takes a bounded number of commands from the ring. True when there was one.
   bool Read();

@@ -196,6 +196,38 @@ TEST_F(SchedulerTest, SessionsGetDisjointAddresses) {
   }
 }
 
+TEST_F(SchedulerTest, HostAddressesAreGivenAgainOnlyWhenTheArenaIsUnmapped) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Add(&client, "a");
+  control::BindAllocation bind = BindMessage("a", "team-a", kGiB);
+  bind.pinned_limit_bytes = kMaxHostRangeBytes;
+  std::string error;
+  ASSERT_TRUE(client.BindAllocation(bind, &error)) << error;
+
+  Tenant last;
+  const uint64_t ranges = kHostWindow.size_bytes / kMaxHostRangeBytes;
+  for (uint64_t i = 0; i + 1 < ranges; ++i) {
+    Tenant tenant;
+    ASSERT_TRUE(tenant.Attach(directory));
+    ASSERT_TRUE(tenant.accepted()) << i;
+    tenant.Leave();
+    ASSERT_TRUE(Becomes(&client, "a", [](const auto& state) { return state.sessions == 0; }));
+  }
+  ASSERT_TRUE(last.Attach(directory));
+  ASSERT_TRUE(last.accepted());
+
+  Tenant refused;
+  ASSERT_TRUE(refused.Attach(directory));
+  EXPECT_FALSE(refused.accepted());
+  EXPECT_NE(std::string(refused.welcome.message).find("address ranges"), std::string::npos)
+      << refused.welcome.message;
+
+  last.Order('a');
+  last.OrderForNumber('i');  // a question behind it: the scheduler has read what came before
+  ExpectServed(directory);
+}
+
 TEST_F(SchedulerTest, ADomainSharesAnExecutorAndAnotherDoesNot) {
   Start();
   control::Client client = Controller();

@@ -1,12 +1,21 @@
 // A stand-in for gpuloom-executor that does what a test's tenant tells it, byte by byte, over the
 // session's doorbell; each byte is answered with one or more. Without CUDA, and without honour.
 //
-//   p  answers with its process id (4 bytes)       m  asks for 64 MiB: answers with the CUresult
-//   r  returns all memory: answers 0 or 1           i  asks how much is free: answers with MiB (4
-//   bytes) c  reports 42 kernels                           u  will not drain         s  will ignore
-//   the end x  exits                                        F  reports a fault, then exits e  ends
-//   the session for a broken ring           g  says something unknown d  sends a descriptor o  asks
-//   for memory in the name of every session w  returns memory 1 … 100 in the name of every session
+//   p  answers with its process id (4 bytes)
+//   m  asks for 64 MiB: answers with the CUresult
+//   r  returns all memory: answers 0 or 1
+//   i  asks how much is free: answers with MiB (4 bytes)
+//   c  reports 42 kernels
+//   a  says that the arena of every session before this one is unmapped; never does so unasked
+//   u  will not drain
+//   s  will ignore the end
+//   x  exits
+//   F  reports a fault, then exits
+//   e  ends the session for a broken ring
+//   g  says something unknown
+//   d  sends a descriptor
+//   o  asks for memory in the name of every session
+//   w  returns memory 1 … 100 in the name of every session
 //
 // The file named in GPULOOM_EXECUTOR_START says how it starts: "die", "refuse", "hang", "no
 // session", or well.
@@ -162,6 +171,10 @@ class Executor {
       case 'c':
         session.kernels = 42;
         Send(control::SessionCounters{id, session.kernels});
+        done();
+        break;
+      case 'a':
+        for (uint64_t ended = 0; ended < id; ++ended) Send(control::ArenaReturned{ended});
         done();
         break;
       case 'u':
