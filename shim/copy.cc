@@ -70,7 +70,7 @@ CUresult FromPageable(wire::CopyKind kind, const Request& copy, wire::Ticket* ti
   }
   for (uint64_t offset = 0; offset < copy.size_bytes;) {
     const uint64_t piece = PieceOf(copy.size_bytes, offset);
-    Staging staging;
+    Staging staging{};
     if (const CUresult result = TakeStaging(&staging); result != CUDA_SUCCESS) return result;
     memcpy(staging.data, source + offset, piece);
     *ticket = wire::Ticket{0};
@@ -88,7 +88,7 @@ CUresult FromPageable(wire::CopyKind kind, const Request& copy, wire::Ticket* ti
 // Pieces on their way into staging buffers, oldest first.
 struct Arriving {
   Staging staging;
-  wire::Ticket ticket;
+  wire::Ticket ticket{0};
   uint64_t offset;
   uint64_t size_bytes;
 };
@@ -104,7 +104,7 @@ CUresult ToPageable(wire::CopyKind kind, const Request& copy) {
     // Keep as many pieces under way as there are buffers; whoever holds one never waits for
     // another.
     while (result == CUDA_SUCCESS && sent < copy.size_bytes && count < kStagingBuffers) {
-      Staging staging;
+      Staging staging{};
       if (count == 0) {
         result = TakeStaging(&staging);
         if (result != CUDA_SUCCESS) break;
@@ -142,7 +142,7 @@ CUresult Copy(const Request& copy, Side to, Side from, Timing timing) {
   const bool to_device = to == Side::kDevice;
   const bool from_device = from == Side::kDevice;
   const wire::CopyKind kind = KindOf(to_device, from_device);
-  wire::Ticket ticket;
+  wire::Ticket ticket{0};
   CUresult result;
   if (to == Side::kPageable && from == Side::kPageable) {
     // In the stream's order, though no device takes part.

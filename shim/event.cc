@@ -54,7 +54,7 @@ CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags, DefaultS
       result != CUDA_SUCCESS) {
     return result;
   }
-  wire::Ticket ticket;
+  wire::Ticket ticket{0};
   const CUresult result = session.PostOnStream<wire::EventRecord>(
       stream, 0,
       [&](wire::EventRecord::Request& request, uint8_t*) {

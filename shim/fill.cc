@@ -24,7 +24,7 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
       !FindMemory(destination, size_bytes, &found)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  wire::Ticket ticket;
+  wire::Ticket ticket{0};
   const CUresult result = session.PostOnStream<wire::Fill>(
       stream, 0,
       [&](wire::Fill::Request& request, uint8_t*) {

@@ -88,7 +88,7 @@ class Session {
                               ReplyPayload* reply_payload = nullptr) {
     static_assert(C::kReply);
     const uint16_t slot = TakeReplySlot();
-    wire::Ticket ticket;
+    wire::Ticket ticket{0};
     CUresult result = Submit<C>(
         payload_bytes, slot, kNoStream,
         [&](typename C::Request& out, uint8_t* out_payload) {
