@@ -106,6 +106,10 @@ void Session::On(wire::Tag<wire::KernelSetAttribute>,
                  const wire::KernelSetAttribute::Request& request, const wire::Record& record) {
   const Kernel* kernel = FindKernel(request.kernel);
   if (kernel == nullptr) return;
+  if (request.attribute < 0 ||
+      static_cast<uint32_t>(request.attribute) >= wire::kFunctionAttributes) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
   auto lookup = std::make_shared<KernelLookup>();
   lookup->facts.kernel = kernel->kernel;
   lookup->device = place_.device->device();

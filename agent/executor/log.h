@@ -5,7 +5,7 @@
 
 namespace gpuloom::executor {
 
-enum class LogLevel { kError, kInfo, kDebug };
+enum class LogLevel { kNone, kError, kInfo, kDebug };
 
 // Lines of a lower importance than `level` are dropped. Set once, before threads are started.
 void SetLogLevel(LogLevel level);

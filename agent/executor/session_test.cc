@@ -435,6 +435,12 @@ TEST_F(MaliciousTest, CopyKindOutOfRange) {
   ExpectEnds(Fatal::kBadArgument);
 }
 
+TEST_F(MaliciousTest, AttributeOutOfRange) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  tenant_->Post<wire::KernelSetAttribute>({KernelId{1}, 4194312, 1}, {}, 0);
+  ExpectEnds(Fatal::kBadArgument);
+}
+
 TEST_F(MaliciousTest, ImageOutsideTheArena) {
   tenant_->Post<wire::LibraryLoad>(
       {LibraryId{1}, 0,

@@ -14,9 +14,9 @@ namespace {
 
 constexpr uint64_t kDeviceRangeBytes = uint64_t{1} << 30;
 constexpr uint64_t kHostRangeBytes = uint64_t{64} << 20;
-// Where no other mapping of a test is; sanitizers keep theirs elsewhere too.
 constexpr uint64_t kDeviceBase = 0x5000'0000'0000;
-constexpr uint64_t kHostBase = 0x6000'0000'0000;
+// Where neither programs nor sanitizers put anything (AddressSanitizer's heap is at 0x6000'…).
+constexpr uint64_t kHostBase = 0x5670'0000'0000;
 constexpr uint64_t kImageOffset = 0;  // of the arena
 
 // A peer that cannot be set up is a bug of the test.
