@@ -1,6 +1,6 @@
 // Calls that real drivers answer only when the device is idle, holding the context's lock
 // meanwhile, so that every other call of the process waits with them (measured;
-// docs/design/quiet.md): making a library usable (its first kernel or variable), unloading one,
+// docs/design/module-loading.md): making a library usable (its first kernel or variable), unloading one,
 // unpinning host memory. A worker thread does not help. They are made one at a time, on a worker,
 // while nothing of anybody is at the device and nothing new is submitted.
 //
