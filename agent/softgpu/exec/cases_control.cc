@@ -138,7 +138,8 @@ constexpr Case kCases[] = {
     {"mov.u32 %r0, %ntid.z;", 'r', {}, 1},
     {"mov.u32 %r0, %ctaid.x;", 'r', {}, 0},
     {"mov.u32 %r0, %nctaid.x;", 'r', {}, 1},
-    {"mov.u32 %r0, %warpid;", 'r', {}, 0},
+    // A warp's place on its multiprocessor: any number is right.
+    {"mov.u32 %r10, %warpid; mov.u32 %r0, 1;", 'r', {}, 1},
     {"mov.u32 %r0, %laneid;", 'r', {}, 0, Lane},
     {"mov.u32 %r0, %lanemask_eq;", 'r', {}, 0, [](uint32_t lane) { return uint64_t{1} << lane; }},
     {"mov.u32 %r0, %lanemask_lt;",

@@ -5,7 +5,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
-constexpr std::string_view kBefore = R"(.version 8.0
+constexpr std::string_view kBefore = R"(.version 8.6
 .target sm_90
 .address_size 64
 .global .align 8 .u64 answer = 42;

@@ -1,0 +1,68 @@
+// The programs that softgpu tests its machine with, on any driver: what they expect is what a GPU
+// does.
+#include <cstring>
+#include <string>
+
+#include "agent/softgpu/exec/instruction_cases.h"
+#include "tests/conformance/fixture.h"
+
+namespace gpuloom::conformance {
+namespace {
+
+using softgpu::Case;
+
+class Instructions : public WithContext {
+ protected:
+  void SetUp() override {
+    WithContext::SetUp();
+    inputs_ = Alloc(24);
+    results_ = Alloc(32 * 8);
+    scratch_ = Alloc(kScratchBytes);
+  }
+
+  void RunCase(const Case& test) {
+    SCOPED_TRACE(test.text);
+    CUmodule module = nullptr;
+    ASSERT_EQ(Cu().cuModuleLoadData(&module, softgpu::ProgramOf(test, false).c_str()),
+              CUDA_SUCCESS);
+    CUfunction function = nullptr;
+    ASSERT_EQ(Cu().cuModuleGetFunction(&function, module, "test"), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemcpyHtoD_v2(inputs_, test.in, 24), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemsetD8_v2(results_, 0, 32 * 8), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemsetD8_v2(scratch_, 0, kScratchBytes), CUDA_SUCCESS);
+    CUdeviceptr inputs = inputs_, results = results_, scratch = scratch_;
+    void* parameters[] = {&inputs, &results, &scratch};
+    ASSERT_EQ(Cu().cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 64, nullptr, parameters, nullptr),
+              CUDA_SUCCESS);
+    const std::vector<uint64_t> got = Download<uint64_t>(results_, 32);
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+      const uint64_t want = test.want_of != nullptr ? test.want_of(lane) : test.want;
+      EXPECT_EQ(got[lane], want) << std::hex << "lane " << lane << ": got 0x" << got[lane]
+                                 << ", want 0x" << want;
+      if (got[lane] != want) break;
+    }
+    EXPECT_EQ(Cu().cuModuleUnload(module), CUDA_SUCCESS);
+  }
+
+  void RunAll(std::span<const Case> cases) {
+    for (const Case& test : cases) RunCase(test);
+  }
+
+ private:
+  static constexpr size_t kScratchBytes = softgpu::kCommonBytes + 32 * softgpu::kScratchBytes;
+  CUdeviceptr inputs_ = 0, results_ = 0, scratch_ = 0;
+};
+
+TEST_F(Instructions, Integer) { RunAll(softgpu::IntegerCases()); }
+TEST_F(Instructions, Bits) { RunAll(softgpu::BitCases()); }
+TEST_F(Instructions, Float) { RunAll(softgpu::FloatCases()); }
+TEST_F(Instructions, Half) { RunAll(softgpu::HalfCases()); }
+TEST_F(Instructions, Compare) { RunAll(softgpu::CompareCases()); }
+TEST_F(Instructions, Convert) { RunAll(softgpu::ConvertCases()); }
+TEST_F(Instructions, Memory) { RunAll(softgpu::MemoryCases()); }
+TEST_F(Instructions, Atomics) { RunAll(softgpu::AtomicCases()); }
+TEST_F(Instructions, Control) { RunAll(softgpu::ControlCases()); }
+TEST_F(Instructions, Warp) { RunAll(softgpu::WarpCases()); }
+
+}  // namespace
+}  // namespace gpuloom::conformance
