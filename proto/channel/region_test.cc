@@ -14,7 +14,11 @@ namespace gpuloom::channel {
 namespace {
 
 constexpr size_t kBytes = 64 << 10;
-constexpr uint64_t kAddress = 0x6123'0000'0000;
+#if defined(__SANITIZE_THREAD__)
+constexpr uint64_t kAddress = 0x7e90'0000'0000;  // the sanitizer's own memory lies in our windows
+#else
+constexpr uint64_t kAddress = 0x5123'0000'0000;
+#endif
 
 UniqueFd OpenAgain(int fd, int flags) {
   return UniqueFd(open(("/proc/self/fd/" + std::to_string(fd)).c_str(), flags | O_CLOEXEC));

@@ -278,7 +278,7 @@ TEST_F(Ring, Malicious_RewrittenWhileItIsRead) {
           .store(random() % 64 * 64, std::memory_order_release);
     }
   });
-  for (int round = 0; round < 20000; ++round) {
+  for (int round = 0; round < 4000; ++round) {
     RingReader reader(regions_.commands.get(), &regions_.completions->head);
     Record record;
     for (int i = 0; i < 64 && reader.Next(&record) == RingReader::Status::kRecord; ++i) {
