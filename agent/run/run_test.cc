@@ -54,8 +54,8 @@ class GpuloomRun : public ::testing::Test {
   }
 
   pid_t Start(std::vector<std::string> command, std::vector<std::string> options = {}) {
-    std::vector<std::string> arguments = {GPULOOM_PROGRAM, "run", "--softgpu", "--state-dir",
-                                          state_};
+    std::vector<std::string> arguments = {GPULOOM_PROGRAM, "run", "--state-dir", state_};
+    if (softgpu_) arguments.push_back("--softgpu");
     arguments.insert(arguments.end(), options.begin(), options.end());
     arguments.push_back("--");
     arguments.insert(arguments.end(), command.begin(), command.end());
@@ -90,6 +90,7 @@ class GpuloomRun : public ::testing::Test {
   pid_t SchedulerPid() const { return static_cast<pid_t>(atoi(Read(state_ / "lock").c_str())); }
 
   std::filesystem::path root_, state_;
+  bool softgpu_ = true;
 };
 
 TEST_F(GpuloomRun, TheCommandsStatusIsOurs) {
@@ -172,6 +173,21 @@ TEST_F(GpuloomRun, ASchedulerThatDiesIsNamedAndTheNextRunStartsAnother) {
 TEST_F(GpuloomRun, MoreMemoryThanTheGpuHasIsRefused) {
   EXPECT_EQ(Run({"true"}, {"--memory", "1000GiB"}), 125);
   EXPECT_THAT(Errors(), ::testing::HasSubstr("the GPU has 16384 MiB"));
+}
+
+TEST_F(GpuloomRun, AMachineWithoutADriverIsToldAboutTheSoftwareGpu) {
+  if (access("/proc/driver/nvidia/version", F_OK) == 0) GTEST_SKIP() << "this machine has a driver";
+  softgpu_ = false;
+  EXPECT_EQ(Run({"true"}), 125);
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("no NVIDIA driver found"));
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("use --softgpu"));
+}
+
+TEST_F(GpuloomRun, AGpuThatDoesNotExistIsNamed) {
+  setenv("GPULOOM_SOFTGPU_DEVICES", "0", 1);
+  EXPECT_EQ(Run({"true"}), 125);
+  unsetenv("GPULOOM_SOFTGPU_DEVICES");
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("no GPU to use"));
 }
 
 TEST_F(GpuloomRun, ALongStateFolderWorks) {

@@ -108,12 +108,15 @@ std::string Started::Output() const {
 }
 
 std::string WhyItEnded(const SchedulerPlace& place, const Started& started, int status) {
-  if (status == kNoGpu && !place.softgpu) {
-    return "no GPU to use: " + started.Output() +
-           "\ngpuloom: is there a GPU with NVIDIA's driver here? nvidia-smi should show it. "
-           "Without one, use --softgpu";
+  const std::string output = started.Output();
+  if (status == kNoGpu && output.find("cannot load") != std::string::npos) {
+    if (place.softgpu) return "the software GPU is not installed: " + output;
+    return "no NVIDIA driver found: " + output + "\ngpuloom: without a GPU use --softgpu";
   }
-  return "the scheduler ended with status " + std::to_string(status) + ": " + started.Output();
+  if (status == kNoGpu) {
+    return "no GPU to use: " + output + "\ngpuloom: nvidia-smi -L shows the GPUs of this machine";
+  }
+  return "the scheduler ended with status " + std::to_string(status) + ": " + output;
 }
 
 }  // namespace
