@@ -1,5 +1,7 @@
 #include "agent/plugin/shim_store.h"
 
+#include <sys/statvfs.h>
+
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
@@ -36,6 +38,13 @@ absl::StatusOr<std::string> ShimStore::Install(const std::string& library_path,
         Cat("shim: ", library_path, " is not a library; set --shim to libgpuloom.so"));
   }
   if (absl::Status status = MakeStateDirectory(directory_, 0755); !status.ok()) return status;
+  struct statvfs file_system = {};
+  if (statvfs(directory_.c_str(), &file_system) == 0 && (file_system.f_flag & ST_NOEXEC) != 0) {
+    return absl::FailedPreconditionError(
+        Cat("shim: ", directory_,
+            " is on a file system mounted noexec, from which containers could not load it; choose "
+            "another --state-dir"));
+  }
   const std::string file = Cat("libgpuloom-", version, "-", ContentName(*content), ".so");
   const absl::StatusOr<std::string> present = ReadStateFile(PathOf(file));
   if (present.ok() && *present == *content) return file;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -68,6 +70,23 @@ TEST_F(ShimStoreTest, WhatIsNoLibraryIsRefusedByName) {
               HasSubstr("absent.so"));
   EXPECT_THAT(std::string(store.Install(Library("text"), "1").status().message()),
               HasSubstr("not a library"));
+}
+
+TEST_F(ShimStoreTest, AFileSystemThatForbidsExecIsRefused) {
+  std::string place;
+  for (const char* candidate : {"/run", "/dev/shm", "/run/lock"}) {
+    struct statvfs info = {};
+    if (statvfs(candidate, &info) == 0 && (info.f_flag & ST_NOEXEC) != 0 &&
+        access(candidate, W_OK) == 0) {
+      place = candidate;
+    }
+  }
+  if (place.empty()) GTEST_SKIP() << "no writable file system here is mounted noexec";
+  place += "/gpuloom-shim-test-XXXXXX";
+  ASSERT_NE(mkdtemp(place.data()), nullptr);
+  const auto refused = ShimStore(place).Install(Library("\177ELF"), "1");
+  fs::remove_all(place);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("noexec"));
 }
 
 TEST_F(ShimStoreTest, TheNvidiaRuntimesSettingIsChecked) {
