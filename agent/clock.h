@@ -8,7 +8,8 @@ namespace gpuloom {
 
 class Clock {
  public:
-  using Time = std::chrono::system_clock::time_point;  // wall time: it is persisted with allocations
+  using Time =
+      std::chrono::system_clock::time_point;  // wall time: it is persisted with allocations
   using Duration = std::chrono::milliseconds;
 
   virtual ~Clock() = default;
