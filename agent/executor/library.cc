@@ -129,7 +129,7 @@ void Session::UseLibrary(const LibraryRef& library, std::function<void()> work,
                          std::function<void()> done) {
   if (library->usable) return modules_.Post(std::move(work), std::move(done));
   ++outstanding_;
-  place_.quiet->Need(std::move(work), [this, library, done = std::move(done)] {
+  place_.quiet->Need(this, std::move(work), [this, library, done = std::move(done)] {
     --outstanding_;
     library->usable = true;
     done();

@@ -94,7 +94,6 @@ Loop::Outcome Loop::Run() {
   scheduler_.Send(ready);
   uint64_t last_work_ns = NowNs();
   uint64_t last_events_ns = last_work_ns;
-  uint64_t last_counters_ns = last_work_ns;
   for (;;) {
     const uint64_t now_ns = NowNs();
     const bool worked = Serve(now_ns);
@@ -105,14 +104,8 @@ Loop::Outcome Loop::Run() {
     for (const auto& session : sessions_) session->Notify();
     DropEnded();
     if (scheduler_.closed()) return Outcome::kSchedulerGone;
-    if (worked) {
-      last_work_ns = now_ns;
-      if (now_ns - last_counters_ns >= kCountersEveryNs) {
-        last_counters_ns = now_ns;
-        for (const auto& session : sessions_) session->SendCounters();
-        libraries_.Tick(now_ns);
-      }
-    }
+    if (worked) last_work_ns = now_ns;
+    if (now_ns - last_counters_ns_ >= kCountersEveryNs) SendCounters(now_ns);
 
     const uint64_t idle_ns = now_ns - last_work_ns;
     quiet_.Tick(now_ns, AnythingAtDevice(), idle_ns);
@@ -149,6 +142,12 @@ bool Loop::Serve(uint64_t now_ns) {
   return worked;
 }
 
+void Loop::SendCounters(uint64_t now_ns) {
+  last_counters_ns_ = now_ns;
+  for (const auto& session : sessions_) session->SendCounters();
+  libraries_.Tick(now_ns);
+}
+
 void Loop::DropEnded() {
   std::erase_if(sessions_, [](const std::unique_ptr<Session>& session) {
     return session->state() == Session::State::kEnded && session->Idle();
@@ -169,6 +168,7 @@ int64_t Loop::SleepNs(uint64_t idle_ns) const {
   if (!quiet_.empty() && !quiet_.Running()) return kLongestSleepNs;
   for (const auto& session : sessions_) {
     if (session->state() == Session::State::kEnding) return kEndingSleepNs;
+    if (session->HasCounters()) return kCountersEveryNs;
   }
   return -1;
 }

@@ -40,6 +40,7 @@ class Loop {
 
  private:
   bool Serve(uint64_t now_ns);
+  void SendCounters(uint64_t now_ns);
   void DropEnded();
   bool AnythingAtDevice() const;
   // How long to sleep, in nanoseconds; negative: until something happens; 0: look again.
@@ -65,6 +66,7 @@ class Loop {
   LibraryCache libraries_;
   std::vector<std::unique_ptr<Session>> sessions_;
   bool watching_write_ = false;
+  uint64_t last_counters_ns_ = 0;
 };
 
 }  // namespace gpuloom::executor

@@ -71,9 +71,14 @@ bool LoadsWaitForDevice(Device* device) {
   return !loaded || waited;
 }
 
-void Quiet::Need(std::function<void()> work, std::function<void()> done) {
+void Quiet::Need(const void* owner, std::function<void()> work, std::function<void()> done) {
   if (!loads_wait_) return pool_->Post(std::move(work), std::move(done));
-  needed_.push_back({std::move(work), std::move(done)});
+  needed_.push_back({owner, std::move(work), std::move(done)});
+}
+
+uint32_t Quiet::Drop(const void* owner) {
+  return static_cast<uint32_t>(
+      std::erase_if(needed_, [&](const Piece& piece) { return piece.owner == owner; }));
 }
 
 void Quiet::Close() {
@@ -86,7 +91,7 @@ void Quiet::Close() {
 
 void Quiet::Bury(std::function<void()> work, std::function<void()> done) {
   if (closed_) return;
-  buried_.push_back({std::move(work), std::move(done)});
+  buried_.push_back({nullptr, std::move(work), std::move(done)});
 }
 
 void Quiet::HurryBuried() {

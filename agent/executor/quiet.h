@@ -32,7 +32,9 @@ class Quiet {
 
   // `work` runs on a worker and owns what it needs; `done`, on the ring thread after it, may be
   // empty.
-  void Need(std::function<void()> work, std::function<void()> done);
+  void Need(const void* owner, std::function<void()> work, std::function<void()> done);
+  // Forgets what `owner` needs and what has not been begun; returns how many pieces that was.
+  uint32_t Drop(const void* owner);
   void Bury(std::function<void()> work, std::function<void()> done);
   // Somebody waits for something buried.
   void HurryBuried();
@@ -51,6 +53,7 @@ class Quiet {
 
  private:
   struct Piece {
+    const void* owner;
     std::function<void()> work;
     std::function<void()> done;
     uint64_t since_ns = 0;  // set by the first Tick that sees it

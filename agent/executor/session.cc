@@ -160,6 +160,8 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   small_waiting_.clear();
   host_waiting_.clear();
   modules_.Drop();
+  // A neighbour's long kernel must not keep this session from ending.
+  outstanding_ -= place_.quiet->Drop(this);
   // The memory lane runs out: its jobs hold what must be returned.
 }
 
@@ -209,7 +211,8 @@ bool Session::Poll(uint64_t now_ns) {
     if (Idle() && outstanding_ == 0) {
       ReturnEverything();
       any = true;
-    } else if (now_ns > deadline_ns_) {
+    } else if (now_ns > deadline_ns_ && AtDevice()) {
+      // Its own work; what others cause (workers, memory that is being cleared) is waited for.
       Log(LogLevel::kError,
           "session %llu (%s) did not drain within %u ms: the executor will be ended",
           static_cast<unsigned long long>(id()), label(), order_.drain_timeout_ms);

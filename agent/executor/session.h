@@ -82,6 +82,7 @@ class Session final : public StreamSink {
   void PublishFault(CUresult result);
   // Tells the scheduler how many kernels there were, when there were more.
   void SendCounters();
+  bool HasCounters() const { return kernels_told_ != kernels_launched_; }
 
   enum class State { kServing, kEnding, kReturning, kEnded, kStuck };
   State state() const { return state_; }

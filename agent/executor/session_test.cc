@@ -164,6 +164,24 @@ TEST_F(SessionTest, LoadsThatWouldWaitForTheDeviceWaitForAnIdleMoment) {
   EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
 }
 
+TEST_F(SessionTest, NeighboursLongKernelDoesNotKeepASessionFromEnding) {
+  TestingDriver::SetLoadsBlock(true);
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  scheduler_.drain_timeout_ms = 100;
+  auto neighbour = scheduler_.AddTenant();
+  const std::string other = std::string(kEmptyPtx) + "// another program\n";
+  ASSERT_EQ(neighbour->LoadLibrary(1, other), CUDA_SUCCESS);
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  const uint8_t name[] = {'k'};
+  neighbour->Post<wire::KernelGet>({LibraryId{1}, KernelId{1}}, name, 9);
+  std::this_thread::sleep_for(milliseconds(50));
+  scheduler_.RemoveTenant(*neighbour);
+  const auto ended = scheduler_.WaitEnded(neighbour->order.session_id, milliseconds(1000));
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 1u);
+}
+
 TEST_F(SessionTest, TheSameProgramIsLoadedOnce) {
   TestingDriver::SetLoadsBlock(true);
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));

@@ -1,6 +1,10 @@
 // The real loop on the software GPU: kernels that compute, spin and fault.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <string>
+
 #include "agent/executor/testing_peer.h"
 
 namespace gpuloom::executor {
@@ -185,31 +189,46 @@ TEST_F(SoftGpuTest, NeighboursLongKernelDelaysNothing) {
   const Ticket long_kernel = Spin(tenant_.get(), 0, memory, milliseconds(2000));
   std::this_thread::sleep_for(milliseconds(50));
 
-  auto neighbour = scheduler_.AddTenant();
+  // The best of some rounds: waiting for the kernel would cost every one of them its two seconds, a
+  // busy machine only some of them some milliseconds.
+  std::map<std::string, steady_clock::duration> best;
   const auto timed = [&](const char* what, auto action) {
     const auto start = steady_clock::now();
     EXPECT_TRUE(action()) << what;
     const auto took = steady_clock::now() - start;
+    const auto [known, first] = best.try_emplace(what, took);
+    known->second = std::min(known->second, took);
+  };
+  const auto all_in_time = [&] {
+    return std::all_of(best.begin(), best.end(),
+                       [&](const auto& item) { return item.second < kLimit; });
+  };
+  for (int round = 0; round < 8 && (round == 0 || !all_in_time()); ++round) {
+    auto neighbour = scheduler_.AddTenant();
+    uint64_t large = 0;
+    uint64_t small = 0;
+    // An image of its own each time: nothing of it has been loaded before.
+    const std::string program =
+        std::string(kProgram) + ".visible .global .u32 mine" + std::to_string(round) + ";\n";
+    timed("allocating", [&] { return (large = neighbour->Alloc(16u << 20)) != 0; });
+    timed("allocating little", [&] { return (small = neighbour->Alloc(1000)) != 0; });
+    timed("loading", [&] { return LoadProgram(neighbour.get(), program); });
+    timed("launching and synchronising",
+          [&] { return neighbour->WaitDone(0, Spin(neighbour.get(), 0, small, milliseconds(1))); });
+    timed("pinning", [&] { return Pin(neighbour.get()) != nullptr; });
+    timed("freeing", [&] { return neighbour->Free(large) == CUDA_SUCCESS; });
+    timed("unloading",
+          [&] { return neighbour->Call<wire::LibraryUnload>({LibraryId{1}}) == CUDA_SUCCESS; });
+    timed("leaving", [&] {
+      scheduler_.RemoveTenant(*neighbour);
+      return scheduler_.WaitEnded(neighbour->order.session_id).has_value();
+    });
+    if (HasFailure()) break;
+  }
+  for (const auto& [what, took] : best) {
     EXPECT_LT(took, kLimit) << what << " took "
                             << std::chrono::duration_cast<milliseconds>(took).count() << " ms";
-  };
-  uint64_t large = 0;
-  uint64_t small = 0;
-  // Not the neighbour's image: nothing of it has been loaded before.
-  const std::string program = std::string(kProgram) + ".visible .global .u32 mine;\n";
-  timed("allocating", [&] { return (large = neighbour->Alloc(16u << 20)) != 0; });
-  timed("allocating little", [&] { return (small = neighbour->Alloc(1000)) != 0; });
-  timed("loading", [&] { return LoadProgram(neighbour.get(), program); });
-  timed("launching and synchronising",
-        [&] { return neighbour->WaitDone(0, Spin(neighbour.get(), 0, small, milliseconds(1))); });
-  timed("pinning", [&] { return Pin(neighbour.get()) != nullptr; });
-  timed("freeing", [&] { return neighbour->Free(large) == CUDA_SUCCESS; });
-  timed("unloading",
-        [&] { return neighbour->Call<wire::LibraryUnload>({LibraryId{1}}) == CUDA_SUCCESS; });
-  timed("leaving", [&] {
-    scheduler_.RemoveTenant(*neighbour);
-    return scheduler_.WaitEnded(neighbour->order.session_id).has_value();
-  });
+  }
   EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, long_kernel)) << "the kernel was too short";
   EXPECT_TRUE(tenant_->WaitDone(0, long_kernel));
 }
