@@ -274,8 +274,8 @@ TEST_F(Calls, PinnedMemoryHasALimitAndComesBack) {
 TEST_F(Calls, AddressesThatAreNotTheProgramsNeverLeaveTheProcess) {
   const CUdeviceptr device = Alloc(1000);
   char buffer[2000] = {};
-  const CUdeviceptr unowned = node_.welcome.device_range_begin + (100 << 20);
-  const auto arena = reinterpret_cast<void*>(node_.welcome.host_range_begin + (100 << 20));
+  const CUdeviceptr unowned = node_.welcome().device_range_begin + (100 << 20);
+  const auto arena = reinterpret_cast<void*>(node_.welcome().host_range_begin + (100 << 20));
   EXPECT_EQ(cu_.cuMemcpyHtoD_v2(device, buffer, 1001), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cu_.cuMemcpyHtoD_v2(device + 1000, buffer, 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cu_.cuMemcpyHtoD_v2(device - 1, buffer, 1), CUDA_ERROR_INVALID_VALUE);

@@ -2,37 +2,15 @@
 // so each test can attach, break and lose a session of its own.
 #pragma once
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <sys/sendfile.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <string>
 
 #include "proto/cuda/driver.h"
 #include "shim/testing_node.h"
 
 namespace gpuloom {
 
-// The loader takes a copy under another inode for another library. It is never unloaded.
-inline Driver LoadFreshShim() {
-  char copy[] = "/tmp/gpuloom-shim-copy-XXXXXX";
-  const channel::UniqueFd out(mkstemp(copy));
-  const channel::UniqueFd in(open(GPULOOM_SHIM, O_RDONLY | O_CLOEXEC));
-  struct stat status = {};
-  fstat(in.get(), &status);
-  off_t offset = 0;
-  while (offset < status.st_size &&
-         sendfile(out.get(), in.get(), &offset, static_cast<size_t>(status.st_size - offset)) > 0) {
-  }
-  Driver driver;
-  std::string error;
-  if (!Load(copy, &driver, &error)) ADD_FAILURE() << error;
-  unlink(copy);
-  return driver;
-}
+// A copy of the library: under another inode it is another library to the loader. Never unloaded.
+Driver LoadFreshShim();
 
 // A node, and a shim that has not attached yet.
 class ShimTest : public ::testing::Test {

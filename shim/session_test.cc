@@ -52,9 +52,11 @@ TEST_F(Session, ARefusalIsPassedOnWithItsReason) {
   } kCases[] = {{wire::Admission::kRefused, CUDA_ERROR_NOT_PERMITTED},
                 {wire::Admission::kWrongVersion, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH},
                 {wire::Admission::kDeviceLost, CUDA_ERROR_DEVICE_UNAVAILABLE}};
-  strcpy(node_.welcome.message, "because of the test");
+  wire::Welcome welcome = node_.welcome();
+  strcpy(welcome.message, "because of the test");
   for (const auto& one : kCases) {
-    node_.welcome.admission = one.admission;
+    welcome.admission = one.admission;
+    node_.set_welcome(welcome);
     const Driver cu = LoadFreshShim();
     testing::internal::CaptureStderr();
     EXPECT_EQ(cu.cuInit(0), one.result);
@@ -64,16 +66,19 @@ TEST_F(Session, ARefusalIsPassedOnWithItsReason) {
 }
 
 TEST_F(Session, AfterARefusalInitMayBeTriedAgain) {
-  node_.welcome.admission = wire::Admission::kRefused;
+  wire::Welcome welcome = node_.welcome();
+  welcome.admission = wire::Admission::kRefused;
+  node_.set_welcome(welcome);
   testing::internal::CaptureStderr();
   EXPECT_EQ(cu_.cuInit(0), CUDA_ERROR_NOT_PERMITTED);
   testing::internal::GetCapturedStderr();
-  node_.welcome.admission = wire::Admission::kAccepted;
+  welcome.admission = wire::Admission::kAccepted;
+  node_.set_welcome(welcome);
   EXPECT_EQ(cu_.cuInit(0), CUDA_SUCCESS);
 }
 
 TEST_F(Session, AddressesInUseAreRefused) {
-  void* taken = mmap(reinterpret_cast<void*>(node_.welcome.device_range_begin), 4096, PROT_NONE,
+  void* taken = mmap(reinterpret_cast<void*>(node_.welcome().device_range_begin), 4096, PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   testing::internal::CaptureStderr();
   EXPECT_EQ(cu_.cuInit(0), CUDA_ERROR_OPERATING_SYSTEM);
@@ -95,7 +100,7 @@ TEST_F(Session, TheDeviceIsWhatTheSnapshotSays) {
   EXPECT_STREQ(name, "testing");
   CUuuid uuid;
   EXPECT_EQ(cu_.cuDeviceGetUuid(&uuid, 0), CUDA_SUCCESS);
-  EXPECT_EQ(memcmp(&uuid, node_.welcome.device.uuid, sizeof(uuid)), 0);
+  EXPECT_EQ(memcmp(&uuid, node_.welcome().device.uuid, sizeof(uuid)), 0);
   size_t total = 0;
   EXPECT_EQ(cu_.cuDeviceTotalMem_v2(&total, 0), CUDA_SUCCESS);
   EXPECT_EQ(total, size_t{6} << 30);
@@ -124,8 +129,10 @@ TEST_F(Session, AHiddenDeviceIsNone) {
     const CUresult result = LoadFreshShim().cuInit(0);
     unsetenv("CUDA_VISIBLE_DEVICES");
     // That instance keeps its addresses.
-    node_.welcome.device_range_begin -= uint64_t{64} << 30;
-    node_.welcome.host_range_begin -= uint64_t{64} << 30;
+    wire::Welcome welcome = node_.welcome();
+    welcome.device_range_begin -= uint64_t{64} << 30;
+    welcome.host_range_begin -= uint64_t{64} << 30;
+    node_.set_welcome(welcome);
     return result;
   };
   for (const char* hidden : {"", "-1", "1", "GPU-ff", "1,0"}) {
@@ -157,7 +164,7 @@ TEST_F(Session, AForkedChildIsRefusedAndTheParentGoesOn) {
         cu_.cuMemcpyHtoD_v2(address, &count, sizeof(count)) == CUDA_ERROR_NOT_INITIALIZED;
     // The rings did not come along.
     const bool unmapped =
-        msync(reinterpret_cast<void*>(node_.welcome.host_range_begin), 4096, MS_ASYNC) != 0;
+        msync(reinterpret_cast<void*>(node_.welcome().host_range_begin), 4096, MS_ASYNC) != 0;
     _exit(refused && unmapped ? 0 : 1);
   }
   EXPECT_EQ(ExitCodeOf(child), 0);

@@ -310,18 +310,18 @@ TestingNode::TestingNode() {
   if (!listener_.valid() || !channel::MakePair(SOCK_STREAM, &stop_read_, &stop_write_)) abort();
   setenv(wire::kSocketDirVariable, directory_.c_str(), 1);
 
-  welcome.magic = wire::kHelloMagic;
-  welcome.major = wire::kWireMajor;
-  welcome.minor = wire::kWireMinor;
-  welcome.admission = wire::Admission::kAccepted;
-  welcome.session_id = 7;
-  welcome.device_range_bytes = kDeviceBytes;
-  welcome.host_range_bytes = kHostBytes;
+  welcome_.magic = wire::kHelloMagic;
+  welcome_.major = wire::kWireMajor;
+  welcome_.minor = wire::kWireMinor;
+  welcome_.admission = wire::Admission::kAccepted;
+  welcome_.session_id = 7;
+  welcome_.device_range_bytes = kDeviceBytes;
+  welcome_.host_range_bytes = kHostBytes;
   const uint64_t addresses = FindFreeAddresses(kDeviceBytes + kHostBytes);
-  welcome.device_range_begin = addresses;
-  welcome.host_range_begin = addresses + kDeviceBytes;
-  welcome.pinned_limit_bytes = uint64_t{64} << 20;
-  wire::DeviceSnapshot& device = welcome.device;
+  welcome_.device_range_begin = addresses;
+  welcome_.host_range_begin = addresses + kDeviceBytes;
+  welcome_.pinned_limit_bytes = uint64_t{64} << 20;
+  wire::DeviceSnapshot& device = welcome_.device;
   device.driver_version = 13000;
   device.pci_domain = 0;
   device.pci_bus = 0x1b;
@@ -366,11 +366,11 @@ void TestingNode::Serve() {
     wire::Hello hello;
     if (channel::ReceiveMessage(tenant.get(), &hello, sizeof(hello)) != sizeof(hello)) continue;
     std::lock_guard lock(mutex_);
-    if (welcome.admission == wire::Admission::kAccepted) {
-      ring_ = std::make_unique<Ring>(welcome);
+    if (welcome_.admission == wire::Admission::kAccepted) {
+      ring_ = std::make_unique<Ring>(welcome_);
       (void)ring_->SendWelcome(tenant.get());
     } else {
-      (void)channel::SendMessage(tenant.get(), &welcome, sizeof(welcome));
+      (void)channel::SendMessage(tenant.get(), &welcome_, sizeof(welcome_));
     }
     tenants_.push_back(std::move(tenant));
   }

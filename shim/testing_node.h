@@ -42,8 +42,15 @@ class TestingNode {
   TestingNode();
   ~TestingNode();
 
-  // What the next tenant is told. Change it before one attaches.
-  wire::Welcome welcome = {};
+  // What the next tenant is told.
+  wire::Welcome welcome() {
+    std::lock_guard lock(mutex_);
+    return welcome_;
+  }
+  void set_welcome(const wire::Welcome& welcome) {
+    std::lock_guard lock(mutex_);
+    welcome_ = welcome;
+  }
   static constexpr uint64_t kDeviceBytes = uint64_t{256} << 20;
   static constexpr uint64_t kHostBytes = uint64_t{256} << 20;
 
@@ -77,6 +84,7 @@ class TestingNode {
 
   void Serve();
 
+  wire::Welcome welcome_ = {};
   std::string directory_;
   channel::UniqueFd listener_;
   channel::UniqueFd stop_read_, stop_write_;
