@@ -127,14 +127,7 @@ std::shared_ptr<Stream> Context::MakeStream(unsigned with_flags, int priority) {
 void Context::CloseStream(const std::shared_ptr<Stream>& stream) {
   std::lock_guard lock(streams_mutex_);
   stream->Close();
-  // Others may still have to wait for what is in it, so it stays listed until drained.
-  std::erase_if(streams_,
-                [&](const auto& other) { return other == stream && other->Tail().Done(); });
-  // A stream closed earlier is known by its missing handle.
-  std::erase_if(streams_, [](const auto& other) {
-    return other->kind == Stream::Kind::kCreated && other->Tail().Done() &&
-           Registry<Stream>::Instance().Find(other.get()) == nullptr;
-  });
+  DropFinishedLocked();
 }
 
 void Context::CloseThreadStream(uint64_t key) {
@@ -142,8 +135,13 @@ void Context::CloseThreadStream(uint64_t key) {
   const auto found = by_thread_.find(key);
   if (found == by_thread_.end()) return;
   found->second->Close();
-  if (found->second->Tail().Done()) std::erase(streams_, found->second);
   by_thread_.erase(found);
+  DropFinishedLocked();
+}
+
+// Others may still have to wait for what is in a closed stream, so it stays listed until drained.
+void Context::DropFinishedLocked() {
+  std::erase_if(streams_, [](const auto& stream) { return stream->Finished(); });
 }
 
 void Context::Activate(unsigned with_flags) {

@@ -62,6 +62,7 @@ struct Context {
 
  private:
   std::vector<Point> BarriersLocked(const Stream& stream);
+  void DropFinishedLocked();
 
   std::mutex streams_mutex_;  // held while enqueuing: gives all threads' work one order
   std::shared_ptr<Stream> legacy_;

@@ -50,6 +50,11 @@ void Stream::Close() {
   work_arrived_.notify_one();
 }
 
+bool Stream::Finished() {
+  std::lock_guard lock(mutex_);
+  return closed_ && completed_.load() == pushed_;
+}
+
 void Stream::WaitFor(uint64_t number) {
   if (IsDone(number)) return;
   std::unique_lock lock(mutex_);

@@ -51,6 +51,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   Point Tail();
   // Ends the thread once the queue is empty. Nothing may be pushed afterwards.
   void Close();
+  // Closed, and its queue is empty.
+  bool Finished();
 
   [[nodiscard]] bool IsDone(uint64_t number) const {
     return completed_.load(std::memory_order_acquire) >= number;
