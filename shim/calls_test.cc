@@ -409,27 +409,6 @@ TEST_F(Calls, PerThreadStreamsAreMadeOnceAndGoWithTheirThread) {
   }
 }
 
-TEST_F(Calls, ReleasingTheContextGivesEverythingBack) {
-  const CUdeviceptr device = Alloc(4096);
-  CUstream stream = nullptr;
-  CUevent event = nullptr;
-  ASSERT_EQ(cu_.cuStreamCreate(&stream, 0), CUDA_SUCCESS);
-  ASSERT_EQ(cu_.cuEventCreate(&event, 0), CUDA_SUCCESS);
-  const CUfunction kernel = Function("none");
-  ASSERT_EQ(cu_.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-  node_.WaitForCount("MemFree", 1);
-  EXPECT_EQ(node_.seen("MemFree")[0].As<wire::MemFree>().address, wire::DevicePtr{device});
-  EXPECT_EQ(node_.count("LibraryUnload"), 1u);
-  EXPECT_EQ(node_.count("StreamDestroy"), 1u);
-  EXPECT_EQ(node_.count("EventDestroy"), 1u);
-  EXPECT_EQ(Launch(kernel), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-  EXPECT_EQ(cu_.cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
-  Begin();
-  EXPECT_EQ(Launch(kernel), CUDA_ERROR_INVALID_HANDLE);
-  EXPECT_EQ(cu_.cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
-  Alloc(4096);
-}
-
 TEST_F(Calls, UnsupportedFunctionsSayTheirNameOnce) {
   testing::internal::CaptureStderr();
   CUgraph graph = nullptr;

@@ -42,7 +42,7 @@ void TearDownLocked() {
   ReleaseAllEvents();
   ReleaseAllStreams();
   ReleaseAllMemory();
-  ReleaseAllLibraries();
+  ResetAllLibraries();
   primary.active.store(false, std::memory_order_release);
   primary.epoch.fetch_add(1, std::memory_order_acq_rel);
 }

@@ -73,39 +73,47 @@ bool SetParams(Kernel* kernel, const wire::KernelGet::Reply& reply, const wire::
   return true;
 }
 
-CUresult AskForKernelLocked(Library* library, const char* name, size_t name_bytes,
-                            Kernel** kernel_out) {
-  Kernel* kernel = kernels.table.Take();
-  if (kernel == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  const wire::KernelId id = IdOf(kernel);
+struct KernelAnswer {
   wire::KernelGet::Reply reply;
   wire::KernelParam params[wire::kReplyPayloadBytes / sizeof(wire::KernelParam)];
-  ReplyPayload payload = {params, sizeof(params), 0};
-  CUresult result = session.Call<wire::KernelGet>({gpuloom::IdOf(library), id}, &reply, name,
-                                                  static_cast<uint32_t>(name_bytes), &payload);
-  if (result == CUDA_SUCCESS) {
-    kernel->name = strdup(name);
-    const auto known = static_cast<uint32_t>(payload.size_bytes / sizeof(wire::KernelParam));
-    if (kernel->name == nullptr || !SetParams(kernel, reply, params, known)) {
-      result = CUDA_ERROR_OUT_OF_MEMORY;
-      // The executor knows the id now; it goes with the library.
-      FreeFields(kernel);
-      kernels.table.Give(kernel, /*reuse=*/false);
-      return result;
-    }
-    SetAttributes(kernel, reply.attributes);
-    kernel->library = library;
-    *kernel_out = kernel;
-    return CUDA_SUCCESS;
-  }
-  kernels.table.Give(kernel);
+  uint32_t known;  // params that fitted
+};
+
+CUresult CallGet(const Library* library, wire::KernelId id, const char* name,
+                 KernelAnswer* answer) {
+  ReplyPayload payload = {answer->params, sizeof(answer->params), 0};
+  const CUresult result = session.Call<wire::KernelGet>(
+      {IdOf(library), id}, &answer->reply, name, static_cast<uint32_t>(strlen(name)), &payload);
+  answer->known = static_cast<uint32_t>(payload.size_bytes / sizeof(wire::KernelParam));
   return result;
+}
+
+CUresult AskForKernelLocked(Library* library, const char* name, Kernel** kernel_out) {
+  Kernel* kernel = kernels.table.Take();
+  if (kernel == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  KernelAnswer answer;
+  const CUresult result = CallGet(library, IdOf(kernel), name, &answer);
+  if (result != CUDA_SUCCESS) {
+    kernels.table.Give(kernel);
+    return result;
+  }
+  kernel->name = strdup(name);
+  if (kernel->name == nullptr || !SetParams(kernel, answer.reply, answer.params, answer.known)) {
+    // The executor knows the id now; it goes with the library.
+    FreeFields(kernel);
+    kernels.table.Give(kernel, /*reuse=*/false);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  SetAttributes(kernel, answer.reply.attributes);
+  kernel->library = library;
+  *kernel_out = kernel;
+  return CUDA_SUCCESS;
 }
 
 CUresult Find(const void* handle, Kernel** kernel) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   *kernel = FindKernel(handle);
-  return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : RefreshKernel(*kernel);
 }
 
 CUresult GetAttribute(int* value, CUfunction_attribute attribute, const void* handle) {
@@ -248,15 +256,43 @@ CUresult GetKernel(Library* library, const char* name, Kernel** kernel) {
   const size_t name_bytes = strlen(name);
   if (name_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (name_bytes > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
+  if (const CUresult result = EnsureLoaded(library); result != CUDA_SUCCESS) return result;
   const uint32_t bucket = HashOf(name) % Library::kBuckets;
   Holding holding(&kernels.lock);
   *kernel = FindByNameLocked(*library, bucket, name);
   if (*kernel != nullptr) return CUDA_SUCCESS;
-  const CUresult result = AskForKernelLocked(library, name, name_bytes, kernel);
+  const CUresult result = AskForKernelLocked(library, name, kernel);
   if (result != CUDA_SUCCESS) return result;
   (*kernel)->next = library->buckets[bucket];
   library->buckets[bucket] = *kernel;
   return CUDA_SUCCESS;
+}
+
+CUresult RefreshKernel(Kernel* kernel) {
+  if (kernel->alive.load(std::memory_order_acquire) != Kernel::kStale) [[likely]] {
+    return CUDA_SUCCESS;
+  }
+  if (const CUresult result = EnsureLoaded(kernel->library); result != CUDA_SUCCESS) return result;
+  Holding holding(&kernels.lock);
+  if (kernel->alive.load(std::memory_order_acquire) != Kernel::kStale) return CUDA_SUCCESS;
+  KernelAnswer answer;
+  const CUresult result = CallGet(kernel->library, IdOf(kernel), kernel->name, &answer);
+  if (result != CUDA_SUCCESS) return result;
+  // The same image: only what could be set has changed.
+  SetAttributes(kernel, answer.reply.attributes);
+  kernel->alive.store(1, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+void MarkKernelsStale(Library* library) {
+  Holding holding(&kernels.lock);
+  for (Kernel* kernel : library->buckets) {
+    for (; kernel != nullptr; kernel = kernel->next) {
+      kernel->alive.store(Kernel::kStale, std::memory_order_release);
+      Holding occupancy(&kernels.occupancy_lock);
+      for (OccupancyAnswer& answer : kernel->occupancy) answer.block_threads = 0;
+    }
+  }
 }
 
 void ReleaseKernels(Library* library) {

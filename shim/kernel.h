@@ -20,6 +20,8 @@ struct OccupancyAnswer {
 };
 
 struct Kernel {
+  static constexpr uint32_t kStale = 2;  // the library was reset: the executor must be asked again
+
   std::atomic<uint32_t> alive;
   bool params_known;  // false: more parameters than an answer holds; only a packed buffer will do
   bool params_have_holes;
@@ -44,6 +46,12 @@ wire::KernelId IdOf(const Kernel* kernel);
 
 // The library's kernel of that name; asks the executor the first time.
 [[nodiscard]] CUresult GetKernel(Library* library, const char* name, Kernel** kernel);
+
+// Before its id is used: asks the executor again after a reset. On the path of every launch.
+[[nodiscard]] CUresult RefreshKernel(Kernel* kernel);
+
+// The library was reset; its kernels' handles stay.
+void MarkKernelsStale(Library* library);
 
 // The library goes: its kernels' handles are invalid from here on.
 void ReleaseKernels(Library* library);

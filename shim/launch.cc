@@ -93,8 +93,9 @@ void PackParams(uint8_t* payload, const Kernel& kernel, void** params) {
 CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, DefaultStream null_means,
                 void** params, void** extra) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  const Kernel* kernel = FindKernel(function);
+  Kernel* kernel = FindKernel(function);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult result = RefreshKernel(kernel); result != CUDA_SUCCESS) return result;
   wire::StreamId stream;
   if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
     return result;

@@ -18,7 +18,8 @@ namespace {
 
 struct Libraries {
   HandleTable<Library, wire::kMaxLibraries> table;
-  Lock lock;  // guards Take and Give of the table
+  Lock lock;       // guards Take and Give of the table
+  Lock load_lock;  // held while a library is loaded again
 };
 constinit Libraries libraries;
 
@@ -67,6 +68,18 @@ void WriteLog(const JitLog& log, const char* text, size_t text_bytes) {
   if (log.size_out != nullptr) *log.size_out = reinterpret_cast<void*>(uintptr_t{written});
 }
 
+CUresult CallLoad(const Library* library, uint64_t address, uint64_t image_bytes,
+                  ReplyPayload* log) {
+  wire::LibraryLoad::Reply reply;
+  return session.Call<wire::LibraryLoad>({IdOf(library), 0, wire::HostPtr{address}, image_bytes},
+                                         &reply, nullptr, 0, log);
+}
+
+CUresult CallUnload(const Library* library) {
+  wire::LibraryUnload::Reply reply;
+  return session.Call<wire::LibraryUnload>({IdOf(library)}, &reply);
+}
+
 // Loads what lies in the arena already.
 CUresult LoadFromArena(uint64_t address, uint64_t image_bytes, bool is_module, const JitLog& errors,
                        const JitLog& infos, Library** out) {
@@ -79,9 +92,7 @@ CUresult LoadFromArena(uint64_t address, uint64_t image_bytes, bool is_module, c
   library->is_module = is_module;
   char text[wire::kReplyPayloadBytes];
   ReplyPayload payload = {text, sizeof(text), 0};
-  wire::LibraryLoad::Reply reply;
-  const CUresult result = session.Call<wire::LibraryLoad>(
-      {IdOf(library), 0, wire::HostPtr{address}, image_bytes}, &reply, nullptr, 0, &payload);
+  const CUresult result = CallLoad(library, address, image_bytes, &payload);
   WriteLog(errors, text, payload.size_bytes);
   WriteLog(infos, text, 0);
   if (result != CUDA_SUCCESS) {
@@ -89,11 +100,15 @@ CUresult LoadFromArena(uint64_t address, uint64_t image_bytes, bool is_module, c
     libraries.table.Give(library);
     return result;
   }
+  library->loaded.store(true, std::memory_order_release);
   *out = library;
   return CUDA_SUCCESS;
 }
 
-CUresult Load(const void* image_pointer, bool is_module, unsigned option_count,
+// What becomes of the image's memory: the program may reuse it, or leaves it as it is.
+enum class ImageMemory : bool { kTransient, kPreserved };
+
+CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, unsigned option_count,
               const CUjit_option* options, void** values, Library** out) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (image_pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -114,6 +129,10 @@ CUresult Load(const void* image_pointer, bool is_module, unsigned option_count,
   memcpy(reinterpret_cast<void*>(address), image.bytes, image.size_bytes);
   const CUresult result = LoadFromArena(address, image.size_bytes, is_module, errors, infos, out);
   GiveTransferSpace(address);
+  if (result == CUDA_SUCCESS && memory == ImageMemory::kPreserved) {
+    (*out)->image_bytes = image.size_bytes;
+    (*out)->image = image.bytes;
+  }
   return result;
 }
 
@@ -152,8 +171,8 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
 }
 
 CUresult Unload(Library* library) {
-  wire::LibraryUnload::Reply reply;
-  const CUresult result = session.Call<wire::LibraryUnload>({IdOf(library)}, &reply);
+  CUresult result = CUDA_SUCCESS;
+  if (library->loaded.load(std::memory_order_acquire)) result = CallUnload(library);
   // Afterwards: an id that is free here must be free there.
   ReleaseKernels(library);
   ForgetGlobals(IdOf(library));
@@ -186,6 +205,7 @@ CUresult FindGlobalByName(const void* handle, const char* name, CUdeviceptr* add
   const size_t name_bytes = strlen(name);
   if (name_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (name_bytes > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
+  if (const CUresult result = EnsureLoaded(library); result != CUDA_SUCCESS) return result;
   wire::GlobalGet::Reply reply;
   const CUresult result = session.Call<wire::GlobalGet>({IdOf(library)}, &reply, name,
                                                         static_cast<uint32_t>(name_bytes));
@@ -214,13 +234,41 @@ wire::LibraryId IdOf(const Library* library) {
 CUresult LoadModule(CUmodule* module, const void* image) {
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Library* library = nullptr;
-  const CUresult result = Load(image, /*is_module=*/true, 0, nullptr, nullptr, &library);
+  const CUresult result =
+      Load(image, /*is_module=*/true, ImageMemory::kTransient, 0, nullptr, nullptr, &library);
   return Answer(result, library, module);
 }
 
-void ReleaseAllLibraries() {
+CUresult EnsureLoaded(Library* library) {
+  if (library->loaded.load(std::memory_order_acquire)) [[likely]] {
+    return CUDA_SUCCESS;
+  }
+  Holding holding(&libraries.load_lock);
+  if (library->loaded.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  uint64_t address;
+  if (const CUresult result = TakeTransferSpace(library->image_bytes, &address);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  memcpy(reinterpret_cast<void*>(address), library->image, library->image_bytes);
+  const CUresult result = CallLoad(library, address, library->image_bytes, nullptr);
+  GiveTransferSpace(address);
+  if (result == CUDA_SUCCESS) library->loaded.store(true, std::memory_order_release);
+  return result;
+}
+
+void ResetAllLibraries() {
   for (uint32_t id = 1; id <= libraries.table.used(); ++id) {
-    if (Library* library = libraries.table.At(id); library != nullptr) (void)Unload(library);
+    Library* library = libraries.table.At(id);
+    if (library == nullptr) continue;
+    if (library->is_module) {
+      (void)Unload(library);
+    } else if (library->image != nullptr && library->loaded.load(std::memory_order_acquire)) {
+      (void)CallUnload(library);
+      library->loaded.store(false, std::memory_order_release);
+      MarkKernelsStale(library);
+      ForgetGlobals(IdOf(library));
+    }
   }
 }
 
@@ -231,12 +279,19 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuLibraryLoadData(CUlibrary* handle, const void* code, CUjit_option* jit_options,
-                           void** jit_values, unsigned jit_count, CUlibraryOption*, void**,
-                           unsigned) {
-  // The library options say how long the image's memory stays: it has been copied on return.
-  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+                           void** jit_values, unsigned jit_count, CUlibraryOption* options,
+                           void** values, unsigned option_count) {
+  if (handle == nullptr || (option_count != 0 && (options == nullptr || values == nullptr))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  ImageMemory memory = ImageMemory::kTransient;
+  for (unsigned i = 0; i < option_count; ++i) {
+    if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED && values[i] != nullptr) {
+      memory = ImageMemory::kPreserved;
+    }
+  }
   Library* library = nullptr;
-  const CUresult result = Load(code, false, jit_count, jit_options, jit_values, &library);
+  const CUresult result = Load(code, false, memory, jit_count, jit_options, jit_values, &library);
   return Answer(result, library, handle);
 }
 
@@ -279,7 +334,8 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned option
                             CUjit_option* options, void** values) {
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Library* library = nullptr;
-  const CUresult result = Load(image, true, option_count, options, values, &library);
+  const CUresult result =
+      Load(image, true, ImageMemory::kTransient, option_count, options, values, &library);
   return Answer(result, library, module);
 }
 CUresult cuModuleLoad(CUmodule* module, const char* path) {

@@ -1,5 +1,8 @@
 // Libraries and modules: one kind of object behind both handles. Images are loaded at once, through
 // the arena; the executor copies them before it looks.
+//
+// A reset of the context ends modules. Libraries live on: one whose image the program preserves is
+// loaded again when it is next used, so that its variables begin anew; another stays loaded.
 #pragma once
 
 #include <atomic>
@@ -15,7 +18,10 @@ struct Library {
   static constexpr uint32_t kBuckets = 32;
 
   std::atomic<uint32_t> alive;
-  bool is_module;             // made by cuModuleLoad*: unloaded by cuModuleUnload only
+  bool is_module;            // made by cuModuleLoad*: unloaded by cuModuleUnload only
+  std::atomic<bool> loaded;  // the executor has it
+  const void* image;         // where the program preserves it, or null
+  uint64_t image_bytes;
   Kernel* buckets[kBuckets];  // kernels got so far, by name; see kernel.h for the lock
 };
 
@@ -25,7 +31,10 @@ wire::LibraryId IdOf(const Library* library);
 // As cuModuleLoadData: a wrapper, fatbin, cubin or PTX of unknown length.
 [[nodiscard]] CUresult LoadModule(CUmodule* module, const void* image);
 
+// Loads it again after a reset.
+[[nodiscard]] CUresult EnsureLoaded(Library* library);
+
 // For the reset of the context.
-void ReleaseAllLibraries();
+void ResetAllLibraries();
 
 }  // namespace gpuloom
