@@ -78,6 +78,7 @@ bool Loop::Start(std::string* error) {
       !Watch(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN, kWakeKey)) {
     *error = std::string("setting up the event loop: ") + strerror(errno);
   } else if (internal_.Start(error)) {
+    staging_.Start(device_);
     return true;
   }
   control::ExecutorReady refusal = {};
@@ -241,8 +242,8 @@ void Loop::AddSession(control::Incoming* in) {
   control::SessionReady ready = {};
   ready.session_id = order.session_id;
   std::string error;
-  const Place place{device_, &modules_,   &memory_,   &scheduler_,
-                    &quiet_, &libraries_, &internal_, &hold_};
+  const Place place{device_,     &modules_,  &memory_,  &scheduler_, &quiet_,
+                    &libraries_, &internal_, &staging_, &hold_};
   std::unique_ptr<Session> session = Session::Make(place, order, in->fds, &error);
   if (session != nullptr &&
       !Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN, order.session_id)) {

@@ -20,6 +20,7 @@
 #include "agent/executor/quiet.h"
 #include "agent/executor/scheduler_link.h"
 #include "agent/executor/session.h"
+#include "agent/executor/staging.h"
 #include "agent/executor/work_pool.h"
 
 namespace gpuloom::executor {
@@ -59,6 +60,7 @@ class Loop {
   channel::UniqueFd wake_;
   SchedulerLink scheduler_;
   InternalStream internal_;
+  Staging staging_;
   WorkPool modules_;
   WorkPool memory_;
   Quiet quiet_;

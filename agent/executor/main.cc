@@ -118,6 +118,8 @@ int main(int argc, char** argv) {
   // More hardware queues than the default 8, so that tenants' streams do not wait in line for one
   // another. Read by cuInit.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+  // Eager loading would make every load wait for the device, not only the first use (quiet.h).
+  setenv("CUDA_MODULE_LOADING", "LAZY", 1);
 
   std::string error;
   gpuloom::Driver driver;

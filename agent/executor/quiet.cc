@@ -14,9 +14,9 @@ constexpr uint64_t kPatienceNs = 20'000'000;
 constexpr uint64_t kQuietNs = 1'000'000;
 
 constexpr char kFirstImage[] =
-    ".version 7.0\n.target sm_50\n.address_size 64\n.visible .entry first()\n{\nret;\n}\n";
+    ".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry first()\n{\nret;\n}\n";
 constexpr char kSecondImage[] =
-    ".version 7.0\n.target sm_50\n.address_size 64\n.visible .entry second()\n{\nret;\n}\n";
+    ".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry second()\n{\nret;\n}\n";
 
 constexpr std::chrono::milliseconds kLongestProbe{50};
 

@@ -73,6 +73,7 @@ class Harness {
     std::string error;
     Check(device_.Start("GPU-00000000-0000-0000-0000-000000000000", &error));
     Check(internal_.Start(&error));
+    staging_.Start(&device_);
     channel::UniqueFd ours, theirs;
     Check(channel::MakePair(SOCK_SEQPACKET, &ours, &theirs));
     scheduler_ = std::make_unique<Scheduler>(std::move(ours));
@@ -126,8 +127,8 @@ class Harness {
     writer_ =
         wire::RingWriter(reinterpret_cast<wire::CommandRegion*>(commands_.data()),
                          reinterpret_cast<const wire::CompletionRegion*>(completions_.data()));
-    const Place place{&device_, &modules_,   &memory_,   link_.get(),
-                      &quiet_,  &libraries_, &internal_, &hold_};
+    const Place place{&device_,    &modules_,  &memory_,  link_.get(), &quiet_,
+                      &libraries_, &internal_, &staging_, &hold_};
     std::string error;
     // The arena of the session before goes with what was pinned in it.
     for (int i = 0; i < 100 && !quiet_.empty(); ++i) Turn(1);
@@ -188,6 +189,7 @@ class Harness {
 
   Device device_{TestingDriver::Reset()};
   InternalStream internal_{&device_};
+  Staging staging_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<SchedulerLink> link_;
   WorkPool modules_{&device_, 0, -1};

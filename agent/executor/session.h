@@ -28,6 +28,7 @@
 #include "agent/executor/quiet.h"
 #include "agent/executor/range_table.h"
 #include "agent/executor/scheduler_link.h"
+#include "agent/executor/staging.h"
 #include "agent/executor/stream_set.h"
 #include "agent/executor/work_pool.h"
 #include "proto/wire/completion_writer.h"
@@ -45,6 +46,7 @@ struct Place {
   Quiet* quiet;
   LibraryCache* libraries;
   InternalStream* internal;
+  Staging* staging;
   const bool* hold;  // true: nothing may be handed to CUDA now
 };
 
@@ -178,6 +180,9 @@ class Session final : public StreamSink {
 
   // submit.cc
   void Submit(Stream& stream, StreamCommand& command) override;
+  bool HasRoom(const StreamCommand& command) const override;
+  CUresult SubmitCopyInline(Stream& stream, const StreamCommand& command, uint64_t destination);
+  void FreeStaged(Stream& stream);
   CUresult MakeStream(Stream& stream);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
   void WaitFor(Stream& stream, const Dependency& dependency);
@@ -229,6 +234,7 @@ class Session final : public StreamSink {
   uint64_t now_ns_ = 0;
   uint64_t kernels_launched_ = 0;
   uint64_t kernels_told_ = 0;
+  uint64_t staged_bytes_ = 0;
   uint32_t outstanding_ = 0;  // questions to the scheduler, clears: what calls back into this
 
   StreamSet streams_;

@@ -207,6 +207,25 @@ TEST_F(SessionTest, ProgramsWithVariablesAreLoadedForEach) {
   EXPECT_THAT(TestingDriver::TakeCalls(), Contains("load"));
 }
 
+TEST_F(SessionTest, SmallCopiesWaitForTheirRoomNotTheRingThread) {
+  const uint64_t memory = tenant_->Alloc(1u << 20);
+  ASSERT_NE(memory, 0u);
+  (void)TestingDriver::TakeCalls();
+  TestingDriver::Hold();
+  const std::vector<uint8_t> payload(wire::kMaxInlineCopyBytes);
+  Ticket last{};
+  for (int i = 0; i < 40; ++i) {
+    last = tenant_->Post<wire::CopyInline>({StreamId{0}, 0, DevicePtr{memory}}, payload);
+  }
+  std::this_thread::sleep_for(milliseconds(50));
+  const auto calls = TestingDriver::TakeCalls();
+  EXPECT_EQ(std::count_if(calls.begin(), calls.end(),
+                          [](const std::string& call) { return call.starts_with("copy"); }),
+            16);
+  TestingDriver::Release();
+  EXPECT_TRUE(tenant_->WaitDone(0, last));
+}
+
 TEST_F(SessionTest, TimedEventsAnswer) {
   tenant_->Post<wire::EventCreate>({EventId{1}, 1});
   tenant_->Post<wire::EventCreate>({EventId{2}, 1});

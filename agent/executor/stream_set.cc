@@ -87,7 +87,7 @@ bool StreamSet::CanSubmit(const Stream& stream, const StreamCommand& command) co
       return false;
     }
   }
-  return true;
+  return sink_->HasRoom(command);
 }
 
 void StreamSet::Hand(Stream& stream, StreamCommand& command) {

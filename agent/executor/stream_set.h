@@ -28,6 +28,13 @@ struct Mark {
   uint64_t first_ticket;  // of them
 };
 
+// Pinned memory that a command's payload lies in until the command is done.
+struct Staged {
+  uint64_t ticket;
+  uint8_t* copy;
+  uint64_t size_bytes;
+};
+
 // Read by the sink; changed by StreamSet only, but for the fields that say otherwise.
 struct Stream {
   wire::StreamId id{};
@@ -39,9 +46,10 @@ struct Stream {
   uint64_t submitted = 0;   // newest ticket that CUDA has
   uint64_t completed = 0;   // newest ticket that is done
   std::deque<StreamCommand> waiting;
-  std::deque<Mark> marks;  // oldest first
-  uint32_t in_flight = 0;  // at CUDA, not known to be done
-  uint32_t unmarked = 0;   // at CUDA since the last mark
+  std::deque<Mark> marks;     // oldest first
+  std::deque<Staged> staged;  // the sink's, oldest first
+  uint32_t in_flight = 0;     // at CUDA, not known to be done
+  uint32_t unmarked = 0;      // at CUDA since the last mark
   uint64_t unmarked_first = 0;
   uint64_t behind_legacy = 0;  // newest legacy ticket that this stream is ordered behind
   uint64_t legacy_behind = 0;  // newest ticket of this stream that legacy is ordered behind
@@ -56,6 +64,8 @@ class StreamSink {
  public:
   // Hands `command` to CUDA. Never fails here: errors become the tenant's asynchronous errors.
   virtual void Submit(Stream& stream, StreamCommand& command) = 0;
+  // False: `command` needs something that is in use; it is asked again later.
+  virtual bool HasRoom(const StreamCommand& command) const = 0;
 
  protected:
   ~StreamSink() = default;

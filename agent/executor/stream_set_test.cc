@@ -46,10 +46,13 @@ class StreamSetTest : public ::testing::Test, private StreamSink {
   std::vector<Handed> handed_;
   uint64_t last_ticket_ = 0;
   bool hold_ = false;
+  bool room_ = true;
   StreamSet set_{this, &hold_};
   Stream& legacy_ = Add(0);
 
  private:
+  bool HasRoom(const StreamCommand&) const override { return room_; }
+
   void Submit(Stream& stream, StreamCommand& command) override {
     Handed one{static_cast<uint32_t>(stream.id), static_cast<uint64_t>(command.ticket), {}};
     for (const Dependency& d : command.dependencies) {
@@ -142,6 +145,17 @@ TEST_F(StreamSetTest, HoldKeepsEverythingBack) {
   EXPECT_TRUE(set_.SubmitWaiting());
   EXPECT_EQ(TakeHanded().size(), 1u);
   EXPECT_TRUE(set_.AtDevice());
+}
+
+TEST_F(StreamSetTest, WaitsForRoom) {
+  Stream& a = Add(1);
+  room_ = false;
+  Enqueue(a);
+  Enqueue(a);
+  EXPECT_FALSE(set_.SubmitWaiting());
+  room_ = true;
+  EXPECT_TRUE(set_.SubmitWaiting());
+  EXPECT_THAT(TakeHanded(), ElementsAre(Handed{1, 1, {}}, Handed{1, 2, {}}));
 }
 
 TEST_F(StreamSetTest, PayloadIsKeptWhileItWaits) {

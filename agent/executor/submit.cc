@@ -34,6 +34,34 @@ void Session::Submit(Stream& stream, StreamCommand& command) {
   }
 }
 
+bool Session::HasRoom(const StreamCommand& command) const {
+  return staged_bytes_ == 0 || !std::holds_alternative<CopyInlineWork>(command.work) ||
+         staged_bytes_ + Staging::CostBytes(command.payload.size()) <= Staging::kSessionBytes;
+}
+
+CUresult Session::SubmitCopyInline(Stream& stream, const StreamCommand& command,
+                                   uint64_t destination) {
+  const std::span<const uint8_t> payload = command.payload;
+  const uint8_t* source = payload.data();
+  if (uint8_t* copy = place_.staging->Copy(payload)) {
+    stream.staged.push_back({static_cast<uint64_t>(command.ticket), copy, payload.size()});
+    staged_bytes_ += Staging::CostBytes(payload.size());
+    source = copy;
+  }
+  // Otherwise from pageable memory, of which CUDA has taken a copy when the call returns.
+  return place_.device->cuda().cuMemcpyHtoDAsync_v2(destination, source, payload.size(),
+                                                    stream.cuda);
+}
+
+void Session::FreeStaged(Stream& stream) {
+  while (!stream.staged.empty() && stream.staged.front().ticket <= stream.completed) {
+    const Staged& staged = stream.staged.front();
+    place_.staging->Give(staged.copy, staged.size_bytes);
+    staged_bytes_ -= Staging::CostBytes(staged.size_bytes);
+    stream.staged.pop_front();
+  }
+}
+
 CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
   const Driver& cuda = place_.device->cuda();
   if (const auto* launch = std::get_if<LaunchWork>(&command.work)) {
@@ -63,9 +91,7 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (const auto* copy = std::get_if<CopyInlineWork>(&command.work)) {
-    // Pageable memory of at most 64 KiB: CUDA has taken it when the call returns.
-    return cuda.cuMemcpyHtoDAsync_v2(copy->destination, command.payload.data(),
-                                     command.payload.size(), stream.cuda);
+    return SubmitCopyInline(stream, command, copy->destination);
   }
   if (const auto* fill = std::get_if<FillWork>(&command.work)) {
     const wire::Fill::Request& r = fill->request;
@@ -154,6 +180,7 @@ bool Session::PollStreams() {
       streams_.CompleteOldestMark(*stream);
     }
     if (stream->completed == before) continue;
+    FreeStaged(*stream);
     writer_.PublishCompleted(stream->id, wire::Ticket{stream->completed});
     published_ = true;
     any = true;

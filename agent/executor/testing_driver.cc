@@ -1,6 +1,7 @@
 #include "agent/executor/testing_driver.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -166,6 +167,10 @@ void FillTable(Driver* d) {
     return S().failure;
   };
   d->cuMemRelease = [](CUmemGenericAllocationHandle) { return CUDA_SUCCESS; };
+  d->cuMemHostAlloc = [](void** memory, size_t size, unsigned) {
+    static void* const kMemory = std::malloc(8u << 20);  // as much as the executor asks for
+    return *memory = kMemory, size <= (8u << 20) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  };
   d->cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_SUCCESS; };
   d->cuMemHostUnregister = [](void*) { return Synchronising("unregister"); };
 
