@@ -35,6 +35,8 @@ inline constexpr uint64_t kSharedWindow = uint64_t{1} << 56;
 inline constexpr uint64_t kLocalWindow = uint64_t{2} << 56;
 inline constexpr uint64_t kParamWindow = uint64_t{3} << 56;
 inline constexpr uint64_t kFunctionWindow = uint64_t{4} << 56;
+inline constexpr uint64_t kGridWindow = uint64_t{5}
+                                        << 56;  // what a cooperative grid's blocks meet at
 inline constexpr uint64_t kWindowMask = uint64_t{0xff} << 56;
 
 }  // namespace gpuloom::softgpu

@@ -14,8 +14,11 @@ int64_t Pack(const Conversion& how, uint32_t source_bytes) {
   uint32_t bits = static_cast<uint32_t>(how.to) << kToShift |
                   static_cast<uint32_t>(how.from) << kFromShift |
                   static_cast<uint32_t>(how.round) << kRoundShift | source_bytes << kSizeShift;
-  const bool flags[] = {how.to_integral, how.flush, how.saturate, how.relu, how.tf32};
-  for (uint32_t i = 0; i < 5; ++i) bits |= (flags[i] ? 1u : 0u) << (kFlagShift + i);
+  bits |= static_cast<uint32_t>(how.to_integral) << kFlagShift;
+  bits |= static_cast<uint32_t>(how.flush) << (kFlagShift + 1);
+  bits |= static_cast<uint32_t>(how.saturate) << (kFlagShift + 2);
+  bits |= static_cast<uint32_t>(how.relu) << (kFlagShift + 3);
+  bits |= static_cast<uint32_t>(how.tf32) << (kFlagShift + 4);
   return bits;
 }
 
@@ -25,8 +28,11 @@ Conversion Unpack(int64_t imm, uint32_t* source_bytes) {
   how.to = static_cast<ptx::Type>(bits >> kToShift & 31);
   how.from = static_cast<ptx::Type>(bits >> kFromShift & 31);
   how.round = static_cast<Round>(bits >> kRoundShift & 7);
-  bool* const flags[] = {&how.to_integral, &how.flush, &how.saturate, &how.relu, &how.tf32};
-  for (uint32_t i = 0; i < 5; ++i) *flags[i] = bits >> (kFlagShift + i) & 1;
+  how.to_integral = bits >> kFlagShift & 1;
+  how.flush = bits >> (kFlagShift + 1) & 1;
+  how.saturate = bits >> (kFlagShift + 2) & 1;
+  how.relu = bits >> (kFlagShift + 3) & 1;
+  how.tf32 = bits >> (kFlagShift + 4) & 1;
   *source_bytes = bits >> kSizeShift & 15;
   return how;
 }

@@ -158,6 +158,21 @@ TEST(Grid, BlocksOfACooperativeGridMayWaitForEachOther) {
   EXPECT_EQ(ran.words[8], 8u);
 }
 
+TEST(Grid, CooperativeGroupsFindTheirBarrier) {
+  // What cooperative_groups' grid().sync() does.
+  const std::string text = KernelText(
+      "mov.u32 %r2, %envreg1; mov.u32 %r3, %envreg2; mov.b64 %d2, {%r3, %r2};"
+      "setp.eq.u64 %p1, %d2, 0; @%p1 trap; atom.global.add.u32 %r4, [%d1], 1;"
+      "mov.u32 %r5, %ctaid.x; setp.eq.u32 %p2, %r5, 0; selp.u32 %r6, 0x7ffffffd, 1, %p2;"
+      "atom.add.release.gpu.u32 %r7, [%d2+4], %r6; SPIN: ld.acquire.gpu.u32 %r8, [%d2+4];"
+      "xor.b32 %r9, %r8, %r7; setp.gt.s32 %p3, %r9, -1; @%p3 bra SPIN; ld.global.u32 %r10, [%d1];"
+      "mad.wide.u32 %d3, %r5, 4, %d1; st.global.u32 [%d3+4], %r10;");
+  const Ran ran = RunKernel(text, {4}, {1}, 1024, /*cooperative=*/true);
+  ASSERT_EQ(ran.outcome.kind, Outcome::kOk) << ran.outcome.detail;
+  for (uint32_t i = 1; i <= 4; ++i) EXPECT_EQ(ran.words[i], 4u);
+  EXPECT_EQ(RunKernel(text, {4}, {1}).outcome.kind, Outcome::kTrap);
+}
+
 TEST(Grid, BlocksOfAClusterShareMemory) {
   // Each block writes its rank, then reads its neighbour's through the cluster's window.
   const Ran ran = RunKernel(

@@ -40,6 +40,9 @@ std::byte* PointerTo(Warp& warp, uint32_t lane, ptx::Space space, uint64_t addre
       space = ptx::Space::kLocal;
     else if (window == kParamWindow)
       space = ptx::Space::kParam;
+    else if (window == kGridWindow && run.grid.cooperative &&
+             Fits(offset, size_bytes, sizeof(run.grid_barrier)))
+      return reinterpret_cast<std::byte*>(run.grid_barrier) + offset;
     else
       return nullptr;
   }

@@ -55,6 +55,7 @@ enum Id : uint16_t {
   kClusterRank,
   kClusterCount,
   kZero,
+  kGridBarrierHigh,
 };
 
 struct Row {
@@ -196,6 +197,8 @@ uint64_t UniformValue(Warp& warp, uint16_t id) {
       return block.cluster_rank;
     case kClusterCount:
       return uint64_t{c.x} * c.y * c.z;
+    case kGridBarrierHigh:
+      return grid.cooperative ? kGridWindow >> 32 : 0;
     default:
       return 0;
   }
@@ -255,6 +258,10 @@ bool FindSpecialRegister(std::string_view name, Instr* in) {
   for (const Row& row : kRows) {
     if (row.name != name) continue;
     in->extra = row.id;
+    return true;
+  }
+  if (name == "%envreg1") {
+    in->extra = kGridBarrierHigh;
     return true;
   }
   if (name.starts_with("%envreg") && name.size() <= 9) {
