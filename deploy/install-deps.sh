@@ -6,8 +6,8 @@ set -euo pipefail
 packages=(
   git ca-certificates ccache cmake ninja-build g++ clang clang-format libclang-rt-14-dev python3 binutils procps
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
-  libyaml-cpp-dev libboost-dev libspdlog-dev libcli11-dev libzstd-dev liblz4-dev prometheus-cpp-dev
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libyaml-cpp-dev libspdlog-dev libcli11-dev libzstd-dev liblz4-dev
+  libgtest-dev libgmock-dev
 )
 
 missing=()

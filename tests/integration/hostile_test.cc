@@ -99,6 +99,25 @@ TEST_F(Malicious, HandlesThatAreNone) {
                                         "vadd");
 }
 
+// Ids and addresses that are good, but another tenant's: the neighbour has libraries, kernels and
+// memory under the smallest ones.
+TEST_F(Malicious, WhatIsTheNeighbours) {
+  ExpectCommandIsFatal<wire::Launch>(
+      {wire::kLegacyStream, wire::KernelId{1}, {1, 1, 1}, {1, 1, 1}, 0, 0}, Fatal::kBadHandle,
+      std::string(8, '\0'));
+  ExpectCommandIsFatal<wire::LibraryUnload>({wire::LibraryId{1}}, Fatal::kBadHandle);
+  // The neighbour was the first to get addresses.
+  ExpectCommandIsFatal<wire::Fill>({wire::kLegacyStream, 4, 0, 0, 0x5000'0000'0000, 1},
+                                   Fatal::kBadRange);
+  HostileTenant tenant(hostile_.directory);
+  ASSERT_TRUE(tenant.Attach());
+  const wire::Ticket ticket =
+      tenant.Write<wire::MemFree>({wire::DevicePtr{0x5000'0000'0000}}, "", 0);
+  const wire::ReplySlot* answer = tenant.WaitForReply(0, ticket);
+  EXPECT_TRUE(tenant.completions().fatal() != Fatal::kNone ||
+              (answer != nullptr && answer->result != 0));
+}
+
 TEST_F(Malicious, RangesOfOthers) {
   // The executor's own memory, and device addresses that were never granted.
   ExpectCommandIsFatal<wire::Copy>(
