@@ -1,6 +1,8 @@
 // How a program begins: versions, cuInit, and the functions and tables it asks for by name.
 #include <string.h>
 
+#include <atomic>
+
 #include "proto/cuda/cuda_all.h"
 #include "proto/cuda/proc_address.h"
 #include "proto/cuda/runtime_tables.h"
@@ -47,7 +49,15 @@ void DeviceIdentity(int, RuntimeDevice* device) {
   device->pci_device = ours.pci_device;
 }
 
-bool HandshakeAllowed() { return session.settings().runtime_handshake; }
+bool HandshakeAllowed() {
+  if (session.settings().runtime_handshake) return true;
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true, std::memory_order_relaxed)) {
+    Log(LogLevel::kWarn,
+        "GPULOOM_RUNTIME_HANDSHAKE=off: programs built on NVIDIA's runtime cannot start");
+  }
+  return false;
+}
 
 void LogTable(const char* line) { Log(LogLevel::kInfo, "%s", line); }
 
