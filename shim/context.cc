@@ -120,6 +120,7 @@ CUresult SetFlags(CUdevice device, unsigned flags) {
   if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
   if (!ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   primary.flags.store(flags, std::memory_order_relaxed);
+  session.SetWaitSchedule(flags & CU_CTX_SCHED_MASK);
   return CUDA_SUCCESS;
 }
 

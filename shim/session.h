@@ -131,6 +131,8 @@ class Session {
   // Until everything queued so far on any stream, destroyed ones included, is done.
   [[nodiscard]] CUresult WaitForAll();
 
+  void SetWaitSchedule(unsigned schedule) { waiting_.set_schedule(schedule); }
+
   // The error that a fire-and-forget command met, once; called where CUDA's calls synchronise.
   [[nodiscard]] CUresult TakeAsyncError();
   [[nodiscard]] CUresult HealthOfPoller() { return waiting_.HealthOfPoller(); }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -12,8 +13,16 @@
 namespace gpuloom {
 namespace {
 
-// A round trip through a waking executor takes 5 to 20 us; a sleep and a wake-up about 10.
+// A round trip through a waking executor takes 5 to 20 us.
 constexpr int64_t kSpinNs = 30'000;
+// Going to sleep and waking up costs 50 us and more in a virtual machine, so a wait that is only a
+// little longer stays awake, but leaves the processor to whoever wants it. NVIDIA's driver spins
+// without end unless it is told otherwise.
+constexpr int64_t kYieldNs = 500'000;
+// With fewer, whom we wait for may be waiting for our processor.
+constexpr int kManyProcessors = 4;
+// Where the program asks to spin: after this the wait is long, and a hang-up must be noticed.
+constexpr int64_t kLongSpinNs = 100'000'000;
 constexpr int64_t kLookIntervalNs = 10'000'000;
 constexpr int64_t kRoomNapNs = 50'000;
 constexpr uint32_t kRoomSpins = 2000;
@@ -32,18 +41,27 @@ void Waiting::Start(wire::CommandRegion* commands, const wire::CompletionRegion*
   tenant_sleeps_ = &commands->head.tenant_sleeps;
   doorbell_ = doorbell;
   connection_ = connection;
+  cpu_set_t processors;
+  many_processors_ = sched_getaffinity(0, sizeof(processors), &processors) != 0 ||
+                     CPU_COUNT(&processors) >= kManyProcessors;
 }
 
 CUresult Waiting::Wait(const Awaited& awaited) {
   if (Holds(awaited)) return CUDA_SUCCESS;
-  const int64_t until_ns = Now(CLOCK_MONOTONIC) + kSpinNs;
-  do {
+  const unsigned schedule = schedule_.load(std::memory_order_relaxed);
+  const int64_t spin_ns = schedule == CU_CTX_SCHED_SPIN ? kLongSpinNs : kSpinNs;
+  const int64_t yield_ns =
+      schedule == CU_CTX_SCHED_BLOCKING_SYNC || !many_processors_ ? 0 : kYieldNs;
+  const int64_t begin_ns = Now(CLOCK_MONOTONIC);
+  for (int64_t waited_ns = 0; waited_ns < spin_ns + yield_ns;
+       waited_ns = Now(CLOCK_MONOTONIC) - begin_ns) {
+    if (waited_ns >= spin_ns) sched_yield();
     for (int i = 0; i < 16; ++i) {
       if (Holds(awaited)) return CUDA_SUCCESS;
       CpuPause();
     }
     if (const CUresult result = Health(); result != CUDA_SUCCESS) return result;
-  } while (Now(CLOCK_MONOTONIC) < until_ns);
+  }
   return Sleep(awaited);
 }
 

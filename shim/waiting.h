@@ -1,5 +1,5 @@
-// How the program's threads wait for the executor: they look for a short time, then sleep. One of
-// the sleeping threads polls the doorbell and the scheduler's connection for all; the others wait
+// How the program's threads wait for the executor: they look for some time, first holding their
+// processor and then yielding it, and sleep. One of the sleeping threads polls the doorbell and the scheduler's connection for all; the others wait
 // for it in the process. A hang-up of either peer ends every wait: the session is lost.
 //
 // Owned by Session, used after Start. Safe from any thread. Every function returns CUDA_SUCCESS or
@@ -30,6 +30,8 @@ class Waiting {
              int connection);
 
   [[nodiscard]] CUresult Wait(const Awaited& awaited);
+  // How long a wait stays awake: CU_CTX_SCHED_* as the program set it.
+  void set_schedule(unsigned schedule) { schedule_.store(schedule, std::memory_order_relaxed); }
   bool Holds(const Awaited& awaited) const {
     return awaited.kind == Awaited::Kind::kStream
                ? completions_.Done(wire::StreamId{awaited.index}, awaited.ticket)
@@ -72,6 +74,8 @@ class Waiting {
   int connection_ = -1;
   std::atomic<int> lost_{0};  // the sticky CUresult
   std::atomic<int64_t> last_look_ns_{0};
+  std::atomic<unsigned> schedule_{0};
+  bool many_processors_ = false;
 
   Lock sleep_lock_;
   uint32_t sleepers_ = 0;          // guarded by sleep_lock_; tenant_sleeps is 1 while not zero
