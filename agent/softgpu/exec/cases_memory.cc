@@ -71,6 +71,18 @@ constexpr Case kCases[] = {
      {},
      0},
     {"ld.param.u32 %r10, [scratch]; cvt.u32.u64 %r11, %d8; sub.u32 %r0, %r10, %r11;", 'r', {}, 0},
+    {"mov.b64 %d10, scratch; ld.param.u64 %d11, [%d10]; mad.wide.u32 %d12, %r9, 64, 256; "
+     "add.u64 %d11, %d11, %d12; sub.u64 %d0, %d9, %d11;",
+     'd',
+     {},
+     0},
+    {"mov.b64 %d10, scratch; cvta.param.u64 %d11, %d10; ld.u32 %r10, [%d11]; cvt.u32.u64 %r11, "
+     "%d8; "
+     "sub.u32 %r0, %r10, %r11;",
+     'r',
+     {},
+     0},
+    {"mov.b64 %d10, scratch; cvta.param.u64 %d11, %d10; isspacep.param %p0, %d11;", 'p', {}, 1},
     // Shared memory.
     {"st.shared.u32 [shared], %r1; ld.shared.u32 %r0, [shared];", 'r', {7}, 7},
     {"mov.u32 %r10, shared; st.shared.u32 [%r10+4], %r1; ld.shared.u32 %r0, [shared+4];",

@@ -1,5 +1,7 @@
 #include "agent/softgpu/exec/decoder.h"
 
+#include <algorithm>
+
 #include "agent/softgpu/exec/instruction_table.h"
 
 namespace gpuloom::softgpu {
@@ -146,9 +148,14 @@ bool Decoder::DecodeStatement(size_t index) {
     case ptx::Statement::kOpen:
       scopes_.emplace_back();
       scopes_.back().id = ++next_scope_;
+      scopes_.back().frame_start = frame_end_;
       return true;
     case ptx::Statement::kClose:
-      if (scopes_.size() > 1) scopes_.pop_back();
+      if (scopes_.size() > 1) {
+        // What the scope declared is gone: the parameters of the next call may lie there.
+        frame_end_ = scopes_.back().frame_start;
+        scopes_.pop_back();
+      }
       return true;
     case ptx::Statement::kLabel: {
       const std::string key = std::to_string(scopes_.back().id) + ":" + std::string(statement.text);
@@ -241,12 +248,13 @@ bool Decoder::Patch() {
 uint32_t Decoder::NewFrameBytes(uint64_t size_bytes, uint32_t align_bytes) {
   // Whole words, so that a call may copy any parameter, and 16 bytes as the widest access.
   const uint64_t align = align_bytes < 4 ? 4 : align_bytes;
-  const uint64_t at = (function_.frame_bytes + align - 1) / align * align;
+  const uint64_t at = (frame_end_ + align - 1) / align * align;
   if (at + size_bytes > (uint64_t{512} << 10)) {
     Fail("more than 512 KiB of local memory");
     return 0;
   }
-  function_.frame_bytes = static_cast<uint32_t>(at + (size_bytes + 3) / 4 * 4);
+  frame_end_ = static_cast<uint32_t>(at + (size_bytes + 3) / 4 * 4);
+  function_.frame_bytes = std::max(function_.frame_bytes, frame_end_);
   return static_cast<uint32_t>(at);
 }
 

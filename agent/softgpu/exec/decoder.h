@@ -89,6 +89,7 @@ class Decoder {
   Function& function_;
   std::vector<Scope> scopes_;
   uint32_t next_scope_ = 0;
+  uint32_t frame_end_ = 0;                  // of the variables that live where the decoder is
   std::map<std::string, uint32_t> labels_;  // "3:$L1" → pc, or kNoGuard before it is known
   std::vector<Fixup> fixups_;
   uint32_t line_ = 0;

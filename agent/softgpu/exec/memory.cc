@@ -67,6 +67,42 @@ std::byte* PointerTo(Warp& warp, uint32_t lane, ptx::Space space, uint64_t addre
   }
 }
 
+// What one look at all lanes' addresses tells. Without branches, so that the loop becomes a few vector
+// instructions: a negative difference has its highest bit set.
+struct AddressFacts {
+  uint64_t outside = 0;    // its highest bit: some lane does not lie in [begin, end)
+  uint64_t low_bits = 0;   // of all addresses together
+  uint64_t scattered = 0;  // 0: lane after lane
+};
+
+[[gnu::always_inline]] inline AddressFacts Look(const uint64_t* addresses, uint64_t first,
+                                                uint64_t begin, uint64_t end, uint64_t size_bytes) {
+  AddressFacts facts;
+  const uint64_t last = end - size_bytes;
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    facts.outside |= (addresses[i] - begin) | (last - addresses[i]);
+    facts.low_bits |= addresses[i];
+    facts.scattered |= addresses[i] ^ (first + i * size_bytes);
+  }
+  return facts;
+}
+
+AddressFacts LookPlainly(const uint64_t* addresses, uint64_t first, uint64_t begin, uint64_t end,
+                         uint64_t size_bytes) {
+  return Look(addresses, first, begin, end, size_bytes);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) AddressFacts LookFast(const uint64_t* addresses, uint64_t first,
+                                                      uint64_t begin, uint64_t end,
+                                                      uint64_t size_bytes) {
+  return Look(addresses, first, begin, end, size_bytes);
+}
+const auto LookAtAddresses = __builtin_cpu_supports("avx2") != 0 ? LookFast : LookPlainly;
+#else
+const auto LookAtAddresses = LookPlainly;
+#endif
+
 }  // namespace
 
 std::byte* Warp::LocalOf(uint32_t lane, uint32_t offset) {
@@ -143,26 +179,15 @@ bool Warp::ResolveAddresses(uint64_t* addresses, uint8_t flags, uint32_t size_by
   out->contiguous = false;
   const Area area = AreaOf(first, space, write);
   if (area.end - area.begin >= size_bytes) {
-    // Without branches, so that the loop becomes a few vector instructions: a negative difference
-    // has its highest bit set.
-    uint64_t outside = 0;
-    uint64_t low_bits = 0;
-    uint64_t scattered = 0;
-    const uint64_t last = area.end - size_bytes;
-    for (uint32_t i = 0; i < kLanes; ++i) {
-      outside |= (addresses[i] - area.begin) | (last - addresses[i]);
-      low_bits |= addresses[i];
-      scattered |= addresses[i] ^ (first + uint64_t{i} * size_bytes);
-    }
-    if (!(outside >> 63) && (low_bits & (size_bytes - 1)) == 0) {
-      const uint64_t base = area.base;
-      if (scattered == 0 && area.stride == 0) {
+    const AddressFacts facts = LookAtAddresses(addresses, first, area.begin, area.end, size_bytes);
+    if (!(facts.outside >> 63) && (facts.low_bits & (size_bytes - 1)) == 0) {
+      if (facts.scattered == 0 && area.stride == 0) {
         out->contiguous = true;
-        out->lane[0] = reinterpret_cast<std::byte*>(base + first);
+        out->lane[0] = reinterpret_cast<std::byte*>(area.base + first);
       } else {
         for (uint32_t i = 0; i < kLanes; ++i) {
           out->lane[i] =
-              reinterpret_cast<std::byte*>(base + addresses[i] + uint64_t{i} * area.stride);
+              reinterpret_cast<std::byte*>(area.base + addresses[i] + uint64_t{i} * area.stride);
         }
       }
       return true;

@@ -37,6 +37,7 @@ struct Scope {
     uint32_t count = 0;
   };
   uint32_t id = 0;
+  uint32_t frame_start = 0;  // end of the frame's variables when the scope began
   std::map<std::string_view, Symbol> names;
   std::map<std::string_view, Range> ranges;
 };
