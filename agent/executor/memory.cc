@@ -68,60 +68,93 @@ void Session::MapNew(uint64_t address, uint64_t size_bytes, std::function<void(C
       });
 }
 
+// A granted piece on its way to the tenant's address. Its functions run on a worker.
+struct Session::NewMemory {
+  uint64_t memory_id = 0;
+  uint64_t address = 0;
+  uint64_t size_bytes = 0;
+  channel::UniqueFd fd;
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr hidden = 0;  // where it lies while it is cleared
+  CUresult result = CUDA_SUCCESS;
+
+  CUresult MapAt(const Driver& cuda, CUdevice device, CUdeviceptr at) const {
+    CUresult mapped = cuda.cuMemMap(at, size_bytes, 0, handle, 0);
+    if (mapped != CUDA_SUCCESS) return mapped;
+    CUmemAccessDesc access = {};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = device;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    mapped = cuda.cuMemSetAccess(at, size_bytes, &access, 1);
+    if (mapped != CUDA_SUCCESS) cuda.cuMemUnmap(at, size_bytes);
+    return mapped;
+  }
+
+  void Import(const Driver& cuda, CUdevice device, bool must_clear) {
+    void* imported = reinterpret_cast<void*>(static_cast<uintptr_t>(fd.get()));
+    result = cuda.cuMemImportFromShareableHandle(&handle, imported,
+                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    fd.Reset();
+    if (result != CUDA_SUCCESS) return;
+    if (!must_clear) {
+      result = MapAt(cuda, device, address);
+    } else {
+      // At an address that no tenant knows: one of its kernels may be running and look.
+      result = cuda.cuMemAddressReserve(&hidden, size_bytes, kGranuleBytes, 0, 0);
+      if (result == CUDA_SUCCESS) result = MapAt(cuda, device, hidden);
+      if (result != CUDA_SUCCESS && hidden != 0) cuda.cuMemAddressFree(hidden, size_bytes);
+    }
+    if (result != CUDA_SUCCESS) cuda.cuMemRelease(handle);
+  }
+
+  // After it has been cleared, with the result of that.
+  void Show(const Driver& cuda, CUdevice device) {
+    cuda.cuMemUnmap(hidden, size_bytes);
+    cuda.cuMemAddressFree(hidden, size_bytes);
+    if (result == CUDA_SUCCESS) result = MapAt(cuda, device, address);
+    if (result != CUDA_SUCCESS) cuda.cuMemRelease(handle);
+  }
+};
+
 void Session::OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer,
                         std::function<void(CUresult)> done) {
   control::MemoryGranted granted;
-  if (!answer->As(&granted) || granted.session_id != id()) {
-    return done(CUDA_ERROR_OUT_OF_MEMORY);
-  }
+  if (!answer->As(&granted) || granted.session_id != id()) return done(CUDA_ERROR_OUT_OF_MEMORY);
   if (granted.result != CUDA_SUCCESS) return done(static_cast<CUresult>(granted.result));
   if (answer->fd_count != 1 || granted.size_bytes != size_bytes) {
     place_.scheduler->Send(control::MemoryReturn{id(), granted.memory_id});
     return done(CUDA_ERROR_OUT_OF_MEMORY);
   }
-  struct Mapping {
-    channel::UniqueFd fd;
-    CUmemGenericAllocationHandle handle = 0;
-    CUresult result = CUDA_SUCCESS;
-  };
-  auto mapping = std::make_shared<Mapping>();
-  mapping->fd = std::move(answer->fds[0]);
-  memory_.Post(
-      [mapping, address, size_bytes, &cuda = place_.device->cuda(),
-       device = place_.device->device()] {
-        void* fd = reinterpret_cast<void*>(static_cast<uintptr_t>(mapping->fd.get()));
-        mapping->result = cuda.cuMemImportFromShareableHandle(
-            &mapping->handle, fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-        mapping->fd.Reset();
-        if (mapping->result != CUDA_SUCCESS) return;
-        mapping->result = cuda.cuMemMap(address, size_bytes, 0, mapping->handle, 0);
-        if (mapping->result == CUDA_SUCCESS) {
-          CUmemAccessDesc access = {};
-          access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-          access.location.id = device;
-          access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-          mapping->result = cuda.cuMemSetAccess(address, size_bytes, &access, 1);
-          if (mapping->result != CUDA_SUCCESS) cuda.cuMemUnmap(address, size_bytes);
-        }
-        if (mapping->result != CUDA_SUCCESS) cuda.cuMemRelease(mapping->handle);
-      },
-      [this, mapping, address, size_bytes, granted, done = std::move(done)] {
-        place_.device->Judge(mapping->result);
-        if (mapping->result != CUDA_SUCCESS) {
-          Log(LogLevel::kError, "cuda: mapping memory for session %llu (%s): %s",
-              static_cast<unsigned long long>(id()), label(),
-              place_.device->NameOf(mapping->result));
-          place_.scheduler->Send(control::MemoryReturn{id(), granted.memory_id});
-          return done(mapping->result);
-        }
-        blocks_[address] = {granted.memory_id, mapping->handle, size_bytes};
-        if (granted.must_clear == 0) return done(CUDA_SUCCESS);
-        place_.internal->Clear(address, size_bytes,
-                               [this, address, size_bytes, done](CUresult result) {
-                                 if (result == CUDA_SUCCESS) return done(CUDA_SUCCESS);
-                                 Unmap({address, size_bytes}, [done, result] { done(result); });
-                               });
-      });
+  auto memory = std::make_shared<NewMemory>();
+  memory->memory_id = granted.memory_id;
+  memory->address = address;
+  memory->size_bytes = size_bytes;
+  memory->fd = std::move(answer->fds[0]);
+  const Driver& cuda = place_.device->cuda();
+  const CUdevice device = place_.device->device();
+  const bool must_clear = granted.must_clear != 0;
+  memory_.Post([memory, &cuda, device, must_clear] { memory->Import(cuda, device, must_clear); },
+               [this, memory, &cuda, device, must_clear, done = std::move(done)] {
+                 if (!must_clear || memory->result != CUDA_SUCCESS) return Keep(*memory, done);
+                 place_.internal->Clear(
+                     memory->hidden, memory->size_bytes,
+                     [this, memory, &cuda, device, done](CUresult cleared) {
+                       memory->result = cleared;
+                       memory_.Post([memory, &cuda, device] { memory->Show(cuda, device); },
+                                    [this, memory, done] { Keep(*memory, done); });
+                     });
+               });
+}
+
+void Session::Keep(const NewMemory& memory, const std::function<void(CUresult)>& done) {
+  if (place_.device->Judge(memory.result) != CUDA_SUCCESS) {
+    Log(LogLevel::kError, "cuda: mapping memory for session %llu (%s): %s",
+        static_cast<unsigned long long>(id()), label(), place_.device->NameOf(memory.result));
+    place_.scheduler->Send(control::MemoryReturn{id(), memory.memory_id});
+    return done(memory.result);
+  }
+  blocks_[memory.address] = {memory.memory_id, memory.handle, memory.size_bytes};
+  done(CUDA_SUCCESS);
 }
 
 void Session::On(wire::Tag<wire::MemFree>, const wire::MemFree::Request& request,

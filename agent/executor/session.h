@@ -204,6 +204,8 @@ class Session final : public StreamSink {
   Kernel* FindKernel(wire::KernelId id_untrusted);  // refuses when there is none
 
   // memory.cc
+  struct NewMemory;
+  void Keep(const NewMemory& memory, const std::function<void(CUresult)>& done);
   void AskForSlab();
   void ServeSmall(CUresult failure);
   void MapNew(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done);

@@ -10,6 +10,9 @@
 namespace gpuloom::executor {
 namespace {
 
+// Where reserved memory lies when no address was asked for.
+constexpr CUdeviceptr kHidden = 0x4000'0000'0000;
+
 struct State {
   std::mutex mutex;
   uint64_t release = 0;  // raised by Release
@@ -143,12 +146,14 @@ void FillTable(Driver* d) {
   d->cuMemsetD16Async = [](CUdeviceptr, unsigned short, size_t, CUstream stream) {
     return Work("fill", stream);
   };
-  d->cuMemsetD32Async = [](CUdeviceptr, unsigned, size_t, CUstream stream) {
-    return Work("fill", stream);
+  d->cuMemsetD32Async = [](CUdeviceptr address, unsigned, size_t, CUstream stream) {
+    return Work(address == kHidden ? "clear" : "fill", stream);
   };
 
   d->cuMemAddressReserve = [](CUdeviceptr* address, size_t, size_t, CUdeviceptr wanted,
-                              unsigned long long) { return *address = wanted, CUDA_SUCCESS; };
+                              unsigned long long) {
+    return *address = wanted != 0 ? wanted : kHidden, CUDA_SUCCESS;
+  };
   d->cuMemAddressFree = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
   d->cuMemImportFromShareableHandle = [](CUmemGenericAllocationHandle* handle, void*,
                                          CUmemAllocationHandleType) {
