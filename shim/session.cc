@@ -68,11 +68,17 @@ CUresult Session::Attach() {
   if (this->state() != State::kFresh) return CUDA_SUCCESS;
   const CUresult result = AttachLocked();
   if (result == CUDA_SUCCESS) state_.store(State::kAttached, std::memory_order_release);
+  untold_failure_.store(result);
   return result;
 }
 
 CUresult Session::Initialize() {
-  if (const CUresult result = Attach(); result != CUDA_SUCCESS) return result;
+  const CUresult untold = untold_failure_.exchange(CUDA_SUCCESS);
+  if (untold != CUDA_SUCCESS) return untold;
+  if (const CUresult result = Attach(); result != CUDA_SUCCESS) {
+    untold_failure_.store(CUDA_SUCCESS);
+    return result;
+  }
   if (!settings_.device_visible) return CUDA_ERROR_NO_DEVICE;
   State attached = State::kAttached;
   state_.compare_exchange_strong(attached, State::kInitialized);

@@ -44,7 +44,8 @@ class Session {
  public:
   enum class State : uint32_t { kFresh, kAttached, kInitialized, kForked };
 
-  // Connects, unless that has been done. The reason of a failure is logged once.
+  // Connects, unless that has been done. The reason of a failure is logged once, and is also what
+  // the next Initialize returns: one who asks for the version and then initialises is refused once.
   [[nodiscard]] CUresult Attach();
   // cuInit.
   [[nodiscard]] CUresult Initialize();
@@ -187,6 +188,7 @@ class Session {
   Lock attach_lock_;
   bool fork_handled_ = false;
   bool failure_logged_ = false;
+  std::atomic<CUresult> untold_failure_{CUDA_SUCCESS};
   Settings settings_;
   wire::DeviceSnapshot device_ = {};
   channel::Range device_range_;

@@ -70,7 +70,12 @@ TEST_F(Session, AfterARefusalInitMayBeTriedAgain) {
   welcome.admission = wire::Admission::kRefused;
   node_.set_welcome(welcome);
   testing::internal::CaptureStderr();
+  int version = 0;
+  EXPECT_EQ(cu_.cuDriverGetVersion(&version), CUDA_SUCCESS);
   EXPECT_EQ(cu_.cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+  EXPECT_EQ(node_.connections(), 1);  // what the runtime's start asks of us is refused once
+  EXPECT_EQ(cu_.cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+  EXPECT_EQ(node_.connections(), 2);
   testing::internal::GetCapturedStderr();
   welcome.admission = wire::Admission::kAccepted;
   node_.set_welcome(welcome);
