@@ -22,6 +22,9 @@ namespace {
 
 // A cold executor takes about a second; whoever waits longer than this is told why.
 constexpr time_t kWelcomeTimeoutSeconds = 120;
+// Several times today's, for the fields of versions to come.
+constexpr size_t kMaxWelcomeBytes = 16 << 10;
+static_assert(sizeof(wire::Welcome) * 4 <= kMaxWelcomeBytes);
 
 bool SameText(const char* a, const char* b) { return a != nullptr && strcasecmp(a, b) == 0; }
 
@@ -104,20 +107,22 @@ CUresult Session::AttachLocked() {
   const timeval timeout = {kWelcomeTimeoutSeconds, 0};
   setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   const wire::Hello hello = {wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor};
-  wire::Welcome welcome;
-  memset(&welcome, 0, sizeof(welcome));
-  channel::UniqueFd fds[wire::kWelcomeFds];
+  // A newer server's Welcome may be longer: what it appended is not for us.
+  alignas(wire::Welcome) uint8_t answer[kMaxWelcomeBytes];
+  channel::UniqueFd fds[channel::kMaxFds];
   size_t fd_count = 0;
   ptrdiff_t size = -1;
   if (channel::SendMessage(connection.get(), &hello, sizeof(hello))) {
-    size = channel::ReceiveMessage(connection.get(), &welcome, sizeof(welcome), fds,
-                                   wire::kWelcomeFds, &fd_count);
+    size = channel::ReceiveMessage(connection.get(), answer, sizeof(answer), fds, channel::kMaxFds,
+                                   &fd_count);
   }
   if (size < 0) {
     LogOnce("no GPU: the scheduler behind %s did not answer (%s)", path, strerror(errno));
     return CUDA_ERROR_DEVICE_UNAVAILABLE;
   }
-  if (static_cast<size_t>(size) != sizeof(welcome) || welcome.magic != wire::kHelloMagic) {
+  wire::Welcome welcome = {};
+  if (static_cast<size_t>(size) >= sizeof(welcome)) memcpy(&welcome, answer, sizeof(welcome));
+  if (welcome.magic != wire::kHelloMagic) {
     LogOnce("no GPU: what answers at %s is no gpuloom scheduler of wire version %d.%d", path,
             wire::kWireMajor, wire::kWireMinor);
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
@@ -137,7 +142,7 @@ CUresult Session::AttachLocked() {
       LogOnce("no GPU: the executor could not be started: %s", welcome.message);
       return CUDA_ERROR_DEVICE_UNAVAILABLE;
   }
-  if (fd_count != wire::kWelcomeFds) {
+  if (fd_count < wire::kWelcomeFds) {
     LogOnce("no GPU: the scheduler sent %zu descriptors instead of %d", fd_count,
             static_cast<int>(wire::kWelcomeFds));
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;

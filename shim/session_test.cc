@@ -82,6 +82,11 @@ TEST_F(Session, AfterARefusalInitMayBeTriedAgain) {
   EXPECT_EQ(cu_.cuInit(0), CUDA_SUCCESS);
 }
 
+TEST_F(Session, ANewerSchedulersLongerWelcomeIsUnderstood) {
+  node_.appended_bytes = 1000;
+  EXPECT_EQ(cu_.cuInit(0), CUDA_SUCCESS);
+}
+
 TEST_F(Session, AddressesInUseAreRefused) {
   void* taken = mmap(reinterpret_cast<void*>(node_.welcome().device_range_begin), 4096, PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);

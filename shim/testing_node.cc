@@ -60,12 +60,14 @@ class TestingNode::Ring {
     thread_.join();
   }
 
-  bool SendWelcome(int connection) {
+  bool SendWelcome(int connection, size_t appended_bytes) {
     const channel::UniqueFd read_only = channel::ReopenReadOnly(completions_fd_.get());
     const int fds[wire::kWelcomeFds] = {commands_fd_.get(), read_only.get(), arena_fd_.get(),
                                         tenant_doorbell_.get()};
+    std::vector<uint8_t> message(sizeof(welcome_) + appended_bytes, 0xaa);
+    std::memcpy(message.data(), &welcome_, sizeof(welcome_));
     const bool sent =
-        channel::SendMessage(connection, &welcome_, sizeof(welcome_), fds, wire::kWelcomeFds);
+        channel::SendMessage(connection, message.data(), message.size(), fds, wire::kWelcomeFds);
     tenant_doorbell_.Reset();
     return sent;
   }
@@ -368,7 +370,7 @@ void TestingNode::Serve() {
     std::lock_guard lock(mutex_);
     if (welcome_.admission == wire::Admission::kAccepted) {
       ring_ = std::make_unique<Ring>(welcome_);
-      (void)ring_->SendWelcome(tenant.get());
+      (void)ring_->SendWelcome(tenant.get(), appended_bytes);
     } else {
       (void)channel::SendMessage(tenant.get(), &welcome_, sizeof(welcome_));
     }
