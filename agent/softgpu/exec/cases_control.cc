@@ -129,6 +129,48 @@ constexpr Case kCases[] = {
      'r',
      {},
      1},
+    // Barriers in shared memory.
+    {"setp.eq.u32 %p10, %r9, 0; @%p10 mbarrier.init.shared.b64 [shared], 32; bar.sync 0; "
+     "mbarrier.arrive.shared.b64 %d10, [shared]; WAIT: mbarrier.test_wait.shared.b64 %p11, "
+     "[shared], "
+     "%d10; @!%p11 bra WAIT; mov.u32 %r0, 1;",
+     'r',
+     {},
+     1},
+    {"setp.eq.u32 %p10, %r9, 0; @%p10 mbarrier.init.shared.b64 [shared], 33; bar.sync 0; "
+     "mbarrier.arrive.shared.b64 %d10, [shared]; bar.sync 0; "
+     "mbarrier.test_wait.shared.b64 %p0, [shared], %d10;",
+     'p',
+     {},
+     0},
+    {"setp.eq.u32 %p10, %r9, 0; @%p10 mbarrier.init.shared::cta.b64 [shared], 64; bar.sync 0; "
+     "mbarrier.arrive.release.cta.shared::cta.b64 %d10, [shared], 2; WAIT: "
+     "mbarrier.try_wait.parity.shared::cta.b64 %p11, [shared], 0; @!%p11 bra WAIT; "
+     "mbarrier.test_wait.parity.shared.b64 %p0, [shared], 1;",
+     'p',
+     {},
+     0},
+    {"setp.eq.u32 %p10, %r9, 0; @%p10 mbarrier.init.shared.b64 [shared], 32; bar.sync 0; "
+     "mbarrier.arrive_drop.shared.b64 %d10, [shared]; mbarrier.pending_count.b64 %r10, %d10; "
+     "redux.sync.max.u32 %r0, %r10, -1;",
+     'r',
+     {},
+     32},
+    {"setp.eq.u32 %p10, %r9, 0; @%p10 mbarrier.init.shared.b64 [shared], 1; bar.sync 0; "
+     "@!%p10 bra WAIT; mbarrier.arrive.expect_tx.shared.b64 %d10, [shared], 16; "
+     "mbarrier.complete_tx.relaxed.cluster.shared::cta.b64 [shared], 16; WAIT: "
+     "mbarrier.try_wait.parity.shared.b64 %p11, [shared], 0; @!%p11 bra WAIT; mov.u32 %r0, 1;",
+     'r',
+     {},
+     1},
+    {"setp.eq.u32 %p10, %r9, 0; @%p10 mbarrier.init.shared.b64 [shared], 1; bar.sync 0; "
+     "@%p10 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [shared], 8; "
+     "@%p10 mbarrier.arrive.shared.b64 %d10, [shared]; bar.sync 0; "
+     "mbarrier.test_wait.parity.shared.b64 %p0, [shared], 0; bar.sync 0; "
+     "@%p10 mbarrier.inval.shared.b64 [shared];",
+     'p',
+     {},
+     0},
     {"membar.cta; membar.gl; membar.sys; mov.u32 %r0, 1;", 'r', {}, 1},
     {"fence.sc.gpu; fence.acq_rel.cta; fence.proxy.async; mov.u32 %r0, 1;", 'r', {}, 1},
     // Special registers.

@@ -144,6 +144,40 @@ constexpr Case kCases[] = {
      'd',
      {4},
      5},
+    {"setp.eq.u32 %p10, %r9, 0; @%p10 mbarrier.init.shared.b64 [shared], 33; bar.sync 0; "
+     "st.global.u32 [%d9], %r9; mov.u32 %r10, shared; shl.b32 %r11, %r9, 2; add.u32 %r10, %r10, "
+     "%r11; "
+     "cp.async.ca.shared.global [%r10+16], [%d9], 4; cp.async.mbarrier.arrive.shared.b64 [shared]; "
+     "mbarrier.arrive.shared.b64 %d10, [shared]; @%p10 mbarrier.arrive.shared.b64 %d11, [shared]; "
+     "WAIT: mbarrier.try_wait.parity.shared.b64 %p11, [shared], 0; @!%p11 bra WAIT; "
+     "ld.shared.u32 %r0, [%r10+16];",
+     'r',
+     {},
+     0,
+     [](uint32_t lane) -> uint64_t { return lane; }},
+    // A block of memory to shared memory, and back.
+    {"setp.eq.u32 %p10, %r9, 0; @%p10 mbarrier.init.shared.b64 [shared], 1; st.global.u32 [%d8], "
+     "77; "
+     "fence.proxy.async; bar.sync 0; @!%p10 bra WAIT; mov.u32 %r10, shared; "
+     "mbarrier.arrive.expect_tx.shared.b64 %d10, [shared], 32; "
+     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r10+16], [%d8], 32, "
+     "[%r10]; "
+     "WAIT: mbarrier.try_wait.parity.shared.b64 %p11, [shared], 0; @!%p11 bra WAIT; "
+     "ld.shared.u32 %r0, [shared+16];",
+     'r',
+     {},
+     77},
+    {"setp.eq.u32 %p10, %r9, 0; st.shared.u32 [shared], 78; fence.proxy.async; bar.sync 0; "
+     "@!%p10 bra DONE; mov.u32 %r10, shared; "
+     "cp.async.bulk.global.shared::cta.bulk_group [%d8], [%r10], 16; cp.async.bulk.commit_group; "
+     "cp.async.bulk.wait_group 0; DONE: bar.sync 0; ld.volatile.global.u32 %r0, [%d8];",
+     'r',
+     {},
+     78},
+    {"cp.async.bulk.prefetch.L2.global [%d8], 16; cp.async.bulk.wait_group.read 0; mov.u32 %r0, 1;",
+     'r',
+     {},
+     1},
     // Local memory.
     {"st.local.u32 [local], %r9; ld.local.u32 %r0, [local];",
      'r',

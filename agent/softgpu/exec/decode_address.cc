@@ -73,70 +73,6 @@ Step RankOf(Warp& warp, const Instr& in) {
   });
 }
 
-// cp.async, done at once: reads `extra` bytes, or as many as c says, and fills up with zeros.
-template <uint32_t kBytes>
-Step CopyToShared(Warp& warp, const Instr& in) {
-  Pointers to;
-  if (!warp.Resolve(in, kBytes, true, &to)) return Step::kFault;
-  const uint64_t* source = warp.Source<uint64_t>(in.b);
-  const uint32_t* size = warp.Source<uint32_t>(in.c);
-  uint64_t addresses[kLanes];
-  for (uint32_t i = 0; i < kLanes; ++i) addresses[i] = source[i] + static_cast<uint64_t>(in.target);
-  std::byte copies[kLanes][kBytes] = {};
-  const uint32_t all = warp.exec;
-  // Lanes that read nothing must not fault.
-  uint32_t reads = 0;
-  ForEach(all, [&](uint32_t i) { reads |= (size[i] != 0 ? 1u : 0u) << i; });
-  if (reads != 0) {
-    warp.exec = reads;
-    Pointers from;
-    const bool ok = warp.ResolveAddresses(addresses, static_cast<uint8_t>(ptx::Space::kGlobal),
-                                          kBytes, false, &from);
-    warp.exec = all;
-    if (!ok) return Step::kFault;
-    ForEach(reads, [&](uint32_t i) {
-      const std::byte* at = from.contiguous ? from.lane[0] + size_t{i} * kBytes : from.lane[i];
-      std::memcpy(copies[i], at, size[i] < kBytes ? size[i] : kBytes);
-    });
-  }
-  ForEach(all, [&](uint32_t i) {
-    std::byte* at = to.contiguous ? to.lane[0] + size_t{i} * kBytes : to.lane[i];
-    std::memcpy(at, copies[i], kBytes);
-  });
-  return Step::kNext;
-}
-
-bool DecodeAsyncCopy(Decoder& decoder, Op& op) {
-  if (op.mods.Take("commit_group") || op.mods.Take("wait_all")) {
-    return op.count() == 0 && decoder.Emit(Nothing, Instr());
-  }
-  if (op.mods.Take("wait_group")) return op.count() == 1 && decoder.Emit(Nothing, Instr());
-  if (op.mods.TakeOneOf({"ca", "cg"}).empty() || !op.mods.TakePrefixed("shared") ||
-      !op.mods.Take("global")) {
-    return false;
-  }
-  op.mods.TakePrefixed("L2::");
-  if (op.count() < 3 || op.count() > 4 || op[2].kind != ptx::Operand::kInt) return false;
-  Instr in;
-  if (!decoder.Address(op[0], ptx::Space::kShared, &in)) return false;
-  Instr source;
-  if (!decoder.Address(op[1], ptx::Space::kGlobal, &source)) return false;
-  if ((source.flags & kAddress32) != 0 || source.imm < 0 || source.imm > INT32_MAX) return false;
-  in.b = source.a;
-  in.target = static_cast<uint32_t>(source.imm);
-  in.c = op.count() == 4 ? decoder.Source(op[3], 4) : decoder.Constant(op[2].bits, 4);
-  switch (op[2].bits) {
-    case 4:
-      return decoder.Emit(CopyToShared<4>, in);
-    case 8:
-      return decoder.Emit(CopyToShared<8>, in);
-    case 16:
-      return decoder.Emit(CopyToShared<16>, in);
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 bool DecodeCvta(Decoder& decoder, Op& op) {
@@ -209,11 +145,6 @@ bool DecodeDiscard(Decoder& decoder, Op& op) {
   op.mods.TakePrefixed("L2::");
   Instr in;
   return op.count() == 2 && decoder.Address(op[0], space, &in) && decoder.Emit(Nothing, Instr());
-}
-
-bool DecodeCp(Decoder& decoder, Op& op) {
-  if (op.mods.Take("async")) return DecodeAsyncCopy(decoder, op);
-  return false;
 }
 
 }  // namespace gpuloom::softgpu

@@ -13,6 +13,7 @@ bool Operands(Decoder& decoder, Op& op, ptx::Type type, uint32_t sources, Instr*
 // Takes .rn, .rz, .rm, .rp, .ftz and .sat into FloatMode bits.
 [[nodiscard]] uint16_t TakeFloatMode(Op& op);
 
+bool DecodeCopyArrive(Decoder& decoder, Op& op);  // cp.async.mbarrier, in decode_mbarrier.cc
 bool DecodeCarrySum(Decoder& decoder, Op& op, bool subtract);
 bool DecodeCarryMad(Decoder& decoder, Op& op, bool with_carry);
 bool DecodeFloatSum(Decoder& decoder, Op& op, bool subtract);

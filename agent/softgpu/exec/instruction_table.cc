@@ -108,8 +108,10 @@ constexpr Instruction kTable[] = {
 
     {"cp", kMove,
      ".async.{ca,cg}.shared[::cta].global[.L2::…] of 4, 8 or 16 bytes; "
-     ".async.{commit_group,wait_group,wait_all}; "
-     "done at once",
+     ".async.{commit_group,wait_group,wait_all}; .async.mbarrier.arrive[.noinc].shared[::cta].b64; "
+     ".async.bulk.shared{::cta,::cluster}.{global,shared::cta}.mbarrier::complete_tx::bytes; "
+     ".async.bulk.global.shared::cta.bulk_group; .async.bulk.{commit_group,wait_group[.read]}; "
+     ".async.bulk.prefetch.L2.global; all done at once",
      DecodeCp},
     {"cvt", kMove,
      "[.{rn,rz,rm,rp,rni,rzi,rmi,rpi}][.ftz][.sat][.relu] between u8 u16 u32 u64 s8 s16 s32 s64 "
@@ -170,6 +172,11 @@ constexpr Instruction kTable[] = {
      ".cluster.{arrive,wait}[.sem][.aligned]",
      DecodeBarrier},
     {"fence", kSync, "[.{sc,acq_rel,acquire,release}][.scope]; .proxy.{alias,async}", DecodeFence},
+    {"mbarrier", kSync,
+     ".{init,inval,expect_tx,complete_tx}[.sem.scope][.shared{::cta,::cluster}].b64; "
+     ".arrive[.expect_tx][.noComplete][.sem.scope][.shared{::cta,::cluster}].b64; .arrive_drop…; "
+     ".{test_wait,try_wait}[.parity][.sem.scope][.shared[::cta]].b64; .pending_count.b64",
+     DecodeMbarrier},
     {"membar", kSync, ".{cta,gl,sys}; .proxy.alias", DecodeMembar},
 
     {"activemask", kWarp, ".b32", DecodeActivemask},

@@ -49,7 +49,10 @@ bool DecodeCvta(Decoder&, Op&);
 bool DecodeIsspacep(Decoder&, Op&);
 bool DecodeMapa(Decoder&, Op&);
 bool DecodeGetctarank(Decoder&, Op&);
+// decode_copy.cc
 bool DecodeCp(Decoder&, Op&);
+// decode_mbarrier.cc
+bool DecodeMbarrier(Decoder&, Op&);
 // decode_atomics.cc
 bool DecodeAtom(Decoder&, Op&);
 bool DecodeRed(Decoder&, Op&);

@@ -109,6 +109,11 @@ std::byte* Warp::LocalOf(uint32_t lane, uint32_t offset) {
   return local_.get() + size_t{lane} * local_stride_ + offset;
 }
 
+std::byte* Warp::PointerFor(uint32_t lane, ptx::Space space, uint64_t address, uint32_t size_bytes,
+                            bool write) {
+  return PointerTo(*this, lane, space, address, size_bytes, write);
+}
+
 bool Warp::Resolve(const Instr& in, uint32_t size_bytes, bool write, Pointers* out) {
   uint64_t addresses[kLanes];
   if (in.flags & kAddress32) {

@@ -96,6 +96,12 @@ class Warp {
   // Overwrites the addresses of lanes that do not execute.
   bool ResolveAddresses(uint64_t* addresses, uint8_t flags, uint32_t size_bytes, bool write,
                         Pointers* out);
+  // One lane's address: null when it may not be touched. Says nothing about alignment.
+  [[nodiscard]] std::byte* PointerFor(uint32_t lane, ptx::Space space, uint64_t address,
+                                      uint32_t size_bytes, bool write);
+  [[nodiscard]] uint64_t AddressOf(Ref ref, bool has_32_bits, uint32_t lane) const {
+    return has_32_bits ? Source<uint32_t>(ref)[lane] : Source<uint64_t>(ref)[lane];
+  }
   [[nodiscard]] std::byte* LocalOf(uint32_t lane, uint32_t offset);
   [[nodiscard]] uint32_t local_bytes() const { return local_bytes_; }
 
