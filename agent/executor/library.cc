@@ -45,16 +45,44 @@ struct Session::Loading {
     return true;
   }
 
+  CUresult LoadImage(const Driver& cuda, const void* data) {
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
+    return cuda.cuLibraryLoadData(&library, data, options, values, 2, nullptr, nullptr, 0);
+  }
+
+  // Loads PTX text by way of the driver's linker: a library that is loaded lazily shows what is
+  // wrong with its PTX only when a kernel is asked for, and cuModuleLoadData must show it at once.
+  // CUDA_ERROR_NOT_SUPPORTED: no PTX, or a driver without a linker, which then reads PTX itself.
+  CUresult Compile(const Driver& cuda) {
+    Image found;
+    if (FindImage(image.data(), bytes().size(), &found) != ImageError::kNone ||
+        found.kind != ImageKind::kPtx || cuda.cuLinkCreate_v2 == nullptr) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
+    CUlinkState link = nullptr;
+    CUresult linked = cuda.cuLinkCreate_v2(2, options, values, &link);
+    if (linked != CUDA_SUCCESS) return linked;
+    void* cubin = nullptr;
+    size_t cubin_bytes = 0;
+    linked = cuda.cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, image.data(), image.size(), "ptx", 0,
+                                   nullptr, nullptr);
+    if (linked == CUDA_SUCCESS) linked = cuda.cuLinkComplete(link, &cubin, &cubin_bytes);
+    if (linked == CUDA_SUCCESS) linked = LoadImage(cuda, cubin);
+    cuda.cuLinkDestroy(link);  // and with it `cubin`, which LoadImage has copied
+    return linked;
+  }
+
   void Load(const Driver& cuda) {
     if (!IsWhole(bytes())) {
       snprintf(log, sizeof(log), "gpuloom: the image is cut short or is no fatbin, cubin or PTX");
       return;
     }
     has_variables = HasVariables(bytes());
-    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
-    result =
-        cuda.cuLibraryLoadData(&library, image.data(), options, values, 2, nullptr, nullptr, 0);
+    result = Compile(cuda);
+    if (result == CUDA_ERROR_NOT_SUPPORTED) result = LoadImage(cuda, image.data());
     if (result != CUDA_SUCCESS) return;
     unsigned count = 0;
     if (cuda.cuLibraryGetKernelCount != nullptr &&

@@ -1,6 +1,7 @@
 #include "agent/executor/loop.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -117,19 +118,19 @@ Loop::Outcome Loop::Run() {
     const uint64_t idle_ns = now_ns - last_work_ns;
     quiet_.Tick(now_ns, AnythingAtDevice(), idle_ns);
     hold_ = quiet_.Holding();
-    if (worked || idle_ns < spin_ns_) {
+    const int64_t sleep_ns = worked || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
+    if (sleep_ns == 0) {
       if (now_ns - last_events_ns >= kEventsEveryNs) {
         HandleEvents(0, now_ns);
         last_events_ns = now_ns;
+      } else if (idle_ns >= spin_ns_) {
+        sched_yield();
       } else if (!worked) {
         Pause();
       }
       continue;
     }
-    const int64_t sleep_ns = SleepNs(idle_ns);
-    if (sleep_ns == 0) {
-      HandleEvents(0, now_ns);
-    } else if (AnnounceSleep()) {
+    if (AnnounceSleep()) {
       HandleEvents(sleep_ns, now_ns);
       Awake();
     }
@@ -169,7 +170,7 @@ bool Loop::AnythingAtDevice() const {
 
 int64_t Loop::SleepNs(uint64_t idle_ns) const {
   if (AnythingAtDevice()) {
-    const int64_t sleep_ns = std::min(static_cast<int64_t>(idle_ns / 16), kLongestSleepNs);
+    const int64_t sleep_ns = std::min(static_cast<int64_t>(idle_ns / 32), kLongestSleepNs);
     return sleep_ns < kShortestSleepNs ? 0 : sleep_ns;
   }
   if (!quiet_.empty() && !quiet_.Running()) return kLongestSleepNs;
