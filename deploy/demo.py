@@ -219,6 +219,9 @@ def main():
     if right and not left:
         shutil.rmtree(demo.folder, ignore_errors=True)
         return 0
+    for log in sorted(demo.folder.glob("*.log")):
+        lines = log.read_text(errors="replace").splitlines()
+        print(f"-- the end of {log.name}:", *lines[-12:], sep="\n", file=sys.stderr)
     print(f"demo: not everything went right; logs: {demo.folder}", file=sys.stderr)
     return 1
 
