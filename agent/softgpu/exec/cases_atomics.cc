@@ -26,6 +26,16 @@ constexpr Case kCases[] = {
      'r',
      {F(1.5f), F(2)},
      F(3.5f)},
+    {"st.global.u32 [%d9], %r1; red.global.add.f32 [%d9], %r2; ld.global.u32 %r0, [%d9];",
+     'r',
+     {1, 1},
+     0},
+    {"mov.u32 %r10, shared; shl.b32 %r11, %r9, 2; add.u32 %r10, %r10, %r11; st.shared.u32 [%r10], "
+     "%r1; "
+     "atom.shared.add.f32 %r12, [%r10], %r1; ld.shared.u32 %r0, [%r10];",
+     'r',
+     {1},
+     2},
     {"st.global.f64 [%d9], %d1; red.global.add.f64 [%d9], %d2; ld.global.u64 %d0, [%d9];",
      'd',
      {D(1.5), D(2)},

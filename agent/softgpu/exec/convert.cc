@@ -64,7 +64,12 @@ F FromInteger(Wide value, Round round) {
 }
 
 uint64_t ToInteger(double value, const Conversion& how) {
-  if (std::isnan(value)) return 0;
+  if (std::isnan(value)) {
+    // A GPU gives 0 for what it converts in 32 bits, and the lowest number elsewhere.
+    const uint32_t bits = BitsOf(how.to);
+    const bool wide = bits == 64 || (bits == 32 && how.from == ptx::Type::kF64);
+    return wide ? uint64_t{1} << (bits - 1) : 0;
+  }
   const double whole = RoundToIntegral(value, how.round);
   // Out of range, a conversion gives the nearest integer that there is.
   const Wide lowest = LowestOf(how.to);
@@ -78,10 +83,16 @@ double Saturated(double value) { return value > 0 ? std::min(value, 1.0) : 0.0; 
 
 // Ten bits of fraction in the place of 23, ties away from zero.
 uint32_t ToTf32(float value) {
-  if (std::isnan(value)) return 0x7fffffff;
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (std::isinf(value)) return bits;
-  return (bits + 0x1000u) & ~0x1fffu;
+  return (std::isfinite(value) ? bits + 0x1000u : bits) & ~0x1fffu;
+}
+
+// From double and bfloat16 the upper bits of a not-a-number stay; from others the canonical one comes.
+uint32_t NanToSingle(double value, ptx::Type from) {
+  if (from != ptx::Type::kF64 && from != ptx::Type::kBf16) return 0x7fffffff;
+  const uint64_t bits = std::bit_cast<uint64_t>(value);
+  const auto sign = static_cast<uint32_t>(bits >> 63) << 31;
+  return sign | 0x7fc00000u | (static_cast<uint32_t>(bits >> 29) & 0x3fffffu);
 }
 
 uint64_t FromDouble(double value, const Conversion& how) {
@@ -93,7 +104,7 @@ uint64_t FromDouble(double value, const Conversion& how) {
     case ptx::Type::kBf16:
       return ToBfloat(value, how.round).bits;
     case ptx::Type::kF32: {
-      if (std::isnan(value)) return 0x7fffffff;
+      if (std::isnan(value)) return NanToSingle(value, how.from);
       float narrow = ToSingle(value, how.round);
       if (how.flush) narrow = Flushed(narrow);
       return std::bit_cast<uint32_t>(narrow);

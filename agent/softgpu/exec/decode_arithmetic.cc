@@ -157,13 +157,12 @@ bool DecodeRem(Decoder& decoder, Op& op) {
   const ptx::Type type = op.mods.TakeType();
   Instr in;
   if (ptx::IsBits(type) || !Operands(decoder, op, type, 2, &in)) return false;
-  return decoder.Emit(
-      ForInteger(type,
-                 [](auto x) {
-                   using T = decltype(x);
-                   return Map2<T, T, T>([](T a, T b) { return RemOrDividend(a, b); });
-                 }),
-      in);
+  return decoder.Emit(ForInteger(type,
+                                 [](auto x) {
+                                   using T = decltype(x);
+                                   return Map2<T, T, T>([](T a, T b) { return RemOrOnes(a, b); });
+                                 }),
+                      in);
 }
 
 bool DecodeAbs(Decoder& decoder, Op& op) {

@@ -95,9 +95,14 @@ Handler PairAdd() {
   });
 }
 
-Handler FloatAdd(ptx::Type type) {
+Handler FloatAdd(ptx::Type type, ptx::Space space) {
   switch (type) {
     case ptx::Type::kF32:
+      // In global memory a GPU flushes subnormal numbers, in shared memory not.
+      if (space != ptx::Space::kShared) {
+        return Make<float>(
+            [](float a, float b, float) { return Canonical(Flushed(Flushed(a) + Flushed(b))); });
+      }
       return Make<float>([](float a, float b, float) { return Canonical(a + b); });
     case ptx::Type::kF64:
       return Make<double>([](double a, double b, double) { return a + b; });
@@ -114,8 +119,8 @@ Handler FloatAdd(ptx::Type type) {
   }
 }
 
-Handler Find(ptx::Type type, std::string_view what) {
-  if (ptx::IsFloat(type)) return what == "add" ? FloatAdd(type) : nullptr;
+Handler Find(ptx::Type type, std::string_view what, ptx::Space space) {
+  if (ptx::IsFloat(type)) return what == "add" ? FloatAdd(type, space) : nullptr;
   switch (type) {
     case ptx::Type::kU32:
       return IntegerAtomic<uint32_t>(what);
@@ -162,7 +167,7 @@ bool Decode(Decoder& decoder, Op& op, bool returns) {
     in.d = decoder.Destination(op[0], ptx::SizeBytes(type));
     in.flags |= kReturnsOld;
   }
-  return decoder.Emit(Find(type, what), in);
+  return decoder.Emit(Find(type, what, space), in);
 }
 
 }  // namespace

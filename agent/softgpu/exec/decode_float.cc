@@ -29,6 +29,28 @@ Handler Moded(F) {
   return ByMode<T, kSources, F>;
 }
 
+// The sign of a not-a-number is not changed.
+template <class T>
+T Negated(T value) {
+  return std::isnan(value) ? Canonical(value) : -value;
+}
+
+// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 give the upper half of a double.
+template <class T>
+T UpperHalf(T value) {
+  if constexpr (sizeof(T) == 8) {
+    return std::bit_cast<T>(std::bit_cast<uint64_t>(value) & 0xffffffff00000000u);
+  }
+  return value;
+}
+
+// div.approx: a divisor above 2^126 gives zero.
+float DivideApproximately(float a, float b) {
+  if (std::fabs(b) <= 0x1p126f || !std::isfinite(b) || std::isnan(a)) return a / b;
+  if (std::isinf(a)) return a - a;
+  return std::copysign(0.0f, a) * std::copysign(1.0f, b);
+}
+
 template <class T>
 Handler SumOf(uint16_t mode, bool subtract) {
   if (mode == 0) {
@@ -71,6 +93,9 @@ Handler DivOf(uint16_t mode) {
 
 template <class T>
 Handler RcpOf(uint16_t mode) {
+  if (sizeof(T) == 8 && (mode & kFlush)) {
+    return Moded<T, 1>([](T a, T, T, Round) { return UpperHalf(T{1} / a); });
+  }
   if (RoundOf(mode) == Round::kNearest) {
     return Moded<T, 1>([](T a, T, T, Round) { return T{1} / a; });
   }
@@ -110,7 +135,7 @@ T Extreme(T a, T b, uint16_t mode) {
   T result;
   if (std::isnan(a) || std::isnan(b)) {
     if ((mode & kKeepNan) || (std::isnan(a) && std::isnan(b))) {
-      return Canonical(std::numeric_limits<T>::quiet_NaN());
+      return Canonical(std::isnan(b) ? b : a);
     }
     result = std::isnan(a) ? b : a;
   } else if (a == b) {
@@ -179,13 +204,18 @@ bool DecodeFma(Decoder& decoder, Op& op) {
 }
 
 bool DecodeFloatDiv(Decoder& decoder, Op& op) {
-  const bool approx = op.mods.Take("approx") || op.mods.Take("full");
+  const bool coarse = op.mods.Take("approx");
+  const bool approx = coarse || op.mods.Take("full");
   const ptx::Type type = TypeOf(op);
   if (!NeedsMode(op, type, approx) || (approx && type != ptx::Type::kF32)) return false;
   Instr in;
   in.extra = TakeFloatMode(op);
   op.mods.TakeType();
   if (!AllowedMode(type, in.extra) || !Operands(decoder, op, type, 2, &in)) return false;
+  if (coarse) {
+    const auto divide = [](float a, float b, float, Round) { return DivideApproximately(a, b); };
+    return decoder.Emit(Moded<float, 2>(divide), in);
+  }
   return decoder.Emit(ForFloat(type, [&](auto x) { return DivOf<decltype(x)>(in.extra); }), in);
 }
 
@@ -217,8 +247,9 @@ bool DecodeRsqrt(Decoder& decoder, Op& op) {
   if (!op.mods.Has("approx")) return false;
   return DecodeRoot(decoder, op, [](auto x, uint16_t) {
     using T = decltype(x);
-    return Moded<T, 1>(
-        [](T a, T, T, Round) { return static_cast<T>(1.0 / std::sqrt(static_cast<double>(a))); });
+    return Moded<T, 1>([](T a, T, T, Round) {
+      return UpperHalf(static_cast<T>(1.0 / std::sqrt(static_cast<double>(a))));
+    });
   });
 }
 
@@ -268,18 +299,16 @@ bool DecodeFloatSign(Decoder& decoder, Op& op, bool negate) {
   const ptx::Type type = op.mods.TakeType();
   Instr in;
   if ((flush && type != ptx::Type::kF32) || !Operands(decoder, op, type, 1, &in)) return false;
-  return decoder.Emit(ForFloat(type,
-                               [&](auto x) {
-                                 using T = decltype(x);
-                                 if (negate) {
-                                   return flush ? Map1<T, T>([](T a) { return -Flushed(a); })
-                                                : Map1<T, T>([](T a) { return -a; });
-                                 }
-                                 return flush
-                                            ? Map1<T, T>([](T a) { return std::fabs(Flushed(a)); })
-                                            : Map1<T, T>([](T a) { return std::fabs(a); });
-                               }),
-                      in);
+  const auto make = [&](auto x) {
+    using T = decltype(x);
+    if (negate) {
+      return flush ? Map1<T, T>([](T a) { return Negated(Flushed(a)); })
+                   : Map1<T, T>([](T a) { return Negated(a); });
+    }
+    return flush ? Map1<T, T>([](T a) { return Canonical(std::fabs(Flushed(a))); })
+                 : Map1<T, T>([](T a) { return Canonical(std::fabs(a)); });
+  };
+  return decoder.Emit(ForFloat(type, make), in);
 }
 
 bool DecodeFloatMinMax(Decoder& decoder, Op& op, bool max) {

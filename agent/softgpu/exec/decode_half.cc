@@ -75,9 +75,6 @@ Bfloat Round16(double value) {
 
 template <class H>
 uint16_t One(HalfOp what, uint16_t a, uint16_t b, uint16_t c, uint16_t mode) {
-  // Signs are changed without looking at the value, as not-a-numbers keep their bits.
-  if (what == HalfOp::kNeg && !(mode & kFlush)) return a ^ 0x8000;
-  if (what == HalfOp::kAbs && !(mode & kFlush)) return a & 0x7fff;
   const double least = std::is_same_v<H, Half> ? 0x1p-14 : 0x1p-126;
   const auto in = [&](uint16_t bits) {
     return FlushHalf(static_cast<double>(ToFloat(H{bits})), mode, least);

@@ -69,7 +69,7 @@ inline int16_t MulHigh(int16_t a, int16_t b) {
   return static_cast<int16_t>((int32_t{a} * int32_t{b}) >> 16);
 }
 
-// A GPU divides by zero to all ones, and the remainder is the dividend.
+// A GPU gives all ones for a division by zero, and for its remainder.
 template <class T>
 T DivOrOnes(T a, T b) {
   if (b == 0) return static_cast<T>(~T{0});
@@ -79,8 +79,8 @@ T DivOrOnes(T a, T b) {
   return static_cast<T>(a / b);
 }
 template <class T>
-T RemOrDividend(T a, T b) {
-  if (b == 0) return a;
+T RemOrOnes(T a, T b) {
+  if (b == 0) return static_cast<T>(~T{0});
   if constexpr (std::is_signed_v<T>) {
     if (b == -1) return 0;
   }
