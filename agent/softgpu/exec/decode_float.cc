@@ -245,8 +245,12 @@ bool DecodeSqrt(Decoder& decoder, Op& op) {
 
 bool DecodeRsqrt(Decoder& decoder, Op& op) {
   if (!op.mods.Has("approx")) return false;
-  return DecodeRoot(decoder, op, [](auto x, uint16_t) {
+  return DecodeRoot(decoder, op, [](auto x, uint16_t mode) {
     using T = decltype(x);
+    if (sizeof(T) == 4 || !(mode & kFlush)) {
+      return Moded<T, 1>(
+          [](T a, T, T, Round) { return static_cast<T>(1.0 / std::sqrt(static_cast<double>(a))); });
+    }
     return Moded<T, 1>([](T a, T, T, Round) {
       return UpperHalf(static_cast<T>(1.0 / std::sqrt(static_cast<double>(a))));
     });

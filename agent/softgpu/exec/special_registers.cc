@@ -110,8 +110,6 @@ constexpr Row kRows[] = {
     {"%cluster_nctaid.z", kClusterSizeZ},
     {"%cluster_ctarank", kClusterRank},
     {"%cluster_nctarank", kClusterCount},
-    {"%reserved_smem_offset_begin", kZero},
-    {"%reserved_smem_offset_end", kZero},
 };
 
 constexpr std::string_view kNames =
@@ -119,7 +117,7 @@ constexpr std::string_view kNames =
     "%lanemask_le %lanemask_lt %lanemask_ge %lanemask_gt %clock %clock_hi %clock64 %globaltimer "
     "%globaltimer_lo %globaltimer_hi %dynamic_smem_size %total_smem_size %aggr_smem_size "
     "%clusterid %nclusterid %cluster_ctaid %cluster_nctaid %cluster_ctarank %cluster_nctarank "
-    "%reserved_smem_offset_begin %reserved_smem_offset_end %envreg";
+    "%reserved_smem_offset_begin %reserved_smem_offset_end %reserved_smem_offset_cap %envreg";
 
 uint64_t NanosecondsOf(std::chrono::nanoseconds time) {
   return static_cast<uint64_t>(time.count());
@@ -264,7 +262,8 @@ bool FindSpecialRegister(std::string_view name, Instr* in) {
     in->extra = kGridBarrierHigh;
     return true;
   }
-  if (name.starts_with("%envreg") && name.size() <= 9) {
+  if ((name.starts_with("%envreg") && name.size() <= 9) ||
+      name.starts_with("%reserved_smem_offset_")) {
     in->extra = kZero;
     return true;
   }
