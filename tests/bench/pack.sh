@@ -6,8 +6,9 @@
 #   DIR/tests/run.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom
 #   DIR/bin/gpuloom run -- DIR/tests/programs/vadd_static
 #   DIR/tests/demo.py --build DIR
+#   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom_sharing_test     (also: death, hostile)
 set -euo pipefail
-[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,8p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,9p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 dir=$(realpath -m "$1") build=${2:-build/dev}
@@ -32,7 +33,8 @@ for program in gpuloom-agent fake-kubelet; do take_if_built "$build/bin/$program
 take "$build/lib/libgpuloom.so" lib
 take_if_built "$build/lib/softgpu/libcuda.so.1" lib/softgpu
 take "$build/tests/bench/gpuloom-bench" tests
-take_if_built "$build/tests/gpuloom-conformance" tests
+for program in conformance tenant; do take_if_built "$build/tests/gpuloom-$program" tests; done
+for noun in sharing death hostile; do take_if_built "$build/tests/gpuloom_${noun}_test" tests; done
 for program in "$build"/tests/programs/*_{static,shared}; do
   [[ -x $program ]] && take "$program" tests/programs
 done

@@ -121,8 +121,8 @@ TEST_F(Sharing, MemoryOfTheDeadIsZeroForTheNext) {
   EXPECT_EQ(other_domain.ExitStatus(), 0) << other_domain.output();
 }
 
-// Tenant A runs a kernel for two seconds; B of the same domain allocates, copies, loads, launches,
-// synchronises, frees and exits meanwhile, each within 50 ms. Whoever waited for A would wait for
+// Tenant A runs a kernel for two seconds; B of the same domain allocates, copies, loads a program that the domain has
+// loaded before, launches, synchronises, frees and exits meanwhile, each within 50 ms. Whoever waited for A would wait for
 // seconds in every round, so the best of the rounds that fit into A's kernel is judged: that leaves
 // the machine's own hiccups out.
 TEST_F(Sharing, NobodyWaitsForAnothersKernel) {

@@ -19,6 +19,19 @@ namespace {
   std::abort();
 }
 
+// Where a built file lies: in the build, or in the pack named by GPULOOM_PACK (tests/bench/pack.sh), on a machine where
+// nothing was built.
+std::string Built(const char* in_build, const char* in_pack) {
+  const char* pack = getenv("GPULOOM_PACK");
+  return pack == nullptr ? in_build : std::string(pack) + "/" + in_pack;
+}
+
+// The driver under the stack: softgpu, or the one that GPULOOM_TEST_DRIVER names.
+std::string DriverLibrary() {
+  const char* library = getenv("GPULOOM_TEST_DRIVER");
+  return library != nullptr ? library : Built(GPULOOM_SOFTGPU, "lib/softgpu/libcuda.so.1");
+}
+
 }  // namespace
 
 Stack::Stack(Options options) : options_(std::move(options)) {
@@ -38,9 +51,9 @@ Stack::~Stack() {
 void Stack::StartScheduler() {
   client_.Close();
   scheduler_ =
-      Process({GPULOOM_SCHEDULER, "--gpu", "0", "--state-dir", folder_ + "/state", "--cuda-library",
-               GPULOOM_SOFTGPU, "--drain-timeout", options_.drain_timeout, "--idle-timeout",
-               options_.idle_timeout, "--log-level",
+      Process({Built(GPULOOM_SCHEDULER, "bin/gpuloom-scheduler"), "--gpu", "0", "--state-dir",
+               folder_ + "/state", "--cuda-library", DriverLibrary(), "--drain-timeout",
+               options_.drain_timeout, "--idle-timeout", options_.idle_timeout, "--log-level",
                getenv("GPULOOM_TEST_VERBOSE") != nullptr ? "debug" : "error"},
               {"GPULOOM_SOFTGPU_MEMORY=" + options_.device_memory, "GPULOOM_SOFTGPU_QUIET=1"});
   std::string error;
@@ -97,11 +110,11 @@ control::AllocationState Stack::State(const Allocation& allocation) {
 
 Process Stack::Tenant(const Allocation& allocation, std::vector<std::string> arguments) {
   if (arguments[0].find('/') == std::string::npos) {
-    arguments.insert(arguments.begin(), GPULOOM_TENANT);
+    arguments.insert(arguments.begin(), Built(GPULOOM_TENANT, "tests/gpuloom-tenant"));
   }
   return Process(
       std::move(arguments),
-      {std::string("LD_PRELOAD=") + GPULOOM_SHIM,
+      {"LD_PRELOAD=" + Built(GPULOOM_SHIM, "lib/libgpuloom.so"),
        std::string(wire::kSocketDirVariable) + "=" + allocation.directory, "GPULOOM_LOG=off"});
 }
 

@@ -7,6 +7,9 @@
 //   EXPECT_EQ(tenant.ExitStatus(), 0);
 //   EXPECT_TRUE(stack.BackToNothing(a));
 //
+// GPULOOM_TEST_DRIVER=libcuda.so.1 puts the machine's own GPU under the stack instead; GPULOOM_PACK names a pack
+// (tests/bench/pack.sh) where the tests run without a build.
+//
 // Used from one thread. The destructor ends everything; Ended() says whether anything was left.
 #pragma once
 
