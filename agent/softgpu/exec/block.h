@@ -29,6 +29,7 @@ struct GridRun {
   uint32_t dynamic_shared_base = 0;  // offset of dynamic shared memory
   uint32_t shared_bytes = 0;
   uint64_t grid_id = 0;
+  bool waited = false;  // some warp only waited in its turn: other threads of the host may go first
   // A cooperative grid's barrier, as cooperative_groups knows it: its size in bytes, then a word that
   // the blocks count in. Kernels find its address in %envreg1 (high half) and %envreg2.
   alignas(8) uint32_t grid_barrier[2] = {sizeof(grid_barrier), 0};

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <thread>
 #include <vector>
 
 #include "agent/softgpu/exec/block.h"
@@ -57,6 +58,10 @@ void RunResident(GridRun& run, std::vector<std::unique_ptr<Block>>& blocks, size
         return;
       }
       run.ranges.Refresh();
+    }
+    if (run.waited) {
+      run.waited = false;
+      std::this_thread::yield();
     }
     if (done) return;
     if (!progress) {

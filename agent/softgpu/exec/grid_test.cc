@@ -135,6 +135,23 @@ TEST(Grid, ALaneMayWaitForALaterOneOfItsWarp) {
   EXPECT_EQ(ran.words[0], 9u);
 }
 
+TEST(Grid, LanesThatWaitMayDivergeWhileTheyDo) {
+  // The spinning lanes take two ways through their loop, and so does the lane that they wait for.
+  const Ran ran = RunKernel(
+      KernelText("mov.u32 %r2, 0; setp.eq.u32 %p1, %r1, 31; @%p1 bra WORK; and.b32 %r3, %r1, 1;"
+                 "setp.eq.u32 %p2, %r3, 0; SPIN: @%p2 bra EVEN; add.u32 %r2, %r2, 1; bra NEXT;"
+                 "EVEN: add.u32 %r2, %r2, 2; NEXT: ld.global.u32 %r4, [%d1+400];"
+                 "setp.eq.u32 %p3, %r4, 0; @%p3 bra SPIN; mov.u32 %r2, 5; bra DONE;"
+                 "WORK: mov.u32 %r5, 0; MORE: add.u32 %r5, %r5, 1; setp.lt.u32 %p4, %r5, 3000;"
+                 "@%p4 bra MORE; st.global.u32 [%d1+400], 9; mov.u32 %r2, 6; DONE:" +
+                 std::string(kStoreR2)),
+      {1}, {32});
+  ASSERT_EQ(ran.outcome.kind, Outcome::kOk) << ran.outcome.detail;
+  EXPECT_EQ(ran.words[0], 5u);
+  EXPECT_EQ(ran.words[1], 5u);
+  EXPECT_EQ(ran.words[31], 6u);
+}
+
 TEST(Grid, AWarpMayWaitForAnotherThroughMemory) {
   const Ran ran = RunKernel(
       KernelText("setp.ge.u32 %p1, %r1, 32; @%p1 bra WRITE; SPIN: ld.acquire.gpu.global.u32 "

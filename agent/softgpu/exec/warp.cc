@@ -43,6 +43,8 @@ void Warp::Reset(uint32_t lanes) {
   }
   live_ = lanes;
   at_barrier_ = in_warp_op_ = 0;
+  turn_lanes_ = kAllLanes;
+  patience_ = kPatience;
   give_way_ = false;
   turn_ = 0;
   Frame* root = NewFrame(*block_.run().grid.kernel->code);
@@ -96,14 +98,20 @@ bool Warp::Select() {
   if (in_warp_op_ != 0) FinishArrived();
   const uint32_t runnable = live_ & ~at_barrier_ & ~in_warp_op_;
   if (runnable == 0) return false;
-  uint32_t leader = static_cast<uint32_t>(std::countr_zero(runnable));
+  if (give_way_) turn_lanes_ = kAllLanes;
+  // Lanes whose turn it is keep it, also when they diverge, until they wait or have looped for long.
+  uint32_t candidates = runnable & turn_lanes_;
+  if (candidates == 0) {
+    turn_lanes_ = kAllLanes;
+    candidates = runnable;
+  }
+  auto leader = static_cast<uint32_t>(std::countr_zero(candidates));
   if (give_way_) {
-    ForEach(runnable, [&](uint32_t lane) {
+    ForEach(candidates, [&](uint32_t lane) {
       if (last_run_[lane] < last_run_[leader]) leader = lane;
     });
-    give_way_ = false;
   } else {
-    ForEach(runnable, [&](uint32_t lane) {
+    ForEach(candidates, [&](uint32_t lane) {
       const uint32_t depth = lane_frame_[lane]->depth;
       const uint32_t best = lane_frame_[leader]->depth;
       if (depth > best || (depth == best && lane_frame_[lane] == lane_frame_[leader] &&
@@ -126,11 +134,18 @@ bool Warp::Select() {
       merge_pc_ = std::min(merge_pc_, lane_pc_[lane]);
     }
   });
-  patience_ = kPatience;
+  if (give_way_) {
+    give_way_ = false;
+    turn_lanes_ = active;
+  } else if (turn_lanes_ != kAllLanes) {
+    turn_lanes_ |= active;
+  }
   return true;
 }
 
 bool Warp::Run(uint32_t budget) {
+  if (patience_ == 0) patience_ = kPatience;
+  waited_ = false;
   if (!Select()) return false;
   while (true) {
     const Instr* const code = frame->function->code.data();
@@ -159,9 +174,15 @@ bool Warp::Run(uint32_t budget) {
       Park(active, pc);
       if (patience_ == 0) {
         give_way_ = true;
+        block_.run().waited |= waited_;
         return true;
       }
       if (budget == 0) return true;
+    }
+    if (patience_ == 0) {
+      give_way_ = true;
+      block_.run().waited |= waited_;
+      return true;
     }
     if (budget <= 1 || !Select()) return true;
     --budget;

@@ -113,7 +113,10 @@ class Warp {
   Step CallEach(const uint64_t* addresses, const CallSite& site);
   Step Return();
   // The group has waited for something: turn to other lanes before long.
-  void Waited() { patience_ -= patience_ > 16 ? 16 : patience_; }
+  void Waited() {
+    patience_ -= patience_ > 16 ? 16 : patience_;
+    waited_ = true;
+  }
   // It has waited long: to others at once.
   void GiveWay() { patience_ = 0; }
   Step Fault(Outcome::Kind kind, uint64_t address, std::string_view what);
@@ -164,6 +167,8 @@ class Warp {
   uint32_t merge_pc_ = 0;    // the running group stops where other lanes wait
   uint32_t patience_ = 0;
   bool give_way_ = false;
+  uint32_t turn_lanes_ = 0;  // that were given way to; all of them: the lowest in the code runs
+  bool waited_ = false;      // since it was chosen, the group did what waiting loops do
   uint32_t lane_pc_[kLanes] = {};
   Frame* lane_frame_[kLanes] = {};
   uint64_t last_run_[kLanes] = {};
