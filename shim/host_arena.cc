@@ -37,20 +37,23 @@ struct HostArena {
   Growing<Block> used;
   uint64_t pinned_bytes = 0;  // of all chunks
   uint64_t idle_bytes = 0;    // of chunks with nothing in use
+  // Where the next chunk is looked for first. An address that was pinned a moment ago may not be unpinned yet: the
+  // executor waits for an idle device to do that, and pinning it again would have to wait, too.
+  uint64_t after_last_chunk = 0;
 };
 constinit HostArena arena;
 
 uint64_t RoundUp(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
-// First fit between the segments.
-bool FindSpace(uint64_t size_bytes, uint64_t* begin) {
-  const channel::Range& range = session.host_range();
-  uint64_t candidate = RoundUp(range.begin, kStepBytes);
+// First fit between the segments, at `from` or later.
+bool FindSpace(uint64_t from, uint64_t size_bytes, uint64_t* begin) {
+  uint64_t candidate = RoundUp(from, kStepBytes);
   for (const Segment& segment : arena.segments) {
+    if (segment.begin + segment.size_bytes <= candidate) continue;
     if (segment.begin >= candidate && segment.begin - candidate >= size_bytes) break;
     candidate = RoundUp(segment.begin + segment.size_bytes, kStepBytes);
   }
-  if (!range.Contains(candidate, size_bytes)) return false;
+  if (!session.host_range().Contains(candidate, size_bytes)) return false;
   *begin = candidate;
   return true;
 }
@@ -58,7 +61,12 @@ bool FindSpace(uint64_t size_bytes, uint64_t* begin) {
 CUresult TakeSegmentLocked(uint64_t size_bytes, bool pinned, uint64_t* begin) {
   if (size_bytes > session.host_range().size_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   size_bytes = RoundUp(size_bytes, wire::kPageBytes);
-  if (!FindSpace(size_bytes, begin)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t first = session.host_range().begin;
+  if (!(pinned && FindSpace(arena.after_last_chunk, size_bytes, begin)) &&
+      !FindSpace(first, size_bytes, begin)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (pinned) arena.after_last_chunk = *begin + size_bytes;
   return InsertSorted(&arena.segments, {*begin, size_bytes, 0, pinned}) ? CUDA_SUCCESS
                                                                         : CUDA_ERROR_OUT_OF_MEMORY;
 }
