@@ -5,6 +5,7 @@
 #include "agent/softgpu/exec/decoder.h"
 #include "agent/softgpu/exec/instruction_table.h"
 #include "agent/softgpu/exec/lanes.h"
+#include "agent/softgpu/exec/system_call.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -57,37 +58,6 @@ Step Nanosleep(Warp& warp, const Instr& in) {
     warp.GiveWay();
   }
   return Step::kNext;
-}
-
-// __assertfail(message, file, line, function, character size).
-Step AssertFail(Warp& warp, const Instr& in) {
-  const CallSite& site = warp.frame->function->calls[in.target];
-  const auto lane = static_cast<uint32_t>(std::countr_zero(warp.exec));
-  const auto text = [&](size_t i) {
-    uint64_t address = 0;
-    std::memcpy(&address, warp.LocalOf(lane, warp.frame->local_base + site.args[i].offset_bytes),
-                8);
-    std::string out;
-    RangeCache& ranges = warp.block().run().ranges;
-    while (out.size() < 200 && ranges.Allows(address, 1, false)) {
-      const char c = *reinterpret_cast<const char*>(address++);
-      if (c == '\0') break;
-      out.push_back(c);
-    }
-    return out;
-  };
-  uint32_t line = 0;
-  std::memcpy(&line, warp.LocalOf(lane, warp.frame->local_base + site.args[2].offset_bytes), 4);
-  std::string what = text(1);
-  what.append(":").append(std::to_string(line)).append(": ").append(text(3));
-  what.append(": Assertion `").append(text(0)).append("` failed");
-  return warp.Fault(Outcome::kAssert, 0, what);
-}
-
-bool IsAssertFail(const Function& callee, const CallSite& site) {
-  return callee.name == "__assertfail" && site.args.size() == 5 && site.args[0].size_bytes == 8 &&
-         site.args[1].size_bytes == 8 && site.args[2].size_bytes == 4 &&
-         site.args[3].size_bytes == 8;
 }
 
 // The parameters of a call are variables in the caller's frame.
@@ -162,7 +132,7 @@ bool DecodeCall(Decoder& decoder, Op& op) {
   if (!CheckCall(decoder, *callee, site)) return false;
   function.calls.push_back(site);
   if (!callee->has_body) {
-    if (IsAssertFail(known, site)) return decoder.Emit(AssertFail, in);
+    if (const Handler run = FindSystemCall(known, site)) return decoder.Emit(run, in);
     return decoder.Fail("function '" + known.name + "' is declared, but not defined");
   }
   in.extra = static_cast<uint16_t>(symbol.value);

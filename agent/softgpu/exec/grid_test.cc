@@ -327,6 +327,29 @@ TEST(Faults, FailedAssertion) {
   EXPECT_THAT(ran.outcome.detail, HasSubstr("x>0!:12: x>0!: Assertion `x>0!` failed"));
 }
 
+TEST(Print, FormatsEachThreadsArguments) {
+  testing::internal::CaptureStdout();
+  const Ran ran = RunKernel(
+      KernelText(
+          ".local .align 8 .b8 args[40]; mov.u64 %d2, args; cvta.local.u64 %d3, %d2;"
+          "st.local.u32 [%d2], %r1; mov.u64 %d4, 0d3FF8000000000000; st.local.u64 [%d2+8], %d4;"
+          "mov.u64 %d5, word; st.local.u64 [%d2+16], %d5; mov.u64 %d6, -5;"
+          "st.local.u64 [%d2+24], %d6; st.local.u32 [%d2+32], 33; mov.u64 %d7, format;"
+          "{ .param .b64 a; .param .b64 b; .param .b32 r; st.param.b64 [a], %d7;"
+          "st.param.b64 [b], %d3; call.uni (r), vprintf, (a, b); ld.param.b32 %r2, [r]; }" +
+              std::string(kStoreR2),
+          ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+          // "%03d %.2f %s %lld %c%%\n"
+          ".global .align 1 .b8 format[24] = {37, 48, 51, 100, 32, 37, 46, 50, 102, 32, 37, 115,"
+          " 32, 37, 108, 108, 100, 32, 37, 99, 37, 37, 10, 0};\n"
+          ".global .align 1 .b8 word[3] = {104, 105, 0};"),
+      {1}, {2});
+  const std::string printed = testing::internal::GetCapturedStdout();
+  ASSERT_EQ(ran.outcome.kind, Outcome::kOk) << ran.outcome.detail;
+  EXPECT_EQ(printed, "000 1.50 hi -5 !%\n001 1.50 hi -5 !%\n");
+  EXPECT_EQ(ran.words[1], 5u);
+}
+
 TEST(Faults, MemoryUnmappedUnderARunningKernel) {
   Machine machine(KernelText("SPIN: ld.volatile.global.u32 %r2, [%d1]; bra SPIN;"));
   const uint64_t out = machine.memory.Allocate(64);
