@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +14,18 @@
 
 namespace gpuloom::testing {
 namespace {
+
+// What a test that crashes takes along, so that nothing of it stays, its output's pipe included.
+constexpr size_t kMaxSchedulers = 16;
+std::atomic<pid_t> schedulers[kMaxSchedulers];
+
+void KillSchedulers(int signal_number) {
+  for (const std::atomic<pid_t>& scheduler : schedulers) {
+    if (scheduler > 0) kill(scheduler, SIGKILL);
+  }
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
 
 [[noreturn]] void Die(const std::string& what) {
   std::fprintf(stderr, "test harness: %s\n", what.c_str());
@@ -35,6 +48,8 @@ std::string DriverLibrary() {
 }  // namespace
 
 Stack::Stack(Options options) : options_(std::move(options)) {
+  for (const int number : {SIGABRT, SIGSEGV, SIGTERM, SIGINT}) signal(number, KillSchedulers);
+  while (slot_ + 1 < kMaxSchedulers && schedulers[slot_] != 0) ++slot_;
   InheritOrphans();
   char folder[] = "/tmp/gpuloom-test-XXXXXX";
   if (mkdtemp(folder) == nullptr) Die(std::string("mkdtemp: ") + strerror(errno));
@@ -44,6 +59,7 @@ Stack::Stack(Options options) : options_(std::move(options)) {
 
 Stack::~Stack() {
   Ended();
+  schedulers[slot_] = 0;
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
 }
@@ -56,6 +72,7 @@ void Stack::StartScheduler() {
                options_.drain_timeout, "--idle-timeout", options_.idle_timeout, "--log-level",
                getenv("GPULOOM_TEST_VERBOSE") != nullptr ? "debug" : "error"},
               {"GPULOOM_SOFTGPU_MEMORY=" + options_.device_memory, "GPULOOM_SOFTGPU_QUIET=1"});
+  schedulers[slot_] = scheduler_.pid();
   std::string error;
   if (!Eventually([&] {
         return client_.Connect(folder_ + "/state", control::Client::kDefaultTimeout, &error);
