@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -15,25 +14,13 @@
 namespace gpuloom::testing {
 namespace {
 
-// What a test that crashes takes along, so that nothing of it stays, its output's pipe included.
-constexpr size_t kMaxSchedulers = 16;
-std::atomic<pid_t> schedulers[kMaxSchedulers];
-
-void KillSchedulers(int signal_number) {
-  for (const std::atomic<pid_t>& scheduler : schedulers) {
-    if (scheduler > 0) kill(scheduler, SIGKILL);
-  }
-  signal(signal_number, SIG_DFL);
-  raise(signal_number);
-}
-
 [[noreturn]] void Die(const std::string& what) {
   std::fprintf(stderr, "test harness: %s\n", what.c_str());
   std::abort();
 }
 
-// Where a built file lies: in the build, or in the pack named by GPULOOM_PACK (tests/bench/pack.sh), on a machine where
-// nothing was built.
+// Where a built file lies: in the build, or in the pack named by GPULOOM_PACK (tests/bench/pack.sh),
+// on a machine where nothing was built.
 std::string Built(const char* in_build, const char* in_pack) {
   const char* pack = getenv("GPULOOM_PACK");
   return pack == nullptr ? in_build : std::string(pack) + "/" + in_pack;
@@ -48,8 +35,6 @@ std::string DriverLibrary() {
 }  // namespace
 
 Stack::Stack(Options options) : options_(std::move(options)) {
-  for (const int number : {SIGABRT, SIGSEGV, SIGTERM, SIGINT}) signal(number, KillSchedulers);
-  while (slot_ + 1 < kMaxSchedulers && schedulers[slot_] != 0) ++slot_;
   InheritOrphans();
   char folder[] = "/tmp/gpuloom-test-XXXXXX";
   if (mkdtemp(folder) == nullptr) Die(std::string("mkdtemp: ") + strerror(errno));
@@ -59,7 +44,6 @@ Stack::Stack(Options options) : options_(std::move(options)) {
 
 Stack::~Stack() {
   Ended();
-  schedulers[slot_] = 0;
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
 }
@@ -69,10 +53,11 @@ void Stack::StartScheduler() {
   scheduler_ =
       Process({Built(GPULOOM_SCHEDULER, "bin/gpuloom-scheduler"), "--gpu", "0", "--state-dir",
                folder_ + "/state", "--cuda-library", DriverLibrary(), "--drain-timeout",
-               options_.drain_timeout, "--idle-timeout", options_.idle_timeout, "--log-level",
+               options_.drain_timeout, "--idle-timeout", options_.idle_timeout,
+               // Ends with the test, also with one that crashes.
+               "--exit-when-unused", "--log-level",
                getenv("GPULOOM_TEST_VERBOSE") != nullptr ? "debug" : "error"},
               {"GPULOOM_SOFTGPU_MEMORY=" + options_.device_memory, "GPULOOM_SOFTGPU_QUIET=1"});
-  schedulers[slot_] = scheduler_.pid();
   std::string error;
   if (!Eventually([&] {
         return client_.Connect(folder_ + "/state", control::Client::kDefaultTimeout, &error);
@@ -90,6 +75,7 @@ Allocation Stack::Allocate(const AllocationSpec& spec) {
   control::SetText(add.name, allocation.name.c_str());
   control::SetText(add.directory, allocation.directory.c_str());
   add.slots = spec.slots;
+  add.ends_with_connection = 1;
   std::string error;
   if (!client_.AddAllocation(add, &error)) Die("AddAllocation: " + error);
   Bind(allocation, spec);

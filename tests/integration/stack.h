@@ -79,7 +79,6 @@ class Stack {
   Process scheduler_;
   control::Client client_;
   int allocation_count_ = 0;
-  size_t slot_ = 0;  // where a crash of the test finds our scheduler
 };
 
 }  // namespace gpuloom::testing
