@@ -90,7 +90,7 @@ constexpr Case kCases[] = {
     {"rsqrt.approx.f32 %r0, %r1;", 'r', {F(4)}, F(0.5f)},
     {"rsqrt.approx.ftz.f32 %r0, %r1;", 'r', {F(0)}, F(kInf)},
     {"rsqrt.approx.f64 %d0, %d1;", 'd', {D(4)}, D(0.5)},
-    {"rsqrt.approx.f64 %d0, %d1;", 'd', {D(3)}, 0x3fe279a74590331d},
+    {"rsqrt.approx.f64 %d0, %d1;", 'd', {D(0x1p-300)}, D(0x1p150)},
     {"rsqrt.approx.ftz.f64 %d0, %d1;", 'd', {D(16)}, D(0.25)},
     {"sin.approx.f32 %r0, %r1;", 'r', {F(0)}, F(0)},
     {"cos.approx.f32 %r0, %r1;", 'r', {F(0)}, F(1)},

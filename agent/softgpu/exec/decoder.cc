@@ -190,7 +190,9 @@ bool Decoder::DecodeInstruction(const ptx::Statement& statement) {
   }
   Op op{statement, Modifiers(statement.text)};
   const Instruction* instruction = FindInstruction(op.mods.name());
-  const bool known = instruction != nullptr && instruction->decode(*this, op) && op.mods.empty();
+  has_type_ = true;
+  const bool known =
+      instruction != nullptr && instruction->decode(*this, op) && op.mods.empty() && has_type_;
   if (module_.failed()) return false;
   if (!known) return Fail("unsupported instruction '" + std::string(statement.text) + "'");
   return true;

@@ -95,6 +95,8 @@ class Decoder {
   uint32_t line_ = 0;
   uint32_t guard_ = kNoGuard;
   bool guard_negated_ = false;
+  bool has_type_ =
+      true;  // an operand was asked for without a size: the type is missing or a predicate
   uint32_t carry_ = kNoGuard;
 };
 

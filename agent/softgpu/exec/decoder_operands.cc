@@ -63,6 +63,10 @@ Ref Decoder::Source(const ptx::Operand& operand, ptx::Type type) {
 }
 
 Ref Decoder::Source(const ptx::Operand& operand, uint32_t size_bytes) {
+  if (size_bytes == 0) {
+    has_type_ = false;
+    return 0;
+  }
   switch (operand.kind) {
     case ptx::Operand::kInt:
       return Constant(operand.bits, size_bytes);
@@ -121,6 +125,10 @@ Ref Decoder::Source(const ptx::Operand& operand, uint32_t size_bytes) {
 }
 
 Ref Decoder::Destination(const ptx::Operand& operand, uint32_t size_bytes) {
+  if (size_bytes == 0) {
+    has_type_ = false;
+    return 0;
+  }
   if (operand.kind == ptx::Operand::kName && operand.name == "_") return NewRegister(size_bytes);
   uint32_t actual = 0;
   const Ref at = LooseDestination(operand, size_bytes, &actual);

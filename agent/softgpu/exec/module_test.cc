@@ -106,6 +106,8 @@ TEST(Module, UnsupportedInstructionsAreNamedWithTheirLine) {
             "ptx line 4: unsupported instruction 'add.strange.u32'");
   EXPECT_EQ(ErrorOf(".entry k() { .reg .b32 %r<3>; add.u32 %r1, %r2; ret; }"),
             "ptx line 4: unsupported instruction 'add.u32'");
+  EXPECT_EQ(ErrorOf(".entry k() { .reg .b32 %r<3>; add %r1, %r2, 1; ret; }"),
+            "ptx line 4: unsupported instruction 'add'");
 }
 
 TEST(Module, MistakesAreNamedWithTheirLine) {
