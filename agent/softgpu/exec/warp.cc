@@ -58,10 +58,6 @@ void Warp::Reset(uint32_t lanes) {
     lane_frame_[lane] = root;
     last_run_[lane] = 0;
   }
-  // Registers start as zeros, so that a program which reads what it never wrote does the same thing
-  // every time.
-  std::memset(root->registers.get(), 0, root->function->register_bytes);
-  std::fill(root->predicates.begin(), root->predicates.end(), 0);
 }
 
 Frame* Warp::NewFrame(const Function& function) {
@@ -74,6 +70,7 @@ Frame* Warp::NewFrame(const Function& function) {
   frames_.push_back(std::make_unique<Frame>());
   Frame* frame = frames_.back().get();
   frame->function = &function;
+  // Zeros at first: a program that reads what it never wrote does the same thing every time.
   frame->registers = std::make_unique<std::byte[]>(std::max<uint32_t>(function.register_bytes, 1));
   frame->predicates.assign(std::max<uint32_t>(function.predicate_count, 1), 0);
   return frame;
