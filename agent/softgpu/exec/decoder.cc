@@ -242,8 +242,10 @@ bool Decoder::Patch() {
       function_.tables[fixup.instr][fixup.entry] = target;
     } else {
       function_.code[fixup.instr].target = target;
+      pressure_.Branch(static_cast<uint32_t>(fixup.instr), target);
     }
   }
+  function_.words_alive = pressure_.WordsAlive();
   return true;
 }
 

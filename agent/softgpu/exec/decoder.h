@@ -12,6 +12,7 @@
 #include "agent/softgpu/exec/modifiers.h"
 #include "agent/softgpu/exec/module_builder.h"
 #include "agent/softgpu/exec/program.h"
+#include "agent/softgpu/exec/register_pressure.h"
 
 namespace gpuloom::softgpu {
 
@@ -79,6 +80,7 @@ class Decoder {
   bool DeclareVariables(const ptx::Statement& statement);
   bool DeclareVariable(const ptx::Variable& variable);
   void CollectLabels();
+  Symbol FindName(std::string_view name);
   std::string FindLabel(std::string_view name) const;
   bool DecodeStatement(size_t index);
   bool DecodeInstruction(const ptx::Statement& statement);
@@ -98,6 +100,7 @@ class Decoder {
   bool has_type_ =
       true;  // an operand was asked for without a size: the type is missing or a predicate
   uint32_t carry_ = kNoGuard;
+  RegisterPressure pressure_;
 };
 
 // The type of an operand as C++ sees it: calls f with a value of that type.

@@ -7,6 +7,15 @@
 
 namespace gpuloom::softgpu {
 Symbol Decoder::Lookup(std::string_view name) {
+  const Symbol symbol = FindName(name);
+  if (symbol.kind == Symbol::kRegister) {
+    pressure_.Use(symbol.value, static_cast<uint32_t>(symbol.size_bytes),
+                  static_cast<uint32_t>(function_.code.size()));
+  }
+  return symbol;
+}
+
+Symbol Decoder::FindName(std::string_view name) {
   size_t digits = name.size();
   while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') --digits;
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {

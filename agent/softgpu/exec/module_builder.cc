@@ -253,24 +253,28 @@ bool ModuleBuilder::AddShared(uint64_t size_bytes, uint32_t align_bytes, uint64_
 }
 
 bool ModuleBuilder::DecodeAll(std::vector<Kernel>* kernels) {
+  std::vector<uint32_t> shared_bytes(trees_.size(), 0);
   for (uint32_t i = 0; i < trees_.size(); ++i) {
     if (!trees_[i]->has_body) continue;
-    Function& function = program_.functions[i];
     shared_end_ = shared_start_[i];
-    if (!Decoder(*this, *trees_[i], &function).Run()) return false;
-    if (!trees_[i]->is_entry) continue;
-    uint32_t shared_bytes = shared_end_;
-    if (shared_bytes == device_shared_end_ && Reachable(i).size() == 1) {
+    if (!Decoder(*this, *trees_[i], &program_.functions[i]).Run()) return false;
+    shared_bytes[i] = shared_end_;
+  }
+  // A kernel is described by what it calls too, so all are decoded by now.
+  for (uint32_t i = 0; i < trees_.size(); ++i) {
+    if (!trees_[i]->has_body || !trees_[i]->is_entry) continue;
+    if (shared_bytes[i] == device_shared_end_ && Reachable(i).size() == 1) {
       // Nothing of its own and no function called: does it name a common variable at all?
       const auto& used = names_used_[i];
       if (std::none_of(used.begin(), used.end(), [this](std::string_view name) {
             const Symbol* symbol = Find(name);
             return symbol != nullptr && symbol->kind == Symbol::kShared;
           })) {
-        shared_bytes = 0;
+        shared_bytes[i] = 0;
       }
     }
-    if (!FillKernel(*trees_[i], function, shared_bytes, &kernels->emplace_back())) return false;
+    Kernel& kernel = kernels->emplace_back();
+    if (!FillKernel(*trees_[i], program_.functions[i], shared_bytes[i], &kernel)) return false;
   }
   return true;
 }
@@ -289,7 +293,13 @@ bool ModuleBuilder::FillKernel(const ptx::FunctionTree& tree, const Function& fu
   kernel->static_shared_bytes = shared_bytes;
   kernel->local_bytes = function.frame_bytes;
   kernel->const_bytes = static_cast<uint32_t>(const_bytes_);
-  kernel->num_regs = std::clamp<uint32_t>(function.register_bytes / 128, 16, 255);
+  // A called function's registers come on top of the kernel's own.
+  uint32_t called = 0;
+  for (const uint32_t index : Reachable(function.index)) {
+    const Function& callee = program_.functions[index];
+    if (!callee.is_entry) called = std::max(called, callee.words_alive);
+  }
+  kernel->num_regs = std::clamp<uint32_t>(function.words_alive + called, 16, 255);
   kernel->code = &function;
   uint64_t threads = 1;
   const bool required = tree.required_ntid[0] != 0;

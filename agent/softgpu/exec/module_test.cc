@@ -99,6 +99,36 @@ TEST(Module, KernelsTellTheirShape) {
   EXPECT_EQ(machine.module()->kernels().size(), 3u);
 }
 
+TEST(Module, CountsRegistersThatAreAliveTogether) {
+  // 40 values one after another need few registers, 40 that are summed at the end all of theirs.
+  std::string chain = ".entry chain() { .reg .b32 %r<50>; mov.u32 %r0, 1;";
+  std::string fan = ".entry fan() { .reg .b32 %r<50>; .reg .b64 %d; mov.u32 %r0, 1; mov.u64 %d, 1;";
+  for (int i = 1; i <= 40; ++i) {
+    const std::string to = "%r" + std::to_string(i);
+    chain += "add.u32 " + to + ", %r" + std::to_string(i - 1) + ", 1;";
+    fan += "mov.u32 " + to + ", " + std::to_string(i) + ";";
+  }
+  for (int i = 1; i <= 40; ++i) fan += "add.u32 %r0, %r0, %r" + std::to_string(i) + ";";
+  fan += "mov.u64 %d, %d;";
+  Machine machine(std::string(kHead) + chain + "}" + fan + "}");
+  ASSERT_NE(machine.module(), nullptr) << machine.error();
+  EXPECT_EQ(machine.module()->FindKernel("chain")->num_regs, 16u);
+  EXPECT_EQ(machine.module()->FindKernel("fan")->num_regs, 43u);
+}
+
+TEST(Module, RegistersLiveThroughTheLoopsThatNameThem) {
+  // 30 values from before a loop, named at its start, are alive when its end needs 10 more.
+  std::string text = ".entry k() { .reg .b32 %r<60>; .reg .pred %p; setp.eq.u32 %p, 1, 2;";
+  for (int i = 0; i < 30; ++i) text += "mov.u32 %r" + std::to_string(i) + ", 1;";
+  text += "L:";
+  for (int i = 1; i < 30; ++i) text += "add.u32 %r0, %r0, %r" + std::to_string(i) + ";";
+  for (int i = 30; i < 40; ++i) text += "mov.u32 %r" + std::to_string(i) + ", 1;";
+  for (int i = 30; i < 40; ++i) text += "add.u32 %r0, %r0, %r" + std::to_string(i) + ";";
+  Machine machine(std::string(kHead) + text + "@%p bra L; }");
+  ASSERT_NE(machine.module(), nullptr) << machine.error();
+  EXPECT_EQ(machine.module()->FindKernel("k")->num_regs, 40u);
+}
+
 TEST(Module, UnsupportedInstructionsAreNamedWithTheirLine) {
   EXPECT_EQ(ErrorOf(".entry k()\n{\n  wgmma.fence.sync.aligned;\n  ret;\n}\n"),
             "ptx line 6: unsupported instruction 'wgmma.fence.sync.aligned'");

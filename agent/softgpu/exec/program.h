@@ -74,6 +74,7 @@ struct Function {
   std::vector<Instr> code;
   uint32_t register_bytes = 0;
   uint32_t predicate_count = 0;
+  uint32_t words_alive = 0;  // 32-bit registers needed at once, an estimate
   uint32_t frame_bytes = 0;  // local memory per thread: variables, call parameters, own parameters
   std::vector<Slot>
       params;  // a device function's: in its frame; a kernel's: in the parameter block
