@@ -94,7 +94,14 @@ std::string Extract(std::span<const std::byte> image, std::string* error) {
 std::string ExtractFromProgram(const void* image, std::string* error) {
   Image found{};
   const ImageError status = FindImage(image, &found);
-  return FromImage(status, found, error);
+  std::string text = FromImage(status, found, error);
+  FatbinWrapper wrapper{};
+  constexpr uint32_t kLinked = 2;
+  if (text.empty() && image != nullptr && ReadWrapper(image, &wrapper) &&
+      wrapper.version == kLinked) {
+    error->append(". The program links device code (-rdc=true), which needs a GPU's own linker");
+  }
+  return text;
 }
 
 }  // namespace gpuloom::softgpu::ptx

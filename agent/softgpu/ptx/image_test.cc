@@ -109,6 +109,10 @@ TEST(Image, FollowsAProgramsWrapper) {
   EXPECT_EQ(ExtractFromProgram(&wrapper, &error), Text(90));
   EXPECT_EQ(ExtractFromProgram(bytes.data(), &error), Text(90));
   EXPECT_EQ(ExtractFromProgram(Text(80).c_str(), &error), Text(80));
+  const std::string linked = Fatbin().Bytes();
+  const FatbinWrapper with_list{kFatbinWrapperMagic, 2, linked.data(), nullptr};
+  EXPECT_EQ(ExtractFromProgram(&with_list, &error), "");
+  EXPECT_THAT(error, HasSubstr("-rdc=true"));
   wrapper.version = 7;
   EXPECT_EQ(ExtractFromProgram(&wrapper, &error), "");
   EXPECT_THAT(error, HasSubstr("contradicts itself"));
