@@ -12,13 +12,13 @@ namespace gpuloom::scheduler {
 // Measured on the real driver: device memory can be mapped at a wanted address here, and neither
 // the kernel's mmap nor a position-independent executable (0x55…, 0x56…) comes near.
 inline constexpr channel::Range kDeviceWindow{0x5000'0000'0000, 0x0500'0000'0000};
-// Behind the heap of AddressSanitizer (0x6000'…, 4 TiB), which a tenant or our own tests may be
-// built with.
-inline constexpr channel::Range kHostWindow{0x6400'0000'0000, 0x0c00'0000'0000};
+// Behind the heap of AddressSanitizer (0x6000'…, 4 TiB and its tables), which a tenant or our own
+// tests may be built with.
+inline constexpr channel::Range kHostWindow{0x6800'0000'0000, 0x0800'0000'0000};
 
 // Twice the quota leaves room for fragmentation; 4 GiB keeps small quotas usable when raised.
 inline constexpr uint64_t kMinDeviceRangeBytes = uint64_t{4} << 30;
-// 192 sessions of a GPU fit; a session's staging, images and pinned memory lie in it.
+// 128 sessions of a GPU fit; a session's staging, images and pinned memory lie in it.
 inline constexpr uint64_t kMaxHostRangeBytes = uint64_t{64} << 30;
 inline constexpr uint64_t kMinHostRangeBytes = uint64_t{1} << 30;
 
