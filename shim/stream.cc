@@ -88,7 +88,9 @@ CUresult MakeStream(uint32_t flags, int priority, Stream** out) {
 
 CUresult DestroyStream(Stream* stream) {
   const wire::StreamId id{streams.table.IdOf(stream)};
-  const CUresult result = session.Post<wire::StreamDestroy>({id});
+  // The stream's last command, so that its id rests until the executor has really ended the stream.
+  const CUresult result = session.PostOnStream<wire::StreamDestroy>(
+      id, 0, [&](wire::StreamDestroy::Request& request, uint8_t*) { request = {id}; });
   Retire(stream);
   return result;
 }

@@ -204,8 +204,10 @@ class TestingNode::Ring {
           const wire::Record& record) {
     Reply<wire::StreamCreate>(record, 0, {});
   }
-  void On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request&,
-          const wire::Record&) {}
+  void On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request& r,
+          const wire::Record& record) {
+    Complete(r.stream, record);
+  }
   void On(wire::Tag<wire::EventCreate>, const wire::EventCreate::Request&, const wire::Record&) {}
   void On(wire::Tag<wire::EventDestroy>, const wire::EventDestroy::Request&, const wire::Record&) {}
   void On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request& r,

@@ -269,8 +269,8 @@ struct StreamCreate {
   struct Reply {};
 };
 
-// The id is free again at once: what was queued still runs. The tenant reuses an id only when its
-// last ticket is done.
+// The tenant may not name the stream any more; what was queued still runs. This is the stream's last
+// command: when its ticket is done, the id is free again.
 struct StreamDestroy {
   static constexpr std::string_view kName = "StreamDestroy";
   static constexpr bool kReply = false;

@@ -46,7 +46,7 @@ bool HostileTenant::Attach() {
 }
 
 void HostileTenant::WriteRing(const std::vector<uint8_t>& bytes, uint32_t tail) {
-  std::memcpy(commands()->ring, bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(commands()->ring, bytes.data(), bytes.size());
   std::atomic_ref<uint32_t>(commands()->head.tail).store(tail, std::memory_order_release);
   Ring();
 }

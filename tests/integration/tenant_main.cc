@@ -125,8 +125,16 @@ int Refused(size_t mib) {
   return result == CUDA_ERROR_OUT_OF_MEMORY ? VectorAdd() : 1;
 }
 
+// Returns once the kernel is where it cannot be taken back: a question that is answered in order
+// stands behind it.
+void LaunchSpin(uint64_t duration_ns) {
+  Ok(Launch(Function("spin"), 1, 1, duration_ns), "cuLaunchKernel");
+  size_t free_bytes, total_bytes;
+  Ok(cu.cuMemGetInfo_v2(&free_bytes, &total_bytes), "cuMemGetInfo");
+}
+
 int Spin(double seconds) {
-  Ok(Launch(Function("spin"), 1, 1, static_cast<uint64_t>(seconds * 1e9)), "cuLaunchKernel");
+  LaunchSpin(static_cast<uint64_t>(seconds * 1e9));
   if (cu.cuStreamQuery(nullptr) != CUDA_ERROR_NOT_READY) {
     Say("the kernel does not run");
     return 1;
@@ -139,7 +147,7 @@ int Spin(double seconds) {
 }
 
 int Endless() {
-  Ok(Launch(Function("spin"), 1, 1, uint64_t{1} << 62), "cuLaunchKernel");
+  LaunchSpin(uint64_t{1} << 62);
   Say("running");
   for (std::string line; std::getline(std::cin, line);) {
   }
