@@ -170,7 +170,7 @@ bool Loop::AnythingAtDevice() const {
 
 int64_t Loop::SleepNs(uint64_t idle_ns) const {
   if (AnythingAtDevice()) {
-    const int64_t sleep_ns = std::min(static_cast<int64_t>(idle_ns / 32), kLongestSleepNs);
+    const int64_t sleep_ns = std::min(static_cast<int64_t>(idle_ns / 64), kLongestSleepNs);
     return sleep_ns < kShortestSleepNs ? 0 : sleep_ns;
   }
   if (!quiet_.empty() && !quiet_.Running()) return kLongestSleepNs;

@@ -5,7 +5,7 @@
 // When there is nothing to do it spins for a moment (a tenant that works alternates between
 // submitting and waiting), then says on every ring that it sleeps, looks again, and sleeps until a
 // doorbell, the scheduler or a worker wakes it. While the GPU works and the rings are empty it
-// sleeps a thirty-second of the time it has waited already: a long kernel costs no core, a short one is
+// sleeps a sixty-fourth of the time it has waited already: a long kernel costs no core, a short one is
 // seen at once.
 //
 // Owned by main; everything runs on the thread that calls Run.
