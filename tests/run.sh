@@ -79,9 +79,9 @@ run_fuzzers() {
 build dev && run_tests dev
 if ((!quick)); then
   export ASAN_OPTIONS=detect_stack_use_after_return=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1
-  # What is one process only: AddressSanitizer keeps its heap where tenants have their host memory (0x6000'0000'0000),
-  # and ThreadSanitizer does not look across processes nor let one map device addresses. The whole stack has been run above.
-  build asan && run_tests asan -LE processes
+  build asan && run_tests asan
+  # ThreadSanitizer does not look across processes, and has its own map of the address space, where nothing can be mapped
+  # at the addresses that sessions get.
   build tsan && TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/tsan.supp" run_tests tsan -LE 'processes|device-addresses'
   build clang && ((++passed))
   build fuzz gpuloom_fuzzers && run_fuzzers
