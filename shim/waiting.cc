@@ -15,10 +15,10 @@ namespace {
 
 // A round trip through a waking executor takes 5 to 20 us.
 constexpr int64_t kSpinNs = 30'000;
-// Going to sleep and waking up costs 50 us and more in a virtual machine, so a wait that is only a
-// little longer stays awake, but leaves the processor to whoever wants it. NVIDIA's driver spins
-// without end unless it is told otherwise.
-constexpr int64_t kYieldNs = 500'000;
+// Going to sleep and waking up costs 50 us and more in a virtual machine: 1 % of the wait at the end
+// of this time and more before, so until then a wait stays awake, but leaves the processor to
+// whoever wants it. NVIDIA's driver spins without end unless it is told otherwise.
+constexpr int64_t kYieldNs = 5'000'000;
 // With fewer, whom we wait for may be waiting for our processor.
 constexpr int kManyProcessors = 4;
 // Where the program asks to spin: after this the wait is long, and a hang-up must be noticed.
