@@ -29,7 +29,7 @@ int InChild(F body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 100;
 }
 
-bool Refused(long result) { return result == -1 && errno == EPERM; }
+[[maybe_unused]] bool Refused(long result) { return result == -1 && errno == EPERM; }
 
 TEST(Sandbox, NoCapabilitiesAreLeftAndNoneCanBeGained) {
   EXPECT_EQ(InChild([] {
@@ -46,10 +46,9 @@ TEST(Sandbox, NoCapabilitiesAreLeftAndNoneCanBeGained) {
             0);
 }
 
+// The filter is not set in sanitizer builds (sandbox.h), so there is nothing to test.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(Sandbox, WhatAnIntruderWantsIsRefused) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the filter is not set in sanitizer builds";
-#endif
   EXPECT_EQ(InChild([] {
               std::string error;
               if (!DropPrivileges(&error) || !RefuseSystemCalls(&error)) return 1;
@@ -89,9 +88,6 @@ TEST(Sandbox, WhatTheDriverNeedsWorks) {
 }
 
 TEST(Sandbox, ThreadsThatRunAlreadyAreUnderTheFilterToo) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the filter is not set in sanitizer builds";
-#endif
   EXPECT_EQ(InChild([] {
               std::atomic<int> step{0};
               int result = 1;
@@ -107,6 +103,8 @@ TEST(Sandbox, ThreadsThatRunAlreadyAreUnderTheFilterToo) {
             }),
             0);
 }
+
+#endif
 
 }  // namespace
 }  // namespace gpuloom::executor

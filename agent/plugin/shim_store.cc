@@ -26,6 +26,11 @@ std::string ContentName(const std::string& content) {
 
 }  // namespace
 
+bool ShimStore::IsMountedNoexec(const std::string& directory) {
+  struct statvfs file_system = {};
+  return statvfs(directory.c_str(), &file_system) == 0 && (file_system.f_flag & ST_NOEXEC) != 0;
+}
+
 absl::StatusOr<std::string> ShimStore::Install(const std::string& library_path,
                                                const std::string& version) {
   const absl::StatusOr<std::string> content = ReadStateFile(library_path);
@@ -38,8 +43,7 @@ absl::StatusOr<std::string> ShimStore::Install(const std::string& library_path,
         Cat("shim: ", library_path, " is not a library; set --shim to libgpuloom.so"));
   }
   if (absl::Status status = MakeStateDirectory(directory_, 0755); !status.ok()) return status;
-  struct statvfs file_system = {};
-  if (statvfs(directory_.c_str(), &file_system) == 0 && (file_system.f_flag & ST_NOEXEC) != 0) {
+  if (forbids_exec_(directory_)) {
     return absl::FailedPreconditionError(
         Cat("shim: ", directory_,
             " is on a file system mounted noexec, from which containers could not load it; choose "

@@ -13,7 +13,12 @@ namespace gpuloom {
 
 class ShimStore {
  public:
-  explicit ShimStore(const std::string& state_directory) : directory_(state_directory + "/shim") {}
+  // `forbids_exec` tells whether a directory lies on a file system mounted noexec; a seam for tests.
+  using ForbidsExec = bool (*)(const std::string& directory);
+  explicit ShimStore(const std::string& state_directory, ForbidsExec forbids_exec = IsMountedNoexec)
+      : directory_(state_directory + "/shim"), forbids_exec_(forbids_exec) {}
+
+  static bool IsMountedNoexec(const std::string& directory);
 
   // Copies the library in unless the same content is there already, and returns its file name.
   absl::StatusOr<std::string> Install(const std::string& library_path, const std::string& version);
@@ -23,6 +28,7 @@ class ShimStore {
 
  private:
   const std::string directory_;
+  const ForbidsExec forbids_exec_;
 };
 
 }  // namespace gpuloom
