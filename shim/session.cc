@@ -61,6 +61,10 @@ Settings ReadSettings(const wire::DeviceSnapshot& device) {
   return settings;
 }
 
+// A tenant that comes while its domain's executor is dying is sent away with it; the scheduler has another started for
+// whoever comes next.
+constexpr int kAttachTries = 3;
+
 }  // namespace
 
 CUresult Session::Attach() {
@@ -69,7 +73,12 @@ CUresult Session::Attach() {
   if (state == State::kForked) return CUDA_ERROR_NOT_INITIALIZED;
   Holding holding(&attach_lock_);
   if (this->state() != State::kFresh) return CUDA_SUCCESS;
-  const CUresult result = AttachLocked();
+  CUresult result = CUDA_SUCCESS;
+  for (int left = kAttachTries; left > 0; --left) {
+    bool try_again = left > 1;
+    result = AttachLocked(&try_again);
+    if (!try_again) break;
+  }
   if (result == CUDA_SUCCESS) state_.store(State::kAttached, std::memory_order_release);
   untold_failure_.store(result);
   return result;
@@ -88,7 +97,8 @@ CUresult Session::Initialize() {
   return waiting_.Health();
 }
 
-CUresult Session::AttachLocked() {
+CUresult Session::AttachLocked(bool* try_again) {
+  const bool may_try_again = std::exchange(*try_again, false);
   ReadLogLevel();
   const char* directory = getenv(wire::kSocketDirVariable);
   if (directory == nullptr || directory[0] == '\0') directory = wire::kContainerSocketDir;
@@ -139,6 +149,10 @@ CUresult Session::AttachLocked() {
       return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
     case wire::Admission::kDeviceLost:
     default:
+      if (may_try_again) {
+        *try_again = true;
+        return CUDA_ERROR_DEVICE_UNAVAILABLE;
+      }
       LogOnce("no GPU: the executor could not be started: %s", welcome.message);
       return CUDA_ERROR_DEVICE_UNAVAILABLE;
   }

@@ -179,7 +179,8 @@ class Session {
   uint16_t TakeReplySlot();
   void GiveReplySlot(uint16_t slot);
 
-  CUresult AttachLocked();
+  // *try_again comes in as whether another try will follow, and goes out as whether one is worth it.
+  CUresult AttachLocked(bool* try_again);
   CUresult Accept(int connection, const wire::Welcome& welcome, channel::UniqueFd* fds);
   void LogOnce(const char* format, ...) __attribute__((format(printf, 2, 3)));
   static void OnForkedChild();

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -60,8 +61,9 @@ TEST(ContainerProcess, MountsBecomeEnvironment) {
 }
 
 TEST(ContainerProcess, TellsHowItEnded) {
-  const std::string out = ::testing::TempDir() + "process.out",
-                    err = ::testing::TempDir() + "process.err";
+  std::string folder = ::testing::TempDir() + "processXXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string out = folder + "/out", err = folder + "/err";
   const auto run = [&](const char* script, std::chrono::milliseconds timeout) {
     return *RunProcess({"sh", "-c", script}, {{"PATH", "/usr/bin:/bin"}, {"WORD", "hi"}}, out, err,
                        timeout);
@@ -79,6 +81,7 @@ TEST(ContainerProcess, TellsHowItEnded) {
   EXPECT_TRUE(late.timed_out);
   EXPECT_LT(late.duration, std::chrono::seconds(30));
   EXPECT_FALSE(RunProcess({"/nonexistent/program"}, {}, out, err, std::chrono::seconds(1)).ok());
+  std::filesystem::remove_all(folder);
 }
 
 TEST(FakeKubelet, WithoutPluginNothingIsAdmitted) {

@@ -46,7 +46,8 @@ class AgentTenant : public ::testing::Test {
           const std::vector<std::string>& arguments = {}) {
     std::vector<std::string> command = {GPULOOM_PROGRAMS "/" + program};
     command.insert(command.end(), arguments.begin(), arguments.end());
-    const std::string log = ::testing::TempDir() + "/agent_tenant_" + program;
+    const std::string log =
+        node_.state_directory() + "-" + program;  // beside it, in the node's own folder
     const auto result = RunProcess(command, ContainerEnvironment(container, {}), log + ".out",
                                    log + ".err", kProgramTimeout);
     EXPECT_TRUE(result.ok()) << result.status();
