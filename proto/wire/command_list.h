@@ -1,5 +1,5 @@
-// What the compiler derives from AllCommands: opcodes, names, sizes, and the checks that each
-// command is well made.
+// The protocol's commands in the order of their opcodes, and what the compiler derives from the
+// list: opcodes, names, sizes, and the checks that each command is well made.
 #pragma once
 
 #include <array>
@@ -10,6 +10,39 @@
 #include "proto/wire/commands.h"
 
 namespace gpuloom::wire {
+
+template <typename... Cs>
+struct CommandList {
+  static constexpr size_t kCount = sizeof...(Cs);
+};
+
+// Append only: the place is the opcode.
+// clang-format off
+using AllCommands = CommandList<
+    LibraryLoad,
+    LibraryUnload,
+    KernelGet,
+    GlobalGet,
+    KernelSetAttribute,
+    OccupancyBlocks,
+    OccupancySharedMemory,
+    MemAlloc,
+    MemFree,
+    MemInfo,
+    HostRegister,
+    HostUnregister,
+    Copy,
+    CopyInline,
+    Fill,
+    Launch,
+    StreamCreate,
+    StreamDestroy,
+    EventCreate,
+    EventDestroy,
+    EventRecord,
+    StreamWaitEvent,
+    EventElapsed>;
+// clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.
 template <typename T>

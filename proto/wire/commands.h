@@ -1,13 +1,14 @@
-// Table 1: what crosses the border. Each command is a type with a name, a request and a reply;
-// AllCommands is the protocol: opcodes, names, sizes, the client's calls, the executor's dispatch,
-// tests and fuzzers derive from it.
+// What crosses the border. Each command is a type with a name, a request and a reply; AllCommands
+// (command_list.h) is the protocol: opcodes, names, sizes, the client's calls, the executor's
+// dispatch, tests and fuzzers derive from it. This header has the commands that every program needs;
+// others stand in headers of their own, named by their noun (<noun>_commands.h).
 //
 // kReply says whether the tenant waits: commands without a reply are fire and forget, and their
 // completion shows in CompletionRegion::completed of their stream. A reply carries a CUresult
 // beside Reply (ReplySlot::result); the fields of Reply are valid only when that is CUDA_SUCCESS.
 // A command may declare kMaxPayloadBytes: a variable tail behind the request.
 //
-// To add one: append it here and to AllCommands, write its handler in agent/executor (forgetting it
+// To add one: write it here or in its noun's header, append it to AllCommands, write its handler in agent/executor (forgetting it
 // stops the build), raise kWireMinor, update tests/golden/wire_layout.txt.
 #pragma once
 
@@ -334,19 +335,5 @@ struct EventElapsed {
     uint32_t milliseconds_bits;  // of a float
   };
 };
-
-// ---- the list ----
-
-template <typename... Cs>
-struct CommandList {
-  static constexpr size_t kCount = sizeof...(Cs);
-};
-
-using AllCommands =
-    CommandList<LibraryLoad, LibraryUnload, KernelGet, GlobalGet, KernelSetAttribute,
-                OccupancyBlocks, OccupancySharedMemory, MemAlloc, MemFree, MemInfo, HostRegister,
-                HostUnregister, Copy, CopyInline, Fill, Launch, StreamCreate, StreamDestroy,
-                EventCreate, EventDestroy, EventRecord, StreamWaitEvent,
-                EventElapsed /* append only */>;
 
 }  // namespace gpuloom::wire
