@@ -1,0 +1,108 @@
+// What a graph's node does: the parameters of each kind, owned as plain values.
+//
+// A NodeParams owns what its pointers name (packed kernel parameters, attributes, lists, a child
+// graph); it is made by the Make… functions, copied by CopyParams and given back by FreeParams. All
+// zero is a valid value that owns nothing. Handles (functions, events, contexts) stay the program's
+// own. No exceptions, no C++ library: this is compiled into tenants' processes.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::graph {
+
+struct Graph;
+
+struct KernelParams {
+  // As the program passed them: the kernel is `function`, or `kernel` when that is null.
+  CUfunction function;
+  CUkernel kernel;
+  CUcontext context;
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t dynamic_shared_bytes;
+  uint32_t param_bytes;  // of `packed`
+  uint32_t param_count;  // of `params`; 0 when the layout is not known
+  uint32_t attribute_count;
+  uint8_t* packed;  // all parameters in the kernel's own layout; owned
+  void** params;    // pointers into `packed`, what cuGraphKernelNodeGetParams shows; owned
+  CUlaunchAttribute* attributes;  // owned
+
+  const void* handle() const {
+    return function != nullptr ? static_cast<const void*>(function)
+                               : static_cast<const void*>(kernel);
+  }
+};
+
+struct MemcpyParams {
+  CUDA_MEMCPY3D copy;  // also of one and two dimensions: Height and Depth are 1 then
+  CUcontext context;
+};
+
+struct BatchMemOpParams {
+  CUcontext context;
+  uint32_t count;
+  uint32_t flags;
+  CUstreamBatchMemOpParams* operations;  // owned
+};
+
+struct MemAllocParams {
+  CUDA_MEM_ALLOC_NODE_PARAMS params;  // dptr: the address, given when the node is made
+  CUmemAccessDesc* access;            // owned; what params.accessDescs points to
+};
+
+struct ChildParams {
+  Graph* graph;  // owned
+  CUgraphChildGraphNodeOwnership ownership;
+};
+
+struct NodeParams {
+  CUgraphNodeType type;
+  union {
+    KernelParams kernel;
+    MemcpyParams memcpy;
+    CUDA_MEMSET_NODE_PARAMS_v2 memset;
+    CUDA_HOST_NODE_PARAMS_v2 host;
+    ChildParams child;
+    CUevent event;  // of WAIT_EVENT and EVENT_RECORD
+    BatchMemOpParams batch;
+    MemAllocParams alloc;
+    CUdeviceptr free_address;
+  };
+};
+
+// Where each parameter of a kernel lies in its packed buffer. `offset_bytes` and `size_bytes` may
+// point to anything with a stride; they are read by the functions below only.
+struct KernelLayout {
+  bool known;         // false: only a packed buffer will do
+  uint32_t count;     // parameters
+  uint32_t bytes;     // of the packed buffer
+  const void* table;  // handed back to ParamAt
+  void (*param_at)(const void* table, uint32_t index, uint32_t* offset_bytes, uint32_t* size_bytes);
+};
+
+// The parameters of a kernel node: CUDA's array of pointers or its `extra` list (never both), taken
+// over now. INVALID_VALUE for a wrong call, NOT_SUPPORTED when only a packed buffer would do.
+[[nodiscard]] CUresult MakeKernelParams(const CUDA_KERNEL_NODE_PARAMS_v3& from,
+                                        const KernelLayout& layout, NodeParams* to);
+// Adds or replaces one attribute.
+[[nodiscard]] CUresult SetKernelAttribute(KernelParams* kernel, CUlaunchAttributeID id,
+                                          const CUlaunchAttributeValue& value);
+// Null when the kernel does not have it.
+const CUlaunchAttributeValue* FindKernelAttribute(const KernelParams& kernel,
+                                                  CUlaunchAttributeID id);
+
+// One dimension, by unified addresses.
+NodeParams LinearCopy(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUcontext context);
+NodeParams LinearFill(CUdeviceptr to, uint32_t value, uint32_t element_bytes, size_t count,
+                      CUcontext context);
+NodeParams HostCall(CUhostFn function, void* data);
+NodeParams EventOperation(CUgraphNodeType type, CUevent event);
+[[nodiscard]] CUresult MakeBatch(const CUDA_BATCH_MEM_OP_NODE_PARAMS& from, NodeParams* to);
+
+// A copy that owns everything it points to; a child graph is cloned. False without memory.
+[[nodiscard]] bool CopyParams(const NodeParams& from, NodeParams* to);
+void FreeParams(NodeParams* params);
+
+}  // namespace gpuloom::graph
