@@ -123,6 +123,10 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::Request&,
           const wire::Record&);
   void On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request&, const wire::Record&);
+  void On(wire::Tag<wire::TensorMapEncode>, const wire::TensorMapEncode::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::TensorMapReplaceAddress>, const wire::TensorMapReplaceAddress::Request&,
+          const wire::Record&);
 
  private:
   // Who waits for an answer.

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "proto/wire/commands.h"
+#include "proto/wire/tensor_map_commands.h"
 
 namespace gpuloom::wire {
 
@@ -41,7 +42,9 @@ using AllCommands = CommandList<
     EventDestroy,
     EventRecord,
     StreamWaitEvent,
-    EventElapsed>;
+    EventElapsed,
+    TensorMapEncode,
+    TensorMapReplaceAddress>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.
