@@ -110,8 +110,9 @@ CUresult AskForKernelLocked(Library* library, const char* name, Kernel** kernel_
   return CUDA_SUCCESS;
 }
 
+// A kernel belongs to its library and is asked without a context.
 CUresult Find(const void* handle, Kernel** kernel) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
   *kernel = FindKernel(handle);
   return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : RefreshKernel(*kernel);
 }

@@ -105,12 +105,15 @@ CUresult LoadFromArena(uint64_t address, uint64_t image_bytes, bool is_module, c
   return CUDA_SUCCESS;
 }
 
+// Modules belong to a context; libraries are made, asked and unloaded without one.
+CUresult NeedOwner(bool is_module) { return is_module ? NeedContext() : session.Check(); }
+
 // What becomes of the image's memory: the program may reuse it, or leaves it as it is.
 enum class ImageMemory : bool { kTransient, kPreserved };
 
 CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, unsigned option_count,
               const CUjit_option* options, void** values, Library** out) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = NeedOwner(is_module); result != CUDA_SUCCESS) return result;
   if (image_pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitLog errors, infos;
   if (const CUresult result = FindLogs(option_count, options, values, &errors, &infos);
@@ -138,7 +141,7 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
 
 CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
                   const CUjit_option* options, void** values, Library** out) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = NeedOwner(is_module); result != CUDA_SUCCESS) return result;
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitLog errors, infos;
   if (const CUresult result = FindLogs(option_count, options, values, &errors, &infos);
@@ -182,14 +185,14 @@ CUresult Unload(Library* library) {
 }
 
 CUresult UnloadHandle(const void* handle, bool is_module) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = NeedOwner(is_module); result != CUDA_SUCCESS) return result;
   Library* library = FindLibrary(handle);
   if (library == nullptr || library->is_module != is_module) return CUDA_ERROR_INVALID_HANDLE;
   return Unload(library);
 }
 
-CUresult FindFunction(const void* handle, const char* name, Kernel** kernel) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+CUresult FindFunction(const void* handle, bool is_module, const char* name, Kernel** kernel) {
+  if (const CUresult result = NeedOwner(is_module); result != CUDA_SUCCESS) return result;
   Library* library = FindLibrary(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -309,7 +312,7 @@ CUresult cuLibraryUnload(CUlibrary handle) { return UnloadHandle(handle, /*is_mo
 CUresult cuLibraryGetKernel(CUkernel* handle, CUlibrary library, const char* name) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Kernel* kernel = nullptr;
-  const CUresult result = FindFunction(library, name, &kernel);
+  const CUresult result = FindFunction(library, /*is_module=*/false, name, &kernel);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUkernel>(kernel);
   return result;
 }
@@ -350,7 +353,7 @@ CUresult cuModuleUnload(CUmodule handle) { return UnloadHandle(handle, /*is_modu
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Kernel* kernel = nullptr;
-  const CUresult result = FindFunction(module, name, &kernel);
+  const CUresult result = FindFunction(module, /*is_module=*/true, name, &kernel);
   if (result == CUDA_SUCCESS) *function = reinterpret_cast<CUfunction>(kernel);
   return result;
 }

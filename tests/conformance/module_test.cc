@@ -1,6 +1,7 @@
 // Loading images, finding kernels and variables, and what is known about a kernel.
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
@@ -156,6 +157,26 @@ TEST_F(Module, Occupancy) {
   EXPECT_LE(blocks, 32);
   EXPECT_EQ(Cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(nullptr, Function("add"), 256, 0),
             CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(Module, ALibraryNeedsNoCurrentContext) {
+  // As in threads of PyTorch's autograd, where cuDNN loads its engines.
+  std::thread([] {
+    CUcontext current = nullptr;
+    ASSERT_EQ(Cu().cuCtxGetCurrent(&current), CUDA_SUCCESS);
+    ASSERT_EQ(current, nullptr);
+    CUlibrary library;
+    ASSERT_EQ(Cu().cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0),
+              CUDA_SUCCESS);
+    CUkernel kernel;
+    EXPECT_EQ(Cu().cuLibraryGetKernel(&kernel, library, "add"), CUDA_SUCCESS);
+    int threads = 0;
+    EXPECT_EQ(
+        Cu().cuKernelGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel, 0),
+        CUDA_SUCCESS);
+    EXPECT_GT(threads, 0);
+    EXPECT_EQ(Cu().cuLibraryUnload(library), CUDA_SUCCESS);
+  }).join();
 }
 
 }  // namespace
