@@ -93,8 +93,10 @@ struct KernelLayout {
 const CUlaunchAttributeValue* FindKernelAttribute(const KernelParams& kernel,
                                                   CUlaunchAttributeID id);
 
-// One dimension, by unified addresses.
-NodeParams LinearCopy(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUcontext context);
+// One dimension. HOST addresses lie in the node's srcHost and dstHost, DEVICE and UNIFIED ones in
+// srcDevice and dstDevice.
+NodeParams LinearCopy(CUmemorytype to_type, uint64_t to, CUmemorytype from_type, uint64_t from,
+                      size_t size_bytes, CUcontext context);
 NodeParams LinearFill(CUdeviceptr to, uint32_t value, uint32_t element_bytes, size_t count,
                       CUcontext context);
 NodeParams HostCall(CUhostFn function, void* data);

@@ -1,0 +1,27 @@
+// Streams of this process as captures know them. See proto/cuda/graph/capture.h for how an
+// operation of a stream is recorded instead of sent.
+//
+//   CUresult result;
+//   if (Records(stream, &result, [&](graph::NodeParams* node) { …; return CUDA_SUCCESS; })) {
+//     return result;
+//   }
+#pragma once
+
+#include "proto/cuda/graph/capture.h"
+#include "proto/wire/handles.h"
+
+namespace gpuloom {
+
+[[nodiscard]] graph::StreamRef RefOf(wire::StreamId stream);
+
+template <typename Make>
+[[nodiscard]] bool Records(wire::StreamId stream, CUresult* result, Make&& make) {
+  return graph::AnyCapture() && graph::Records(RefOf(stream), result, make);
+}
+
+// For what no graph can hold, or what would wait: see graph::RefuseInCapture.
+[[nodiscard]] inline CUresult RefuseInCapture(wire::StreamId stream) {
+  return graph::AnyCapture() ? graph::RefuseInCapture(RefOf(stream)) : CUDA_SUCCESS;
+}
+
+}  // namespace gpuloom
