@@ -12,6 +12,8 @@
 
 namespace gpuloom {
 
+struct Kernel;
+
 [[nodiscard]] graph::StreamRef RefOf(wire::StreamId stream);
 
 template <typename Make>
@@ -23,5 +25,15 @@ template <typename Make>
 [[nodiscard]] inline CUresult RefuseInCapture(wire::StreamId stream) {
   return graph::AnyCapture() ? graph::RefuseInCapture(RefOf(stream)) : CUDA_SUCCESS;
 }
+
+// A launch that was judged, with the attributes the program gave it; the parameters have not been
+// looked at.
+[[nodiscard]] bool RecordsLaunch(wire::StreamId stream, const Kernel& kernel,
+                                 const CUDA_KERNEL_NODE_PARAMS_v3& launch,
+                                 const CUlaunchAttribute* attributes, uint32_t attribute_count,
+                                 CUresult* result);
+
+// What a launch of that shape would be told.
+[[nodiscard]] CUresult CheckLaunchShape(const graph::KernelParams& launch, const Kernel& kernel);
 
 }  // namespace gpuloom

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "proto/cuda/runtime_tables.h"
+#include "shim/capture.h"
 #include "shim/event.h"
 #include "shim/futex.h"
 #include "shim/library.h"
@@ -38,6 +39,7 @@ bool ValidFlags(unsigned flags) {
 // name goes when the session ends.
 void TearDownLocked() {
   ResetRuntimeContext(PrimaryContext());
+  graph::ForgetAllCaptures();
   (void)session.WaitForAll();
   ReleaseAllEvents();
   ReleaseAllStreams();
@@ -332,6 +334,8 @@ CUresult cuCtxResetPersistingL2Cache() { return NeedContext(); }
 
 CUresult cuCtxSynchronize() {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = graph::RefuseWhileAnyCaptures(); result != CUDA_SUCCESS)
+    return result;
   if (const CUresult result = session.WaitForAll(); result != CUDA_SUCCESS) return result;
   return session.TakeAsyncError();
 }
@@ -340,21 +344,10 @@ CUresult cuCtxSynchronize_v2(CUcontext context) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (!IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = graph::RefuseWhileAnyCaptures(); result != CUDA_SUCCESS)
+    return result;
   if (const CUresult result = session.WaitForAll(); result != CUDA_SUCCESS) return result;
   return session.TakeAsyncError();
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
-  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
-      *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  ThreadState& thread = CurrentThread();
-  const CUstreamCaptureMode before = thread.capture_mode;
-  thread.capture_mode = *mode;
-  *mode = before;
-  return CUDA_SUCCESS;
 }
 
 }  // extern "C"

@@ -3,6 +3,7 @@
 // staging buffers), pageable destinations are filled before it returns, as CUDA does.
 #include <string.h>
 
+#include "shim/capture.h"
 #include "shim/context.h"
 #include "shim/memory.h"
 #include "shim/session.h"
@@ -169,6 +170,22 @@ CUresult Copy(const Request& copy, Side to, Side from, Timing timing) {
   return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
 }
 
+// A copy within a capture. Pageable memory is read and written when the graph runs.
+bool RecordsCopy(const Request& copy, Side to, Side from, Timing timing, CUresult* result) {
+  if (timing == Timing::kSync) {
+    *result = RefuseInCapture(copy.stream);
+    return *result != CUDA_SUCCESS;
+  }
+  auto type_of = [](Side side) {
+    return side == Side::kDevice ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+  };
+  return Records(copy.stream, result, [&](graph::NodeParams* node) {
+    *node = graph::LinearCopy(type_of(to), copy.destination, type_of(from), copy.source,
+                              copy.size_bytes, PrimaryContext());
+    return CUDA_SUCCESS;
+  });
+}
+
 // What a function's name promises about an address: memory the device reaches, or anything.
 enum class Promise : bool { kReachable, kAny };
 
@@ -187,6 +204,8 @@ CUresult CopyOn(CUstream handle, DefaultStream null_means, uint64_t destination,
       (from == Side::kPageable && from_promise == Promise::kReachable)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  CUresult captured;
+  if (RecordsCopy(copy, to, from, timing, &captured)) return captured;
   return Copy(copy, to, from, timing);
 }
 

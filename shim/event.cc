@@ -1,5 +1,6 @@
 #include "shim/event.h"
 
+#include "shim/capture.h"
 #include "shim/context.h"
 #include "shim/futex.h"
 #include "shim/handle_table.h"
@@ -38,6 +39,7 @@ CUresult Find(CUevent handle, Event** event) {
 wire::EventId IdOf(const Event* event) { return wire::EventId{events.table.IdOf(event)}; }
 
 CUresult Destroy(Event* event) {
+  graph::ForgetEvent(reinterpret_cast<CUevent>(event));
   const CUresult result = session.Post<wire::EventDestroy>({IdOf(event)});
   Holding holding(&events.lock);
   events.table.Give(event);
@@ -47,13 +49,14 @@ CUresult Destroy(Event* event) {
 CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags, DefaultStream null_means) {
   Event* event;
   if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
-  // CU_EVENT_RECORD_EXTERNAL has a meaning only while capturing.
-  if (flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   wire::StreamId stream;
   if (const CUresult result = FindStream(stream_handle, null_means, &stream);
       result != CUDA_SUCCESS) {
     return result;
   }
+  CUresult captured;
+  if (graph::CapturesRecord(RefOf(stream), handle, flags, &captured)) return captured;
   wire::Ticket ticket{0};
   const CUresult result = session.PostOnStream<wire::EventRecord>(
       stream, 0,
@@ -74,6 +77,10 @@ CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) 
   if (const CUresult result = Find(start_handle, &start); result != CUDA_SUCCESS) return result;
   if (const CUresult result = Find(end_handle, &end); result != CUDA_SUCCESS) return result;
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (const CUevent handle : {start_handle, end_handle}) {
+    const CUresult result = graph::CheckEventUse(handle);
+    if (result != CUDA_SUCCESS) return result;
+  }
   if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
@@ -92,6 +99,8 @@ CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) 
 }
 
 }  // namespace
+
+const Event* FindEvent(CUevent handle) { return events.table.Find(handle); }
 
 CUresult MakeStreamWait(wire::StreamId stream, CUevent handle) {
   Event* event;
@@ -170,6 +179,7 @@ CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned fl
 CUresult cuEventQuery(CUevent handle) {
   Event* event;
   if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = graph::CheckEventUse(handle); result != CUDA_SUCCESS) return result;
   const RecordPoint point = PointOf(*event);
   if (session.Done(point.stream, point.ticket)) return CUDA_SUCCESS;
   const CUresult result = session.HealthOfPoller();
@@ -179,6 +189,7 @@ CUresult cuEventQuery(CUevent handle) {
 CUresult cuEventSynchronize(CUevent handle) {
   Event* event;
   if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = graph::CheckEventUse(handle); result != CUDA_SUCCESS) return result;
   const RecordPoint point = PointOf(*event);
   if (const CUresult result = session.WaitFor(point.stream, point.ticket); result != CUDA_SUCCESS) {
     return result;

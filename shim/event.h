@@ -19,6 +19,9 @@ struct Event {
 };
 static_assert(wire::kMaxStreams <= 1u << 12);
 
+// Null when the handle is none of ours.
+const Event* FindEvent(CUevent handle);
+
 // cuStreamWaitEvent behind its checks of the stream.
 [[nodiscard]] CUresult MakeStreamWait(wire::StreamId stream, CUevent handle);
 

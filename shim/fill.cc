@@ -1,4 +1,5 @@
 // Memsets of 1, 2 and 4 byte elements.
+#include "shim/capture.h"
 #include "shim/context.h"
 #include "shim/memory.h"
 #include "shim/session.h"
@@ -23,6 +24,13 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
       __builtin_mul_overflow(uint64_t{count}, uint64_t{element_bytes}, &size_bytes) ||
       !FindMemory(destination, size_bytes, &found)) {
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUresult captured;
+  if (Records(stream, &captured, [&](graph::NodeParams* node) {
+        *node = graph::LinearFill(destination, value, element_bytes, count, PrimaryContext());
+        return CUDA_SUCCESS;
+      })) {
+    return captured;
   }
   wire::Ticket ticket{0};
   const CUresult result = session.PostOnStream<wire::Fill>(

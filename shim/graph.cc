@@ -1,11 +1,9 @@
 // What the graph model asks of the shim.
 #include "proto/cuda/graph/library.h"
-
 #include "shim/capture.h"
 #include "shim/context.h"
 #include "shim/event.h"
 #include "shim/kernel.h"
-#include "shim/launch.h"
 #include "shim/memory.h"
 #include "shim/session.h"
 #include "shim/stream.h"
@@ -15,6 +13,33 @@ namespace gpuloom {
 graph::StreamRef RefOf(wire::StreamId stream) {
   const auto id = static_cast<uint32_t>(stream);
   return {id, stream == wire::kLegacyStream, stream != wire::kLegacyStream && BlocksLegacy(stream)};
+}
+
+namespace {
+
+graph::KernelLayout LayoutOf(const Kernel& kernel) {
+  return {kernel.params_known, kernel.param_count, kernel.param_bytes, kernel.params,
+          [](const void* table, uint32_t index, uint32_t* offset_bytes, uint32_t* size_bytes) {
+            const auto& param = static_cast<const wire::KernelParam*>(table)[index];
+            *offset_bytes = param.offset_bytes;
+            *size_bytes = param.size_bytes;
+          }};
+}
+
+}  // namespace
+
+bool RecordsLaunch(wire::StreamId stream, const Kernel& kernel,
+                   const CUDA_KERNEL_NODE_PARAMS_v3& launch, const CUlaunchAttribute* attributes,
+                   uint32_t attribute_count, CUresult* result) {
+  return Records(stream, result, [&](graph::NodeParams* node) {
+    CUresult made = graph::MakeKernelParams(launch, LayoutOf(kernel), node);
+    for (uint32_t i = 0; made == CUDA_SUCCESS && i < attribute_count; ++i) {
+      if (!graph::IsNodeAttribute(attributes[i].id)) continue;
+      made = graph::SetKernelAttribute(&node->kernel, attributes[i].id, attributes[i].value);
+      if (made != CUDA_SUCCESS) graph::FreeParams(node);
+    }
+    return made;
+  });
 }
 
 namespace graph {

@@ -2,6 +2,7 @@
 // into the ring.
 #include <string.h>
 
+#include "shim/capture.h"
 #include "shim/context.h"
 #include "shim/kernel.h"
 #include "shim/log.h"
@@ -91,7 +92,8 @@ void PackParams(uint8_t* payload, const Kernel& kernel, void** params) {
 }
 
 CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, DefaultStream null_means,
-                void** params, void** extra) {
+                void** params, void** extra, const CUlaunchAttribute* attributes = nullptr,
+                uint32_t attribute_count = 0) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   Kernel* kernel = FindKernel(function);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -101,6 +103,14 @@ CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, Defaul
     return result;
   }
   if (const CUresult result = CheckShape(shape, *kernel); result != CUDA_SUCCESS) return result;
+  if (graph::AnyCapture()) [[unlikely]] {
+    const CUDA_KERNEL_NODE_PARAMS_v3 node = {
+        function,       shape.grid[0],  shape.grid[1],  shape.grid[2],
+        shape.block[0], shape.block[1], shape.block[2], shape.dynamic_shared_bytes,
+        params,         extra,          nullptr,        nullptr};
+    CUresult result;
+    if (RecordsLaunch(stream, *kernel, node, attributes, attribute_count, &result)) return result;
+  }
   const void* packed = nullptr;
   if (extra != nullptr) {
     if (params != nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -195,10 +205,19 @@ CUresult LaunchEx(const CUlaunchConfig* config, CUfunction function, void** para
   const Shape shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                        {config->blockDimX, config->blockDimY, config->blockDimZ},
                        config->sharedMemBytes};
-  return Launch(function, shape, config->hStream, null_means, params, extra);
+  return Launch(function, shape, config->hStream, null_means, params, extra, config->attrs,
+                config->numAttrs);
 }
 
 }  // namespace
+
+CUresult CheckLaunchShape(const graph::KernelParams& launch, const Kernel& kernel) {
+  return CheckShape({{launch.grid[0], launch.grid[1], launch.grid[2]},
+                     {launch.block[0], launch.block[1], launch.block[2]},
+                     launch.dynamic_shared_bytes},
+                    kernel);
+}
+
 }  // namespace gpuloom
 
 using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms

@@ -2,6 +2,7 @@
 
 #include <limits.h>
 
+#include "shim/capture.h"
 #include "shim/context.h"
 #include "shim/futex.h"
 #include "shim/growing.h"
@@ -41,6 +42,7 @@ bool Forget(uint64_t begin, MemoryKind kind) {
 CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (address == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   wire::MemAlloc::Reply reply;
   const CUresult result = session.Call<wire::MemAlloc>({size_bytes}, &reply);
   if (result != CUDA_SUCCESS) return result;
@@ -61,6 +63,7 @@ CUresult AllocateHost(void** address, size_t size_bytes, unsigned flags) {
   if (address == nullptr || size_bytes == 0 || (flags & ~kKnown) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   uint64_t begin;
   const CUresult result = TakePinned(size_bytes, &begin);
   if (result != CUDA_SUCCESS) return result;
@@ -163,6 +166,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width_by
 CUresult cuMemFree_v2(CUdeviceptr address) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (address == 0) return CUDA_SUCCESS;
+  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   if (!Forget(address, MemoryKind::kDevice)) return CUDA_ERROR_INVALID_VALUE;
   wire::MemFree::Reply reply;
   const CUresult result = session.Call<wire::MemFree>({wire::DevicePtr{address}}, &reply);
@@ -207,6 +211,7 @@ CUresult cuMemAllocHost(void** address, unsigned size_bytes) {
 
 CUresult cuMemFreeHost(void* address) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   const auto begin = reinterpret_cast<uint64_t>(address);
   if (!Forget(begin, MemoryKind::kPinnedHost)) return CUDA_ERROR_INVALID_VALUE;
   // Copies and kernels that still use it come first: the memory is given out again.

@@ -1,5 +1,6 @@
 #include "shim/stream.h"
 
+#include "shim/capture.h"
 #include "shim/context.h"
 #include "shim/event.h"
 #include "shim/futex.h"
@@ -88,6 +89,7 @@ CUresult MakeStream(uint32_t flags, int priority, Stream** out) {
 
 CUresult DestroyStream(Stream* stream) {
   const wire::StreamId id{streams.table.IdOf(stream)};
+  graph::ForgetStream(RefOf(id));
   // The stream's last command, so that its id rests until the executor has really ended the stream.
   const CUresult result = session.PostOnStream<wire::StreamDestroy>(
       id, 0, [&](wire::StreamDestroy::Request& request, uint8_t*) { request = {id}; });
@@ -123,6 +125,7 @@ CUresult Query(CUstream handle, DefaultStream null_means) {
   if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
     return result;
   }
+  if (const CUresult result = RefuseInCapture(id); result != CUDA_SUCCESS) return result;
   bool done = IsDone(static_cast<uint32_t>(id));
   if (id == wire::kLegacyStream) {
     for (uint32_t i = 1; done && i <= streams.table.used(); ++i) done = !Blocks(i) || IsDone(i);
@@ -137,6 +140,7 @@ CUresult Synchronize(CUstream handle, DefaultStream null_means) {
   if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
     return result;
   }
+  if (const CUresult result = RefuseInCapture(id); result != CUDA_SUCCESS) return result;
   if (const CUresult result = SynchronizeStream(id); result != CUDA_SUCCESS) return result;
   return session.TakeAsyncError();
 }
@@ -146,8 +150,10 @@ CUresult WaitForEvent(CUstream handle, CUevent event, unsigned flags, DefaultStr
   if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
     return result;
   }
-  // CU_EVENT_WAIT_EXTERNAL has a meaning only while capturing.
-  if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult result;
+  if (graph::CapturesWait(RefOf(id), event, flags, &result)) return result;
   return MakeStreamWait(id, event);
 }
 
@@ -218,19 +224,6 @@ CUresult GetDevice(CUstream handle, CUdevice* device, DefaultStream null_means) 
   return CUDA_SUCCESS;
 }
 
-// Capture cannot be begun, so no stream captures.
-CUresult GetCapture(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id_out,
-                    DefaultStream null_means) {
-  wire::StreamId id;
-  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
-    return result;
-  }
-  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (id_out != nullptr) *id_out = 0;
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
 
 CUresult FindStream(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
@@ -253,6 +246,8 @@ CUresult SynchronizeStream(wire::StreamId id) {
   }
   return result;
 }
+
+bool BlocksLegacy(wire::StreamId id) { return Blocks(static_cast<uint32_t>(id)); }
 
 void ReleaseThreadStream(ThreadState* thread) {
   if (thread->stream == wire::kLegacyStream) return;
@@ -343,36 +338,6 @@ CUresult cuStreamGetDevice(CUstream s, CUdevice* device) {
 }
 CUresult cuStreamGetDevice_ptsz(CUstream s, CUdevice* device) {
   return GetDevice(s, device, DefaultStream::kPerThread);
-}
-CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) {
-  return GetCapture(s, status, nullptr, DefaultStream::kLegacy);
-}
-CUresult cuStreamIsCapturing_ptsz(CUstream s, CUstreamCaptureStatus* status) {
-  return GetCapture(s, status, nullptr, DefaultStream::kPerThread);
-}
-CUresult cuStreamGetCaptureInfo(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id) {
-  return GetCapture(s, status, id, DefaultStream::kLegacy);
-}
-CUresult cuStreamGetCaptureInfo_ptsz(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id) {
-  return GetCapture(s, status, id, DefaultStream::kPerThread);
-}
-CUresult cuStreamGetCaptureInfo_v2(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id,
-                                   CUgraph*, const CUgraphNode**, size_t*) {
-  return GetCapture(s, status, id, DefaultStream::kLegacy);
-}
-CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id,
-                                        CUgraph*, const CUgraphNode**, size_t*) {
-  return GetCapture(s, status, id, DefaultStream::kPerThread);
-}
-CUresult cuStreamGetCaptureInfo_v3(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id,
-                                   CUgraph*, const CUgraphNode**, const CUgraphEdgeData**,
-                                   size_t*) {
-  return GetCapture(s, status, id, DefaultStream::kLegacy);
-}
-CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id,
-                                        CUgraph*, const CUgraphNode**, const CUgraphEdgeData**,
-                                        size_t*) {
-  return GetCapture(s, status, id, DefaultStream::kPerThread);
 }
 
 }  // extern "C"

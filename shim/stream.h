@@ -26,6 +26,9 @@ enum class DefaultStream : bool { kLegacy, kPerThread };
 // The id for a handle a program passes. May make the thread's own stream, with a round trip.
 [[nodiscard]] CUresult FindStream(CUstream handle, DefaultStream null_means, wire::StreamId* id);
 
+// Does the stream's work go before what the legacy stream does next?
+bool BlocksLegacy(wire::StreamId id);
+
 // Until the work queued so far on the stream is done; for the legacy stream that includes the
 // blocking streams, whose earlier work its barrier waits for.
 [[nodiscard]] CUresult SynchronizeStream(wire::StreamId id);

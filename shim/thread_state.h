@@ -1,5 +1,5 @@
-// What belongs to one of the program's threads: its stack of current contexts, its default stream,
-// its capture mode. Plain thread-local words; a thread that never called CUDA has none of it.
+// What belongs to one of the program's threads: its stack of current contexts, its default stream.
+// Plain thread-local words; a thread that never called CUDA has none of it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,6 @@ struct ThreadState {
   uint32_t below_capacity;
   wire::StreamId stream;  // the per-thread default stream; 0: not made yet
   uint32_t stream_epoch;  // of the context it was made in, see context.h
-  CUstreamCaptureMode capture_mode;
   bool exit_hooked;
 };
 

@@ -86,6 +86,9 @@ struct KernelLayout {
 // over now. INVALID_VALUE for a wrong call, NOT_SUPPORTED when only a packed buffer would do.
 [[nodiscard]] CUresult MakeKernelParams(const CUDA_KERNEL_NODE_PARAMS_v3& from,
                                         const KernelLayout& layout, NodeParams* to);
+// Attributes that a kernel node keeps. Those that order a launch within its stream are edges of a
+// graph, or nothing: a captured launch waits for all that came before it.
+bool IsNodeAttribute(CUlaunchAttributeID id);
 // Adds or replaces one attribute.
 [[nodiscard]] CUresult SetKernelAttribute(KernelParams* kernel, CUlaunchAttributeID id,
                                           const CUlaunchAttributeValue& value);
