@@ -33,12 +33,13 @@ for program in gpuloom-agent fake-kubelet; do take_if_built "$build/bin/$program
 take "$build/lib/libgpuloom.so" lib
 take_if_built "$build/lib/softgpu/libcuda.so.1" lib/softgpu
 take "$build/tests/bench/gpuloom-bench" tests
-for program in conformance tenant; do take_if_built "$build/tests/gpuloom-$program" tests; done
+for program in conformance tenant wrong-calls; do take_if_built "$build/tests/gpuloom-$program" tests; done
 for noun in sharing death hostile; do take_if_built "$build/tests/gpuloom_${noun}_test" tests; done
 for program in "$build"/tests/programs/*_{static,shared}; do
   [[ -x $program ]] && take "$program" tests/programs
 done
-cp tests/bench/{run,node,processes,table}.py deploy/demo.py "$dir/tests/"
+cp tests/bench/{run,node,processes,table}.py deploy/demo.py tests/conformance/compare_wrong_calls.py "$dir/tests/"
+cp -r tests/golden "$dir/tests/"
 
 # What ldd finds, under the name it is asked for, except glibc's own parts and the drivers' libcuda.
 glibc='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libcuda)\.so'
