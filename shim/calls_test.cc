@@ -78,26 +78,18 @@ TEST_F(Calls, WrongLaunchesAreRefusedHere) {
   EXPECT_EQ(node_.count("Launch"), 0u);
 }
 
-TEST_F(Calls, LaunchAttributesThatChangeResultsAreRefused) {
+TEST_F(Calls, LaunchAttributesThatNobodyKnowsAreRefused) {
   const CUfunction kernel = Function("none");
   CUlaunchAttribute attribute = {};
-  CUlaunchConfig config = {};
-  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
-  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-  attribute.value.clusterDim = {1, 1, 1};
-  EXPECT_EQ(cu_.cuLaunchKernelEx(&config, kernel, nullptr, nullptr), CUDA_SUCCESS);
+  CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, nullptr, &attribute, 1};
   testing::internal::CaptureStderr();
-  attribute.value.clusterDim = {2, 1, 1};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
+  attribute.value.deviceUpdatableKernelNode.deviceUpdatable = 1;
   EXPECT_EQ(cu_.cuLaunchKernelEx(&config, kernel, nullptr, nullptr), CUDA_ERROR_NOT_SUPPORTED);
-  attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-  attribute.value.cooperative = 1;
-  EXPECT_EQ(cu_.cuLaunchKernelEx(&config, kernel, nullptr, nullptr), CUDA_ERROR_NOT_SUPPORTED);
+  attribute.id = static_cast<CUlaunchAttributeID>(77);
+  EXPECT_EQ(cu_.cuLaunchKernelEx(&config, kernel, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
   testing::internal::GetCapturedStderr();
-  attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
-  EXPECT_EQ(cu_.cuLaunchKernelEx(&config, kernel, nullptr, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(node_.count("LaunchEx"), 0u);
 }
 
 TEST_F(Calls, KernelsAreAskedForOnce) {
@@ -137,18 +129,73 @@ TEST_F(Calls, KernelsAreAskedForOnce) {
   EXPECT_EQ(grid, 8);
 }
 
-TEST_F(Calls, AKernelWithMoreParametersThanAnAnswerHoldsTakesAPackedBuffer) {
+TEST_F(Calls, AKernelMayHaveMoreParametersThanAnAnswerHolds) {
   const CUfunction kernel = Function("many");
-  std::vector<void*> params(600, this);
-  EXPECT_EQ(cu_.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, params.data(), nullptr),
-            CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(node_.count("KernelParams"), 1u);
+  size_t offset = 0, param_bytes = 0;
+  EXPECT_EQ(cu_.cuFuncGetParamInfo(kernel, 599, &offset, &param_bytes), CUDA_SUCCESS);
+  EXPECT_EQ(offset, 599u * 4);
+  EXPECT_EQ(param_bytes, 4u);
+  EXPECT_EQ(cu_.cuFuncGetParamInfo(kernel, 600, &offset, &param_bytes), CUDA_ERROR_INVALID_VALUE);
   std::vector<uint8_t> packed = Pattern(2400);
+  std::vector<void*> params;
+  for (size_t i = 0; i < 600; ++i) params.push_back(&packed[i * 4]);
+  EXPECT_EQ(cu_.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, params.data(), nullptr),
+            CUDA_SUCCESS);
   size_t size = packed.size();
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
                    &size, CU_LAUNCH_PARAM_END};
   EXPECT_EQ(cu_.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra), CUDA_SUCCESS);
-  node_.WaitForCount("Launch", 1);
+  node_.WaitForCount("Launch", 2);
   EXPECT_EQ(node_.seen("Launch")[0].payload, packed);
+  EXPECT_EQ(node_.seen("Launch")[1].payload, packed);
+}
+
+TEST_F(Calls, ListedKernelsAreAskedForWhenTheyAreUsed) {
+  Function("none");
+  unsigned count = 0;
+  ASSERT_EQ(cu_.cuModuleGetFunctionCount(&count, module_), CUDA_SUCCESS);
+  ASSERT_EQ(count, 2u);
+  CUfunction functions[2] = {};
+  ASSERT_EQ(cu_.cuModuleEnumerateFunctions(functions, 2, module_), CUDA_SUCCESS);
+  EXPECT_EQ(node_.count("LibraryKernels"), 2u);
+  const char* name = nullptr;
+  ASSERT_EQ(cu_.cuFuncGetName(&name, functions[1]), CUDA_SUCCESS);
+  EXPECT_EQ(name, std::string(5000, 'x'));
+  CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_MAX;
+  EXPECT_EQ(cu_.cuFuncIsLoaded(&state, functions[0]), CUDA_SUCCESS);
+  EXPECT_EQ(state, CU_FUNCTION_LOADING_STATE_UNLOADED);
+  EXPECT_EQ(node_.count("KernelGet"), 1u);
+  size_t offset = 0, size = 0;
+  EXPECT_EQ(cu_.cuFuncGetParamInfo(functions[0], 2, &offset, &size), CUDA_SUCCESS);
+  EXPECT_EQ(size, 12u);
+  EXPECT_EQ(node_.count("KernelGet"), 2u);
+  EXPECT_EQ(Function("int_pointer_struct"), functions[0]);
+  EXPECT_EQ(node_.count("KernelGet"), 2u);
+}
+
+TEST_F(Calls, AttributesMakeALaunchAnother) {
+  const CUfunction kernel = Function("empty");
+  CUlaunchAttribute attributes[2] = {};
+  CUlaunchConfig config{4, 2, 1, 32, 1, 1, 0, nullptr, attributes, 2};
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY;
+  attributes[1].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  ASSERT_EQ(cu_.cuLaunchKernelEx(&config, kernel, nullptr, nullptr), CUDA_SUCCESS);
+  node_.WaitForCount("Launch", 1);  // they asked for nothing
+  attributes[1].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attributes[1].value.clusterDim = {4, 2, 1};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(cu_.cuLaunchKernelEx(&config, kernel, nullptr, nullptr), CUDA_SUCCESS);
+  }
+  node_.WaitForCount("LaunchEx", 2);
+  EXPECT_EQ(node_.count("OccupancyClusters"), 1u);
+  attributes[1].value.clusterDim = {3, 1, 1};
+  EXPECT_EQ(cu_.cuLaunchKernelEx(&config, kernel, nullptr, nullptr),
+            CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  EXPECT_EQ(cu_.cuLaunchCooperativeKernel(kernel, 9, 1, 1, 512, 1, 1, 0, nullptr, nullptr),
+            CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  EXPECT_EQ(cu_.cuLaunchCooperativeKernel(kernel, 8, 1, 1, 512, 1, 1, 0, nullptr, nullptr),
+            CUDA_SUCCESS);
 }
 
 TEST_F(Calls, ImagesTravelWholeAndTheirMemoryIsTheProgramsAgain) {

@@ -46,17 +46,7 @@ CUresult Destroy(Event* event) {
   return result;
 }
 
-CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags, DefaultStream null_means) {
-  Event* event;
-  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
-  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
-  wire::StreamId stream;
-  if (const CUresult result = FindStream(stream_handle, null_means, &stream);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  CUresult captured;
-  if (graph::CapturesRecord(RefOf(stream), handle, flags, &captured)) return captured;
+CUresult RecordOn(Event* event, wire::StreamId stream) {
   wire::Ticket ticket{0};
   const CUresult result = session.PostOnStream<wire::EventRecord>(
       stream, 0,
@@ -71,6 +61,19 @@ CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags, DefaultS
   return CUDA_SUCCESS;
 }
 
+CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags, DefaultStream null_means) {
+  Event* event;
+  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  wire::StreamId stream;
+  if (const CUresult result = FindStream(stream_handle, null_means, &stream);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  CUresult captured;
+  if (graph::CapturesRecord(RefOf(stream), handle, flags, &captured)) return captured;
+  return RecordOn(event, stream);
+}
 CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) {
   Event* start;
   Event* end;
@@ -101,6 +104,23 @@ CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) 
 }  // namespace
 
 const Event* FindEvent(CUevent handle) { return events.table.Find(handle); }
+
+CUresult RecordEvent(CUevent handle, wire::StreamId stream) {
+  Event* event;
+  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  CUresult captured;
+  if (graph::CapturesRecord(RefOf(stream), handle, 0, &captured)) return captured;
+  return RecordOn(event, stream);
+}
+
+CUresult CheckLaunchEvent(CUevent handle) {
+  Event* event;
+  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  constexpr uint32_t kWrong = CU_EVENT_INTERPROCESS;
+  return (event->flags & CU_EVENT_DISABLE_TIMING) == 0 || (event->flags & kWrong) != 0
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
+}
 
 CUresult MakeStreamWait(wire::StreamId stream, CUevent handle) {
   Event* event;

@@ -25,6 +25,11 @@ const Event* FindEvent(CUevent handle);
 // cuStreamWaitEvent behind its checks of the stream.
 [[nodiscard]] CUresult MakeStreamWait(wire::StreamId stream, CUevent handle);
 
+// cuEventRecord behind its checks of the stream.
+[[nodiscard]] CUresult RecordEvent(CUevent handle, wire::StreamId stream);
+// May a launch record it? CUDA wants one without timing.
+[[nodiscard]] CUresult CheckLaunchEvent(CUevent handle);
+
 // For the reset of the context.
 void ReleaseAllEvents();
 

@@ -18,7 +18,7 @@ graph::StreamRef RefOf(wire::StreamId stream) {
 namespace {
 
 graph::KernelLayout LayoutOf(const Kernel& kernel) {
-  return {kernel.params_known, kernel.param_count, kernel.param_bytes, kernel.params,
+  return {kernel.described, kernel.param_count, kernel.param_bytes, kernel.params,
           [](const void* table, uint32_t index, uint32_t* offset_bytes, uint32_t* size_bytes) {
             const auto& param = static_cast<const wire::KernelParam*>(table)[index];
             *offset_bytes = param.offset_bytes;

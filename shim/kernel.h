@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "proto/cuda/cuda_all.h"
-#include "proto/wire/commands.h"
+#include "proto/wire/launch_commands.h"
 
 namespace gpuloom {
 
@@ -19,11 +19,25 @@ struct OccupancyAnswer {
   int32_t blocks_per_sm;
 };
 
+struct LaunchShape {
+  uint32_t grid_x, grid_y, grid_z;
+  uint32_t block_x, block_y, block_z;
+  uint32_t dynamic_shared_bytes;
+};
+
+struct ClusterAnswer {
+  bool known;
+  LaunchShape shape;
+  wire::LaunchAttributes attributes;
+  int32_t clusters;
+};
+
 struct Kernel {
-  static constexpr uint32_t kStale = 2;  // the library was reset: the executor must be asked again
+  static constexpr uint32_t kStale =
+      2;  // only listed, or the library was reset: the executor must be asked
 
   std::atomic<uint32_t> alive;
-  bool params_known;  // false: more parameters than an answer holds; only a packed buffer will do
+  bool described;  // false: only listed so far; all but the name is unknown
   bool params_have_holes;
   uint32_t param_count;
   uint32_t param_bytes;       // of the packed buffer
@@ -32,8 +46,11 @@ struct Kernel {
   Kernel* next;  // of the library's bucket
   char* name;    // malloc'ed
   std::atomic<int32_t> attributes[wire::kFunctionAttributes];
+  bool cluster_is_fixed;         // by the kernel's code
   OccupancyAnswer occupancy[4];  // guarded by the occupancy lock
   uint32_t next_occupancy;
+  ClusterAnswer clusters[2];  // likewise
+  uint32_t next_clusters;
 
   int32_t attribute(CUfunction_attribute attribute) const {
     return attributes[attribute].load(std::memory_order_relaxed);
@@ -47,8 +64,27 @@ wire::KernelId IdOf(const Kernel* kernel);
 // The library's kernel of that name; asks the executor the first time.
 [[nodiscard]] CUresult GetKernel(Library* library, const char* name, Kernel** kernel);
 
+// The library's kernel of that name, which the library is known to have. Asks nobody: what it is
+// becomes known when it is first used.
+[[nodiscard]] CUresult ListKernel(Library* library, const char* name, Kernel** kernel);
+
+// FindKernel while the session lives, and RefreshKernel.
+[[nodiscard]] CUresult FindUsableKernel(const void* handle, Kernel** kernel);
+
 // Before its id is used: asks the executor again after a reset. On the path of every launch.
 [[nodiscard]] CUresult RefreshKernel(Kernel* kernel);
+
+// How many blocks of one kind are resident on a multiprocessor, and how many clusters on the device:
+// what the executor's driver said, remembered.
+[[nodiscard]] CUresult BlocksPerMultiprocessor(Kernel* kernel, int block_threads,
+                                               size_t dynamic_shared_bytes, unsigned flags,
+                                               int* blocks);
+[[nodiscard]] CUresult MaxActiveClusters(Kernel* kernel, const LaunchShape& shape,
+                                         const wire::LaunchAttributes& attributes, int* clusters);
+// The size of clusters that the kernel was made with or given, unless the launch says its own.
+void AddKernelCluster(const Kernel& kernel, wire::LaunchAttributes* attributes);
+
+void ForgetOccupancy(Kernel* kernel);
 
 // The library was reset; its kernels' handles stay.
 void MarkKernelsStale(Library* library);

@@ -4,13 +4,18 @@
 
 #include "shim/capture.h"
 #include "shim/context.h"
+#include "shim/event.h"
 #include "shim/kernel.h"
-#include "shim/log.h"
+#include "shim/launch_attributes.h"
 #include "shim/session.h"
 #include "shim/stream.h"
 
 namespace gpuloom {
 namespace {
+
+// CUDA promises clusters of 8 blocks everywhere; the device's own limit is for kernels that allow it.
+constexpr uint64_t kLargestPortableCluster = 8;
+constexpr uint64_t kLargestCluster = 16;
 
 struct Shape {
   unsigned grid[3];
@@ -91,9 +96,112 @@ void PackParams(uint8_t* payload, const Kernel& kernel, void** params) {
   }
 }
 
+// Where the parameters of one launch come from.
+struct Params {
+  void** each;         // CUDA's array of pointers, or
+  const void* packed;  // one buffer
+
+  void Write(const Kernel& kernel, uint8_t* payload) const {
+    if (packed == nullptr) {
+      PackParams(payload, kernel, each);
+    } else if (kernel.param_bytes != 0) {
+      memcpy(payload, packed, kernel.param_bytes);
+    }
+  }
+};
+
+CUresult FindParams(const Kernel& kernel, void** params, void** extra, Params* found) {
+  *found = {params, nullptr};
+  if (extra != nullptr) {
+    if (params != nullptr) return CUDA_ERROR_INVALID_VALUE;
+    return FindPacked(extra, kernel, &found->packed);
+  }
+  if (kernel.param_count == 0) return CUDA_SUCCESS;
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (uint32_t i = 0; i < kernel.param_count; ++i) {
+    if (params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+uint64_t Blocks(const uint32_t (&size)[3]) { return uint64_t{size[0]} * size[1] * size[2]; }
+
+// What a launch with attributes must hold to besides its shape. The first launch of a kind asks the
+// executor how much is resident at once; later ones find the answer here.
+CUresult CheckAttributes(const Shape& shape, Kernel* kernel,
+                         const wire::LaunchAttributes& attributes) {
+  if (attributes.cooperative != 0) {
+    int blocks = 0;
+    const uint64_t threads = Blocks(shape.block);
+    const CUresult result = BlocksPerMultiprocessor(kernel, static_cast<int>(threads),
+                                                    shape.dynamic_shared_bytes, 0, &blocks);
+    if (result != CUDA_SUCCESS) return result;
+    const int32_t processors =
+        session.device().attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+    if (Blocks(shape.grid) > uint64_t{static_cast<uint32_t>(blocks)} * processors) {
+      return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    }
+  }
+  if ((attributes.set & 1u << CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) == 0) {
+    return kernel->attribute(CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) > 0
+               ? CUDA_ERROR_INVALID_CLUSTER_SIZE
+               : CUDA_SUCCESS;
+  }
+  for (int i = 0; i < 3; ++i) {
+    const uint32_t size = attributes.cluster[i];
+    if (size == 0 || shape.grid[i] % size != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
+  const bool large = kernel->attribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) > 0;
+  if (Blocks(attributes.cluster) > (large ? kLargestCluster : kLargestPortableCluster)) {
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
+  if (Blocks(attributes.cluster) == 1) return CUDA_SUCCESS;
+  int clusters = 0;
+  const CUresult result =
+      MaxActiveClusters(kernel,
+                        {shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
+                         shape.block[1], shape.block[2], shape.dynamic_shared_bytes},
+                        attributes, &clusters);
+  if (result != CUDA_SUCCESS) return result;
+  return clusters == 0 ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+}
+
+// The events that a launch triggers, behind it.
+CUresult RecordEvents(const LaunchAsks& asks, wire::StreamId stream) {
+  for (uint32_t i = 0; i < asks.event_count; ++i) {
+    const CUresult result = RecordEvent(asks.events[i], stream);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult SendEx(Kernel* kernel, const Shape& shape, wire::StreamId stream, const Params& from,
+                const LaunchAsks& asks) {
+  wire::LaunchAttributes attributes = asks.attributes;
+  AddKernelCluster(*kernel, &attributes);
+  if (const CUresult result = CheckAttributes(shape, kernel, attributes); result != CUDA_SUCCESS) {
+    return result;
+  }
+  for (uint32_t i = 0; i < asks.event_count; ++i) {
+    if (const CUresult result = CheckLaunchEvent(asks.events[i]); result != CUDA_SUCCESS) {
+      return result;
+    }
+  }
+  const CUresult result = session.PostOnStream<wire::LaunchEx>(
+      stream, kernel->param_bytes, [&](wire::LaunchEx::Request& request, uint8_t* payload) {
+        request = {stream,
+                   IdOf(kernel),
+                   {shape.grid[0], shape.grid[1], shape.grid[2]},
+                   {shape.block[0], shape.block[1], shape.block[2]},
+                   shape.dynamic_shared_bytes,
+                   attributes};
+        from.Write(*kernel, payload);
+      });
+  return result != CUDA_SUCCESS ? result : RecordEvents(asks, stream);
+}
+
 CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, DefaultStream null_means,
-                void** params, void** extra, const CUlaunchAttribute* attributes = nullptr,
-                uint32_t attribute_count = 0) {
+                void** params, void** extra, const LaunchAsks* asks) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   Kernel* kernel = FindKernel(function);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -109,20 +217,20 @@ CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, Defaul
         shape.block[0], shape.block[1], shape.block[2], shape.dynamic_shared_bytes,
         params,         extra,          nullptr,        nullptr};
     CUresult result;
-    if (RecordsLaunch(stream, *kernel, node, attributes, attribute_count, &result)) return result;
+    if (RecordsLaunch(stream, *kernel, node, asks == nullptr ? nullptr : asks->list,
+                      asks == nullptr ? 0 : asks->list_count, &result)) {
+      return result != CUDA_SUCCESS || asks == nullptr ? result : RecordEvents(*asks, stream);
+    }
   }
-  const void* packed = nullptr;
-  if (extra != nullptr) {
-    if (params != nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult result = FindPacked(extra, *kernel, &packed); result != CUDA_SUCCESS) {
-      return result;
-    }
-  } else if (kernel->param_count != 0) {
-    if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (!kernel->params_known) return CUDA_ERROR_NOT_SUPPORTED;
-    for (uint32_t i = 0; i < kernel->param_count; ++i) {
-      if (params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    }
+  Params from;
+  if (const CUresult result = FindParams(*kernel, params, extra, &from); result != CUDA_SUCCESS) {
+    return result;
+  }
+  const bool wants_clusters = kernel->attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) > 0 ||
+                              kernel->attribute(CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) > 0;
+  if (asks != nullptr || wants_clusters) [[unlikely]] {
+    constexpr LaunchAsks kNothing = {};
+    return SendEx(kernel, shape, stream, from, asks != nullptr ? *asks : kNothing);
   }
   return session.PostOnStream<wire::Launch>(
       stream, kernel->param_bytes, [&](wire::Launch::Request& request, uint8_t* payload) {
@@ -132,81 +240,36 @@ CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, Defaul
                    {shape.block[0], shape.block[1], shape.block[2]},
                    shape.dynamic_shared_bytes,
                    0};
-        if (extra == nullptr) {
-          PackParams(payload, *kernel, params);
-        } else if (kernel->param_bytes != 0) {
-          memcpy(payload, packed, kernel->param_bytes);
-        }
+        from.Write(*kernel, payload);
       });
-}
-
-bool IsOne(const unsigned x, const unsigned y, const unsigned z) {
-  return x <= 1 && y <= 1 && z <= 1;
-}
-
-// Attributes that ask for nothing, or only for speed: a launch without them gives the same results.
-// Programmatic serialisation lets a kernel begin early; beginning on time is always correct.
-CUresult CheckAttribute(const CUlaunchAttribute& attribute) {
-  const CUlaunchAttributeValue& value = attribute.value;
-  bool plain = false;
-  switch (attribute.id) {
-    case CU_LAUNCH_ATTRIBUTE_IGNORE:
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      plain = true;
-      break;
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-      plain = value.cooperative == 0;
-      break;
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-      plain = IsOne(value.clusterDim.x, value.clusterDim.y, value.clusterDim.z);
-      break;
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-      plain = IsOne(value.preferredClusterDim.x, value.preferredClusterDim.y,
-                    value.preferredClusterDim.z);
-      break;
-    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-      plain = value.deviceUpdatableKernelNode.deviceUpdatable == 0;
-      break;
-    default:
-      break;
-  }
-  return plain ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-// Once for each attribute.
-void NoteUnsupportedAttribute(CUlaunchAttributeID id) {
-  static std::atomic<uint64_t> noted{0};
-  const uint64_t bit = uint64_t{1} << (static_cast<unsigned>(id) % 64);
-  if ((noted.fetch_or(bit, std::memory_order_relaxed) & bit) == 0) {
-    Log(LogLevel::kWarn, "cuLaunchKernelEx: launch attribute %d is not supported",
-        static_cast<int>(id));
-  }
 }
 
 CUresult LaunchEx(const CUlaunchConfig* config, CUfunction function, void** params, void** extra,
                   DefaultStream null_means) {
-  if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  for (unsigned i = 0; i < config->numAttrs; ++i) {
-    const CUresult result = CheckAttribute(config->attrs[i]);
-    if (result != CUDA_SUCCESS) {
-      NoteUnsupportedAttribute(config->attrs[i].id);
-      return result;
-    }
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  LaunchAsks asks;
+  if (const CUresult result = ReadLaunchAttributes(config->attrs, config->numAttrs, &asks);
+      result != CUDA_SUCCESS) {
+    return result;
   }
   const Shape shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                        {config->blockDimX, config->blockDimY, config->blockDimZ},
                        config->sharedMemBytes};
-  return Launch(function, shape, config->hStream, null_means, params, extra, config->attrs,
-                config->numAttrs);
+  return Launch(function, shape, config->hStream, null_means, params, extra,
+                asks.empty() ? nullptr : &asks);
+}
+
+CUresult LaunchCooperative(CUfunction function, const Shape& shape, CUstream stream,
+                           DefaultStream null_means, void** params) {
+  CUlaunchAttribute cooperative = {};
+  cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  cooperative.value.cooperative = 1;
+  LaunchAsks asks;
+  if (const CUresult result = ReadLaunchAttributes(&cooperative, 1, &asks);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  return Launch(function, shape, stream, null_means, params, nullptr, &asks);
 }
 
 }  // namespace
@@ -230,7 +293,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                         void** extra) {
   return Launch(function,
                 {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_bytes},
-                stream, DefaultStream::kLegacy, params, extra);
+                stream, DefaultStream::kLegacy, params, extra, nullptr);
 }
 CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                              unsigned block_x, unsigned block_y, unsigned block_z,
@@ -238,7 +301,7 @@ CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid
                              void** extra) {
   return Launch(function,
                 {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_bytes},
-                stream, DefaultStream::kPerThread, params, extra);
+                stream, DefaultStream::kPerThread, params, extra, nullptr);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** params,
@@ -248,6 +311,23 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function, void** params,
                                void** extra) {
   return LaunchEx(config, function, params, extra, DefaultStream::kPerThread);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                   unsigned grid_z, unsigned block_x, unsigned block_y,
+                                   unsigned block_z, unsigned dynamic_shared_bytes, CUstream stream,
+                                   void** params) {
+  return LaunchCooperative(
+      function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_bytes},
+      stream, DefaultStream::kLegacy, params);
+}
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                        unsigned grid_z, unsigned block_x, unsigned block_y,
+                                        unsigned block_z, unsigned dynamic_shared_bytes,
+                                        CUstream stream, void** params) {
+  return LaunchCooperative(
+      function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_bytes},
+      stream, DefaultStream::kPerThread, params);
 }
 
 }  // extern "C"

@@ -1,6 +1,7 @@
 #include "shim/library.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -178,6 +179,7 @@ CUresult Unload(Library* library) {
   if (library->loaded.load(std::memory_order_acquire)) result = CallUnload(library);
   // Afterwards: an id that is free here must be free there.
   ReleaseKernels(library);
+  free(library->listed);
   ForgetGlobals(IdOf(library));
   Holding holding(&libraries.lock);
   libraries.table.Give(library);

@@ -22,6 +22,10 @@ struct Library {
   std::atomic<bool> loaded;  // the executor has it
   const void* image;         // where the program preserves it, or null
   uint64_t image_bytes;
+  // All kernels in the image's order, asked for once; guarded by the list lock.
+  Kernel** listed;  // malloc'ed
+  uint32_t listed_count;
+  bool is_listed;
   Kernel* buckets[kBuckets];  // kernels got so far, by name; see kernel.h for the lock
 };
 
@@ -33,6 +37,9 @@ wire::LibraryId IdOf(const Library* library);
 
 // Loads it again after a reset.
 [[nodiscard]] CUresult EnsureLoaded(Library* library);
+
+// All of its kernels, which live as long as the library. Asks the executor for their names, once.
+[[nodiscard]] CUresult ListKernels(Library* library, Kernel* const** kernels, uint32_t* count);
 
 // For the reset of the context.
 void ResetAllLibraries();

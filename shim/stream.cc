@@ -73,6 +73,7 @@ CUresult MakeStream(uint32_t flags, int priority, Stream** out) {
   stream->flags = flags;
   stream->priority = priority;
   const uint32_t id = streams.table.IdOf(stream);
+  ResetStreamAttributes(wire::StreamId{id});
   const bool nonblocking = (flags & CU_STREAM_NON_BLOCKING) != 0;
   streams.nonblocking[id].store(nonblocking, std::memory_order_release);
   wire::StreamCreate::Reply reply;
@@ -248,6 +249,12 @@ CUresult SynchronizeStream(wire::StreamId id) {
 }
 
 bool BlocksLegacy(wire::StreamId id) { return Blocks(static_cast<uint32_t>(id)); }
+
+int PriorityOf(wire::StreamId id) {
+  const Stream* stream =
+      id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(id));
+  return stream == nullptr ? 0 : stream->priority;
+}
 
 void ReleaseThreadStream(ThreadState* thread) {
   if (thread->stream == wire::kLegacyStream) return;

@@ -36,6 +36,11 @@ bool BlocksLegacy(wire::StreamId id);
 // The thread ends: its own stream may go. No error is possible.
 void ReleaseThreadStream(ThreadState* thread);
 
+// A new stream with this id: it has no attributes yet (stream_attribute.cc).
+void ResetStreamAttributes(wire::StreamId id);
+// Its priority as made; 0 of the default streams.
+int PriorityOf(wire::StreamId id);
+
 // For the reset of the context.
 void ReleaseAllStreams();
 

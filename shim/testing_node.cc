@@ -138,6 +138,38 @@ class TestingNode::Ring {
                            {reinterpret_cast<const uint8_t*>(params.data()),
                             params.size() * sizeof(wire::KernelParam)});
   }
+  void On(wire::Tag<wire::KernelParams>, const wire::KernelParams::Request& r,
+          const wire::Record& record) {
+    std::vector<wire::KernelParam> params;
+    for (uint32_t i = r.first; i < 600; ++i) params.push_back({i * 4, 4});
+    Reply<wire::KernelParams>(record, 0, {},
+                              {reinterpret_cast<const uint8_t*>(params.data()),
+                               params.size() * sizeof(wire::KernelParam)});
+  }
+  void On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Request& r,
+          const wire::Record& record) {
+    // More than one answer holds.
+    std::string names = "int_pointer_struct" + std::string(1, '\0');
+    names += std::string(5000, 'x') + std::string(1, '\0');
+    Reply<wire::LibraryKernels>(record, 0, {2, static_cast<uint32_t>(names.size())},
+                                {reinterpret_cast<const uint8_t*>(names.data()) + r.offset_bytes,
+                                 std::min<size_t>(names.size() - r.offset_bytes, 4096)});
+  }
+  void On(wire::Tag<wire::OccupancyClusters>, const wire::OccupancyClusters::Request&,
+          const wire::Record& record) {
+    Reply<wire::OccupancyClusters>(record, 0, {4});
+  }
+  void On(wire::Tag<wire::TensorMapEncode>, const wire::TensorMapEncode::Request&,
+          const wire::Record& record) {
+    Reply<wire::TensorMapEncode>(record, CUDA_ERROR_NOT_SUPPORTED, {});
+  }
+  void On(wire::Tag<wire::TensorMapReplaceAddress>, const wire::TensorMapReplaceAddress::Request&,
+          const wire::Record& record) {
+    Reply<wire::TensorMapReplaceAddress>(record, CUDA_ERROR_NOT_SUPPORTED, {});
+  }
+  void On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& r, const wire::Record& record) {
+    Complete(r.stream, record);
+  }
   void On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request&, const wire::Record& record) {
     memory_[kGlobalAddress].resize(64);
     Reply<wire::GlobalGet>(record, 0, {wire::DevicePtr{kGlobalAddress}, 64});

@@ -7,7 +7,14 @@
 namespace gpuloom::executor {
 namespace {
 
-constexpr uint32_t kMaxParams = wire::kReplyPayloadBytes / sizeof(wire::KernelParam);
+constexpr uint32_t kParamsOfAnAnswer = wire::kReplyPayloadBytes / sizeof(wire::KernelParam);
+
+// As many as an answer holds.
+std::span<const uint8_t> ParamsFrom(const std::vector<wire::KernelParam>& params, size_t first) {
+  const size_t count = std::min<size_t>(params.size() - first, kParamsOfAnAnswer);
+  return {reinterpret_cast<const uint8_t*>(params.data() + first),
+          count * sizeof(wire::KernelParam)};
+}
 
 }  // namespace
 
@@ -38,7 +45,7 @@ struct Session::KernelLookup {
     wire::KernelGet::Reply& reply = facts.reply;
     for (size_t offset = 0, size = 0; cuda.cuKernelGetParamInfo(facts.kernel, facts.params.size(),
                                                                 &offset, &size) == CUDA_SUCCESS;) {
-      if (facts.params.size() == kMaxParams) return CUDA_ERROR_NOT_SUPPORTED;
+      if (facts.params.size() == wire::kMaxKernelParamBytes) return CUDA_ERROR_NOT_SUPPORTED;
       facts.params.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
       reply.param_bytes = std::max(reply.param_bytes, static_cast<uint32_t>(offset + size));
     }
@@ -69,8 +76,8 @@ void Session::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
       [this, lookup, asker, request, loaded = library->loaded] {
         place_.device->Judge(lookup->result);
         if (lookup->result == CUDA_SUCCESS) {
-          loaded->kernels.emplace(lookup->name, lookup->facts);
-          return AnswerKernel(asker, request, lookup->facts);
+          const auto [known, added] = loaded->kernels.emplace(lookup->name, lookup->facts);
+          return AnswerKernel(asker, request, known->second);
         }
         kernels_.Take(request.kernel);
         Reply<wire::KernelGet>(asker, lookup->result);
@@ -90,9 +97,17 @@ void Session::AnswerKernel(Asker asker, const wire::KernelGet::Request& request,
   kernel->kernel = facts.kernel;
   kernel->function = facts.function;
   kernel->param_bytes = facts.reply.param_bytes;
-  const auto* params = reinterpret_cast<const uint8_t*>(facts.params.data());
-  Reply<wire::KernelGet>(asker, CUDA_SUCCESS, facts.reply,
-                         {params, facts.params.size() * sizeof(wire::KernelParam)});
+  kernel->params = &facts.params;
+  Reply<wire::KernelGet>(asker, CUDA_SUCCESS, facts.reply, ParamsFrom(facts.params, 0));
+}
+
+void Session::On(wire::Tag<wire::KernelParams>, const wire::KernelParams::Request& request,
+                 const wire::Record& record) {
+  const Kernel* kernel = FindKernel(request.kernel);
+  if (kernel == nullptr) return;
+  if (request.first >= kernel->params->size()) return Refuse(wire::Fatal::kBadArgument);
+  Reply<wire::KernelParams>(AskerOf(record), CUDA_SUCCESS, {},
+                            ParamsFrom(*kernel->params, request.first));
 }
 
 Session::Kernel* Session::FindKernel(wire::KernelId id_untrusted) {
@@ -116,6 +131,13 @@ void Session::On(wire::Tag<wire::KernelSetAttribute>,
   // A shared kernel keeps the largest limit that somebody asked for: a limit that is too high hurts
   // nobody, one that another session has lowered would fail a launch.
   int value = request.value;
+  const bool allows =
+      request.attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED && value != 0;
+  if (kernel->library->shared && !allows &&
+      request.attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
+    wire::KernelSetAttribute::Reply reply{};
+    return Reply<wire::KernelSetAttribute>(AskerOf(record), CUDA_SUCCESS, reply);
+  }
   if (kernel->library->shared &&
       request.attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
     const auto [known, added] =

@@ -1,3 +1,4 @@
+#include "agent/executor/launch_attributes.h"
 #include "agent/executor/session.h"
 
 namespace gpuloom::executor {
@@ -15,6 +16,58 @@ void Session::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
   command.work = LaunchWork{request, kernel->function, kernel->library};
   command.payload = record.payload;
   streams_.Enqueue(*stream, std::move(command));
+}
+
+void Session::On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& request,
+                 const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  const Kernel* kernel = FindKernel(request.kernel);
+  if (kernel == nullptr) return;
+  if (record.payload.size() != kernel->param_bytes) return Refuse(wire::Fatal::kRecordSize);
+  if (!KnowsAttributes(request.attributes)) return Refuse(wire::Fatal::kBadArgument);
+  StreamCommand command;
+  command.ticket = record.ticket;
+  command.work = LaunchExWork{request, kernel->function, kernel->library};
+  command.payload = record.payload;
+  streams_.Enqueue(*stream, std::move(command));
+}
+
+CUresult Session::SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
+                                 CUstream stream) {
+  const wire::LaunchEx::Request& r = launch.request;
+  const LaunchConfig config(r.grid, r.block, r.dynamic_shared_bytes, stream, r.attributes);
+  size_t bytes = params.size();
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(params.data()),
+                   CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  ++kernels_launched_;
+  return place_.device->cuda().cuLaunchKernelEx(config.get(), launch.function, nullptr,
+                                                bytes == 0 ? nullptr : extra);
+}
+
+void Session::On(wire::Tag<wire::OccupancyClusters>,
+                 const wire::OccupancyClusters::Request& request, const wire::Record& record) {
+  const Kernel* kernel = FindKernel(request.kernel);
+  if (kernel == nullptr) return;
+  if (!KnowsAttributes(request.attributes) ||
+      (request.question != wire::ClusterQuestion::kMaxActiveClusters &&
+       request.question != wire::ClusterQuestion::kMaxPotentialSize)) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  auto answer = std::make_shared<std::pair<CUresult, int>>(CUDA_SUCCESS, 0);
+  modules_.Post(
+      [answer, request, function = kernel->function, &cuda = place_.device->cuda()] {
+        const LaunchConfig config(request.grid, request.block, request.dynamic_shared_bytes,
+                                  nullptr, request.attributes);
+        answer->first =
+            request.question == wire::ClusterQuestion::kMaxActiveClusters
+                ? cuda.cuOccupancyMaxActiveClusters(&answer->second, function, config.get())
+                : cuda.cuOccupancyMaxPotentialClusterSize(&answer->second, function, config.get());
+      },
+      [this, answer, asker = AskerOf(record)] {
+        Reply<wire::OccupancyClusters>(asker, place_.device->Judge(answer->first),
+                                       {answer->second});
+      });
 }
 
 }  // namespace gpuloom::executor

@@ -1,4 +1,5 @@
 // Libraries: modules that a tenant loads, and their global variables.
+#include <algorithm>
 #include <cstring>
 
 #include "agent/executor/session.h"
@@ -171,6 +172,53 @@ void Session::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Requ
   for (const wire::KernelId kernel : library->kernels) kernels_.Take(kernel);
   for (const uint64_t global : library->globals) globals_.Remove(global);
   Reply<wire::LibraryUnload>(AskerOf(record), CUDA_SUCCESS);
+}
+
+void Session::AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLibrary& library) {
+  const std::string& names = library.names;
+  const size_t from = std::min<size_t>(offset_untrusted, names.size());
+  const size_t bytes = std::min<size_t>(names.size() - from, wire::kReplyPayloadBytes);
+  Reply<wire::LibraryKernels>(asker, CUDA_SUCCESS,
+                              {static_cast<uint32_t>(std::count(names.begin(), names.end(), '\0')),
+                               static_cast<uint32_t>(names.size())},
+                              {reinterpret_cast<const uint8_t*>(names.data()) + from, bytes});
+}
+
+void Session::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Request& request,
+                 const wire::Record& record) {
+  const Library* library = FindLibrary(request.library);
+  if (library == nullptr) return;
+  const Asker asker = AskerOf(record);
+  if (library->loaded->has_names) {
+    return AnswerNames(asker, request.offset_bytes, *library->loaded);
+  }
+  struct Listed {
+    CUresult result = CUDA_SUCCESS;
+    std::string names;
+  };
+  auto listed = std::make_shared<Listed>();
+  UseLibrary(
+      library->loaded,
+      [listed, &cuda = place_.device->cuda(), handle = library->loaded->handle] {
+        unsigned count = 0;
+        listed->result = cuda.cuLibraryGetKernelCount(&count, handle);
+        if (listed->result != CUDA_SUCCESS) return;
+        std::vector<CUkernel> kernels(count);
+        listed->result = cuda.cuLibraryEnumerateKernels(kernels.data(), count, handle);
+        for (unsigned i = 0; i < count && listed->result == CUDA_SUCCESS; ++i) {
+          const char* name = nullptr;
+          listed->result = cuda.cuKernelGetName(&name, kernels[i]);
+          if (listed->result == CUDA_SUCCESS) listed->names.append(name).push_back('\0');
+        }
+      },
+      [this, listed, asker, loaded = library->loaded, offset = request.offset_bytes] {
+        if (place_.device->Judge(listed->result) != CUDA_SUCCESS) {
+          return Reply<wire::LibraryKernels>(asker, listed->result);
+        }
+        loaded->names = std::move(listed->names);
+        loaded->has_names = true;
+        AnswerNames(asker, offset, *loaded);
+      });
 }
 
 void Session::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& request,

@@ -42,6 +42,8 @@ struct LoadedLibrary {
   bool shared = false;  // in the cache: others may use it
   bool usable = false;  // a kernel or variable has been looked up: later ones do not wait
   std::map<std::string, KernelFacts, std::less<>> kernels;
+  std::string names;  // of all kernels, each ended by a NUL, once somebody asked
+  bool has_names = false;
   // The largest dynamic shared memory that any session asked for, by kernel.
   std::map<CUkernel, int> max_dynamic_shared;
 };

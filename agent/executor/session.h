@@ -127,6 +127,12 @@ class Session final : public StreamSink {
           const wire::Record&);
   void On(wire::Tag<wire::TensorMapReplaceAddress>, const wire::TensorMapReplaceAddress::Request&,
           const wire::Record&);
+  void On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request&, const wire::Record&);
+  void On(wire::Tag<wire::OccupancyClusters>, const wire::OccupancyClusters::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::KernelParams>, const wire::KernelParams::Request&, const wire::Record&);
+  void On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Request&,
+          const wire::Record&);
 
  private:
   // Who waits for an answer.
@@ -144,6 +150,7 @@ class Session final : public StreamSink {
     CUkernel kernel = nullptr;
     CUfunction function = nullptr;  // null while it is looked up
     uint32_t param_bytes = 0;
+    const std::vector<wire::KernelParam>* params = nullptr;  // of the library's facts
   };
   struct Event {
     bool timing = false;
@@ -194,9 +201,14 @@ class Session final : public StreamSink {
   bool AddMarks();
   bool PollStreams();
 
+  // launch.cc
+  CUresult SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
+                          CUstream stream);
+
   // library.cc
   struct Loading;
   void LoadNew(Asker asker, wire::LibraryId id, std::shared_ptr<Loading> loading);
+  void AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLibrary& library);
   Library* FindLibrary(wire::LibraryId id_untrusted);  // refuses when there is none
   // Runs `work`, which looks something up in the library, as soon as that disturbs nobody.
   void UseLibrary(const LibraryRef& library, std::function<void()> work,
@@ -204,6 +216,7 @@ class Session final : public StreamSink {
 
   // kernel.cc
   struct KernelLookup;
+  // `facts` are the library's own and live as long as it.
   void AnswerKernel(Asker asker, const wire::KernelGet::Request& request, const KernelFacts& facts);
   Kernel* FindKernel(wire::KernelId id_untrusted);  // refuses when there is none
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "agent/executor/point.h"
-#include "proto/wire/commands.h"
+#include "proto/wire/launch_commands.h"
 
 namespace gpuloom::executor {
 
@@ -18,6 +18,11 @@ struct LaunchWork {
   wire::Launch::Request request;
   CUfunction function;
   std::shared_ptr<const void> library;  // keeps the function loaded while the command waits
+};
+struct LaunchExWork {
+  wire::LaunchEx::Request request;
+  CUfunction function;
+  std::shared_ptr<const void> library;
 };
 struct CopyWork {
   wire::Copy::Request request;
@@ -32,7 +37,8 @@ struct RecordWork {
   PointRef point;
 };
 struct NoWork {};  // only order: a wait for an event, the end of a stream
-using Work = std::variant<NoWork, LaunchWork, CopyWork, CopyInlineWork, FillWork, RecordWork>;
+using Work =
+    std::variant<NoWork, LaunchWork, LaunchExWork, CopyWork, CopyInlineWork, FillWork, RecordWork>;
 
 // "Not before `ticket` of `stream`." `point` lies exactly there when it is known.
 struct Dependency {

@@ -74,6 +74,9 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
                                r.block[1], r.block[2], r.dynamic_shared_bytes, stream.cuda, nullptr,
                                bytes == 0 ? nullptr : extra);
   }
+  if (const auto* launch = std::get_if<LaunchExWork>(&command.work)) {
+    return SubmitLaunchEx(*launch, command.payload, stream.cuda);
+  }
   if (const auto* copy = std::get_if<CopyWork>(&command.work)) {
     const wire::Copy::Request& r = copy->request;
     switch (r.kind) {

@@ -51,7 +51,7 @@ Handle Make(uint64_t number) {
   return reinterpret_cast<Handle>(static_cast<uintptr_t>(number));
 }
 
-CUresult Work(const char* what, CUstream stream) {
+CUresult Work(const std::string& what, CUstream stream) {
   std::lock_guard lock(S().mutex);
   if (S().failure != CUDA_SUCCESS) return S().failure;
   S().calls.push_back(std::string(what) + " " + std::to_string(Number(stream)));
@@ -128,6 +128,11 @@ void FillTable(Driver* d) {
                          unsigned, unsigned, CUstream stream, void**, void**) {
     return grid == 0 ? CUDA_ERROR_INVALID_VALUE : Work("launch", stream);
   };
+  d->cuLaunchKernelEx = [](const CUlaunchConfig* config, CUfunction, void**, void**) {
+    return config->gridDimX == 0
+               ? CUDA_ERROR_INVALID_VALUE
+               : Work("launch " + std::to_string(config->numAttrs), config->hStream);
+  };
   d->cuMemcpyHtoDAsync_v2 = [](CUdeviceptr, const void*, size_t, CUstream stream) {
     return Work("copy", stream);
   };
@@ -187,6 +192,12 @@ void FillTable(Driver* d) {
   };
   d->cuLibraryUnload = [](CUlibrary) { return Synchronising("unload"); };
   d->cuLibraryGetKernelCount = [](unsigned* count, CUlibrary) { return *count = 1, CUDA_SUCCESS; };
+  d->cuLibraryEnumerateKernels = [](CUkernel* kernels, unsigned count, CUlibrary) {
+    std::lock_guard lock(S().mutex);
+    for (unsigned i = 0; i < count; ++i) kernels[i] = Make<CUkernel>(++S().objects);
+    return CUDA_SUCCESS;
+  };
+  d->cuKernelGetName = [](const char** name, CUkernel) { return *name = "found", CUDA_SUCCESS; };
   d->cuLibraryGetKernel = [](CUkernel* kernel, CUlibrary, const char* name) {
     std::lock_guard lock(S().mutex);
     if (std::strcmp(name, "missing") == 0) return CUDA_ERROR_NOT_FOUND;
@@ -210,6 +221,12 @@ void FillTable(Driver* d) {
   };
   d->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags =
       [](int* blocks, CUfunction, int, size_t, unsigned) { return *blocks = 8, CUDA_SUCCESS; };
+  d->cuOccupancyMaxActiveClusters = [](int* clusters, CUfunction, const CUlaunchConfig*) {
+    return *clusters = 16, CUDA_SUCCESS;
+  };
+  d->cuOccupancyMaxPotentialClusterSize = [](int* size, CUfunction, const CUlaunchConfig*) {
+    return *size = 8, CUDA_SUCCESS;
+  };
   d->cuOccupancyAvailableDynamicSMemPerBlock = [](size_t* bytes, CUfunction, int, int) {
     return *bytes = 4096, CUDA_SUCCESS;
   };

@@ -124,6 +124,13 @@ CUresult Launch(Stream& stream, const FoundFunction& found, const LaunchShape& s
   if (kernel.required_cluster[0] != 0) {
     run.cluster = {kernel.required_cluster[0], kernel.required_cluster[1],
                    kernel.required_cluster[2]};
+  } else if (const auto& size = found.function->settings->cluster_size; size[0] > 0) {
+    // Set by the program; a launch may still say its own.
+    const Dim3& asked = shape.cluster;
+    if (asked.x == 1 && asked.y == 1 && asked.z == 1) {
+      run.cluster = {static_cast<uint32_t>(size[0]), static_cast<uint32_t>(size[1]),
+                     static_cast<uint32_t>(size[2])};
+    }
   }
   const CUresult checked = CheckShape(*found.function, run);
   if (checked != CUDA_SUCCESS) return checked;

@@ -1,6 +1,12 @@
 // cuLaunchKernel and its relatives.
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "agent/softgpu/context.h"
+#include "agent/softgpu/event.h"
 #include "agent/softgpu/launch.h"
+#include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
@@ -23,8 +29,20 @@ CUresult Submit(CUfunction handle, const LaunchShape& shape, CUstream stream_han
   return Launch(*stream, found, shape, params, extra);
 }
 
+using Events = std::vector<std::shared_ptr<Event>>;
+
+// Recorded behind the kernel: an event may come later than the moment it is meant for, not earlier.
+CUresult AddEvent(CUevent handle, int flags, Events& events) {
+  if (handle == nullptr || flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  auto event = Registry<Event>::Instance().Find(handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if ((event->flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+  events.push_back(std::move(event));
+  return CUDA_SUCCESS;
+}
+
 // The attributes that change what runs here. Those that only hint at speed change nothing.
-CUresult Apply(const CUlaunchAttribute& attribute, LaunchShape& shape) {
+CUresult Apply(const CUlaunchAttribute& attribute, LaunchShape& shape, Events& events) {
   switch (attribute.id) {
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
       shape.cooperative = attribute.value.cooperative != 0;
@@ -34,9 +52,15 @@ CUresult Apply(const CUlaunchAttribute& attribute, LaunchShape& shape) {
                        attribute.value.clusterDim.z};
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+      return AddEvent(attribute.value.programmaticEvent.event,
+                      attribute.value.programmaticEvent.flags, events);
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      return AddEvent(attribute.value.launchCompletionEvent.event,
+                      attribute.value.launchCompletionEvent.flags, events);
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-      return CUDA_ERROR_NOT_SUPPORTED;
+      return attribute.value.deviceUpdatableKernelNode.deviceUpdatable == 0
+                 ? CUDA_SUCCESS
+                 : CUDA_ERROR_NOT_SUPPORTED;
     default:
       return attribute.id >= 0 && attribute.id < CU_LAUNCH_ATTRIBUTE_MAX ? CUDA_SUCCESS
                                                                          : CUDA_ERROR_INVALID_VALUE;
@@ -49,14 +73,21 @@ CUresult SubmitConfig(const CUlaunchConfig* config, CUfunction function, bool pe
     return CUDA_ERROR_INVALID_VALUE;
   }
   LaunchShape shape;
+  Events events;
   shape.grid = {config->gridDimX, config->gridDimY, config->gridDimZ};
   shape.block = {config->blockDimX, config->blockDimY, config->blockDimZ};
   shape.dynamic_shared_bytes = config->sharedMemBytes;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
-    const CUresult applied = Apply(config->attrs[i], shape);
+    const CUresult applied = Apply(config->attrs[i], shape, events);
     if (applied != CUDA_SUCCESS) return applied;
   }
-  return Submit(function, shape, config->hStream, per_thread, params, extra);
+  CUresult result = Submit(function, shape, config->hStream, per_thread, params, extra);
+  for (size_t i = 0; i < events.size() && result == CUDA_SUCCESS; ++i) {
+    result = per_thread
+                 ? cuEventRecord_ptsz(reinterpret_cast<CUevent>(events[i].get()), config->hStream)
+                 : cuEventRecord(reinterpret_cast<CUevent>(events[i].get()), config->hStream);
+  }
+  return result;
 }
 
 }  // namespace

@@ -37,6 +37,9 @@ CUresult Get(CUstream handle, bool per_thread, CUstreamAttrID attribute, CUstrea
   if (value == nullptr || !IsStreamAttribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
   *value = stream->GetAttribute(attribute);
   if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) value->priority = stream->priority;
+  if (attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY && value->syncPolicy == 0) {
+    value->syncPolicy = CU_SYNC_POLICY_AUTO;  // never set
+  }
   return CUDA_SUCCESS;
 }
 

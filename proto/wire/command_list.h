@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "proto/wire/commands.h"
+#include "proto/wire/launch_commands.h"
 #include "proto/wire/tensor_map_commands.h"
 
 namespace gpuloom::wire {
@@ -44,7 +45,11 @@ using AllCommands = CommandList<
     StreamWaitEvent,
     EventElapsed,
     TensorMapEncode,
-    TensorMapReplaceAddress>;
+    TensorMapReplaceAddress,
+    LaunchEx,
+    OccupancyClusters,
+    KernelParams,
+    LibraryKernels>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

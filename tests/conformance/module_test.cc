@@ -1,4 +1,5 @@
 // Loading images, finding kernels and variables, and what is known about a kernel.
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -177,6 +178,66 @@ TEST_F(Module, ALibraryNeedsNoCurrentContext) {
     EXPECT_GT(threads, 0);
     EXPECT_EQ(Cu().cuLibraryUnload(library), CUDA_SUCCESS);
   }).join();
+}
+
+TEST_F(Module, AllItsFunctions) {
+  unsigned count = 0;
+  ASSERT_EQ(Cu().cuModuleGetFunctionCount(&count, module_), CUDA_SUCCESS);
+  EXPECT_EQ(count, 10u);
+  std::vector<CUfunction> functions(count);
+  ASSERT_EQ(Cu().cuModuleEnumerateFunctions(functions.data(), count, module_), CUDA_SUCCESS);
+  std::vector<std::string> names;
+  for (CUfunction function : functions) {
+    const char* name = nullptr;
+    ASSERT_EQ(Cu().cuFuncGetName(&name, function), CUDA_SUCCESS);
+    names.push_back(name);
+    CUmodule module = nullptr;
+    ASSERT_EQ(Cu().cuFuncGetModule(&module, function), CUDA_SUCCESS);
+    EXPECT_EQ(module, module_);
+    int threads = 0;
+    EXPECT_EQ(Cu().cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function),
+              CUDA_SUCCESS);
+    EXPECT_EQ(threads, 1024);
+  }
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"add", "append", "fill", "increment", "reverse", "scatter",
+                                      "spin", "store", "use_globals", "wait_for"}));
+  // One that was listed runs.
+  for (CUfunction function : functions) {
+    const char* name = nullptr;
+    ASSERT_EQ(Cu().cuFuncGetName(&name, function), CUDA_SUCCESS);
+    if (std::string(name) != "increment") continue;
+    const CUdeviceptr counter = Alloc(4);
+    ASSERT_EQ(Cu().cuMemsetD32_v2(counter, 0, 1), CUDA_SUCCESS);
+    ASSERT_EQ(Launch(function, 2, 32, nullptr, counter), CUDA_SUCCESS);
+    EXPECT_EQ(Download<uint32_t>(counter, 1)[0], 64u);
+  }
+  EXPECT_EQ(Cu().cuModuleGetFunctionCount(nullptr, module_), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(Module, AllKernelsOfALibrary) {
+  CUlibrary library = nullptr;
+  ASSERT_EQ(Cu().cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0),
+            CUDA_SUCCESS);
+  unsigned count = 0;
+  ASSERT_EQ(Cu().cuLibraryGetKernelCount(&count, library), CUDA_SUCCESS);
+  EXPECT_EQ(count, 10u);
+  std::vector<CUkernel> kernels(count + 2);
+  ASSERT_EQ(Cu().cuLibraryEnumerateKernels(kernels.data(), count, library), CUDA_SUCCESS);
+  EXPECT_EQ(kernels[count], nullptr);
+  for (unsigned i = 0; i < count; ++i) {
+    const char* name = nullptr;
+    ASSERT_EQ(Cu().cuKernelGetName(&name, kernels[i]), CUDA_SUCCESS);
+    CUkernel by_name = nullptr;
+    ASSERT_EQ(Cu().cuLibraryGetKernel(&by_name, library, name), CUDA_SUCCESS);
+    EXPECT_EQ(by_name, kernels[i]);
+    CUlibrary owner = nullptr;
+    ASSERT_EQ(Cu().cuKernelGetLibrary(&owner, kernels[i]), CUDA_SUCCESS);
+    EXPECT_EQ(owner, library);
+  }
+  EXPECT_EQ(Cu().cuLibraryGetKernelCount(nullptr, library), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuLibraryUnload(library), CUDA_SUCCESS);
 }
 
 }  // namespace

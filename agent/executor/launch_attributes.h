@@ -1,0 +1,31 @@
+// What a tenant's launch asks for, as the driver's own launch attributes. Values are the driver's to
+// judge; only what no shim sends is refused (KnowsAttributes).
+#pragma once
+
+#include <array>
+
+#include "proto/cuda/cuda_all.h"
+#include "proto/wire/launch_commands.h"
+
+namespace gpuloom::executor {
+
+[[nodiscard]] bool KnowsAttributes(const wire::LaunchAttributes& attributes_untrusted);
+
+// A launch configuration and the attributes it points to: not to be copied or moved.
+class LaunchConfig {
+ public:
+  LaunchConfig(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t dynamic_shared_bytes,
+               CUstream stream, const wire::LaunchAttributes& attributes);
+  LaunchConfig(const LaunchConfig&) = delete;
+  LaunchConfig& operator=(const LaunchConfig&) = delete;
+
+  const CUlaunchConfig* get() const { return &config_; }
+
+ private:
+  CUlaunchAttributeValue& Add(CUlaunchAttributeID id);
+
+  std::array<CUlaunchAttribute, 32> list_{};
+  CUlaunchConfig config_{};
+};
+
+}  // namespace gpuloom::executor

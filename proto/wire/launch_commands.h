@@ -1,0 +1,99 @@
+// Launches that ask for more than a shape: clusters, all blocks at once, an early start. Such launches
+// have a command of their own, so that the plain one stays small; graphs keep the same attributes
+// with their kernels.
+#pragma once
+
+#include "proto/wire/commands.h"
+
+namespace gpuloom::wire {
+
+// What a launch asks for, as CUDA's launch attributes name it. Only what the device has to know:
+// hints about caches and waiting stay with the tenant, and events that a launch triggers are
+// recorded by EventRecord behind it.
+struct LaunchAttributes {
+  uint32_t set;  // 1 << CUlaunchAttributeID for each one that is given; the others are 0 below
+  uint32_t cooperative;
+  uint32_t cluster[3];
+  uint32_t preferred_cluster[3];
+  uint32_t cluster_scheduling_policy;  // CUclusterSchedulingPolicy
+  uint32_t
+      programmatic_serialization;  // 1: may begin before the stream's kernel before it has ended
+  int32_t priority;
+  uint32_t sync_domain;      // CUlaunchMemSyncDomain
+  uint32_t sync_domain_map;  // the default's in the low 8 bits, the remote's in the next
+  uint32_t shared_memory_carveout;
+};
+
+// CUlaunchAttributeID by value: this header knows no cuda.h.
+inline constexpr uint32_t kLaunchAttributesKnown = 1u << 2 |   // cooperative
+                                                   1u << 4 |   // cluster dimension
+                                                   1u << 5 |   // cluster scheduling policy
+                                                   1u << 6 |   // programmatic serialization
+                                                   1u << 8 |   // priority
+                                                   1u << 9 |   // sync domain map
+                                                   1u << 10 |  // sync domain
+                                                   1u << 11 |  // preferred cluster dimension
+                                                   1u << 14;   // shared memory carveout
+
+// As Launch. Payload: the packed parameter buffer, exactly KernelGet's param_bytes.
+struct LaunchEx {
+  static constexpr std::string_view kName = "LaunchEx";
+  static constexpr bool kReply = false;
+  static constexpr uint32_t kMaxPayloadBytes = kMaxKernelParamBytes;
+  struct Request {
+    StreamId stream;
+    KernelId kernel;
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t dynamic_shared_bytes;
+    LaunchAttributes attributes;
+  };
+  using Reply = NoReply;
+};
+
+enum class ClusterQuestion : uint32_t { kMaxActiveClusters, kMaxPotentialSize };
+
+struct OccupancyClusters {
+  static constexpr std::string_view kName = "OccupancyClusters";
+  static constexpr bool kReply = true;
+  struct Request {
+    KernelId kernel;
+    ClusterQuestion question;
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t dynamic_shared_bytes;
+    LaunchAttributes attributes;
+  };
+  struct Reply {
+    int32_t value;
+  };
+};
+
+// The parameters from `first` on, as many as an answer holds (payload: KernelParam each). For kernels
+// with more than KernelGet's answer had room for.
+struct KernelParams {
+  static constexpr std::string_view kName = "KernelParams";
+  static constexpr bool kReply = true;
+  struct Request {
+    KernelId kernel;
+    uint32_t first;
+  };
+  struct Reply {};
+};
+
+// The names of all kernels of a library, each ended by a NUL: a piece from `offset_bytes` on, as much
+// as an answer holds.
+struct LibraryKernels {
+  static constexpr std::string_view kName = "LibraryKernels";
+  static constexpr bool kReply = true;
+  struct Request {
+    LibraryId library;
+    uint32_t offset_bytes;
+  };
+  struct Reply {
+    uint32_t kernel_count;
+    uint32_t names_bytes;  // of all of them
+  };
+};
+
+}  // namespace gpuloom::wire
