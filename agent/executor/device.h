@@ -33,6 +33,7 @@ class Device {
 
   const Driver& cuda() const { return cuda_; }
   CUdevice device() const { return device_; }
+  CUcontext context() const { return context_; }
   int priority_least() const { return priority_least_; }
   int priority_greatest() const { return priority_greatest_; }
 

@@ -17,7 +17,7 @@ struct Point {
   Point(const Point&) = delete;
   Point& operator=(const Point&) = delete;
   ~Point() {
-    if (event != nullptr) device->GiveEvent(timing, event);
+    if (event != nullptr && event_owner == nullptr) device->GiveEvent(timing, event);
   }
 
   Device* const device;  // null in tests without a driver
@@ -25,6 +25,7 @@ struct Point {
   const wire::Ticket ticket;
   const bool timing;
   CUevent event = nullptr;  // null until it is recorded
+  std::shared_ptr<const void> event_owner;  // when it is a graph's, which records it
   bool done = false;
 };
 using PointRef = std::shared_ptr<Point>;

@@ -227,6 +227,7 @@ bool Session::Poll(uint64_t now_ns) {
 void Session::ReturnEverything() {
   state_ = State::kReturning;
   const Driver& cuda = place_.device->cuda();
+  graphs_.Clear();
   kernels_.Clear();
   libraries_.Clear();
   std::vector<std::pair<uint64_t, uint64_t>> registered(host_->registered.begin(),

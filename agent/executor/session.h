@@ -20,6 +20,7 @@
 
 #include "agent/executor/device.h"
 #include "agent/executor/device_space.h"
+#include "agent/executor/graph.h"
 #include "agent/executor/host_memory.h"
 #include "agent/executor/id_table.h"
 #include "agent/executor/internal_stream.h"
@@ -133,6 +134,12 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::KernelParams>, const wire::KernelParams::Request&, const wire::Record&);
   void On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Request&,
           const wire::Record&);
+  void On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::GraphUpload>, const wire::GraphUpload::Request&, const wire::Record&);
+  void On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request&, const wire::Record&);
+  void On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request&, const wire::Record&);
 
  private:
   // Who waits for an answer.
@@ -155,6 +162,9 @@ class Session final : public StreamSink {
   struct Event {
     bool timing = false;
     PointRef latest;  // null: never recorded
+  };
+  struct GraphEntry {
+    GraphRef graph;  // null while it is made
   };
   // Memory behind a span of device_space.h.
   struct Block {
@@ -220,6 +230,26 @@ class Session final : public StreamSink {
   void AnswerKernel(Asker asker, const wire::KernelGet::Request& request, const KernelFacts& facts);
   Kernel* FindKernel(wire::KernelId id_untrusted);  // refuses when there is none
 
+  // graph_judge.cc
+  CUresult JudgeGraphNode(GraphPlan* plan, uint32_t entry);
+  CUresult JudgeGraphKernel(GraphPlan* plan, uint32_t entry);
+  CUresult JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNode& node) const;
+
+  // graph.cc
+  struct GraphBlock;
+  bool FindGraphBlock(wire::HostPtr address, uint64_t size_bytes, const wire::Record& record,
+                      GraphPlan* plan, GraphBlock* block);  // refuses when it is not in the arena
+  // Judges so many entries more; true when the plan is judged.
+  bool JudgeGraph(GraphPlan* plan, uint32_t entries);
+  void MakeGraph(Asker asker, const wire::GraphInstantiate::Request& request, const PlanRef& plan);
+  Graph* FindGraph(wire::GraphId id_untrusted);  // refuses when there is none
+  void JudgeUpdate(const GraphRef& graph, wire::Ticket ticket);
+  void TryUpdate(const GraphRef& graph);
+  void FinishUpdate(Graph& graph);
+  CUresult SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work);
+  void FinishGraphs(Stream& stream);
+  void EndFor(wire::Fatal reason);  // outside of a handler
+
   // memory.cc
   struct NewMemory;
   void Keep(const NewMemory& memory, const std::function<void(CUresult)>& done);
@@ -262,6 +292,8 @@ class Session final : public StreamSink {
   IdTable<wire::LibraryId, Library, wire::kMaxLibraries> libraries_;
   IdTable<wire::KernelId, Kernel, wire::kMaxKernels> kernels_;
   RangeTable globals_;
+  std::shared_ptr<uint64_t> graph_nodes_ = std::make_shared<uint64_t>(0);
+  IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
 
   DeviceSpace space_;
   bool address_reserved_ = false;

@@ -13,6 +13,8 @@
 
 namespace gpuloom::executor {
 
+class Graph;
+
 // Commands that run later hold what they need by value; `payload` is the one exception.
 struct LaunchWork {
   wire::Launch::Request request;
@@ -36,9 +38,14 @@ struct FillWork {
 struct RecordWork {
   PointRef point;
 };
+struct GraphWork {
+  std::shared_ptr<Graph> graph;
+  bool upload;                   // instead of a launch
+  std::vector<PointRef> points;  // of the events that it records
+};
 struct NoWork {};  // only order: a wait for an event, the end of a stream
-using Work =
-    std::variant<NoWork, LaunchWork, LaunchExWork, CopyWork, CopyInlineWork, FillWork, RecordWork>;
+using Work = std::variant<NoWork, LaunchWork, LaunchExWork, CopyWork, CopyInlineWork, FillWork,
+                          RecordWork, GraphWork>;
 
 // "Not before `ticket` of `stream`." `point` lies exactly there when it is known.
 struct Dependency {

@@ -35,6 +35,13 @@ struct Staged {
   uint64_t size_bytes;
 };
 
+// A graph at CUDA, and the points that are done with it.
+struct GraphRun {
+  uint64_t ticket;
+  std::shared_ptr<Graph> graph;
+  std::vector<PointRef> points;
+};
+
 // Read by the sink; changed by StreamSet only, but for the fields that say otherwise.
 struct Stream {
   wire::StreamId id{};
@@ -46,10 +53,11 @@ struct Stream {
   uint64_t submitted = 0;   // newest ticket that CUDA has
   uint64_t completed = 0;   // newest ticket that is done
   std::deque<StreamCommand> waiting;
-  std::deque<Mark> marks;     // oldest first
-  std::deque<Staged> staged;  // the sink's, oldest first
-  uint32_t in_flight = 0;     // at CUDA, not known to be done
-  uint32_t unmarked = 0;      // at CUDA since the last mark
+  std::deque<Mark> marks;       // oldest first
+  std::deque<Staged> staged;    // the sink's, oldest first
+  std::deque<GraphRun> graphs;  // the sink's, oldest first
+  uint32_t in_flight = 0;       // at CUDA, not known to be done
+  uint32_t unmarked = 0;        // at CUDA since the last mark
   uint64_t unmarked_first = 0;
   uint64_t behind_legacy = 0;  // newest legacy ticket that this stream is ordered behind
   uint64_t legacy_behind = 0;  // newest ticket of this stream that legacy is ordered behind

@@ -35,6 +35,9 @@ void Session::Submit(Stream& stream, StreamCommand& command) {
 }
 
 bool Session::HasRoom(const StreamCommand& command) const {
+  if (const auto* work = std::get_if<GraphWork>(&command.work)) {
+    return work->graph->MayLaunch(command.ticket);
+  }
   return staged_bytes_ == 0 || !std::holds_alternative<CopyInlineWork>(command.work) ||
          staged_bytes_ + Staging::CostBytes(command.payload.size()) <= Staging::kSessionBytes;
 }
@@ -108,6 +111,9 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
       default:
         return cuda.cuMemsetD32Async(r.destination, r.value, r.count, stream.cuda);
     }
+  }
+  if (auto* graph = std::get_if<GraphWork>(&command.work)) {
+    return SubmitGraph(stream, command.ticket, *graph);
   }
   if (auto* record = std::get_if<RecordWork>(&command.work)) {
     // The tenant's event and the mark that tells of its completion are one.
@@ -184,6 +190,7 @@ bool Session::PollStreams() {
     }
     if (stream->completed == before) continue;
     FreeStaged(*stream);
+    FinishGraphs(*stream);
     writer_.PublishCompleted(stream->id, wire::Ticket{stream->completed});
     published_ = true;
     any = true;

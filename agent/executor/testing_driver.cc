@@ -1,9 +1,11 @@
 #include "agent/executor/testing_driver.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -12,6 +14,30 @@ namespace {
 
 // Where reserved memory lies when no address was asked for.
 constexpr CUdeviceptr kHidden = 0x4000'0000'0000;
+
+// What a graph's memory operations do to the executor's pinned memory, as far as it has come.
+struct Program {
+  std::vector<CUstreamBatchMemOpParams> operations;
+  size_t next = 0;
+
+  bool Run() {
+    for (; next < operations.size(); ++next) {
+      const CUstreamBatchMemOpParams& one = operations[next];
+      const std::atomic_ref<uint32_t> word(*reinterpret_cast<uint32_t*>(one.waitValue.address));
+      if (one.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32) {
+        word.store(one.writeValue.value);
+      } else if (word.load() != one.waitValue.value) {
+        return false;
+      }
+    }
+    return true;
+  }
+};
+
+void* PinnedMemory() {
+  static void* const kMemory = std::malloc(8u << 20);  // as much as the executor asks for
+  return kMemory;
+}
 
 struct State {
   std::mutex mutex;
@@ -25,13 +51,20 @@ struct State {
   struct Pending {
     bool held = false;
     uint64_t since = 0;  // value of `release` then
+    std::shared_ptr<Program> program;
   };
+  std::map<uint64_t, std::vector<CUstreamBatchMemOpParams>> graph_operations;  // by graph
+  std::map<uint64_t, uint64_t> graph_of;                                       // by executable
+  std::atomic<int> live_graphs{0};
   std::map<uint64_t, Pending> stream_work;  // by stream: its newest work
   std::map<uint64_t, Pending> event_work;
   std::vector<std::string> calls;
   int unquiet = 0;
 
-  bool Done(const Pending& pending) const { return !pending.held || release > pending.since; }
+  bool Done(const Pending& pending) const {
+    return (!pending.held || release > pending.since) &&
+           (pending.program == nullptr || pending.program->Run());
+  }
   bool AnythingPending() const {
     for (const auto& [stream, pending] : stream_work) {
       if (!Done(pending)) return true;
@@ -56,8 +89,105 @@ CUresult Work(const std::string& what, CUstream stream) {
   if (S().failure != CUDA_SUCCESS) return S().failure;
   S().calls.push_back(std::string(what) + " " + std::to_string(Number(stream)));
   auto& pending = S().stream_work[Number(stream)];
-  pending = {S().held || !S().Done(pending), S().release};
+  pending = {S().held || !S().Done(pending), S().release, pending.program};
   return CUDA_SUCCESS;
+}
+
+template <typename Handle>
+CUresult NewGraphPart(Handle* part) {
+  std::lock_guard lock(S().mutex);
+  *part = Make<Handle>(++S().objects);
+  return S().failure;
+}
+
+CUresult Updated() {
+  std::lock_guard lock(S().mutex);
+  S().calls.push_back("update");
+  return S().failure;
+}
+
+void FillGraphTable(Driver* d) {
+  d->cuGraphCreate = [](CUgraph* graph, unsigned) {
+    ++S().live_graphs;
+    return NewGraphPart(graph);
+  };
+  d->cuGraphDestroy = [](CUgraph) { return --S().live_graphs, CUDA_SUCCESS; };
+  d->cuGraphAddEmptyNode = [](CUgraphNode* node, CUgraph, const CUgraphNode*, size_t) {
+    return NewGraphPart(node);
+  };
+  d->cuGraphAddKernelNode_v2 = [](CUgraphNode* node, CUgraph, const CUgraphNode*, size_t,
+                                  const CUDA_KERNEL_NODE_PARAMS_v2* params) {
+    return params->gridDimX == 0 ? CUDA_ERROR_INVALID_VALUE : NewGraphPart(node);
+  };
+  d->cuGraphAddMemcpyNode = [](CUgraphNode* node, CUgraph, const CUgraphNode*, size_t,
+                               const CUDA_MEMCPY3D*, CUcontext) { return NewGraphPart(node); };
+  d->cuGraphAddMemsetNode = [](CUgraphNode* node, CUgraph, const CUgraphNode*, size_t,
+                               const CUDA_MEMSET_NODE_PARAMS*,
+                               CUcontext) { return NewGraphPart(node); };
+  d->cuGraphAddEventRecordNode = [](CUgraphNode* node, CUgraph, const CUgraphNode*, size_t,
+                                    CUevent) { return NewGraphPart(node); };
+  d->cuGraphAddBatchMemOpNode = [](CUgraphNode* node, CUgraph graph, const CUgraphNode*, size_t,
+                                   const CUDA_BATCH_MEM_OP_NODE_PARAMS* params) {
+    {
+      std::lock_guard lock(S().mutex);
+      for (unsigned i = 0; i < params->count; ++i) {
+        const CUdeviceptr at = params->paramArray[i].waitValue.address;
+        const auto pinned = reinterpret_cast<CUdeviceptr>(PinnedMemory());
+        if (at < pinned || at >= pinned + (8u << 20)) continue;  // a tenant's, which is not there
+        S().graph_operations[Number(graph)].push_back(params->paramArray[i]);
+      }
+    }
+    return NewGraphPart(node);
+  };
+  d->cuGraphAddDependencies_v2 = [](CUgraph, const CUgraphNode*, const CUgraphNode*,
+                                    const CUgraphEdgeData*, size_t) { return CUDA_SUCCESS; };
+  d->cuGraphKernelNodeSetAttribute = [](CUgraphNode, CUkernelNodeAttrID,
+                                        const CUkernelNodeAttrValue*) { return CUDA_SUCCESS; };
+  d->cuGraphInstantiateWithFlags = [](CUgraphExec* exec, CUgraph graph, unsigned long long) {
+    ++S().live_graphs;
+    const CUresult result = NewGraphPart(exec);
+    std::lock_guard lock(S().mutex);
+    S().calls.push_back("instantiate");
+    S().graph_of[Number(*exec)] = Number(graph);
+    return result;
+  };
+  d->cuGraphExecDestroy = [](CUgraphExec) { return --S().live_graphs, CUDA_SUCCESS; };
+  d->cuGraphUpload = [](CUgraphExec, CUstream stream) { return Work("upload", stream); };
+  d->cuGraphLaunch = [](CUgraphExec exec, CUstream stream) {
+    const CUresult result = Work("graph", stream);
+    std::lock_guard lock(S().mutex);
+    const auto& operations = S().graph_operations[S().graph_of[Number(exec)]];
+    if (!operations.empty()) {
+      auto program = std::make_shared<Program>();
+      program->operations = operations;
+      S().stream_work[Number(stream)].program = program;
+    }
+    return result;
+  };
+  d->cuGraphExecKernelNodeSetParams_v2 = [](CUgraphExec, CUgraphNode,
+                                            const CUDA_KERNEL_NODE_PARAMS_v2* params) {
+    return params->gridDimX == 0 ? CUDA_ERROR_INVALID_VALUE : Updated();
+  };
+  d->cuGraphKernelNodeSetParams_v2 = [](CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v2*) {
+    return CUDA_SUCCESS;
+  };
+  d->cuGraphExecMemcpyNodeSetParams = [](CUgraphExec, CUgraphNode, const CUDA_MEMCPY3D*,
+                                         CUcontext) { return Updated(); };
+  d->cuGraphMemcpyNodeSetParams = [](CUgraphNode, const CUDA_MEMCPY3D*) { return CUDA_SUCCESS; };
+  d->cuGraphExecMemsetNodeSetParams = [](CUgraphExec, CUgraphNode, const CUDA_MEMSET_NODE_PARAMS*,
+                                         CUcontext) { return Updated(); };
+  d->cuGraphMemsetNodeSetParams = [](CUgraphNode, const CUDA_MEMSET_NODE_PARAMS*) {
+    return CUDA_SUCCESS;
+  };
+  d->cuGraphExecBatchMemOpNodeSetParams =
+      [](CUgraphExec, CUgraphNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS*) { return Updated(); };
+  d->cuGraphBatchMemOpNodeSetParams = [](CUgraphNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS*) {
+    return CUDA_SUCCESS;
+  };
+  d->cuGraphNodeSetEnabled = [](CUgraphExec, CUgraphNode, unsigned) { return Updated(); };
+  d->cuGraphExecUpdate_v2 = [](CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo*) {
+    return Updated();
+  };
 }
 
 // A call that waits for the whole device on real hardware.
@@ -178,8 +308,7 @@ void FillTable(Driver* d) {
   };
   d->cuMemRelease = [](CUmemGenericAllocationHandle) { return CUDA_SUCCESS; };
   d->cuMemHostAlloc = [](void** memory, size_t size, unsigned) {
-    static void* const kMemory = std::malloc(8u << 20);  // as much as the executor asks for
-    return *memory = kMemory, size <= (8u << 20) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    return *memory = PinnedMemory(), size <= (8u << 20) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   };
   d->cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_SUCCESS; };
   d->cuMemHostUnregister = [](void*) { return Synchronising("unregister"); };
@@ -243,6 +372,7 @@ const Driver& TestingDriver::Reset() {
   static const Driver kDriver = [] {
     Driver driver;
     FillTable(&driver);
+    FillGraphTable(&driver);
     return driver;
   }();
   std::lock_guard lock(S().mutex);
@@ -253,6 +383,8 @@ const Driver& TestingDriver::Reset() {
   S().streams = S().events = 0;
   S().stream_work.clear();
   S().event_work.clear();
+  S().graph_operations.clear();
+  S().graph_of.clear();
   S().calls.clear();
   S().unquiet = 0;
   return kDriver;
@@ -283,6 +415,8 @@ std::vector<std::string> TestingDriver::TakeCalls() {
   std::lock_guard lock(S().mutex);
   return std::move(S().calls);
 }
+
+int TestingDriver::live_graphs() { return S().live_graphs; }
 
 int TestingDriver::unquiet_calls() {
   std::lock_guard lock(S().mutex);

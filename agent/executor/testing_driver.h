@@ -26,7 +26,10 @@ class TestingDriver {
   // Launches wait in the driver for the device, as module loads do on real hardware, when true.
   static void SetLoadsBlock(bool block);
 
-  // What was called, in order: "launch 1", "copy 2", "clear 1" (a fill of
+  // Graphs and executable graphs that were made and not destroyed.
+  static int live_graphs();
+
+  // What was called, in order: "graph 1" (a graph's launch), "update", "launch 1", "copy 2", "clear 1" (a fill of
   // memory without a wanted address), "record 3 1" (event, stream), "wait 2 3"
   // (stream, event), "unload", "unmap", "unregister". Streams and events are numbered from 1 as
   // they are made.

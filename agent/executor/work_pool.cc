@@ -22,6 +22,11 @@ void WorkPool::Stop() {
 }
 
 void WorkPool::Post(std::function<void()> work, std::function<void()> done) {
+  if (stopping_) {
+    work();
+    done();
+    return;
+  }
   if (threads_.empty()) {
     work();
     std::lock_guard lock(mutex_);

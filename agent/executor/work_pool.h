@@ -27,7 +27,7 @@ class WorkPool {
   WorkPool(const Device* device, int threads, int wake_fd);
   // Waits for running work; what has not begun is dropped.
   ~WorkPool() { Stop(); }
-  // The same; nothing is done any more afterwards.
+  // The same; what is posted afterwards is done at once.
   void Stop();
 
   void Post(std::function<void()> work, std::function<void()> done);

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "proto/wire/commands.h"
+#include "proto/wire/graph_commands.h"
 #include "proto/wire/launch_commands.h"
 #include "proto/wire/tensor_map_commands.h"
 
@@ -49,7 +50,12 @@ using AllCommands = CommandList<
     LaunchEx,
     OccupancyClusters,
     KernelParams,
-    LibraryKernels>;
+    LibraryKernels,
+    GraphInstantiate,
+    GraphUpdate,
+    GraphUpload,
+    GraphLaunch,
+    GraphDestroy>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

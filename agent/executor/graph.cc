@@ -1,0 +1,279 @@
+// Graphs: instantiated on a worker, updated in the order of their launches, launched like any other
+// command of a stream.
+#include "agent/executor/graph.h"
+
+#include <algorithm>
+
+#include "agent/executor/session.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// So many nodes are judged before other work of the ring thread has its turn.
+constexpr uint32_t kJudgeAtATime = 1024;
+// From here on instantiating waits for the device (measured: 1,000 nodes take 3 ms beside a running
+// kernel, 10,000 wait for its end, because room for them is made on the device).
+constexpr uint32_t kQuietNodes = 2000;
+// Updates up to this size are made on the ring thread: 1–7 µs each, measured.
+constexpr uint32_t kUpdateAtOnce = 64;
+
+}  // namespace
+
+// Where the block of a graph command lies: nowhere any more when it came with the record.
+struct Session::GraphBlock {
+  std::shared_ptr<HostMemory> host;
+  uint64_t address;
+  uint64_t size_bytes;
+
+  void Read(GraphPlan* plan, wire::GraphReader::Form form) const {
+    if (size_bytes != 0) {
+      plan->block.resize(size_bytes);
+      if (!host->Read(address, plan->block.data(), size_bytes)) return;
+    }
+    plan->well_formed = plan->reader.Parse(plan->block, form);
+    if (plan->well_formed) plan->functions.resize(plan->reader.nodes());
+  }
+};
+
+bool Session::FindGraphBlock(wire::HostPtr address, uint64_t size_bytes, const wire::Record& record,
+                             GraphPlan* plan, GraphBlock* block) {
+  *block = {host_, static_cast<uint64_t>(address), size_bytes};
+  if (!record.payload.empty()) {
+    block->size_bytes = 0;
+    plan->block.assign(record.payload.begin(), record.payload.end());
+    return true;
+  }
+  if (size_bytes != 0 && size_bytes <= wire::kMaxGraphBytes &&
+      host_->range.Contains(block->address, size_bytes)) {
+    return true;
+  }
+  Refuse(wire::Fatal::kBadRange);
+  return false;
+}
+
+void Session::EndFor(wire::Fatal reason) {
+  Refuse(reason);
+  End(reason, now_ns_);
+}
+
+bool Session::JudgeGraph(GraphPlan* plan, uint32_t entries) {
+  for (uint32_t i = 0; i < entries && plan->judged < plan->reader.nodes(); ++i) {
+    const CUresult result = JudgeGraphNode(plan, plan->judged);
+    if (result != CUDA_SUCCESS) {
+      plan->Fail(result, plan->reader.Node(plan->judged).index);
+      return true;
+    }
+    ++plan->judged;
+  }
+  return plan->judged == plan->reader.nodes();
+}
+
+void Session::On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate::Request& request,
+                 const wire::Record& record) {
+  if ((request.flags & ~wire::kGraphUseNodePriority) != 0) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  auto plan = std::make_shared<GraphPlan>();
+  GraphBlock block;
+  if (!FindGraphBlock(request.definition, request.definition_bytes, record, plan.get(), &block)) {
+    return;
+  }
+  if (graphs_.Add(request.graph) == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  modules_.Post([plan, block] { block.Read(plan.get(), wire::GraphReader::Form::kDefinition); },
+                [this, plan, asker = AskerOf(record), request] {
+                  if (state_ != State::kServing) return;
+                  if (!plan->well_formed) return EndFor(wire::Fatal::kBadArgument);
+                  MakeGraph(asker, request, plan);
+                });
+}
+
+void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& request,
+                        const PlanRef& plan) {
+  if (state_ != State::kServing) return;
+  if (!JudgeGraph(plan.get(), kJudgeAtATime)) {
+    return modules_.Post([] {}, [this, asker, request, plan] { MakeGraph(asker, request, plan); });
+  }
+  auto graph = std::make_shared<Graph>(place_.device, place_.modules, place_.staging, graph_nodes_);
+  if (plan->result == CUDA_SUCCESS) plan->result = graph->Prepare(*plan);
+  const auto finish = [this, asker, request, plan, graph] {
+    if (state_ != State::kServing) return;
+    place_.device->Judge(plan->result);
+    if (plan->result == CUDA_SUCCESS) {
+      graphs_.Find(request.graph)->graph = graph;
+    } else {
+      graphs_.Take(request.graph);
+    }
+    Reply<wire::GraphInstantiate>(asker, plan->result, {plan->failed_node, 0});
+  };
+  if (plan->result != CUDA_SUCCESS) return finish();
+  const auto build = [graph, plan, flags = request.flags] { graph->Build(plan.get(), flags); };
+  if (plan->reader.nodes() < kQuietNodes) return modules_.Post(build, finish);
+  ++outstanding_;
+  place_.quiet->Need(this, build, [this, finish] {
+    --outstanding_;
+    finish();
+  });
+}
+
+Graph* Session::FindGraph(wire::GraphId id_untrusted) {
+  const GraphEntry* entry = graphs_.Find(id_untrusted);
+  if (entry != nullptr && entry->graph != nullptr) return entry->graph.get();
+  Refuse(wire::Fatal::kBadHandle);
+  return nullptr;
+}
+
+void Session::On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request& request,
+                 const wire::Record& record) {
+  Graph* graph = FindGraph(request.graph);
+  if (graph == nullptr) return;
+  auto plan = std::make_shared<GraphPlan>();
+  GraphBlock block;
+  if (!FindGraphBlock(request.update, request.update_bytes, record, plan.get(), &block)) return;
+  Graph::Update update;
+  update.ticket = record.ticket;
+  update.plan = plan;
+  update.launches_before = graph->launches_queued;
+  update.answer = [this, plan, asker = AskerOf(record)] {
+    place_.device->Judge(plan->result);
+    Reply<wire::GraphUpdate>(asker, plan->result, {plan->failed_node, 0});
+  };
+  graph->updates.push_back(std::move(update));
+  graph->launches_queued = 0;
+  const GraphRef held = graphs_.Find(request.graph)->graph;
+  if (block.size_bytes == 0) {
+    block.Read(plan.get(), wire::GraphReader::Form::kUpdate);
+    return JudgeUpdate(held, record.ticket);
+  }
+  modules_.Post([plan, block] { block.Read(plan.get(), wire::GraphReader::Form::kUpdate); },
+                [this, held, ticket = record.ticket] { JudgeUpdate(held, ticket); });
+}
+
+void Session::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
+  if (state_ != State::kServing) return;
+  const auto update =
+      std::find_if(graph->updates.begin(), graph->updates.end(),
+                   [ticket](const Graph::Update& one) { return one.ticket == ticket; });
+  GraphPlan* plan = update->plan.get();
+  if (!plan->well_formed) return EndFor(wire::Fatal::kBadArgument);
+  const uint32_t begin = plan->judged;
+  const uint32_t end = std::min(plan->reader.nodes(), begin + kJudgeAtATime);
+  for (uint32_t i = begin; i < end; ++i) {
+    const wire::GraphNode node = plan->reader.Node(i);
+    if (node.index >= graph->nodes() || node.kind != graph->KindOf(node.index)) {
+      return EndFor(wire::Fatal::kBadArgument);
+    }
+  }
+  if (!JudgeGraph(plan, kJudgeAtATime)) {
+    return modules_.Post([] {}, [this, graph, ticket] { JudgeUpdate(graph, ticket); });
+  }
+  update->judged = true;
+  TryUpdate(graph);
+}
+
+// Makes what updates have their turn: every launch before them is at CUDA, none behind.
+void Session::TryUpdate(const GraphRef& graph) {
+  while (!graph->updates.empty()) {
+    Graph::Update& update = graph->updates.front();
+    // The functions of running launches are still to be asked for under their old tokens.
+    const bool tokens_in_use = !graph->host_calls().empty() && graph->in_flight != 0;
+    if (!update.judged || update.running || update.launches_before != 0 || tokens_in_use) return;
+    update.running = true;
+    const PlanRef plan = update.plan;
+    if (plan->result == CUDA_SUCCESS && plan->reader.nodes() > kUpdateAtOnce) {
+      return modules_.Post([graph, plan] { graph->Apply(plan.get()); },
+                           [this, graph] {
+                             if (state_ != State::kServing) return;
+                             FinishUpdate(*graph);
+                             TryUpdate(graph);
+                           });
+    }
+    if (plan->result == CUDA_SUCCESS) graph->Apply(plan.get());
+    FinishUpdate(*graph);
+  }
+}
+
+void Session::FinishUpdate(Graph& graph) {
+  const Graph::Update update = std::move(graph.updates.front());
+  graph.updates.pop_front();
+  graph.AdoptUpdate(*update.plan);
+  update.answer();
+}
+
+void Session::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request& request,
+                 const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  Graph* graph = FindGraph(request.graph);
+  if (graph == nullptr) return;
+  StreamCommand command;
+  command.ticket = record.ticket;
+  GraphWork work{graphs_.Find(request.graph)->graph, false, {}};
+  // All of the launch waits, not the node alone: the record is an older command, so this is later
+  // than it might be and never in a circle.
+  for (const Graph::Wait& wait : graph->waits()) {
+    const Event* event = events_.Find(wait.event);
+    if (event == nullptr || event->latest == nullptr || event->latest->done) continue;
+    command.dependencies.push_back({event->latest->stream, event->latest->ticket, event->latest});
+  }
+  for (const Graph::Record& recorded : graph->records()) {
+    Event* event = events_.Find(recorded.event);
+    if (event == nullptr) continue;  // destroyed since
+    event->latest =
+        std::make_shared<Point>(place_.device, request.stream, record.ticket, event->timing);
+    event->latest->event = recorded.cuda->event;
+    event->latest->event_owner = recorded.cuda;
+    work.points.push_back(event->latest);
+  }
+  command.work = std::move(work);
+  graph->OnQueued();
+  streams_.Enqueue(*stream, std::move(command));
+}
+
+void Session::On(wire::Tag<wire::GraphUpload>, const wire::GraphUpload::Request& request,
+                 const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  Graph* graph = FindGraph(request.graph);
+  if (graph == nullptr) return;
+  StreamCommand command;
+  command.ticket = record.ticket;
+  command.work = GraphWork{graphs_.Find(request.graph)->graph, true, {}};
+  graph->OnQueued();
+  streams_.Enqueue(*stream, std::move(command));
+}
+
+void Session::On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request& request,
+                 const wire::Record&) {
+  if (FindGraph(request.graph) != nullptr) graphs_.Take(request.graph);
+}
+
+// ---- at CUDA
+
+CUresult Session::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work) {
+  const Driver& cuda = place_.device->cuda();
+  const GraphRef graph = work.graph;
+  CUresult result = CUDA_SUCCESS;
+  if (work.upload) {
+    result = cuda.cuGraphUpload(graph->exec(), stream.cuda);
+  } else {
+    result = cuda.cuGraphLaunch(graph->exec(), stream.cuda);
+    kernels_launched_ += graph->kernels();
+  }
+  ++graph->in_flight;
+  stream.graphs.push_back({static_cast<uint64_t>(ticket), graph, std::move(work.points)});
+  graph->OnSubmitted();
+  TryUpdate(graph);
+  return result;
+}
+
+void Session::FinishGraphs(Stream& stream) {
+  while (!stream.graphs.empty() && stream.graphs.front().ticket <= stream.completed) {
+    const GraphRun run = std::move(stream.graphs.front());
+    stream.graphs.pop_front();
+    for (const PointRef& point : run.points) point->done = true;
+    if (--run.graph->in_flight != 0) continue;
+    TryUpdate(run.graph);
+  }
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,164 @@
+// A tenant's executable graph: what has been judged of its definition, and the driver's objects made
+// from it. docs/design/graphs.md says how graphs run.
+//
+// A GraphPlan is a definition or an update in private memory; the ring thread judges it, a worker
+// reads it. A Graph is made by Session (graph.cc); the session's table, queued launches and running
+// ones share it. Build and Apply run on a worker while nothing else uses the Graph; everything else
+// is the ring thread's, its end too: the driver's objects are then destroyed on a worker.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "agent/executor/device.h"
+#include "agent/executor/point.h"
+#include "agent/executor/staging.h"
+#include "agent/executor/work_pool.h"
+#include "proto/wire/graph_commands.h"
+
+namespace gpuloom::executor {
+
+// Nodes of all graphs of a session, destroyed ones that still run included. A node costs the driver
+// about 1 KiB of our memory.
+inline constexpr uint64_t kMaxSessionGraphNodes = 1u << 19;
+inline constexpr uint32_t kMaxGraphHostCalls = 1024;
+
+struct GraphPlan {
+  std::vector<uint8_t> block;
+  wire::GraphReader reader;
+  bool well_formed = false;
+  // By entry of the block, and what keeps them loaded.
+  std::vector<CUfunction> functions;
+  std::vector<std::shared_ptr<const void>> libraries;
+  uint32_t judged = 0;  // so many entries
+  uint32_t kernels = 0;
+  CUresult result = CUDA_SUCCESS;
+  uint32_t failed_node = wire::kNoGraphNode;
+
+  void Fail(CUresult failure, uint32_t node) {
+    result = failure;
+    failed_node = node;
+  }
+};
+using PlanRef = std::shared_ptr<GraphPlan>;
+
+// A CUDA event that nodes record, shared with the points that name it.
+struct GraphRecordEvent {
+  explicit GraphRecordEvent(Device* owner) : device(owner) {}
+  GraphRecordEvent(const GraphRecordEvent&) = delete;
+  GraphRecordEvent& operator=(const GraphRecordEvent&) = delete;
+  ~GraphRecordEvent() {
+    if (event != nullptr) device->GiveEvent(true, event);
+  }
+  Device* const device;
+  CUevent event = nullptr;
+};
+
+// In pinned memory: the GPU writes `ready` and waits for `done`, the executor the other way round.
+struct GraphHostWord {
+  uint32_t ready;
+  uint32_t done;
+};
+
+class Graph {
+ public:
+  // `session_nodes` counts the nodes of the session's graphs.
+  Graph(Device* device, WorkPool* pool, Staging* staging, std::shared_ptr<uint64_t> session_nodes)
+      : device_(device), pool_(pool), staging_(staging), session_nodes_(std::move(session_nodes)) {}
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  // Takes what a worker may not: events, pinned words, room among the session's nodes.
+  [[nodiscard]] CUresult Prepare(const GraphPlan& plan);
+  // Worker. The driver's graph and its executable form; plan->result says what came of it.
+  void Build(GraphPlan* plan, uint32_t flags);
+  // Worker, or the ring thread for a few entries. New parameters.
+  void Apply(GraphPlan* plan);
+  // After Apply: what of an update is not the driver's.
+  void AdoptUpdate(const GraphPlan& plan);
+
+  CUgraphExec exec() const { return exec_; }
+  uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
+  uint32_t kernels() const { return kernels_; }
+  wire::GraphNodeKind KindOf(uint32_t node) const { return nodes_[node].kind; }
+
+  struct Record {
+    uint32_t node;
+    wire::EventId event;
+    std::shared_ptr<GraphRecordEvent> cuda;
+  };
+  struct Wait {
+    uint32_t node;
+    wire::EventId event;
+  };
+  struct HostCall {
+    uint32_t node;
+    uint64_t token;
+    bool ready = false;   // the GPU has come to it, the tenant is to be asked
+    bool called = false;  // the tenant has been asked and has not answered
+  };
+  const std::vector<Record>& records() const { return records_; }
+  const std::vector<Wait>& waits() const { return waits_; }
+  std::vector<HostCall>& host_calls() { return host_calls_; }
+
+  // True when the GPU has come to the host call, at most once each time.
+  bool TakeReady(uint32_t host_call);
+  // Lets the GPU go on behind it.
+  void SetDone(uint32_t host_call);
+
+  // ---- the order of launches and updates, kept by Session
+  struct Update {
+    wire::Ticket ticket;
+    PlanRef plan;
+    std::function<void()> answer;
+    uint32_t launches_before = 0;  // queued since the update before, not handed over yet
+    bool judged = false;
+    bool running = false;
+  };
+  std::deque<Update> updates;
+  uint32_t launches_queued = 0;  // behind the last update
+  uint32_t in_flight = 0;        // launches at CUDA
+
+  // A launch was queued, or handed over.
+  void OnQueued() { ++launches_queued; }
+  void OnSubmitted() { --(updates.empty() ? launches_queued : updates.front().launches_before); }
+  bool MayLaunch(wire::Ticket ticket) const {
+    return updates.empty() || ticket < updates.front().ticket;
+  }
+
+ private:
+  struct Node {
+    CUgraphNode handle = nullptr;
+    uint64_t attributes_hash = 0;
+    uint32_t place = 0;  // among records, waits or host calls
+    wire::GraphNodeKind kind = wire::GraphNodeKind::kEmpty;
+    bool disabled = false;
+  };
+  CUresult AddNode(const GraphPlan& plan, uint32_t i);
+  CUresult AddHostCall(Node* node);
+  CUresult AddEdges(const GraphPlan& plan);
+  CUresult SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const;
+  CUresult ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole);
+
+  Device* const device_;
+  WorkPool* const pool_;
+  Staging* const staging_;
+  const std::shared_ptr<uint64_t> session_nodes_;
+  uint64_t counted_nodes_ = 0;
+  CUgraph graph_ = nullptr;
+  CUgraphExec exec_ = nullptr;
+  uint32_t kernels_ = 0;
+  std::vector<Node> nodes_;
+  std::vector<std::shared_ptr<const void>> libraries_;
+  std::vector<Record> records_;
+  std::vector<Wait> waits_;
+  std::vector<HostCall> host_calls_;
+  GraphHostWord* words_ = nullptr;  // one per host call, in the staging memory
+};
+using GraphRef = std::shared_ptr<Graph>;
+
+}  // namespace gpuloom::executor
