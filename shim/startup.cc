@@ -62,8 +62,9 @@ bool HandshakeAllowed() {
 void LogTable(const char* line) { Log(LogLevel::kInfo, "%s", line); }
 
 constexpr RuntimeHooks kHooks = {
-    CurrentContext, PrimaryContextOf, ContextId,        LoadModule, DriverVersion,
-    DeviceCount,    DeviceIdentity,   HandshakeAllowed, LogTable,
+    CurrentContext,           PrimaryContextOf,           ContextId,     LoadModule,
+    cuModuleGetFunctionCount, cuModuleEnumerateFunctions, DriverVersion, DeviceCount,
+    DeviceIdentity,           HandshakeAllowed,           LogTable,
 };
 
 }  // namespace

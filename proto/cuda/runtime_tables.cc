@@ -1,6 +1,7 @@
 #include "proto/cuda/runtime_tables.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -42,6 +43,7 @@ enum TableId : int {
   kIntegrity,
   kToolsContext,
   kGpcLayout,
+  kToolsModule,
   kFirstUnknown,
 };
 
@@ -72,6 +74,8 @@ constexpr Uuid kKnownUuids[kFirstUnknown] = {
       0xf2}},
     {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
       0xca}},
+    {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99,
+      0x1e}},
 };
 
 // Refused outright, by their first four bytes: the first makes some runtimes skip the interface
@@ -174,7 +178,8 @@ constexpr Table<13> MakeInterface() {
       .Set(2, &PrimaryContext)
       .Set(6, &LoadModule)
       .Set(7, &Succeed)
-      .Set(8, &LoadModuleFromFatbin);
+      .Set(8, &LoadModuleFromFatbin)
+      .Set(12, &Succeed);  // "load the compilers": they are the executor's
 }
 constinit const Table<13> interface_table = MakeInterface();
 
@@ -285,6 +290,28 @@ Word Integrity(Word version, Word unix_seconds, Word result, Word, Word) {
 
 constinit const Table<17> gpc_layout_table = MakeTable<kGpcLayout, 17>();
 
+// CU_ETID_ToolsModule: cuFFT lists a module's functions through it
+
+// Calls `visit` for each function, with the caller's own word, the function and its module. Answers
+// how many there were.
+Word VisitFunctions(Word, Word module_word, Word visit_word, Word opaque, Word) {
+  const auto module = Pointer<CUmod_st>(module_word);
+  unsigned count = 0;
+  if (Hooks().function_count(&count, module) != CUDA_SUCCESS || count == 0) return 0;
+  auto* functions = static_cast<CUfunction*>(malloc(count * sizeof(CUfunction)));
+  if (functions == nullptr) return 0;
+  if (Hooks().list_functions(functions, count, module) != CUDA_SUCCESS) count = 0;
+  const auto visit = reinterpret_cast<void (*)(void*, CUfunction, CUmodule)>(visit_word);
+  for (unsigned i = 0; i < count && visit != nullptr; ++i) {
+    visit(Pointer<void>(opaque), functions[i], module);
+  }
+  free(functions);
+  return count;
+}
+
+constinit const Table<17> tools_module_table =
+    MakeTable<kToolsModule, 17>().Set(7, &VisitFunctions);
+
 // Tables nobody knows
 
 using UnknownTable = Table<kUnknownTableWords>;
@@ -317,8 +344,9 @@ const void* FindOrAddUnknown(const Uuid& uuid) {
 
 const void* FindKnown(const Uuid& uuid) {
   const void* const tables[kFirstUnknown] = {
-      &interface_table,      &tools_hooks_table, &tools_tls_table,     &context_storage_table,
-      &context_checks_table, &integrity_table,   &tools_context_table, &gpc_layout_table,
+      &interface_table,       &tools_hooks_table,    &tools_tls_table,
+      &context_storage_table, &context_checks_table, &integrity_table,
+      &tools_context_table,   &gpc_layout_table,     &tools_module_table,
   };
   for (int i = 0; i < kFirstUnknown; ++i) {
     if (std::memcmp(&kKnownUuids[i], &uuid, sizeof(uuid)) == 0) return tables[i];

@@ -4,7 +4,7 @@
 // return CUDA_ERROR_NOT_SUPPORTED, are logged once by UUID and slot, and counted (never a null
 // table: cuBLASLt calls into what it gets).
 //
-// The owning library (shim or software driver) passes its hooks. No allocation, no start-up code;
+// The owning library (shim or software driver) passes its hooks. No start-up code;
 // safe from any thread and in a tenant's process.
 //
 //   CUresult cuGetExportTable(const void** table, const CUuuid* id) { return
@@ -33,6 +33,9 @@ struct RuntimeHooks {
   // As cuModuleLoadData. `image` is a fatbin or its wrapper; runtimes before 12.0 load their
   // modules this way.
   CUresult (*load_module)(CUmodule* module, const void* image);
+  // As cuModuleGetFunctionCount and cuModuleEnumerateFunctions; cuFFT finds its kernels so.
+  CUresult (*function_count)(unsigned* count, CUmodule module);
+  CUresult (*list_functions)(CUfunction* functions, unsigned capacity, CUmodule module);
   // As cuDriverGetVersion and cuDeviceGetCount reported.
   int (*driver_version)();
   int (*device_count)();

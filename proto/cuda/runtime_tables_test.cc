@@ -42,6 +42,14 @@ const RuntimeHooks kHooks = {
           *module = reinterpret_cast<CUmodule>(uint64_t{0x77});
           return CUDA_SUCCESS;
         },
+    .function_count = [](unsigned* count, CUmodule) { return *count = 2, CUDA_SUCCESS; },
+    .list_functions =
+        [](CUfunction* functions, unsigned capacity, CUmodule module) {
+          for (unsigned i = 0; i < capacity; ++i) {
+            functions[i] = reinterpret_cast<CUfunction>(reinterpret_cast<uint64_t>(module) + i + 1);
+          }
+          return CUDA_SUCCESS;
+        },
     .driver_version = [] { return 13000; },
     .device_count = [] { return 2; },
     .device_identity =
@@ -92,7 +100,8 @@ TEST(RuntimeTables, SizesAreThoseOfTheRuntime) {
                {"263e8860-7cd2-6143-92f6-bbd5006dfa7e", 4},
                {kIntegrity, 3},
                {"21318c60-9714-3248-8ca6-41ff7324c8f2", 93},
-               {"1734dc26-800d-4745-8726-c0f1e7dd8bca", 17}};
+               {"1734dc26-800d-4745-8726-c0f1e7dd8bca", 17},
+               {"6e163fbe-b958-444d-835c-e182aff1991e", 17}};
   for (const auto& c : cases) {
     const void* const* table = GetTable(c.uuid);
     ASSERT_EQ(Words(table), c.words) << c.uuid;
@@ -122,6 +131,27 @@ TEST(RuntimeTables, Interface) {
   EXPECT_EQ(loaded_image, &image);
   EXPECT_EQ(module, reinterpret_cast<CUmodule>(uint64_t{0x77}));
   EXPECT_EQ(Slot<int(size_t)>(table, 7)(5), CUDA_SUCCESS);
+}
+
+TEST(RuntimeTables, FunctionsOfAModuleAreVisited) {
+  struct Seen {
+    std::vector<CUfunction> functions;
+    CUmodule module = nullptr;
+  };
+  const auto visit = [](void* seen_here, CUfunction function, CUmodule module) {
+    static_cast<Seen*>(seen_here)->functions.push_back(function);
+    static_cast<Seen*>(seen_here)->module = module;
+  };
+  using Visit = void (*)(void*, CUfunction, CUmodule);
+  const void* const* table = GetTable("6e163fbe-b958-444d-835c-e182aff1991e");
+  Seen seen;
+  const auto module = reinterpret_cast<CUmodule>(uint64_t{0x77});
+  EXPECT_EQ(
+      Slot<uint64_t(CUcontext, CUmodule, Visit, void*)>(table, 7)(nullptr, module, visit, &seen),
+      2u);
+  ASSERT_EQ(seen.functions.size(), 2u);
+  EXPECT_EQ(seen.functions[1], reinterpret_cast<CUfunction>(uint64_t{0x79}));
+  EXPECT_EQ(seen.module, module);
 }
 
 TEST(RuntimeTables, ToolsAndContextQuestions) {

@@ -36,6 +36,8 @@ const gpuloom::RuntimeHooks kHooks = {
           return CUDA_SUCCESS;
         },
     .load_module = [](CUmodule*, const void*) { return CUDA_ERROR_INVALID_IMAGE; },
+    .function_count = [](unsigned*, CUmodule) { return CUDA_ERROR_INVALID_HANDLE; },
+    .list_functions = [](CUfunction*, unsigned, CUmodule) { return CUDA_ERROR_INVALID_HANDLE; },
     .driver_version = [] { return kVersion; },
     .device_count = [] { return 1; },
     .device_identity =
