@@ -256,6 +256,12 @@ class TestingNode::Ring {
     Reply<wire::EventElapsed>(record, 0, {kOneAndAHalf});
   }
 
+  // Whatever this node does not imitate is refused where the tenant waits for an answer.
+  template <wire::Command C>
+  void On(wire::Tag<C>, const typename C::Request&, const wire::Record& record) {
+    if constexpr (C::kReply) Reply<C>(record, CUDA_ERROR_NOT_SUPPORTED, {});
+  }
+
  private:
   static constexpr uint64_t kGlobalAddress = 0x7000'0000'0100;
 
