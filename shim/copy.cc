@@ -29,7 +29,7 @@ struct Request {
 bool Classify(uint64_t address, uint64_t size_bytes, Side* side) {
   KnownMemory found;
   if (FindMemory(address, size_bytes, &found)) {
-    *side = found.kind == MemoryKind::kPinnedHost ? Side::kPinned : Side::kDevice;
+    *side = LiesInArena(found.kind) ? Side::kPinned : Side::kDevice;
     return true;
   }
   *side = Side::kPageable;

@@ -41,7 +41,7 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
       &ticket);
   // A memset of device memory returns at once even when it is called synchronous; one of pinned
   // host memory does not.
-  if (result != CUDA_SUCCESS || timing == Timing::kAsync || found.kind != MemoryKind::kPinnedHost) {
+  if (result != CUDA_SUCCESS || timing == Timing::kAsync || !LiesInArena(found.kind)) {
     return result;
   }
   return session.WaitFor(stream, ticket);

@@ -22,21 +22,13 @@ constinit Memory memory;
 // What every device of ours wants for a row of a texture or a 2-D copy.
 constexpr size_t kPitchBytes = 512;
 
-bool Note(KnownMemory entry) {
-  Holding holding(&memory.lock);
-  entry.buffer_id = ++memory.last_buffer_id;
-  return InsertSorted(&memory.known, entry);
+// A reset leaves it: modules go by themselves, mappings are the process's.
+bool BelongsToNoContext(MemoryKind kind) {
+  return kind == MemoryKind::kGlobal || kind == MemoryKind::kMapped;
 }
 
-// Takes the entry that begins exactly here out of the table.
-bool Forget(uint64_t begin, MemoryKind kind) {
-  Holding holding(&memory.lock);
-  const size_t i = FindAtOrBefore(memory.known, begin);
-  if (i == memory.known.count() || memory.known[i].begin != begin || memory.known[i].kind != kind) {
-    return false;
-  }
-  memory.known.Remove(i);
-  return true;
+bool Accessible(const KnownMemory& entry) {
+  return entry.kind != MemoryKind::kMapped || entry.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
 CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
@@ -47,7 +39,7 @@ CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
   const CUresult result = session.Call<wire::MemAlloc>({size_bytes}, &reply);
   if (result != CUDA_SUCCESS) return result;
   const auto begin = static_cast<uint64_t>(reply.address);
-  if (!Note({begin, size_bytes, MemoryKind::kDevice, 0, {}, 0, 0})) {
+  if (!NoteMemory({begin, size_bytes, MemoryKind::kDevice, 0, {}, 0, 0})) {
     wire::MemFree::Reply none;
     (void)session.Call<wire::MemFree>({reply.address}, &none);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -68,13 +60,13 @@ CUresult AllocateHost(void** address, size_t size_bytes, unsigned flags) {
   const CUresult result = TakePinned(size_bytes, &begin);
   if (result != CUDA_SUCCESS) return result;
   // With unified addressing all pinned memory is mapped.
-  if (!Note({begin,
-             size_bytes,
-             MemoryKind::kPinnedHost,
-             flags | CU_MEMHOSTALLOC_DEVICEMAP,
-             {},
-             0,
-             0})) {
+  if (!NoteMemory({begin,
+                   size_bytes,
+                   MemoryKind::kPinnedHost,
+                   flags | CU_MEMHOSTALLOC_DEVICEMAP,
+                   {},
+                   0,
+                   0})) {
     GivePinned(begin);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -95,10 +87,66 @@ unsigned Saturated(uint64_t bytes) {
 
 bool FindMemory(uint64_t address, uint64_t size_bytes, KnownMemory* found) {
   Holding holding(&memory.lock);
-  const KnownMemory* entry = FindRange(memory.known, address, size_bytes);
+  size_t i = FindAtOrBefore(memory.known, address);
+  if (i == memory.known.count()) return false;
+  *found = memory.known[i];
+  if (address - found->begin >= found->size_bytes || !Accessible(*found)) return false;
+  uint64_t held = found->size_bytes - (address - found->begin);
+  while (held < size_bytes) {
+    const KnownMemory& last = memory.known[i];
+    if (last.kind != MemoryKind::kMapped || ++i == memory.known.count()) return false;
+    const KnownMemory& next = memory.known[i];
+    if (next.kind != MemoryKind::kMapped || !Accessible(next) ||
+        next.begin != last.begin + last.size_bytes) {
+      return false;
+    }
+    held += next.size_bytes;
+  }
+  return true;
+}
+
+bool FindKnown(uint64_t address, KnownMemory* found) {
+  Holding holding(&memory.lock);
+  const KnownMemory* entry = FindRange(memory.known, address, 1);
   if (entry == nullptr) return false;
   *found = *entry;
   return true;
+}
+
+bool FindKnownFrom(uint64_t address, KnownMemory* found) {
+  Holding holding(&memory.lock);
+  size_t i = FindAtOrBefore(memory.known, address);
+  if (i == memory.known.count()) {
+    i = 0;
+  } else if (memory.known[i].begin < address) {
+    ++i;
+  }
+  if (i == memory.known.count()) return false;
+  *found = memory.known[i];
+  return true;
+}
+
+bool NoteMemory(const KnownMemory& entry) {
+  Holding holding(&memory.lock);
+  KnownMemory named = entry;
+  named.buffer_id = ++memory.last_buffer_id;
+  return InsertSorted(&memory.known, named);
+}
+
+bool ForgetMemory(uint64_t begin, MemoryKind kind) {
+  Holding holding(&memory.lock);
+  const size_t i = FindAtOrBefore(memory.known, begin);
+  if (i == memory.known.count() || memory.known[i].begin != begin || memory.known[i].kind != kind) {
+    return false;
+  }
+  memory.known.Remove(i);
+  return true;
+}
+
+void SetMemoryFlags(uint64_t begin, uint32_t flags) {
+  Holding holding(&memory.lock);
+  const size_t i = FindAtOrBefore(memory.known, begin);
+  if (i != memory.known.count() && memory.known[i].begin == begin) memory.known[i].flags = flags;
 }
 
 bool NoteGlobal(wire::DevicePtr address, uint64_t size_bytes, wire::LibraryId library) {
@@ -124,7 +172,7 @@ void ReleaseAllMemory() {
     {
       Holding holding(&memory.lock);
       size_t i = memory.known.count();
-      while (i > 0 && memory.known[i - 1].kind == MemoryKind::kGlobal) --i;
+      while (i > 0 && BelongsToNoContext(memory.known[i - 1].kind)) --i;
       if (i == 0) return;
       entry = memory.known[i - 1];
       memory.known.Remove(i - 1);
@@ -167,7 +215,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (address == 0) return CUDA_SUCCESS;
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
-  if (!Forget(address, MemoryKind::kDevice)) return CUDA_ERROR_INVALID_VALUE;
+  if (!ForgetMemory(address, MemoryKind::kDevice)) return CUDA_ERROR_INVALID_VALUE;
   wire::MemFree::Reply reply;
   const CUresult result = session.Call<wire::MemFree>({wire::DevicePtr{address}}, &reply);
   return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
@@ -193,7 +241,7 @@ CUresult cuMemGetInfo(unsigned* free_bytes, unsigned* total_bytes) {
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   KnownMemory found;
-  if (!FindMemory(address, 1, &found)) return CUDA_ERROR_NOT_FOUND;
+  if (address == 0 || !FindMemory(address, 1, &found)) return CUDA_ERROR_NOT_FOUND;
   if (base != nullptr) *base = found.begin;
   if (size != nullptr) *size = found.size_bytes;
   return CUDA_SUCCESS;
@@ -213,7 +261,7 @@ CUresult cuMemFreeHost(void* address) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   const auto begin = reinterpret_cast<uint64_t>(address);
-  if (!Forget(begin, MemoryKind::kPinnedHost)) return CUDA_ERROR_INVALID_VALUE;
+  if (!ForgetMemory(begin, MemoryKind::kPinnedHost)) return CUDA_ERROR_INVALID_VALUE;
   // Copies and kernels that still use it come first: the memory is given out again.
   const CUresult result = session.WaitForAll();
   GivePinned(begin);
@@ -239,7 +287,7 @@ CUresult cuMemHostGetFlags(unsigned* flags, void* address) {
       found.kind != MemoryKind::kPinnedHost) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  *flags = found.host_flags;
+  *flags = found.flags;
   return CUDA_SUCCESS;
 }
 

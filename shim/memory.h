@@ -10,20 +10,40 @@
 
 namespace gpuloom {
 
-enum class MemoryKind : uint32_t { kDevice, kGlobal, kPinnedHost };
+enum class MemoryKind : uint32_t {
+  kDevice,      // cuMemAlloc
+  kGlobal,      // a module's variable
+  kPinnedHost,  // cuMemHostAlloc
+  kMapped,      // cuMemMap
+};
 
 struct KnownMemory {
   uint64_t begin;
   uint64_t size_bytes;
   MemoryKind kind;
-  uint32_t host_flags;      // kPinnedHost: CU_MEMHOSTALLOC_*
+  uint32_t flags;           // kPinnedHost: CU_MEMHOSTALLOC_*; kMapped: CUmemAccess_flags
   wire::LibraryId library;  // kGlobal
-  uint32_t unused;
-  uint64_t buffer_id;  // never used twice
+  uint32_t object;          // kMapped: the physical memory
+  uint64_t buffer_id;       // never used twice
 };
 
-// The allocation that holds all of [address, address + size_bytes).
+// The allocation that holds all of [address, address + size_bytes), for work that names it. Of
+// memory that is mapped without a gap, the first mapping; what has no access is not found.
 [[nodiscard]] bool FindMemory(uint64_t address, uint64_t size_bytes, KnownMemory* found);
+
+// What lies at the address, access or not.
+[[nodiscard]] bool FindKnown(uint64_t address, KnownMemory* found);
+// The first that begins at the address or behind it.
+[[nodiscard]] bool FindKnownFrom(uint64_t address, KnownMemory* found);
+
+// True for what the host reads and writes at the same address.
+inline bool LiesInArena(MemoryKind kind) { return kind == MemoryKind::kPinnedHost; }
+
+// Gives the entry its buffer id. False without memory.
+[[nodiscard]] bool NoteMemory(const KnownMemory& entry);
+// Takes the entry that begins exactly here out of the table.
+[[nodiscard]] bool ForgetMemory(uint64_t begin, MemoryKind kind);
+void SetMemoryFlags(uint64_t begin, uint32_t flags);
 
 // A module's variable, when the program has asked for it. False without memory.
 [[nodiscard]] bool NoteGlobal(wire::DevicePtr address, uint64_t size_bytes,

@@ -1,6 +1,7 @@
 // What a pointer is: cuPointerGetAttribute(s), from the table of known memory.
 #include <string.h>
 
+#include "shim/address_space.h"
 #include "shim/context.h"
 #include "shim/memory.h"
 #include "shim/session.h"
@@ -17,13 +18,19 @@ CUresult Write(void* out, T value) {
 CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
                   const KnownMemory& found) {
   const bool host = found.kind == MemoryKind::kPinnedHost;
+  const bool mapped = found.kind == MemoryKind::kMapped;
+  const bool no_access = mapped && found.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  // Of mapped memory the range is the reservation.
+  uint64_t range_begin = found.begin;
+  uint64_t range_bytes = found.size_bytes;
+  if (mapped) (void)FindReservation(address, 1, &range_begin, &range_bytes);
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return Write<CUcontext>(out, PrimaryContext());
+      return Write<CUcontext>(out, mapped ? nullptr : PrimaryContext());
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Write<unsigned>(out, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return Write<CUdeviceptr>(out, address);
+      return no_access ? CUDA_ERROR_INVALID_VALUE : Write<CUdeviceptr>(out, address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       return host ? Write<void*>(out, reinterpret_cast<void*>(address)) : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
@@ -32,9 +39,11 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return Write<int>(out, kOnlyDevice);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return Write<CUdeviceptr>(out, range_begin);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return Write<size_t>(out, range_bytes);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       return Write<CUdeviceptr>(out, found.begin);
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return Write<size_t>(out, found.size_bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
@@ -48,7 +57,8 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return Write<unsigned long long>(out, 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return Write<int>(out, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+      return Write<unsigned>(out,
+                             mapped ? found.flags : unsigned{CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Write<CUmemoryPool>(out, nullptr);
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
@@ -100,7 +110,7 @@ extern "C" {
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   KnownMemory found;
-  if (data == nullptr || !FindMemory(address, 1, &found)) return CUDA_ERROR_INVALID_VALUE;
+  if (data == nullptr || !FindKnown(address, &found)) return CUDA_ERROR_INVALID_VALUE;
   return Describe(data, attribute, address, found);
 }
 
@@ -109,7 +119,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (count == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   KnownMemory found;
-  const bool known = FindMemory(address, 1, &found);
+  const bool known = FindKnown(address, &found);
   for (unsigned i = 0; i < count; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     // Here an attribute that does not apply is shown as nothing; only an unknown one is an error.

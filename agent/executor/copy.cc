@@ -7,6 +7,7 @@ namespace gpuloom::executor {
 
 bool Session::OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
   return space_.Contains(address_untrusted, size_bytes_untrusted) ||
+         accessible_.Contains(address_untrusted, size_bytes_untrusted) ||
          globals_.Contains(address_untrusted, size_bytes_untrusted);
 }
 

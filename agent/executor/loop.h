@@ -61,6 +61,7 @@ class Loop {
   SchedulerLink scheduler_;
   InternalStream internal_;
   Staging staging_;
+  SharedMemory shared_;
   const uint64_t spin_ns_;
   WorkPool modules_;
   WorkPool memory_;

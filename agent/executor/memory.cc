@@ -57,21 +57,32 @@ void Session::AskForSlab() {
 
 // Puts new memory behind reserved addresses. `done` is called exactly once, on the ring thread.
 void Session::MapNew(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done) {
+  Obtain(address, size_bytes,
+         [this, address, done = std::move(done)](CUresult result, const PhysicalRef& memory) {
+           if (result == CUDA_SUCCESS) blocks_[address] = memory;
+           done(result);
+         });
+}
+
+// New memory, held once; mapped at `address` unless that is 0. `done` is called exactly once, on
+// the ring thread.
+void Session::Obtain(uint64_t address, uint64_t size_bytes, OnMemory done) {
   ++outstanding_;
   place_.scheduler->Ask(
       control::MemoryRequest{id(), size_bytes},
       [this, address, size_bytes, done = std::move(done)](control::Incoming* answer) {
-        OnGranted(address, size_bytes, answer, [this, done](CUresult result) {
-          --outstanding_;
-          done(result);
-        });
+        OnGranted(address, size_bytes, answer,
+                  [this, done](CUresult result, const PhysicalRef& memory) {
+                    --outstanding_;
+                    done(result, memory);
+                  });
       });
 }
 
 // A granted piece on its way to the tenant's address. Its functions run on a worker.
 struct Session::NewMemory {
   uint64_t memory_id = 0;
-  uint64_t address = 0;
+  uint64_t address = 0;  // 0: it is not mapped yet
   uint64_t size_bytes = 0;
   channel::UniqueFd fd;
   CUmemGenericAllocationHandle handle = 0;
@@ -97,7 +108,7 @@ struct Session::NewMemory {
     fd.Reset();
     if (result != CUDA_SUCCESS) return;
     if (!must_clear) {
-      result = MapAt(cuda, device, address);
+      if (address != 0) result = MapAt(cuda, device, address);
     } else {
       // At an address that no tenant knows: one of its kernels may be running and look.
       result = cuda.cuMemAddressReserve(&hidden, size_bytes, kGranuleBytes, 0, 0);
@@ -111,19 +122,21 @@ struct Session::NewMemory {
   void Show(const Driver& cuda, CUdevice device) {
     cuda.cuMemUnmap(hidden, size_bytes);
     cuda.cuMemAddressFree(hidden, size_bytes);
-    if (result == CUDA_SUCCESS) result = MapAt(cuda, device, address);
+    if (result == CUDA_SUCCESS && address != 0) result = MapAt(cuda, device, address);
     if (result != CUDA_SUCCESS) cuda.cuMemRelease(handle);
   }
 };
 
 void Session::OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer,
-                        std::function<void(CUresult)> done) {
+                        OnMemory done) {
   control::MemoryGranted granted;
-  if (!answer->As(&granted) || granted.session_id != id()) return done(CUDA_ERROR_OUT_OF_MEMORY);
-  if (granted.result != CUDA_SUCCESS) return done(static_cast<CUresult>(granted.result));
+  if (!answer->As(&granted) || granted.session_id != id()) {
+    return done(CUDA_ERROR_OUT_OF_MEMORY, nullptr);
+  }
+  if (granted.result != CUDA_SUCCESS) return done(static_cast<CUresult>(granted.result), nullptr);
   if (answer->fd_count != 1 || granted.size_bytes != size_bytes) {
     place_.scheduler->Send(control::MemoryReturn{id(), granted.memory_id});
-    return done(CUDA_ERROR_OUT_OF_MEMORY);
+    return done(CUDA_ERROR_OUT_OF_MEMORY, nullptr);
   }
   auto memory = std::make_shared<NewMemory>();
   memory->memory_id = granted.memory_id;
@@ -146,15 +159,20 @@ void Session::OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming
                });
 }
 
-void Session::Keep(const NewMemory& memory, const std::function<void(CUresult)>& done) {
+void Session::Keep(const NewMemory& memory, const OnMemory& done) {
   if (place_.device->Judge(memory.result) != CUDA_SUCCESS) {
     Log(LogLevel::kError, "cuda: mapping memory for session %llu (%s): %s",
         static_cast<unsigned long long>(id()), label(), place_.device->NameOf(memory.result));
     place_.scheduler->Send(control::MemoryReturn{id(), memory.memory_id});
-    return done(memory.result);
+    return done(memory.result, nullptr);
   }
-  blocks_[memory.address] = {memory.memory_id, memory.handle, memory.size_bytes};
-  done(CUDA_SUCCESS);
+  auto physical = std::make_shared<Physical>();
+  physical->charged_session = id();
+  physical->memory_id = memory.memory_id;
+  physical->handle = memory.handle;
+  physical->size_bytes = memory.size_bytes;
+  Hold(physical);
+  done(CUDA_SUCCESS, physical);
 }
 
 void Session::On(wire::Tag<wire::MemFree>, const wire::MemFree::Request& request,
@@ -166,36 +184,66 @@ void Session::On(wire::Tag<wire::MemFree>, const wire::MemFree::Request& request
   AfterEarlierWork(record.ticket, [this, asker, address] {
     const DeviceSpace::Span span = space_.Free(address);
     if (span.size_bytes == 0) return Reply<wire::MemFree>(asker, CUDA_SUCCESS);
-    Unmap(span, [this, asker, span] {
+    const auto block = blocks_.find(span.address);
+    PhysicalRef memory = std::move(block->second);
+    blocks_.erase(block);
+    Unmap(span.address, std::move(memory), [this, asker, span] {
       space_.ReleaseSpan(span.address, span.size_bytes);
       Reply<wire::MemFree>(asker, CUDA_SUCCESS);
     });
   });
 }
 
-// Takes the memory away and gives it back; `done` when the scheduler has it.
-void Session::Unmap(DeviceSpace::Span span, std::function<void()> done) {
-  const Block block = blocks_.at(span.address);
-  blocks_.erase(span.address);
+// Takes the memory away and lets go of it; `done` when the scheduler has what nobody holds.
+void Session::Unmap(uint64_t address, PhysicalRef memory, std::function<void()> done) {
   ++outstanding_;
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+  memory_.Post([result, address, size_bytes = memory->size_bytes,
+                &cuda = place_.device->cuda()] { *result = cuda.cuMemUnmap(address, size_bytes); },
+               [this, result, memory, done = std::move(done)] {
+                 place_.device->Judge(*result);
+                 if (*result != CUDA_SUCCESS) {
+                   Log(LogLevel::kError, "cuda: unmapping memory of session %llu (%s): %s",
+                       static_cast<unsigned long long>(id()), label(),
+                       place_.device->NameOf(*result));
+                 }
+                 Drop(memory, [this, done] {
+                   --outstanding_;
+                   done();
+                 });
+               });
+}
+
+// True when nobody holds it any more.
+bool Session::LetGo(const PhysicalRef& memory) {
+  const auto holder = memory->holders.find(id());
+  if (holder != memory->holders.end() && --holder->second == 0) memory->holders.erase(holder);
+  if (!memory->holders.empty()) return false;
+  place_.shared->Forget(*memory);
+  return true;
+}
+
+// One hold less. `done` when the scheduler has it, if it was the last.
+void Session::Drop(const PhysicalRef& memory, std::function<void()> done) {
+  if (!LetGo(memory)) return done();
+  ++outstanding_;
   memory_.Post(
-      [result, span, handle = block.handle, &cuda = place_.device->cuda()] {
-        *result = cuda.cuMemUnmap(span.address, span.size_bytes);
-        if (*result == CUDA_SUCCESS) *result = cuda.cuMemRelease(handle);
-      },
-      [this, result, block, done = std::move(done)] {
-        place_.device->Judge(*result);
-        if (*result != CUDA_SUCCESS) {
-          Log(LogLevel::kError, "cuda: unmapping memory of session %llu (%s): %s",
-              static_cast<unsigned long long>(id()), label(), place_.device->NameOf(*result));
-        }
-        place_.scheduler->Ask(control::MemoryReturn{id(), block.memory_id},
+      [handle = memory->handle, &cuda = place_.device->cuda()] { cuda.cuMemRelease(handle); },
+      [this, memory, done = std::move(done)] {
+        place_.scheduler->Ask(control::MemoryReturn{memory->charged_session, memory->memory_id},
                               [this, done](control::Incoming*) {
                                 --outstanding_;
                                 done();
                               });
       });
+}
+
+// This session ends: what it is charged with and others still hold.
+void Session::LeaveToOthers(const PhysicalRef& memory) {
+  if (memory->charged_session != id() || memory->holders.empty()) return;
+  const uint64_t heir = memory->holders.begin()->first;
+  place_.scheduler->Send(control::MemoryTransfer{id(), heir, memory->memory_id});
+  memory->charged_session = heir;
 }
 
 void Session::On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&,

@@ -108,6 +108,7 @@ class Harness {
     order.session_id = ++sessions_;
     order.device_range_begin = kDeviceBegin;
     order.device_range_bytes = kDeviceBytes;
+    order.device_own_bytes = kDeviceBytes / 2;
     order.host_range_begin = kHostBegin;
     order.host_range_bytes = kHostBytes;
     order.pinned_limit_bytes = kHostBytes / 2;
@@ -128,7 +129,7 @@ class Harness {
         wire::RingWriter(reinterpret_cast<wire::CommandRegion*>(commands_.data()),
                          reinterpret_cast<const wire::CompletionRegion*>(completions_.data()));
     const Place place{&device_,    &modules_,  &memory_,  link_.get(), &quiet_,
-                      &libraries_, &internal_, &staging_, &hold_};
+                      &libraries_, &internal_, &staging_, &shared_,    &hold_};
     std::string error;
     // The arena of the session before goes with what was pinned in it.
     for (int i = 0; i < 100 && !quiet_.empty(); ++i) Turn(1);
@@ -190,6 +191,7 @@ class Harness {
   Device device_{TestingDriver::Reset()};
   InternalStream internal_{&device_};
   Staging staging_;
+  SharedMemory shared_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<SchedulerLink> link_;
   WorkPool modules_{&device_, 0, -1};

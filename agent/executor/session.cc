@@ -11,6 +11,13 @@ constexpr int kReadAtATime = 256;
 constexpr size_t kMaxWaitingCommands = 64u << 10;
 constexpr size_t kMaxWaitingBytes = 64u << 20;
 
+// The part of the device range that MemAlloc cuts from.
+uint64_t OwnBytes(const control::AddSession& order) {
+  const uint64_t own = order.device_own_bytes;
+  return own == 0 || own > order.device_range_bytes ? order.device_range_bytes
+                                                    : own & ~(kGranuleBytes - 1);
+}
+
 }  // namespace
 
 Session::Session(const Place& place, const control::AddSession& order, channel::Mapping commands,
@@ -25,7 +32,9 @@ Session::Session(const Place& place, const control::AddSession& order, channel::
       writer_(reinterpret_cast<wire::CompletionRegion*>(completions_.data()),
               reinterpret_cast<const wire::CommandRegion*>(commands_.data())),
       streams_(this, place.hold),
-      space_(order.device_range_begin, order.device_range_bytes),
+      space_(order.device_range_begin, OwnBytes(order)),
+      reservable_{order.device_range_begin + OwnBytes(order),
+                  order.device_range_bytes - OwnBytes(order)},
       host_(std::make_shared<HostMemory>()),
       modules_(place.modules),
       memory_(place.memory) {
@@ -91,7 +100,7 @@ std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSes
 
 Session::~Session() {
   host_->on_unpinned = nullptr;
-  if (address_reserved_ && blocks_.empty()) {
+  if (address_reserved_ && blocks_.empty() && mappings_.empty()) {
     place_.device->cuda().cuMemAddressFree(order_.device_range_begin, order_.device_range_bytes);
   }
 }
@@ -238,19 +247,38 @@ void Session::ReturnEverything() {
     if (stream != nullptr) place_.device->GiveStream(stream->priority, stream->cuda);
   }
 
+  // By address, what lies there, and what nobody else holds.
+  std::vector<std::pair<uint64_t, uint64_t>> mapped;
+  std::vector<PhysicalRef> unheld;
+  const auto let_go = [&](const PhysicalRef& memory) {
+    if (LetGo(memory)) unheld.push_back(memory);
+  };
+  for (const auto& [address, memory] : blocks_) {
+    mapped.emplace_back(address, memory->size_bytes);
+    let_go(memory);
+  }
+  for (const auto& [address, mapping] : mappings_) {
+    mapped.emplace_back(address, mapping.size_bytes);
+    let_go(mapping.memory);
+  }
+  physicals_.ForEach([&](const PhysicalRef& memory) {
+    if (memory != nullptr) let_go(memory);
+  });
+  blocks_.clear();
+  mappings_.clear();
+  physicals_.Clear();
+  place_.shared->ForEach([&](const PhysicalRef& memory) { LeaveToOthers(memory); });
+
   // The device's range is the session's own, so nothing of anybody else's is touched.
   memory_.Post(
-      [&cuda, blocks = blocks_] {
-        for (const auto& [address, block] : blocks) {
-          cuda.cuMemUnmap(address, block.size_bytes);
-          cuda.cuMemRelease(block.handle);
-        }
+      [&cuda, mapped = std::move(mapped), unheld] {
+        for (const auto& [address, size_bytes] : mapped) cuda.cuMemUnmap(address, size_bytes);
+        for (const PhysicalRef& memory : unheld) cuda.cuMemRelease(memory->handle);
       },
-      [this] {
-        for (const auto& [address, block] : blocks_) {
-          place_.scheduler->Send(control::MemoryReturn{id(), block.memory_id});
+      [this, unheld] {
+        for (const PhysicalRef& memory : unheld) {
+          place_.scheduler->Send(control::MemoryReturn{memory->charged_session, memory->memory_id});
         }
-        blocks_.clear();
         place_.device->cuda().cuMemAddressFree(order_.device_range_begin,
                                                order_.device_range_bytes);
         address_reserved_ = false;

@@ -26,6 +26,7 @@
 #include "agent/executor/internal_stream.h"
 #include "agent/executor/library_cache.h"
 #include "agent/executor/log.h"
+#include "agent/executor/physical_memory.h"
 #include "agent/executor/quiet.h"
 #include "agent/executor/range_table.h"
 #include "agent/executor/scheduler_link.h"
@@ -48,6 +49,7 @@ struct Place {
   LibraryCache* libraries;
   InternalStream* internal;
   Staging* staging;
+  SharedMemory* shared;
   const bool* hold;  // true: nothing may be handed to CUDA now
 };
 
@@ -140,6 +142,21 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::GraphUpload>, const wire::GraphUpload::Request&, const wire::Record&);
   void On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request&, const wire::Record&);
   void On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request&, const wire::Record&);
+  // Memory (proto/wire/memory_commands.h).
+  void On(wire::Tag<wire::AddressSpace>, const wire::AddressSpace::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PhysicalCreate>, const wire::PhysicalCreate::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::PhysicalRelease>, const wire::PhysicalRelease::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::PhysicalExport>, const wire::PhysicalExport::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::PhysicalImport>, const wire::PhysicalImport::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::MemExport>, const wire::MemExport::Request&, const wire::Record&);
+  void On(wire::Tag<wire::MemMap>, const wire::MemMap::Request&, const wire::Record&);
+  void On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request&, const wire::Record&);
+  void On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request&, const wire::Record&);
+  void On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request&, const wire::Record&);
 
  private:
   // Who waits for an answer.
@@ -170,7 +187,12 @@ class Session final : public StreamSink {
   struct Block {
     uint64_t memory_id;
     CUmemGenericAllocationHandle handle;
+  // Where the tenant has mapped physical memory.
+  struct MappedRange {
     uint64_t size_bytes;
+    PhysicalRef memory;
+    uint32_t access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    bool busy = true;  // a worker has it, or it waits to be unmapped
   };
   struct Fence {
     uint64_t ticket;
@@ -252,13 +274,23 @@ class Session final : public StreamSink {
 
   // memory.cc
   struct NewMemory;
-  void Keep(const NewMemory& memory, const std::function<void(CUresult)>& done);
+  using OnMemory = std::function<void(CUresult, const PhysicalRef&)>;
+  void Keep(const NewMemory& memory, const OnMemory& done);
   void AskForSlab();
   void ServeSmall(CUresult failure);
   void MapNew(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done);
-  void OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer,
-                 std::function<void(CUresult)> done);
-  void Unmap(DeviceSpace::Span span, std::function<void()> done);
+  void Obtain(uint64_t address, uint64_t size_bytes, OnMemory done);
+  void OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer, OnMemory done);
+  void Unmap(uint64_t address, PhysicalRef memory, std::function<void()> done);
+  void Hold(const PhysicalRef& memory) { ++memory->holders[id()]; }
+  bool LetGo(const PhysicalRef& memory);
+  void Drop(const PhysicalRef& memory, std::function<void()> done);
+  void LeaveToOthers(const PhysicalRef& memory);
+
+  // virtual_memory.cc
+  PhysicalRef* FindPhysical(wire::PhysicalId id_untrusted);  // refuses when there is none
+  bool CoversMappings(uint64_t address, uint64_t size_bytes) const;
+  void ChangeAccess(Asker asker, uint64_t address, uint64_t size_bytes, uint32_t flags);
 
   // host_memory.cc
   void TryHostRegister(Asker asker, uint64_t address, uint64_t size_bytes);
@@ -297,7 +329,11 @@ class Session final : public StreamSink {
 
   DeviceSpace space_;
   bool address_reserved_ = false;
-  std::map<uint64_t, Block> blocks_;
+  std::map<uint64_t, PhysicalRef> blocks_;  // behind the spans of space_
+  channel::Range reservable_;               // the tenant's own part of the device range
+  IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: on its way
+  std::map<uint64_t, MappedRange> mappings_;
+  RangeTable accessible_;                                 // what of them commands may name
   std::deque<std::pair<Asker, uint64_t>> small_waiting_;  // for a slab; sizes
   bool slab_coming_ = false;
 

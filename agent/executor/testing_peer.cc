@@ -205,6 +205,7 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant() {
   ++ranges;
   order.device_range_begin = kDeviceBase + ranges * kDeviceRangeBytes;
   order.device_range_bytes = kDeviceRangeBytes;
+  order.device_own_bytes = kDeviceRangeBytes / 2;
   order.host_range_begin = kHostBase + ranges * kHostRangeBytes;
   order.host_range_bytes = kHostRangeBytes;
   order.pinned_limit_bytes = pinned_limit_bytes;

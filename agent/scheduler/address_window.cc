@@ -14,7 +14,7 @@ uint64_t PowerOfTwoAtLeast(uint64_t bytes, uint64_t largest) {
 }  // namespace
 
 uint64_t DeviceRangeBytes(uint64_t memory_quota_bytes) {
-  constexpr uint64_t kLargest = uint64_t{1} << 42;  // what the window can hold
+  constexpr uint64_t kLargest = uint64_t{1} << 41;  // eight of which the window can hold
   if (memory_quota_bytes >= kLargest / 2) return kLargest;
   return std::max(kMinDeviceRangeBytes, PowerOfTwoAtLeast(memory_quota_bytes * 2, kLargest));
 }

@@ -9,9 +9,10 @@
 
 namespace gpuloom::scheduler {
 
-// Measured on the real driver: device memory can be mapped at a wanted address here, and neither
-// the kernel's mmap nor a position-independent executable (0x55…, 0x56…) comes near.
-inline constexpr channel::Range kDeviceWindow{0x5000'0000'0000, 0x0500'0000'0000};
+// Measured on the real driver: device memory can be mapped at a wanted address here (and 4 TiB be
+// reserved within microseconds), and neither the kernel's mmap nor a position-independent executable
+// (0x55…, 0x56…) comes near.
+inline constexpr channel::Range kDeviceWindow{0x2000'0000'0000, 0x3500'0000'0000};
 // Behind the heap of AddressSanitizer (0x6000'…, 4 TiB and its tables), which a tenant or our own
 // tests may be built with.
 inline constexpr channel::Range kHostWindow{0x6800'0000'0000, 0x0800'0000'0000};
@@ -22,7 +23,12 @@ inline constexpr uint64_t kMinDeviceRangeBytes = uint64_t{4} << 30;
 inline constexpr uint64_t kMaxHostRangeBytes = uint64_t{64} << 30;
 inline constexpr uint64_t kMinHostRangeBytes = uint64_t{1} << 30;
 
-// The power of two that a session of this quota or limit gets.
+// A session's device range is this many times what its allocations need: in the rest the tenant
+// reserves addresses, and PyTorch's expandable segments reserve 9/8 of the whole memory for each
+// stream. Less, down to twice, when the window gets narrow.
+inline constexpr uint64_t kDeviceRangeFactor = 8;
+
+// The power of two that a session of this quota or limit gets, for its allocations.
 uint64_t DeviceRangeBytes(uint64_t memory_quota_bytes);
 uint64_t HostRangeBytes(uint64_t pinned_limit_bytes);
 

@@ -25,6 +25,11 @@ bool Usage::Charge(uint64_t bytes) {
   return true;
 }
 
+void Usage::ChargeAnyway(uint64_t bytes) {
+  used_bytes_ += bytes;
+  peak_bytes_ = std::max(peak_bytes_, used_bytes_);
+}
+
 void Usage::Undo(uint64_t bytes) {
   Discharge(bytes);
   peak_bytes_ = std::max(peak_before_charge_, used_bytes_);

@@ -42,6 +42,8 @@ class Usage {
 
   // False, and counted, when the quota does not allow it.
   [[nodiscard]] bool Charge(uint64_t bytes);
+  // What is held already and cannot be refused.
+  void ChargeAnyway(uint64_t bytes);
   // What was charged but could not be had: leaves no trace in the peak.
   void Undo(uint64_t bytes);
   void Discharge(uint64_t bytes);

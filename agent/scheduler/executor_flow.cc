@@ -89,11 +89,14 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming&
   control::ExecutorFault fault;
   control::MemoryRequest memory_request;
   control::MemoryReturn memory_return;
+  control::MemoryTransfer memory_transfer;
   control::MemoryInfoRequest memory_info;
   if (in.As(&memory_request)) {
     On(executor, memory_request, in.header.request);
   } else if (in.As(&memory_return)) {
     On(executor, memory_return, in.header.request);
+  } else if (in.As(&memory_transfer)) {
+    On(executor, memory_transfer);
   } else if (in.As(&memory_info)) {
     On(executor, memory_info, in.header.request);
   } else if (in.As(&counters)) {
@@ -222,6 +225,16 @@ void Scheduler::On(Executor* executor, const control::MemoryReturn& message, uin
   answer.ok = returned ? 1 : 0;
   if (!returned) control::SetText(answer.message, "memory is not the session's");
   executor->peer->Send(request, answer);
+}
+
+void Scheduler::On(Executor* executor, const control::MemoryTransfer& message) {
+  Session* from = FindSession(message.from_session_id, *executor);
+  Session* to = FindSession(message.to_session_id, *executor);
+  if (from == nullptr || to == nullptr ||
+      !MemoryBook::Transfer(message.memory_id, &from->memory, &from->allocation->usage, &to->memory,
+                            &to->allocation->usage)) {
+    LogDebug(executor->Label() + " handed on memory that is not its session's");
+  }
 }
 
 void Scheduler::On(Executor* executor, const control::MemoryInfoRequest& message,

@@ -34,6 +34,19 @@ bool MemoryBook::Return(uint64_t memory_id_untrusted, SessionMemory* session, Us
   return true;
 }
 
+bool MemoryBook::Transfer(uint64_t memory_id_untrusted, SessionMemory* from, Usage* from_usage,
+                          SessionMemory* to, Usage* to_usage) {
+  auto piece = from->pieces.extract(memory_id_untrusted);
+  if (piece.empty()) return false;
+  const uint64_t size_bytes = piece.mapped().size_bytes;
+  to->pieces.insert(std::move(piece));
+  if (from_usage != to_usage) {
+    from_usage->Discharge(size_bytes);
+    to_usage->ChargeAnyway(size_bytes);
+  }
+  return true;
+}
+
 void MemoryBook::ReleaseAll(SessionMemory* session, Usage* usage) {
   for (const auto& [id, piece] : session->pieces) {
     device_->ReleaseMemory(piece.handle);

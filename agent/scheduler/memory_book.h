@@ -44,6 +44,10 @@ class MemoryBook {
   // False when the id is not the session's; nothing is changed then.
   [[nodiscard]] bool Return(uint64_t memory_id_untrusted, SessionMemory* session, Usage* usage);
 
+  // Hands a piece and its charge on. False when it is not `from`'s; nothing is changed then.
+  [[nodiscard]] static bool Transfer(uint64_t memory_id_untrusted, SessionMemory* from,
+                                     Usage* from_usage, SessionMemory* to, Usage* to_usage);
+
   void ReleaseAll(SessionMemory* session, Usage* usage);
 
  private:

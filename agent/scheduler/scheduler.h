@@ -105,6 +105,7 @@ class Scheduler {
   void On(Executor* executor, const control::ExecutorFault& message);
   void On(Executor* executor, const control::MemoryRequest& message, uint32_t request);
   void On(Executor* executor, const control::MemoryReturn& message, uint32_t request);
+  void On(Executor* executor, const control::MemoryTransfer& message);
   void On(Executor* executor, const control::MemoryInfoRequest& message, uint32_t request);
   enum class End { kAsk, kKill };
   // It serves nobody from now on: its tenants are hung up on, its domain may start another.

@@ -50,6 +50,7 @@ struct Session {
 
   SessionRegions regions;
   channel::Range device_range;
+  uint64_t device_own_bytes = 0;  // its first part, see AddSession
   channel::Range host_range;
   uint64_t pinned_limit_bytes = 0;
   bool arena_returned = true;  // false from AddSession to ArenaReturned

@@ -73,8 +73,12 @@ bool Scheduler::Prepare(Session* session, std::string* error) {
     *error = std::string("scheduler: cannot make shared memory: ") + strerror(errno);
     return false;
   }
-  if (!device_window_.Take(DeviceRangeBytes(session->allocation->usage.quota_bytes()),
-                           &session->device_range)) {
+  session->device_own_bytes = DeviceRangeBytes(session->allocation->usage.quota_bytes());
+  bool taken = false;
+  for (uint64_t factor = kDeviceRangeFactor; factor > 1 && !taken; factor /= 2) {
+    taken = device_window_.Take(session->device_own_bytes * factor, &session->device_range);
+  }
+  if (!taken) {
     *error = "scheduler: all device address ranges of this GPU are taken";
     return false;
   }
@@ -95,6 +99,7 @@ void Scheduler::AddToExecutor(Session* session) {
   add.host_range_bytes = session->host_range.size_bytes;
   add.pinned_limit_bytes = session->pinned_limit_bytes;
   add.memory_quota_bytes = session->allocation->usage.quota_bytes();
+  add.device_own_bytes = session->device_own_bytes;
   add.drain_timeout_ms = static_cast<uint32_t>(options_.drain_timeout.count());
   control::SetText(add.label, session->allocation->Label().c_str());
 

@@ -187,7 +187,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* begin, size_t* size_bytes, CUdevic
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   const auto region = AddressTable::Instance().FindRegion(pointer);
-  if (!region) return CUDA_ERROR_NOT_FOUND;
+  if (!region || region->access == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_NOT_FOUND;
   if (begin != nullptr) *begin = region->begin;
   if (size_bytes != nullptr) *size_bytes = region->asked_bytes;
   return CUDA_SUCCESS;

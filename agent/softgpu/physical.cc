@@ -79,9 +79,11 @@ CUresult MakePhysical(uint64_t size_bytes, const CUmemAllocationProp& properties
                       std::shared_ptr<Physical>& physical) {
   if (size_bytes == 0 || size_bytes % kGranularityBytes != 0) return CUDA_ERROR_INVALID_VALUE;
   if (properties.type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
-      properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-    return CUDA_ERROR_NOT_SUPPORTED;
+  if ((properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0) {
+    return CUDA_ERROR_NOT_PERMITTED;
+  }
+  if ((properties.requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
   auto made = std::make_shared<Physical>();
   made->size_bytes = size_bytes;
@@ -105,10 +107,9 @@ CUresult MakePhysical(uint64_t size_bytes, const CUmemAllocationProp& properties
 CUresult ImportPhysical(int fd, std::shared_ptr<Physical>& physical) {
   struct stat status {};
   const int seals = fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || (seals & kSeals) != kSeals) return CUDA_ERROR_INVALID_VALUE;
-  if (fstat(fd, &status) != 0 || status.st_size <= 0) return CUDA_ERROR_INVALID_VALUE;
-  if (static_cast<uint64_t>(status.st_size) % kGranularityBytes != 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (seals < 0 || (seals & kSeals) != kSeals) return CUDA_ERROR_UNKNOWN;  // as the real driver
+  if (fstat(fd, &status) != 0 || status.st_size <= 0) return CUDA_ERROR_UNKNOWN;
+  if (static_cast<uint64_t>(status.st_size) % kGranularityBytes != 0) return CUDA_ERROR_UNKNOWN;
   auto made = std::make_shared<Physical>();
   made->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (made->fd < 0) return FromErrno("cuMemImportFromShareableHandle");

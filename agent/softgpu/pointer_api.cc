@@ -1,12 +1,14 @@
 // cuPointer*: what is known about an address.
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "agent/softgpu/address_table.h"
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/physical.h"
 #include "agent/softgpu/pool.h"
 #include "agent/softgpu/state.h"
+#include "agent/softgpu/virtual_memory.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -27,6 +29,16 @@ CUcontext OwnerOf(const Region& region) {
   return nullptr;  // cuMemMap belongs to no context
 }
 
+// Of mapped memory the range is the reservation.
+std::pair<uint64_t, uint64_t> RangeOf(const Region& region) {
+  uint64_t begin = region.begin;
+  uint64_t size_bytes = region.asked_bytes;
+  if (region.kind == RegionKind::kMapped) {
+    static_cast<void>(VirtualMemory::Instance().FindReservation(region.begin, begin, size_bytes));
+  }
+  return {begin, size_bytes};
+}
+
 CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, const Region& region) {
   const bool on_host = IsHostMemory(region);
   switch (attribute) {
@@ -35,6 +47,7 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Put(data, on_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      if (region.access == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
       return Put(data, CUdeviceptr{address});
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!on_host && region.kind != RegionKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
@@ -57,9 +70,11 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return Put(data, 0u);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return Put(data, CUdeviceptr{RangeOf(region).first});
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return Put(data, size_t{RangeOf(region).second});
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       return Put(data, CUdeviceptr{region.begin});
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return Put(data, size_t{region.asked_bytes});
     case CU_POINTER_ATTRIBUTE_MAPPED:

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <tuple>
 #include <utility>
 
 #include "agent/softgpu/address_table.h"
@@ -46,7 +47,8 @@ CUresult VirtualMemory::Reserve(uint64_t size_bytes, uint64_t alignment_bytes, u
   if (size_bytes == 0 || !IsGranular(size_bytes) || size_bytes >= kAddressEnd) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if ((alignment_bytes & (alignment_bytes - 1)) != 0 || alignment_bytes >= kAddressEnd) {
+  if (!IsGranular(wanted) || (alignment_bytes & (alignment_bytes - 1)) != 0 ||
+      alignment_bytes >= kAddressEnd) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (alignment_bytes < kGranularityBytes) alignment_bytes = kGranularityBytes;
@@ -77,18 +79,30 @@ CUresult VirtualMemory::Free(uint64_t begin, uint64_t size_bytes) {
   return CUDA_SUCCESS;
 }
 
+bool VirtualMemory::FindReservationLocked(uint64_t address, uint64_t& begin,
+                                          uint64_t& size_bytes) const {
+  const auto after = reservations_.upper_bound(address);
+  if (after == reservations_.begin()) return false;
+  std::tie(begin, size_bytes) = *std::prev(after);
+  return address - begin < size_bytes;
+}
+
+bool VirtualMemory::FindReservation(uint64_t address, uint64_t& begin, uint64_t& size_bytes) {
+  std::lock_guard lock(mutex_);
+  return FindReservationLocked(address, begin, size_bytes);
+}
+
 CUresult VirtualMemory::Map(uint64_t begin, uint64_t size_bytes,
                             std::shared_ptr<Physical> physical) {
-  if (size_bytes == 0 || !IsGranular(size_bytes) || !IsGranular(begin)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (size_bytes > physical->size_bytes) return CUDA_ERROR_INVALID_VALUE;
+  // As the real driver answers: it maps whole memory, into one reservation.
+  if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsGranular(begin) || size_bytes != physical->size_bytes) return CUDA_ERROR_NOT_SUPPORTED;
   std::lock_guard lock(mutex_);
-  auto after = reservations_.upper_bound(begin);
-  if (after == reservations_.begin()) return CUDA_ERROR_INVALID_VALUE;
-  const auto& [reserved, reserved_bytes] = *std::prev(after);
-  if (begin - reserved > reserved_bytes || size_bytes > reserved_bytes - (begin - reserved)) {
-    return CUDA_ERROR_INVALID_VALUE;
+  uint64_t reserved = 0;
+  uint64_t reserved_bytes = 0;
+  if (!FindReservationLocked(begin, reserved, reserved_bytes) ||
+      size_bytes > reserved_bytes - (begin - reserved)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
   }
   if (!AddressTable::Instance().Touching(begin, size_bytes).empty()) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -121,7 +135,16 @@ bool VirtualMemory::ConsistsOfMappings(uint64_t begin, uint64_t size_bytes) cons
 
 CUresult VirtualMemory::Unmap(uint64_t begin, uint64_t size_bytes) {
   std::lock_guard lock(mutex_);
-  if (!ConsistsOfMappings(begin, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t reserved = 0;
+  uint64_t reserved_bytes = 0;
+  if (size_bytes == 0 || !FindReservationLocked(begin, reserved, reserved_bytes) ||
+      size_bytes > reserved_bytes - (begin - reserved)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Whole mappings; holes between them are no mistake.
+  for (const Region& region : AddressTable::Instance().Touching(begin, size_bytes)) {
+    if (region.begin < begin || region.end() > begin + size_bytes) return CUDA_ERROR_INVALID_VALUE;
+  }
   const auto mappings = AddressTable::Instance().TakeIf([&](const Region& region) {
     return region.begin >= begin && region.end() <= begin + size_bytes;
   });

@@ -28,10 +28,14 @@ class VirtualMemory {
   [[nodiscard]] CUresult Map(uint64_t begin, uint64_t size_bytes,
                              std::shared_ptr<Physical> physical);
   // Whole mappings only, one or several in a row.
+  // The reservation around the address.
+  [[nodiscard]] bool FindReservation(uint64_t address, uint64_t& begin, uint64_t& size_bytes);
   [[nodiscard]] CUresult Unmap(uint64_t begin, uint64_t size_bytes);
   [[nodiscard]] CUresult SetAccess(uint64_t begin, uint64_t size_bytes, CUmemAccess_flags access);
 
  private:
+  [[nodiscard]] bool FindReservationLocked(uint64_t address, uint64_t& begin,
+                                           uint64_t& size_bytes) const;
   [[nodiscard]] bool ConsistsOfMappings(uint64_t begin, uint64_t size_bytes) const;
 
   std::mutex mutex_;

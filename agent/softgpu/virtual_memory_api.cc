@@ -74,7 +74,7 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
   if (ready != CUDA_SUCCESS) return ready;
   const auto physical = FindHandle(handle);
   if (shareable == nullptr || physical == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   return ExportPhysical(*physical, *static_cast<int*>(shareable));
 }
 
@@ -83,7 +83,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   const CUresult healthy = Healthy();
   if (healthy != CUDA_SUCCESS) return healthy;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Physical> physical;
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
   const CUresult imported = ImportPhysical(fd, physical);
@@ -113,8 +113,8 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t size_bytes, size_t offset_bytes,
   const CUresult healthy = Healthy();
   if (healthy != CUDA_SUCCESS) return healthy;
   auto physical = FindHandle(handle);
-  // The real driver takes no offset but 0 either.
-  if (physical == nullptr || flags != 0 || offset_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (physical == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (offset_bytes != 0) return CUDA_ERROR_NOT_SUPPORTED;  // as the real driver
   return VirtualMemory::Instance().Map(pointer, size_bytes, std::move(physical));
 }
 
@@ -135,7 +135,7 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAcces
     const CUmemLocation& location = descriptors[i].location;
     if (!ValidAccess(descriptors[i].flags)) return CUDA_ERROR_INVALID_VALUE;
     if (location.type == CU_MEM_LOCATION_TYPE_DEVICE && FindDevice(location.id) == nullptr) {
-      return CUDA_ERROR_INVALID_DEVICE;
+      return CUDA_ERROR_INVALID_VALUE;
     }
     if (location.type == CU_MEM_LOCATION_TYPE_INVALID) return CUDA_ERROR_INVALID_VALUE;
     if (descriptors[i].flags > access) access = descriptors[i].flags;
@@ -147,6 +147,10 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
                         CUdeviceptr pointer) {
   const CUresult ready = Ready();
   if (ready != CUDA_SUCCESS) return ready;
+  if (flags != nullptr && location != nullptr && location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
+      FindDevice(location->id) == nullptr) {
+    return CUDA_ERROR_INVALID_DEVICE;
+  }
   const auto region = AddressTable::Instance().FindRegion(pointer);
   if (flags == nullptr || location == nullptr || !region || region->physical == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;

@@ -76,11 +76,11 @@ TEST_F(DriverTest, WrongSizesAndRangesAreRefused) {
   CUmemAllocationProp nowhere = DeviceMemory(7);
   EXPECT_EQ(Cuda().cuMemCreate(&memory, kGranule, &nowhere, 0), CUDA_ERROR_INVALID_DEVICE);
   memory = Create(kGranule);
-  EXPECT_EQ(Cuda().cuMemMap(kWanted, kGranule, 0, memory, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cuda().cuMemMap(kWanted, kGranule, 0, memory, 0), CUDA_ERROR_NOT_SUPPORTED);
   CUdeviceptr begin = 0;
   EXPECT_EQ(Cuda().cuMemAddressReserve(&begin, 4096, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(Cuda().cuMemAddressReserve(&begin, kGranule, 0, 0, 0), CUDA_SUCCESS);
-  EXPECT_EQ(Cuda().cuMemMap(begin, kGranule * 2, 0, memory, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cuda().cuMemMap(begin, kGranule * 2, 0, memory, 0), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(Cuda().cuMemMap(begin, kGranule, 0, memory + 64, 0), CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(Cuda().cuMemMap(begin, kGranule, 0, memory, 0), CUDA_SUCCESS);
   EXPECT_EQ(Cuda().cuMemMap(begin, kGranule, 0, memory, 0), CUDA_ERROR_INVALID_VALUE);
@@ -151,9 +151,9 @@ TEST_F(DriverTest, ForeignDescriptorsAreRefused) {
   const int unsealed = memfd_create("test", MFD_CLOEXEC);
   ASSERT_EQ(ftruncate(unsealed, static_cast<off_t>(kGranule)), 0);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  EXPECT_EQ(import(unsealed), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(import(null), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(import(-1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(import(unsealed), CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(import(null), CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(import(-1), CUDA_ERROR_UNKNOWN);
   close(unsealed);
   close(null);
 }

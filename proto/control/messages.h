@@ -44,6 +44,7 @@ enum class Type : uint32_t {
   kExecutorFault,
   kSessionCounters,
   kArenaReturned,
+  kMemoryTransfer,
 };
 
 struct MessageHeader {
@@ -157,6 +158,9 @@ struct AddSession {
   uint64_t host_range_bytes;
   uint64_t pinned_limit_bytes;
   uint64_t memory_quota_bytes;
+  // The first part of the device range, for the executor's allocations; in the rest the tenant
+  // reserves addresses itself. 0: all of it.
+  uint64_t device_own_bytes;
   uint32_t drain_timeout_ms;
   uint32_t unused;
   char label[512];  // "namespace/pod/container", for the log
@@ -259,6 +263,15 @@ struct SessionCounters {
 struct ArenaReturned {
   static constexpr Type kType = Type::kArenaReturned;
   uint64_t session_id;
+};
+
+// Executor: memory of a session that ends is still held by another of the same executor, to which
+// it is charged from now on, whatever its quota says.
+struct MemoryTransfer {
+  static constexpr Type kType = Type::kMemoryTransfer;
+  uint64_t from_session_id;
+  uint64_t to_session_id;
+  uint64_t memory_id;
 };
 
 inline constexpr uint32_t kMaxMessageBytes = 4096;

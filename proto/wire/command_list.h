@@ -10,6 +10,7 @@
 #include "proto/wire/commands.h"
 #include "proto/wire/graph_commands.h"
 #include "proto/wire/launch_commands.h"
+#include "proto/wire/memory_commands.h"
 #include "proto/wire/tensor_map_commands.h"
 
 namespace gpuloom::wire {
@@ -55,7 +56,17 @@ using AllCommands = CommandList<
     GraphUpdate,
     GraphUpload,
     GraphLaunch,
-    GraphDestroy>;
+    GraphDestroy,
+    AddressSpace,
+    PhysicalCreate,
+    PhysicalRelease,
+    PhysicalExport,
+    PhysicalImport,
+    MemExport,
+    MemMap,
+    MemUnmap,
+    MemSetAccess,
+    StreamMark>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

@@ -1,0 +1,70 @@
+// Physical device memory that the scheduler granted, and the names under which processes of the
+// domain pass it on. A session holds memory by an id, by a mapping or by its own allocations; when
+// nobody holds it any more it goes back to the scheduler (Session::Drop). What the session that it
+// is charged to leaves behind is charged to one that still holds it (Session::ReturnEverything).
+//
+// Ring thread only. Owned by who holds it; the registry only knows it.
+#pragma once
+
+#include <sys/random.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "proto/cuda/cuda_all.h"
+#include "proto/wire/memory_commands.h"
+
+namespace gpuloom::executor {
+
+using TokenKey = std::pair<uint64_t, uint64_t>;
+inline TokenKey KeyOf(const wire::Token& token) { return {token.words[0], token.words[1]}; }
+
+struct Physical {
+  uint64_t charged_session = 0;
+  uint64_t memory_id = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  uint64_t size_bytes = 0;
+  std::map<uint64_t, uint32_t> holders;  // by session, how often
+  TokenKey token{0, 0};                  // {0, 0}: never exported
+};
+using PhysicalRef = std::shared_ptr<Physical>;
+
+// A random name; false when the system has no random bytes.
+[[nodiscard]] inline bool MakeToken(TokenKey* key) {
+  uint64_t words[2];
+  if (getrandom(words, sizeof(words), GRND_NONBLOCK) != sizeof(words)) return false;
+  *key = {words[0] | 1, words[1]};  // never {0, 0}
+  return true;
+}
+
+// What tenants of this executor have given a name.
+class SharedMemory {
+ public:
+  [[nodiscard]] bool Export(const PhysicalRef& memory) {
+    if (memory->token != TokenKey{0, 0}) return true;
+    if (!MakeToken(&memory->token)) return false;
+    known_[memory->token] = memory;
+    return true;
+  }
+  // nullptr when it is unknown or gone.
+  PhysicalRef Find(const wire::Token& token_untrusted) const {
+    const auto it = known_.find(KeyOf(token_untrusted));
+    return it == known_.end() ? nullptr : it->second.lock();
+  }
+  template <typename F>
+  void ForEach(F visit) const {
+    for (const auto& [token, memory] : known_) {
+      if (const PhysicalRef held = memory.lock()) visit(held);
+    }
+  }
+  void Forget(const Physical& memory) {
+    if (memory.token != TokenKey{0, 0}) known_.erase(memory.token);
+  }
+
+ private:
+  std::map<TokenKey, std::weak_ptr<Physical>> known_;
+};
+
+}  // namespace gpuloom::executor
