@@ -54,9 +54,8 @@ std::vector<Region> AddressTable::Touching(uint64_t begin, uint64_t size_bytes) 
   std::shared_lock lock(mutex_);
   auto at = regions_.upper_bound(begin);
   if (at != regions_.begin() && std::prev(at)->second.end() > begin) --at;
-  for (; at != regions_.end() && at->first - begin < size_bytes; ++at) {
+  for (; at != regions_.end() && (at->first < begin || at->first - begin < size_bytes); ++at) {
     touching.push_back(at->second);
-    if (at->first < begin && at->second.end() - begin >= size_bytes) break;
   }
   return touching;
 }
