@@ -183,10 +183,6 @@ class Session final : public StreamSink {
   struct GraphEntry {
     GraphRef graph;  // null while it is made
   };
-  // Memory behind a span of device_space.h.
-  struct Block {
-    uint64_t memory_id;
-    CUmemGenericAllocationHandle handle;
   // Where the tenant has mapped physical memory.
   struct MappedRange {
     uint64_t size_bytes;
