@@ -15,25 +15,16 @@ namespace gpuloom {
 namespace {
 
 struct Primary {
+  Context context = {};
   Lock lock;  // guards retained, and is held while the context is torn down
   uint32_t retained = 0;
-  std::atomic<bool> active{false};
   std::atomic<uint32_t> epoch{1};
-  std::atomic<unsigned> flags{0};
-  std::atomic<int> cache_config{CU_FUNC_CACHE_PREFER_NONE};
 };
 constinit Primary primary;
 
 constexpr unsigned kKnownFlags = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX |
                                  CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE |
                                  CU_CTX_SYNC_MEMOPS;
-
-bool ValidFlags(unsigned flags) {
-  const unsigned schedule = flags & CU_CTX_SCHED_MASK;
-  return (flags & ~kKnownFlags) == 0 &&
-         (schedule == CU_CTX_SCHED_AUTO || schedule == CU_CTX_SCHED_SPIN ||
-          schedule == CU_CTX_SCHED_YIELD || schedule == CU_CTX_SCHED_BLOCKING_SYNC);
-}
 
 // Everything the program made is given back. Errors do not stop it: what cannot be given back by
 // name goes when the session ends.
@@ -45,11 +36,44 @@ void TearDownLocked() {
   ReleaseAllStreams();
   ReleaseAllMemory();
   ResetAllLibraries();
-  primary.active.store(false, std::memory_order_release);
+  ForgetMadeObjects();
+  primary.context.active.store(false, std::memory_order_release);
   primary.epoch.fetch_add(1, std::memory_order_acq_rel);
 }
 
-CUresult Push(CUcontext context) {
+CUresult Release(CUdevice device) {
+  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  Holding holding(&primary.lock);
+  if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--primary.retained == 0) TearDownLocked();
+  return CUDA_SUCCESS;
+}
+
+CUresult Reset(CUdevice device) {
+  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  Holding holding(&primary.lock);
+  if (primary.context.active.load(std::memory_order_relaxed)) TearDownLocked();
+  return CUDA_SUCCESS;
+}
+
+CUresult SetFlags(CUdevice device, unsigned flags) {
+  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  if (!ValidContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  primary.context.flags.store(flags, std::memory_order_relaxed);
+  session.SetWaitSchedule(flags & CU_CTX_SCHED_MASK);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+bool ValidContextFlags(unsigned flags) {
+  const unsigned schedule = flags & CU_CTX_SCHED_MASK;
+  return (flags & ~kKnownFlags) == 0 &&
+         (schedule == CU_CTX_SCHED_AUTO || schedule == CU_CTX_SCHED_SPIN ||
+          schedule == CU_CTX_SCHED_YIELD || schedule == CU_CTX_SCHED_BLOCKING_SYNC);
+}
+
+CUresult PushContext(CUcontext context) {
   ThreadState& thread = CurrentThread();
   if (thread.below_count == thread.below_capacity) {
     const uint32_t capacity = thread.below_capacity == 0 ? 8 : thread.below_capacity * 2;
@@ -64,7 +88,7 @@ CUresult Push(CUcontext context) {
   return CUDA_SUCCESS;
 }
 
-CUresult Pop(CUcontext* context) {
+CUresult PopContext(CUcontext* context) {
   ThreadState& thread = CurrentThread();
   if (thread.current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (context != nullptr) *context = thread.current;
@@ -72,79 +96,27 @@ CUresult Pop(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-CUresult Release(CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
-  Holding holding(&primary.lock);
-  if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  if (--primary.retained == 0) TearDownLocked();
-  return CUDA_SUCCESS;
-}
-
-CUresult Reset(CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
-  Holding holding(&primary.lock);
-  if (primary.active.load(std::memory_order_relaxed)) TearDownLocked();
-  return CUDA_SUCCESS;
-}
-
-// CUDA's defaults, which the executor leaves as they are.
-CUresult ContextLimit(CUlimit limit, size_t* value) {
-  switch (limit) {
-    case CU_LIMIT_STACK_SIZE:
-      *value = 1024;
-      return CUDA_SUCCESS;
-    case CU_LIMIT_PRINTF_FIFO_SIZE:
-      *value = size_t{1} << 20;
-      return CUDA_SUCCESS;
-    case CU_LIMIT_MALLOC_HEAP_SIZE:
-      *value = size_t{8} << 20;
-      return CUDA_SUCCESS;
-    case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
-      *value = 2048;
-      return CUDA_SUCCESS;
-    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
-      *value = 128;
-      return CUDA_SUCCESS;
-    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
-    case CU_LIMIT_SHMEM_SIZE:
-    case CU_LIMIT_CIG_ENABLED:
-    case CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED:
-      *value = 0;
-      return CUDA_SUCCESS;
-    case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
-      return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-}
-
-CUresult SetFlags(CUdevice device, unsigned flags) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
-  if (!ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
-  primary.flags.store(flags, std::memory_order_relaxed);
-  session.SetWaitSchedule(flags & CU_CTX_SCHED_MASK);
-  return CUDA_SUCCESS;
-}
-
-}  // namespace
-
-CUcontext PrimaryContext() { return reinterpret_cast<CUcontext>(&primary); }
+CUcontext PrimaryContext() { return reinterpret_cast<CUcontext>(&primary.context); }
 uint32_t ContextEpoch() { return primary.epoch.load(std::memory_order_acquire); }
-bool ContextIsActive() { return primary.active.load(std::memory_order_acquire); }
 
-bool IsContext(CUcontext context) {
-  return context == PrimaryContext() ||
-         (context == nullptr && CurrentThread().current == PrimaryContext());
+Context* FindContext(CUcontext context) {
+  if (context == nullptr) return reinterpret_cast<Context*>(CurrentThread().current);
+  return context == PrimaryContext() ? &primary.context : FindCreatedContext(context);
+}
+
+uint64_t IdOf(const Context& context) {
+  return &context == &primary.context ? ContextEpoch() : context.id;
 }
 
 CUresult NeedContext() {
   if (const CUresult result = session.Check(); result != CUDA_SUCCESS) [[unlikely]] {
     return result;
   }
-  if (CurrentThread().current == nullptr) [[unlikely]] {
+  const auto* current = reinterpret_cast<const Context*>(CurrentThread().current);
+  if (current == nullptr) [[unlikely]] {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
-  if (!primary.active.load(std::memory_order_acquire)) [[unlikely]] {
+  if (!current->active.load(std::memory_order_acquire)) [[unlikely]] {
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   return CUDA_SUCCESS;
@@ -167,7 +139,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
   Holding holding(&primary.lock);
   ++primary.retained;
-  primary.active.store(true, std::memory_order_release);
+  primary.context.active.store(true, std::memory_order_release);
   *context = PrimaryContext();
   return CUDA_SUCCESS;
 }
@@ -186,8 +158,8 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
   if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = primary.flags.load(std::memory_order_relaxed);
-  *active = ContextIsActive() ? 1 : 0;
+  *flags = primary.context.flags.load(std::memory_order_relaxed);
+  *active = primary.context.active.load(std::memory_order_acquire) ? 1 : 0;
   return CUDA_SUCCESS;
 }
 
@@ -201,24 +173,24 @@ CUresult cuCtxGetCurrent(CUcontext* context) {
 CUresult cuCtxSetCurrent(CUcontext context) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (context == nullptr) {  // takes the top away; what lies under it is current then
-    if (CurrentThread().current != nullptr) (void)Pop(nullptr);
+    if (CurrentThread().current != nullptr) (void)PopContext(nullptr);
     return CUDA_SUCCESS;
   }
-  if (context != PrimaryContext()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (FindContext(context) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CurrentThread().current = context;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
-  if (context != PrimaryContext()) return CUDA_ERROR_INVALID_CONTEXT;
-  return Push(context);
+  if (context == nullptr || FindContext(context) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return PushContext(context);
 }
 CUresult cuCtxPushCurrent(CUcontext context) { return cuCtxPushCurrent_v2(context); }
 
 CUresult cuCtxPopCurrent_v2(CUcontext* context) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
-  return Pop(context);
+  return PopContext(context);
 }
 CUresult cuCtxPopCurrent(CUcontext* context) { return cuCtxPopCurrent_v2(context); }
 
@@ -238,38 +210,45 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext context) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetApiVersion(CUcontext context, unsigned* version) {
+CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
-  *version = 3020;  // of the second ABI, which every context since has
+  const Context* context = FindContext(handle);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  // Of the second ABI, which every context has but one made by cuCtxCreate without a suffix.
+  *version = context->api_version == 0 ? 3020 : context->api_version;
   return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
+CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
-  *id = ContextEpoch();
+  const Context* context = FindContext(handle);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *id = IdOf(*context);
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetFlags(unsigned* flags) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = primary.flags.load(std::memory_order_relaxed);
+  *flags = FindContext(nullptr)->flags.load(std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetFlags(unsigned flags) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  return SetFlags(kOnlyDevice, flags);
+  if (!ValidContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  FindContext(nullptr)->flags.store(flags, std::memory_order_relaxed);
+  session.SetWaitSchedule(flags & CU_CTX_SCHED_MASK);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *config = static_cast<CUfunc_cache>(primary.cache_config.load(std::memory_order_relaxed));
+  *config =
+      static_cast<CUfunc_cache>(FindContext(nullptr)->cache_config.load(std::memory_order_relaxed));
   return CUDA_SUCCESS;
 }
 
@@ -279,7 +258,7 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  primary.cache_config.store(config, std::memory_order_relaxed);
+  FindContext(nullptr)->cache_config.store(config, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
 
@@ -296,24 +275,6 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
                  config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
              ? CUDA_ERROR_INVALID_VALUE
              : CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return ContextLimit(limit, value);
-}
-
-// The executor's context is shared, so limits are what they are. CUDA lets a driver modify a
-// request; what asks for no more than there is, and hints, are accepted.
-CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  size_t have = 0;
-  if (const CUresult result = ContextLimit(limit, &have); result != CUDA_SUCCESS) return result;
-  const bool hint = limit == CU_LIMIT_PRINTF_FIFO_SIZE ||
-                    limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY ||
-                    limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE;
-  return hint || value <= have ? CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_LIMIT;
 }
 
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {

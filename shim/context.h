@@ -1,5 +1,7 @@
-// The device's primary context, the only one: its handle, its reference count, and what is torn
-// down when it is reset. Handles stay valid addresses for ever; an inactive context refuses work.
+// Contexts: the device's primary one and those that the program creates. The executor has one real
+// context; to the program each of these is one of its own, with a handle, flags, stored values and
+// the objects made in it, which go with it. Their work shares the tenant's streams, the legacy
+// default stream included. Handles stay valid addresses for ever; an inactive context refuses work.
 #pragma once
 
 #include <atomic>
@@ -13,12 +15,21 @@ namespace gpuloom {
 
 inline constexpr CUdevice kOnlyDevice = 0;
 
-// What every cuCtx* handle of ours points to.
+// What every CUcontext of ours points to.
+struct Context {
+  std::atomic<uint32_t> alive;  // the handle; of created ones
+  std::atomic<bool> active;
+  std::atomic<unsigned> flags;
+  std::atomic<int> cache_config;
+  std::atomic<uint32_t> users;  // of created ones: cuCtxAttach and cuCtxDetach count
+  uint32_t api_version;
+  uint64_t id;  // of created ones
+};
+
 CUcontext PrimaryContext();
 
 // Counts resets: what a thread remembers of an earlier epoch is gone.
 uint32_t ContextEpoch();
-bool ContextIsActive();
 
 // For calls that work in the current context: initialised, session alive, a context current and
 // active. On the path of every launch.
@@ -28,7 +39,25 @@ bool ContextIsActive();
 // loss: facts about the device stay available.
 [[nodiscard]] CUresult NeedDevice(CUdevice device);
 
-// True for the context's handle and for null while one is current.
-bool IsContext(CUcontext context);
+// The context behind a handle, or behind null the current one; nullptr: there is none.
+Context* FindContext(CUcontext context);
+inline bool IsContext(CUcontext context) { return FindContext(context) != nullptr; }
+uint64_t IdOf(const Context& context);
+
+[[nodiscard]] bool ValidContextFlags(unsigned flags);
+// On the calling thread's stack of contexts.
+[[nodiscard]] CUresult PushContext(CUcontext context);
+[[nodiscard]] CUresult PopContext(CUcontext* context);
+
+// Created contexts (created_context.cc).
+Context* FindCreatedContext(CUcontext context);
+void ForgetMadeObjects();  // the primary context was reset, and with it everything
+
+// What was made in a created context is destroyed with it; of the primary one nothing is noted.
+enum class MadeKind : uint32_t { kStream, kEvent, kModule, kDeviceMemory, kHostMemory };
+void NoteMade(MadeKind kind, uint64_t handle);
+void ForgetMade(MadeKind kind, uint64_t handle);
+// Where it was made.
+CUcontext ContextOf(MadeKind kind, uint64_t handle);
 
 }  // namespace gpuloom

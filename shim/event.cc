@@ -40,6 +40,7 @@ wire::EventId IdOf(const Event* event) { return wire::EventId{events.table.IdOf(
 
 CUresult Destroy(Event* event) {
   graph::ForgetEvent(reinterpret_cast<CUevent>(event));
+  ForgetMade(MadeKind::kEvent, reinterpret_cast<uint64_t>(event));
   const CUresult result = session.Post<wire::EventDestroy>({IdOf(event)});
   Holding holding(&events.lock);
   events.table.Give(event);
@@ -173,6 +174,7 @@ CUresult cuEventCreate(CUevent* handle, unsigned flags) {
     return result;
   }
   *handle = reinterpret_cast<CUevent>(event);
+  NoteMade(MadeKind::kEvent, reinterpret_cast<uint64_t>(event));
   return CUDA_SUCCESS;
 }
 

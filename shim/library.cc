@@ -179,6 +179,7 @@ CUresult Unload(Library* library) {
   if (library->loaded.load(std::memory_order_acquire)) result = CallUnload(library);
   // Afterwards: an id that is free here must be free there.
   ReleaseKernels(library);
+  if (library->is_module) ForgetMade(MadeKind::kModule, reinterpret_cast<uint64_t>(library));
   free(library->listed);
   ForgetGlobals(IdOf(library));
   Holding holding(&libraries.lock);
@@ -229,6 +230,12 @@ CUresult Answer(CUresult result, const Library* library, Handle* out) {
   return result;
 }
 
+// A module belongs to the context it was loaded in.
+CUresult AnswerModule(CUresult result, const Library* library, CUmodule* module) {
+  if (result == CUDA_SUCCESS) NoteMade(MadeKind::kModule, reinterpret_cast<uint64_t>(library));
+  return Answer(result, library, module);
+}
+
 }  // namespace
 
 Library* FindLibrary(const void* handle) { return libraries.table.Find(handle); }
@@ -241,7 +248,7 @@ CUresult LoadModule(CUmodule* module, const void* image) {
   Library* library = nullptr;
   const CUresult result =
       Load(image, /*is_module=*/true, ImageMemory::kTransient, 0, nullptr, nullptr, &library);
-  return Answer(result, library, module);
+  return AnswerModule(result, library, module);
 }
 
 CUresult EnsureLoaded(Library* library) {
@@ -341,13 +348,13 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned option
   Library* library = nullptr;
   const CUresult result =
       Load(image, true, ImageMemory::kTransient, option_count, options, values, &library);
-  return Answer(result, library, module);
+  return AnswerModule(result, library, module);
 }
 CUresult cuModuleLoad(CUmodule* module, const char* path) {
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Library* library = nullptr;
   const CUresult result = LoadFile(path, true, 0, nullptr, nullptr, &library);
-  return Answer(result, library, module);
+  return AnswerModule(result, library, module);
 }
 
 CUresult cuModuleUnload(CUmodule handle) { return UnloadHandle(handle, /*is_module=*/true); }

@@ -45,6 +45,7 @@ CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = begin;
+  NoteMade(MadeKind::kDeviceMemory, *address);
   return CUDA_SUCCESS;
 }
 
@@ -71,6 +72,7 @@ CUresult AllocateHost(void** address, size_t size_bytes, unsigned flags) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = reinterpret_cast<void*>(begin);
+  NoteMade(MadeKind::kHostMemory, begin);
   return CUDA_SUCCESS;
 }
 
@@ -216,6 +218,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   if (address == 0) return CUDA_SUCCESS;
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   if (!ForgetMemory(address, MemoryKind::kDevice)) return CUDA_ERROR_INVALID_VALUE;
+  ForgetMade(MadeKind::kDeviceMemory, address);
   wire::MemFree::Reply reply;
   const CUresult result = session.Call<wire::MemFree>({wire::DevicePtr{address}}, &reply);
   return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
@@ -262,6 +265,7 @@ CUresult cuMemFreeHost(void* address) {
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   const auto begin = reinterpret_cast<uint64_t>(address);
   if (!ForgetMemory(begin, MemoryKind::kPinnedHost)) return CUDA_ERROR_INVALID_VALUE;
+  ForgetMade(MadeKind::kHostMemory, begin);
   // Copies and kernels that still use it come first: the memory is given out again.
   const CUresult result = session.WaitForAll();
   GivePinned(begin);

@@ -26,7 +26,9 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
   if (mapped) (void)FindReservation(address, 1, &range_begin, &range_bytes);
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return Write<CUcontext>(out, mapped ? nullptr : PrimaryContext());
+      if (mapped) return Write<CUcontext>(out, nullptr);
+      return Write<CUcontext>(
+          out, ContextOf(host ? MadeKind::kHostMemory : MadeKind::kDeviceMemory, found.begin));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Write<unsigned>(out, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:

@@ -33,8 +33,9 @@ CUresult PrimaryContextOf(CUdevice device, CUcontext* context) {
 }
 
 CUresult ContextId(CUcontext context, uint64_t* id) {
-  if (!IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
-  *id = ContextEpoch();
+  const Context* found = FindContext(context);
+  if (found == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *id = IdOf(*found);
   return CUDA_SUCCESS;
 }
 

@@ -91,6 +91,7 @@ CUresult MakeStream(uint32_t flags, int priority, Stream** out) {
 CUresult DestroyStream(Stream* stream) {
   const wire::StreamId id{streams.table.IdOf(stream)};
   graph::ForgetStream(RefOf(id));
+  ForgetMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
   // The stream's last command, so that its id rests until the executor has really ended the stream.
   const CUresult result = session.PostOnStream<wire::StreamDestroy>(
       id, 0, [&](wire::StreamDestroy::Request& request, uint8_t*) { request = {id}; });
@@ -204,7 +205,9 @@ CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_mean
     return result;
   }
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *context = PrimaryContext();
+  *context = id == wire::kLegacyStream || handle == nullptr || handle == kPerThreadHandle
+                 ? CurrentThread().current
+                 : ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(handle));
   return CUDA_SUCCESS;
 }
 
@@ -286,8 +289,10 @@ CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priori
   }
   Stream* stream = nullptr;
   const CUresult result = MakeStream(flags, priority, &stream);
-  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUstream>(stream);
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  *handle = reinterpret_cast<CUstream>(stream);
+  NoteMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
+  return CUDA_SUCCESS;
 }
 CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
   return cuStreamCreateWithPriority(handle, flags, 0);

@@ -159,13 +159,14 @@ class TestingNode::Ring {
           const wire::Record& record) {
     Reply<wire::OccupancyClusters>(record, 0, {4});
   }
-  void On(wire::Tag<wire::TensorMapEncode>, const wire::TensorMapEncode::Request&,
-          const wire::Record& record) {
-    Reply<wire::TensorMapEncode>(record, CUDA_ERROR_NOT_SUPPORTED, {});
+  // Commands that no test asks this node for.
+  template <typename C>
+  void On(wire::Tag<C>, const typename C::Request&, const wire::Record& record) {
+    if constexpr (C::kReply) Reply<C>(record, CUDA_ERROR_NOT_SUPPORTED, {});
   }
-  void On(wire::Tag<wire::TensorMapReplaceAddress>, const wire::TensorMapReplaceAddress::Request&,
+  void On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::Request& r,
           const wire::Record& record) {
-    Reply<wire::TensorMapReplaceAddress>(record, CUDA_ERROR_NOT_SUPPORTED, {});
+    Reply<wire::ContextSetLimit>(record, r.value > 1u << 20 ? CUDA_ERROR_OUT_OF_MEMORY : 0, {});
   }
   void On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& r, const wire::Record& record) {
     Complete(r.stream, record);
@@ -263,12 +264,6 @@ class TestingNode::Ring {
           const wire::Record& record) {
     constexpr uint32_t kOneAndAHalf = 0x3fc00000;
     Reply<wire::EventElapsed>(record, 0, {kOneAndAHalf});
-  }
-
-  // Whatever this node does not imitate is refused where the tenant waits for an answer.
-  template <wire::Command C>
-  void On(wire::Tag<C>, const typename C::Request&, const wire::Record& record) {
-    if constexpr (C::kReply) Reply<C>(record, CUDA_ERROR_NOT_SUPPORTED, {});
   }
 
  private:

@@ -157,6 +157,8 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request&, const wire::Record&);
   void On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request&, const wire::Record&);
   void On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request&, const wire::Record&);
+  void On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::Request&,
+          const wire::Record&);
 
  private:
   // Who waits for an answer.

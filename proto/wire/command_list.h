@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "proto/wire/commands.h"
+#include "proto/wire/context_commands.h"
 #include "proto/wire/graph_commands.h"
 #include "proto/wire/launch_commands.h"
 #include "proto/wire/memory_commands.h"
@@ -66,7 +67,8 @@ using AllCommands = CommandList<
     MemMap,
     MemUnmap,
     MemSetAccess,
-    StreamMark>;
+    StreamMark,
+    ContextSetLimit>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

@@ -74,5 +74,78 @@ TEST_F(Context, DeviceVersionAndPriorities) {
   EXPECT_EQ(Cu().cuCtxGetLimit(&limit, static_cast<CUlimit>(100000)), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(Context, CreatedOnesAreCurrentAndTheirOwn) {
+  CUcontext created = nullptr;
+  ASSERT_EQ(Cu().cuCtxCreate_v2(&created, CU_CTX_SCHED_SPIN, device_), CUDA_SUCCESS);
+  EXPECT_NE(created, context_);
+  CUcontext current = nullptr;
+  ASSERT_EQ(Cu().cuCtxGetCurrent(&current), CUDA_SUCCESS);
+  EXPECT_EQ(current, created);
+  unsigned flags = 0;
+  ASSERT_EQ(Cu().cuCtxGetFlags(&flags), CUDA_SUCCESS);
+  EXPECT_EQ(flags & CU_CTX_SCHED_MASK, unsigned{CU_CTX_SCHED_SPIN});
+  unsigned long long id = 0, primary_id = 0;
+  ASSERT_EQ(Cu().cuCtxGetId(created, &id), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxGetId(context_, &primary_id), CUDA_SUCCESS);
+  EXPECT_NE(id, primary_id);
+  CUdevice device = -1;
+  EXPECT_EQ(Cu().cuCtxGetDevice(&device), CUDA_SUCCESS);
+  EXPECT_EQ(device, device_);
+
+  // Work in it.
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(Cu().cuMemAlloc_v2(&memory, 16), CUDA_SUCCESS);
+  CUcontext owner = nullptr;
+  ASSERT_EQ(Cu().cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, memory), CUDA_SUCCESS);
+  EXPECT_EQ(owner, created);
+  CUstream stream = nullptr;
+  ASSERT_EQ(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamGetCtx(stream, &owner), CUDA_SUCCESS);
+  EXPECT_EQ(owner, created);
+  ASSERT_EQ(Cu().cuMemsetD32Async(memory, 77, 4, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(memory, 4), std::vector<uint32_t>(4, 77));
+
+  // What is left in it goes with it, and what lay under it is current again.
+  ASSERT_EQ(Cu().cuCtxDestroy_v2(created), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxGetCurrent(&current), CUDA_SUCCESS);
+  EXPECT_EQ(current, context_);
+  uint32_t word = 0;
+  EXPECT_EQ(Cu().cuMemcpyDtoH_v2(&word, memory, 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_NE(Cu().cuCtxSetCurrent(created), CUDA_SUCCESS);
+}
+
+TEST_F(Context, CreatedOnesMoveBetweenThreads) {
+  CUcontext created = nullptr;
+  ASSERT_EQ(Cu().cuCtxCreate_v4(&created, nullptr, 0, device_), CUDA_SUCCESS);
+  CUcontext popped = nullptr;
+  ASSERT_EQ(Cu().cuCtxPopCurrent_v2(&popped), CUDA_SUCCESS);
+  EXPECT_EQ(popped, created);
+  std::thread([&] {
+    ASSERT_EQ(Cu().cuCtxPushCurrent_v2(created), CUDA_SUCCESS);
+    CUdeviceptr memory = 0;
+    EXPECT_EQ(Cu().cuMemAlloc_v2(&memory, 16), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuMemFree_v2(memory), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuCtxPopCurrent_v2(nullptr), CUDA_SUCCESS);
+  }).join();
+  EXPECT_EQ(Cu().cuCtxDestroy_v2(created), CUDA_SUCCESS);
+}
+
+TEST_F(Context, WrongCreations) {
+  CUcontext created = nullptr;
+  EXPECT_EQ(Cu().cuCtxCreate_v2(nullptr, 0, device_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuCtxCreate_v2(&created, 0, 1000), CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(Cu().cuCtxCreate_v2(&created, 0x8000, device_), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(Context, LimitsAreWhatWasSet) {
+  size_t value = 0;
+  ASSERT_EQ(Cu().cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE), CUDA_SUCCESS);
+  EXPECT_EQ(value, 4096u);
+  EXPECT_EQ(Cu().cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuCtxSetLimit(static_cast<CUlimit>(100000), 1), CUDA_ERROR_INVALID_VALUE);
+}
+
 }  // namespace
 }  // namespace gpuloom::conformance

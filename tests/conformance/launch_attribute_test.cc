@@ -76,6 +76,7 @@ TEST_F(LaunchAttributes, CooperativeBlocksAreAllThere) {
   for (const uint32_t value : Download<uint32_t>(seen, blocks)) ASSERT_GE(value, blocks);
 
   ASSERT_EQ(Cu().cuMemsetD32_v2(counter, 0, 1), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
   CUlaunchAttribute cooperative = Make(CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
   cooperative.value.cooperative = 1;
   ASSERT_EQ(LaunchWith({cooperative}, meet, blocks, 32, Stream(), counter, seen), CUDA_SUCCESS);
@@ -226,6 +227,7 @@ TEST_F(LaunchAttributes, ALaunchRecordsItsEvent) {
   CUstream stream = Stream();
   const CUdeviceptr counter = Alloc(4);
   ASSERT_EQ(Cu().cuMemsetD32_v2(counter, 0, 1), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
   for (const CUlaunchAttributeID id :
        {CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT}) {
     CUevent event = Event(CU_EVENT_DISABLE_TIMING);

@@ -1,0 +1,21 @@
+// What a tenant asks of the executor's context, which all tenants of the domain share.
+#pragma once
+
+#include "proto/wire/commands.h"
+
+namespace gpuloom::wire {
+
+// The limit is to be at least `value`. Limits only grow, while nothing runs, and up to a bound that
+// is the executor's; beyond it the answer is CUDA_ERROR_OUT_OF_MEMORY.
+struct ContextSetLimit {
+  static constexpr std::string_view kName = "ContextSetLimit";
+  static constexpr bool kReply = true;
+  struct Request {
+    uint32_t limit;  // CUlimit
+    uint32_t unused;
+    uint64_t value;
+  };
+  struct Reply {};
+};
+
+}  // namespace gpuloom::wire
