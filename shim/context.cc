@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "proto/cuda/runtime_tables.h"
+#include "shim/array.h"
 #include "shim/capture.h"
 #include "shim/event.h"
 #include "shim/futex.h"
 #include "shim/library.h"
 #include "shim/memory.h"
 #include "shim/stream.h"
+#include "shim/texture.h"
 
 namespace gpuloom {
 namespace {
@@ -34,6 +36,8 @@ void TearDownLocked() {
   (void)session.WaitForAll();
   ReleaseAllEvents();
   ReleaseAllStreams();
+  ReleaseAllViews();
+  ReleaseAllArrays();
   ReleaseAllMemory();
   ResetAllLibraries();
   ForgetMadeObjects();

@@ -1,4 +1,6 @@
-// Memsets of 1, 2 and 4 byte elements.
+// Memsets of 1, 2 and 4 byte elements, of one row or many.
+#include "proto/wire/block_commands.h"
+#include "shim/block_copy.h"
 #include "shim/capture.h"
 #include "shim/context.h"
 #include "shim/memory.h"
@@ -44,6 +46,39 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
   if (result != CUDA_SUCCESS || timing == Timing::kAsync || !LiesInArena(found.kind)) {
     return result;
   }
+  return session.WaitFor(stream, ticket);
+}
+
+CUresult FillRows(CUdeviceptr destination, size_t pitch_bytes, uint32_t value,
+                  uint32_t element_bytes, size_t width, size_t height, CUstream handle,
+                  DefaultStream null_means, Timing timing) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  wire::StreamId stream;
+  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (width == 0 || height == 0) return CUDA_SUCCESS;
+  const wire::GraphFill fill = {destination, pitch_bytes, width, height, value, element_bytes};
+  bool pinned;
+  if (const CUresult result = JudgeFill(fill, &pinned); result != CUDA_SUCCESS) return result;
+  CUresult captured;
+  if (Records(stream, &captured, [&](graph::NodeParams* node) {
+        *node = {};
+        node->type = CU_GRAPH_NODE_TYPE_MEMSET;
+        node->memset = {destination, pitch_bytes, value,           element_bytes,
+                        width,       height,      PrimaryContext()};
+        return CUDA_SUCCESS;
+      })) {
+    return captured;
+  }
+  wire::Ticket ticket{0};
+  const CUresult result = session.PostOnStream<wire::FillBlock>(
+      stream, 0,
+      [&](wire::FillBlock::Request& request, uint8_t*) {
+        request = {stream, 0, fill};
+      },
+      &ticket);
+  if (result != CUDA_SUCCESS || timing == Timing::kAsync || !pinned) return result;
   return session.WaitFor(stream, ticket);
 }
 
@@ -95,6 +130,57 @@ CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream
 }
 CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
   return Fill(to, value, 4, count, stream, kPerThread, Timing::kAsync);
+}
+
+CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                         size_t height) {
+  return FillRows(to, pitch, value, 1, width, height, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                              size_t height) {
+  return FillRows(to, pitch, value, 1, width, height, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                           size_t height, CUstream stream) {
+  return FillRows(to, pitch, value, 1, width, height, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                                size_t height, CUstream stream) {
+  return FillRows(to, pitch, value, 1, width, height, stream, kPerThread, Timing::kAsync);
+}
+
+CUresult cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                          size_t height) {
+  return FillRows(to, pitch, value, 2, width, height, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                               size_t height) {
+  return FillRows(to, pitch, value, 2, width, height, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                            size_t height, CUstream stream) {
+  return FillRows(to, pitch, value, 2, width, height, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                                 size_t height, CUstream stream) {
+  return FillRows(to, pitch, value, 2, width, height, stream, kPerThread, Timing::kAsync);
+}
+
+CUresult cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+                          size_t height) {
+  return FillRows(to, pitch, value, 4, width, height, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+                               size_t height) {
+  return FillRows(to, pitch, value, 4, width, height, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+                            size_t height, CUstream stream) {
+  return FillRows(to, pitch, value, 4, width, height, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+                                 size_t height, CUstream stream) {
+  return FillRows(to, pitch, value, 4, width, height, stream, kPerThread, Timing::kAsync);
 }
 
 }  // extern "C"

@@ -41,6 +41,7 @@ class Scheduler {
     control::Incoming in;
     while (connection_.Receive(&in, 0, MSG_DONTWAIT)) {
       control::MemoryRequest request;
+      control::MemoryCharge charge;
       control::MemoryReturn back;
       control::MemoryInfoRequest info;
       if (in.As(&request)) {
@@ -48,6 +49,11 @@ class Scheduler {
                                              CUDA_SUCCESS, 0};
         const int fds[] = {connection_.fd()};  // the driver does not look at it
         Check(connection_.Send(in.header.request, granted, fds, 1));
+        ++in_use_;
+      } else if (in.As(&charge)) {
+        Check(connection_.Send(in.header.request,
+                               control::MemoryGranted{charge.session_id, ++last_, charge.size_bytes,
+                                                      CUDA_SUCCESS, 0}));
         ++in_use_;
       } else if (in.As(&back)) {
         --in_use_;

@@ -239,6 +239,8 @@ void Session::ReturnEverything() {
   graphs_.Clear();
   kernels_.Clear();
   libraries_.Clear();
+  DestroyViews();
+  arrays_.Clear();
   std::vector<std::pair<uint64_t, uint64_t>> registered(host_->registered.begin(),
                                                         host_->registered.end());
   for (const auto& [address, size_bytes] : registered) RetireHost(address, size_bytes);

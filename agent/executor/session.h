@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/executor/array.h"
 #include "agent/executor/device.h"
 #include "agent/executor/device_space.h"
 #include "agent/executor/graph.h"
@@ -130,6 +131,17 @@ class Session final : public StreamSink {
           const wire::Record&);
   void On(wire::Tag<wire::TensorMapReplaceAddress>, const wire::TensorMapReplaceAddress::Request&,
           const wire::Record&);
+  void On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request&, const wire::Record&);
+  void On(wire::Tag<wire::FillBlock>, const wire::FillBlock::Request&, const wire::Record&);
+  void On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::ArrayLevel>, const wire::ArrayLevel::Request&, const wire::Record&);
+  void On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request&, const wire::Record&);
+  void On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::TextureDestroy>, const wire::TextureDestroy::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::SurfaceCreate>, const wire::SurfaceCreate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::SurfaceDestroy>, const wire::SurfaceDestroy::Request&,
+          const wire::Record&);
   void On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request&, const wire::Record&);
   void On(wire::Tag<wire::OccupancyClusters>, const wire::OccupancyClusters::Request&,
           const wire::Record&);
@@ -184,6 +196,13 @@ class Session final : public StreamSink {
   };
   struct GraphEntry {
     GraphRef graph;  // null while it is made
+  };
+  // A name for an array: whole, mipmapped (then `array` is null), or a level of one.
+  struct ArrayEntry {
+    CUarray array = nullptr;
+    ArrayRef whole;  // null while it is being made
+    bool is_level = false;
+    std::vector<wire::ArrayId> levels;  // of a mipmapped one: those that have names
   };
   // Where the tenant has mapped physical memory.
   struct MappedRange {
@@ -294,6 +313,21 @@ class Session final : public StreamSink {
   void TryHostRegister(Asker asker, uint64_t address, uint64_t size_bytes);
   void RetireHost(uint64_t address, uint64_t size_bytes);
 
+  // array.cc
+  struct NewArray;
+  void MakeArray(Asker asker, const wire::ArrayCreate::Request& request, uint64_t memory_id);
+  void DestroyArray(Asker asker, ArrayRef whole);
+  ArrayEntry* FindArray(wire::ArrayId id_untrusted);  // refuses when there is none
+
+  // texture.cc
+  bool JudgeTexture(const wire::TextureCreate::Request& request, CUDA_RESOURCE_DESC* resource,
+                    ArrayRef* array);
+  void DestroyViews();
+
+  // block.cc
+  // False: refused. `judged` is filled for an array only.
+  bool JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy, CopyEnd* judged);
+
   // copy.cc
   bool OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
   bool OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
@@ -324,6 +358,9 @@ class Session final : public StreamSink {
   RangeTable globals_;
   std::shared_ptr<uint64_t> graph_nodes_ = std::make_shared<uint64_t>(0);
   IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
+  IdTable<wire::ArrayId, ArrayEntry, wire::kMaxArrays> arrays_;
+  std::map<uint64_t, ArrayRef> textures_;  // by handle; null for linear memory
+  std::map<uint64_t, ArrayRef> surfaces_;
 
   DeviceSpace space_;
   bool address_reserved_ = false;

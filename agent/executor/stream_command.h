@@ -8,7 +8,9 @@
 #include <variant>
 #include <vector>
 
+#include "agent/executor/array.h"
 #include "agent/executor/point.h"
+#include "proto/wire/block_commands.h"
 #include "proto/wire/launch_commands.h"
 
 namespace gpuloom::executor {
@@ -35,6 +37,19 @@ struct CopyInlineWork {
 struct FillWork {
   wire::Fill::Request request;
 };
+// A side of a block copy that is an array: its handle, and what keeps it alive.
+struct CopyEnd {
+  CUarray array = nullptr;
+  ArrayRef whole;
+};
+struct CopyBlockWork {
+  wire::GraphCopy copy;
+  CopyEnd to;
+  CopyEnd from;
+};
+struct FillBlockWork {
+  wire::GraphFill fill;
+};
 struct RecordWork {
   PointRef point;
 };
@@ -45,7 +60,11 @@ struct GraphWork {
 };
 struct NoWork {};  // only order: a wait for an event, the end of a stream
 using Work = std::variant<NoWork, LaunchWork, LaunchExWork, CopyWork, CopyInlineWork, FillWork,
-                          RecordWork, GraphWork>;
+                          CopyBlockWork, FillBlockWork, RecordWork, GraphWork>;
+
+// block.cc: what CUDA says to the work.
+CUresult SubmitBlock(const Driver& cuda, const CopyBlockWork& work, CUstream stream);
+CUresult SubmitFillBlock(const Driver& cuda, const FillBlockWork& work, CUstream stream);
 
 // "Not before `ticket` of `stream`." `point` lies exactly there when it is known.
 struct Dependency {

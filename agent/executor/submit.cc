@@ -112,6 +112,12 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
         return cuda.cuMemsetD32Async(r.destination, r.value, r.count, stream.cuda);
     }
   }
+  if (const auto* copy = std::get_if<CopyBlockWork>(&command.work)) {
+    return SubmitBlock(cuda, *copy, stream.cuda);
+  }
+  if (const auto* fill = std::get_if<FillBlockWork>(&command.work)) {
+    return SubmitFillBlock(cuda, *fill, stream.cuda);
+  }
   if (auto* graph = std::get_if<GraphWork>(&command.work)) {
     return SubmitGraph(stream, command.ticket, *graph);
   }

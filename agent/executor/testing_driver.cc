@@ -313,6 +313,55 @@ void FillTable(Driver* d) {
   d->cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_SUCCESS; };
   d->cuMemHostUnregister = [](void*) { return Synchronising("unregister"); };
 
+  d->cuMemcpy3DAsync_v2 = [](const CUDA_MEMCPY3D*, CUstream stream) {
+    return Work("copy", stream);
+  };
+  d->cuMemsetD2D8Async = [](CUdeviceptr, size_t, unsigned char, size_t, size_t, CUstream stream) {
+    return Work("fill", stream);
+  };
+  d->cuMemsetD2D16Async = [](CUdeviceptr, size_t, unsigned short, size_t, size_t, CUstream stream) {
+    return Work("fill", stream);
+  };
+  d->cuMemsetD2D32Async = [](CUdeviceptr, size_t, unsigned, size_t, size_t, CUstream stream) {
+    return Work("fill", stream);
+  };
+  d->cuStreamSynchronize = [](CUstream) { return S().failure; };
+  d->cuStreamDestroy_v2 = [](CUstream) { return S().failure; };
+  d->cuArray3DCreate_v2 = [](CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR*) {
+    std::lock_guard lock(S().mutex);
+    S().calls.push_back("make array");
+    return *array = Make<CUarray>(++S().objects), S().failure;
+  };
+  d->cuArrayDestroy = [](CUarray) { return Synchronising("destroy array"); };
+  d->cuMipmappedArrayCreate = [](CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR*,
+                                 unsigned) {
+    std::lock_guard lock(S().mutex);
+    return *array = Make<CUmipmappedArray>(++S().objects), S().failure;
+  };
+  d->cuMipmappedArrayGetLevel = [](CUarray* level, CUmipmappedArray, unsigned which) {
+    return *level = Make<CUarray>(which + 1), which < 16 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  };
+  d->cuMipmappedArrayDestroy = [](CUmipmappedArray) { return Synchronising("destroy array"); };
+  d->cuTexObjectCreate = [](CUtexObject* texture, const CUDA_RESOURCE_DESC*,
+                            const CUDA_TEXTURE_DESC*, const CUDA_RESOURCE_VIEW_DESC*) {
+    std::lock_guard lock(S().mutex);
+    return *texture = ++S().objects, S().failure;
+  };
+  d->cuTexObjectDestroy = [](CUtexObject) {
+    std::lock_guard lock(S().mutex);
+    S().calls.push_back("destroy texture");
+    return S().failure;
+  };
+  d->cuSurfObjectCreate = [](CUsurfObject* surface, const CUDA_RESOURCE_DESC*) {
+    std::lock_guard lock(S().mutex);
+    return *surface = ++S().objects, S().failure;
+  };
+  d->cuSurfObjectDestroy = [](CUsurfObject) {
+    std::lock_guard lock(S().mutex);
+    S().calls.push_back("destroy surface");
+    return S().failure;
+  };
+
   d->cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned,
                             CUlibraryOption*, void**, unsigned) {
     std::lock_guard lock(S().mutex);

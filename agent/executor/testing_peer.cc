@@ -158,6 +158,7 @@ void TestingScheduler::Serve() {
 
 void TestingScheduler::OnMessage(const control::Incoming& in) {
   control::MemoryRequest request;
+  control::MemoryCharge charge;
   control::MemoryReturn back;
   control::MemoryInfoRequest info;
   control::SessionReady ready;
@@ -177,6 +178,16 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
     memory_[last_memory_] = request.size_bytes;
     memory_in_use_ += request.size_bytes;
     (void)connection_.Send(in.header.request, granted, fds, 1);
+  } else if (in.As(&charge)) {
+    control::MemoryGranted granted{charge.session_id, 0, charge.size_bytes, CUDA_SUCCESS, 0};
+    if (memory_in_use_ + charge.size_bytes > quota_bytes) {
+      granted.result = CUDA_ERROR_OUT_OF_MEMORY;
+    } else {
+      granted.memory_id = ++last_memory_;
+      memory_[last_memory_] = charge.size_bytes;
+      memory_in_use_ += charge.size_bytes;
+    }
+    (void)connection_.Send(in.header.request, granted);
   } else if (in.As(&back)) {
     memory_in_use_ -= memory_[back.memory_id];
     memory_.erase(back.memory_id);

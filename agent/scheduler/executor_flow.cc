@@ -88,11 +88,14 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming&
   control::ArenaReturned arena_returned;
   control::ExecutorFault fault;
   control::MemoryRequest memory_request;
+  control::MemoryCharge memory_charge;
   control::MemoryReturn memory_return;
   control::MemoryTransfer memory_transfer;
   control::MemoryInfoRequest memory_info;
   if (in.As(&memory_request)) {
     On(executor, memory_request, in.header.request);
+  } else if (in.As(&memory_charge)) {
+    On(executor, memory_charge, in.header.request);
   } else if (in.As(&memory_return)) {
     On(executor, memory_return, in.header.request);
   } else if (in.As(&memory_transfer)) {
@@ -213,6 +216,24 @@ void Scheduler::On(Executor* executor, const control::MemoryRequest& message, ui
   granted.memory_id = grant.memory_id;
   if (grant.memory.valid()) fds.push_back(std::move(grant.memory));
   executor->peer->Send(request, granted, std::move(fds));
+}
+
+void Scheduler::On(Executor* executor, const control::MemoryCharge& message, uint32_t request) {
+  control::MemoryGranted granted{};
+  granted.session_id = message.session_id;
+  granted.size_bytes = message.size_bytes;
+  Session* session = FindSession(message.session_id, *executor);
+  if (session != nullptr && session->state != Session::State::kLive &&
+      session->state != Session::State::kAdding) {
+    session = nullptr;
+  }
+  const MemoryBook::Grant grant =
+      session == nullptr
+          ? MemoryBook::NoGrant()
+          : memory_.Charge(message.size_bytes, &session->memory, &session->allocation->usage);
+  granted.result = grant.result;
+  granted.memory_id = grant.memory_id;
+  executor->peer->Send(request, granted);
 }
 
 void Scheduler::On(Executor* executor, const control::MemoryReturn& message, uint32_t request) {

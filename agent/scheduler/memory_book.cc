@@ -25,10 +25,19 @@ MemoryBook::Grant MemoryBook::Make(uint64_t size_bytes_untrusted, SessionMemory*
   return grant;
 }
 
+MemoryBook::Grant MemoryBook::Charge(uint64_t size_bytes_untrusted, SessionMemory* session,
+                                     Usage* usage) {
+  if (size_bytes_untrusted == 0) return NoGrant();
+  if (!usage->Charge(size_bytes_untrusted)) return Grant{CUDA_ERROR_OUT_OF_MEMORY, 0, {}};
+  const uint64_t memory_id = ++last_memory_id_;
+  session->pieces.emplace(memory_id, SessionMemory::Piece{0, size_bytes_untrusted});
+  return Grant{CUDA_SUCCESS, memory_id, {}};
+}
+
 bool MemoryBook::Return(uint64_t memory_id_untrusted, SessionMemory* session, Usage* usage) {
   const auto it = session->pieces.find(memory_id_untrusted);
   if (it == session->pieces.end()) return false;
-  device_->ReleaseMemory(it->second.handle);
+  if (it->second.handle != 0) device_->ReleaseMemory(it->second.handle);
   usage->Discharge(it->second.size_bytes);
   session->pieces.erase(it);
   return true;
@@ -49,7 +58,7 @@ bool MemoryBook::Transfer(uint64_t memory_id_untrusted, SessionMemory* from, Usa
 
 void MemoryBook::ReleaseAll(SessionMemory* session, Usage* usage) {
   for (const auto& [id, piece] : session->pieces) {
-    device_->ReleaseMemory(piece.handle);
+    if (piece.handle != 0) device_->ReleaseMemory(piece.handle);
     usage->Discharge(piece.size_bytes);
   }
   session->pieces.clear();

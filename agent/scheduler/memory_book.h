@@ -14,7 +14,7 @@ namespace gpuloom::scheduler {
 
 struct SessionMemory {
   struct Piece {
-    uint64_t handle;
+    uint64_t handle;  // 0: charged only, the memory is the executor's driver's
     uint64_t size_bytes;
   };
   std::map<uint64_t, Piece> pieces;  // by memory id
@@ -40,6 +40,9 @@ class MemoryBook {
   // Charged to `usage`. CUDA_ERROR_OUT_OF_MEMORY when the quota or the device has no room,
   // CUDA_ERROR_INVALID_VALUE for a size that is no positive multiple of the granule.
   [[nodiscard]] Grant Make(uint64_t size_bytes_untrusted, SessionMemory* session, Usage* usage);
+
+  // The same without memory: what the executor's driver takes for a session. Any size but 0.
+  [[nodiscard]] Grant Charge(uint64_t size_bytes_untrusted, SessionMemory* session, Usage* usage);
 
   // False when the id is not the session's; nothing is changed then.
   [[nodiscard]] bool Return(uint64_t memory_id_untrusted, SessionMemory* session, Usage* usage);

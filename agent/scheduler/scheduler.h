@@ -104,6 +104,7 @@ class Scheduler {
   void On(Executor* executor, const control::ArenaReturned& message);
   void On(Executor* executor, const control::ExecutorFault& message);
   void On(Executor* executor, const control::MemoryRequest& message, uint32_t request);
+  void On(Executor* executor, const control::MemoryCharge& message, uint32_t request);
   void On(Executor* executor, const control::MemoryReturn& message, uint32_t request);
   void On(Executor* executor, const control::MemoryTransfer& message);
   void On(Executor* executor, const control::MemoryInfoRequest& message, uint32_t request);

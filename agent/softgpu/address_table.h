@@ -34,6 +34,7 @@ enum class RegionKind {
   kHost,        // cuMemHostAlloc
   kRegistered,  // cuMemHostRegister: the pages are the program's
   kManaged,     // cuMemAllocManaged
+  kArray,       // cuArrayCreate: the program has no address for it
 };
 
 struct Region {

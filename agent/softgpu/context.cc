@@ -4,6 +4,7 @@
 #include <deque>
 #include <utility>
 
+#include "agent/softgpu/array.h"
 #include "agent/softgpu/event.h"
 #include "agent/softgpu/library.h"
 #include "agent/softgpu/memory.h"
@@ -166,6 +167,7 @@ void Context::TearDown() {
   ResetRuntimeContext(handle());
   DestroyModulesOf(*this);
   DestroyEventsOf(*this);
+  DestroyArraysOf(*this);
   Memory::Instance().FreeAllOf(*this);
   Registry<Stream>::Instance().TakeIf(
       [this](const Stream& stream) { return &stream.context == this; });

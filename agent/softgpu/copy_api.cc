@@ -1,5 +1,6 @@
 // cuMemcpy*: linear copies, pitched copies. A name with _ptds or _ptsz takes NULL for the thread's
 // own default stream.
+#include "agent/softgpu/array.h"
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/copy.h"
 #include "agent/softgpu/state.h"
@@ -30,80 +31,116 @@ Copy Linear(uint64_t to, Side to_side, uint64_t from, Side from_side, size_t siz
   return copy;
 }
 
-// Where one side of a pitched copy begins. False for arrays, which are not offered, and for types
-// that do not exist.
-bool EndOf(CUmemorytype type, const void* host, CUdeviceptr device, CopyEnd& end) {
-  switch (type) {
+// One side of a pitched copy as CUDA_MEMCPY3D has it.
+struct Given {
+  CUmemorytype type;
+  const void* host;
+  CUdeviceptr device;
+  CUarray array;
+  size_t x_bytes, y, z, pitch_bytes, height;
+};
+
+CUresult EndOf(const Given& given, const Copy& copy, CopyEnd& end) {
+  switch (given.type) {
     case CU_MEMORYTYPE_HOST:
-      end.address = Address(host);
+      end.address = Address(given.host);
       end.side = Side::kHost;
-      return true;
+      break;
     case CU_MEMORYTYPE_DEVICE:
-      end.address = device;
+      end.address = given.device;
       end.side = Side::kDevice;
-      return true;
+      break;
     case CU_MEMORYTYPE_UNIFIED:
-      end.address = device;
+      end.address = given.device;
       end.side = Side::kAny;
-      return true;
+      break;
+    case CU_MEMORYTYPE_ARRAY:
+      return EndOfArray(given.array, copy, given.x_bytes, given.y, given.z, end);
     default:
-      return false;
+      return CUDA_ERROR_INVALID_VALUE;
   }
+  // A pitch or height of 0 means that there is no gap.
+  end.pitch_bytes = given.pitch_bytes != 0 ? given.pitch_bytes : given.x_bytes + copy.width_bytes;
+  const size_t height = given.height != 0 ? given.height : given.y + copy.height;
+  if (end.pitch_bytes < given.x_bytes + copy.width_bytes ||
+      (copy.depth > 1 && height < copy.height)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  end.slice_bytes = end.pitch_bytes * height;
+  end.address += given.z * end.slice_bytes + given.y * end.pitch_bytes + given.x_bytes;
+  return CUDA_SUCCESS;
 }
 
-CUresult Unknown(CUmemorytype to, CUmemorytype from) {
-  return to == CU_MEMORYTYPE_ARRAY || from == CU_MEMORYTYPE_ARRAY ? CUDA_ERROR_NOT_SUPPORTED
-                                                                  : CUDA_ERROR_INVALID_VALUE;
+CUresult Submit3D(const CUDA_MEMCPY3D* params, CUstream stream, bool per_thread, bool wait) {
+  if (params == nullptr || params->srcLOD != 0 || params->dstLOD != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Copy copy;
+  copy.width_bytes = params->WidthInBytes;
+  copy.height = params->Height;
+  copy.depth = params->Depth;
+  const Given to = {params->dstMemoryType, params->dstHost,     params->dstDevice,
+                    params->dstArray,      params->dstXInBytes, params->dstY,
+                    params->dstZ,          params->dstPitch,    params->dstHeight};
+  const Given from = {params->srcMemoryType, params->srcHost,     params->srcDevice,
+                      params->srcArray,      params->srcXInBytes, params->srcY,
+                      params->srcZ,          params->srcPitch,    params->srcHeight};
+  CUresult result = EndOf(to, copy, copy.to);
+  if (result == CUDA_SUCCESS) result = EndOf(from, copy, copy.from);
+  return result != CUDA_SUCCESS ? result : Submit(stream, per_thread, copy, wait);
 }
 
 CUresult Submit2D(const CUDA_MEMCPY2D* params, CUstream stream, bool per_thread, bool wait) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Copy copy;
-  if (!EndOf(params->dstMemoryType, params->dstHost, params->dstDevice, copy.to) ||
-      !EndOf(params->srcMemoryType, params->srcHost, params->srcDevice, copy.from)) {
-    return Unknown(params->dstMemoryType, params->srcMemoryType);
-  }
-  copy.width_bytes = params->WidthInBytes;
-  copy.height = params->Height;
-  // A pitch of 0 means rows without a gap.
-  copy.to.pitch_bytes = params->dstPitch != 0 ? params->dstPitch : params->WidthInBytes;
-  copy.from.pitch_bytes = params->srcPitch != 0 ? params->srcPitch : params->WidthInBytes;
-  if (copy.to.pitch_bytes < params->dstXInBytes + params->WidthInBytes ||
-      copy.from.pitch_bytes < params->srcXInBytes + params->WidthInBytes) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  copy.to.address += params->dstY * copy.to.pitch_bytes + params->dstXInBytes;
-  copy.from.address += params->srcY * copy.from.pitch_bytes + params->srcXInBytes;
-  return Submit(stream, per_thread, copy, wait);
+  CUDA_MEMCPY3D copy = {};
+  copy.srcXInBytes = params->srcXInBytes;
+  copy.srcY = params->srcY;
+  copy.srcMemoryType = params->srcMemoryType;
+  copy.srcHost = params->srcHost;
+  copy.srcDevice = params->srcDevice;
+  copy.srcArray = params->srcArray;
+  copy.srcPitch = params->srcPitch;
+  copy.dstXInBytes = params->dstXInBytes;
+  copy.dstY = params->dstY;
+  copy.dstMemoryType = params->dstMemoryType;
+  copy.dstHost = params->dstHost;
+  copy.dstDevice = params->dstDevice;
+  copy.dstArray = params->dstArray;
+  copy.dstPitch = params->dstPitch;
+  copy.WidthInBytes = params->WidthInBytes;
+  copy.Height = params->Height;
+  copy.Depth = 1;
+  return Submit3D(&copy, stream, per_thread, wait);
 }
 
-CUresult Submit3D(const CUDA_MEMCPY3D* params, CUstream stream, bool per_thread, bool wait) {
-  if (params == nullptr || params->srcLOD != 0 || params->dstLOD != 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  Copy copy;
-  if (!EndOf(params->dstMemoryType, params->dstHost, params->dstDevice, copy.to) ||
-      !EndOf(params->srcMemoryType, params->srcHost, params->srcDevice, copy.from)) {
-    return Unknown(params->dstMemoryType, params->srcMemoryType);
-  }
-  copy.width_bytes = params->WidthInBytes;
-  copy.height = params->Height;
-  copy.depth = params->Depth;
-  copy.to.pitch_bytes = params->dstPitch != 0 ? params->dstPitch : params->WidthInBytes;
-  copy.from.pitch_bytes = params->srcPitch != 0 ? params->srcPitch : params->WidthInBytes;
-  const size_t to_height = params->dstHeight != 0 ? params->dstHeight : params->Height;
-  const size_t from_height = params->srcHeight != 0 ? params->srcHeight : params->Height;
-  if (copy.to.pitch_bytes < params->dstXInBytes + params->WidthInBytes ||
-      copy.from.pitch_bytes < params->srcXInBytes + params->WidthInBytes ||
-      to_height < params->dstY + params->Height || from_height < params->srcY + params->Height) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  copy.to.slice_bytes = copy.to.pitch_bytes * to_height;
-  copy.from.slice_bytes = copy.from.pitch_bytes * from_height;
-  copy.to.address +=
-      params->dstZ * copy.to.slice_bytes + params->dstY * copy.to.pitch_bytes + params->dstXInBytes;
-  copy.from.address += params->srcZ * copy.from.slice_bytes + params->srcY * copy.from.pitch_bytes +
-                       params->srcXInBytes;
-  return Submit(stream, per_thread, copy, wait);
+CUresult Submit3DPeer(const CUDA_MEMCPY3D_PEER* params, CUstream stream, bool per_thread,
+                      bool wait) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_MEMCPY3D copy = {};
+  copy.srcXInBytes = params->srcXInBytes;
+  copy.srcY = params->srcY;
+  copy.srcZ = params->srcZ;
+  copy.srcLOD = params->srcLOD;
+  copy.srcMemoryType = params->srcMemoryType;
+  copy.srcHost = params->srcHost;
+  copy.srcDevice = params->srcDevice;
+  copy.srcArray = params->srcArray;
+  copy.srcPitch = params->srcPitch;
+  copy.srcHeight = params->srcHeight;
+  copy.dstXInBytes = params->dstXInBytes;
+  copy.dstY = params->dstY;
+  copy.dstZ = params->dstZ;
+  copy.dstLOD = params->dstLOD;
+  copy.dstMemoryType = params->dstMemoryType;
+  copy.dstHost = params->dstHost;
+  copy.dstDevice = params->dstDevice;
+  copy.dstArray = params->dstArray;
+  copy.dstPitch = params->dstPitch;
+  copy.dstHeight = params->dstHeight;
+  copy.WidthInBytes = params->WidthInBytes;
+  copy.Height = params->Height;
+  copy.Depth = params->Depth;
+  return Submit3D(&copy, stream, per_thread, wait);
 }
 
 Copy HostToDevice(CUdeviceptr to, const void* from, size_t size_bytes) {
@@ -120,6 +157,59 @@ Copy DeviceToDevice(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
 
 Copy AnyToAny(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
   return Linear(to, Side::kAny, from, Side::kAny, size_bytes);
+}
+
+// One row between an array and linear memory.
+CUresult SubmitRow(CUDA_MEMCPY3D copy, size_t size_bytes, CUstream stream, bool per_thread,
+                   bool wait) {
+  copy.WidthInBytes = size_bytes;
+  copy.Height = 1;
+  copy.Depth = 1;
+  return Submit3D(&copy, stream, per_thread, wait);
+}
+
+CUDA_MEMCPY3D FromArray(CUarray array, size_t offset_bytes) {
+  CUDA_MEMCPY3D copy = {};
+  copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.srcArray = array;
+  copy.srcXInBytes = offset_bytes;
+  return copy;
+}
+
+CUDA_MEMCPY3D ToArray(CUarray array, size_t offset_bytes) {
+  CUDA_MEMCPY3D copy = {};
+  copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.dstArray = array;
+  copy.dstXInBytes = offset_bytes;
+  return copy;
+}
+
+CUDA_MEMCPY3D ToHost(CUDA_MEMCPY3D copy, void* host) {
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = host;
+  return copy;
+}
+CUDA_MEMCPY3D ToDevice(CUDA_MEMCPY3D copy, CUdeviceptr device) {
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = device;
+  return copy;
+}
+CUDA_MEMCPY3D FromHost(CUDA_MEMCPY3D copy, const void* host) {
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = host;
+  return copy;
+}
+CUDA_MEMCPY3D FromDevice(CUDA_MEMCPY3D copy, CUdeviceptr device) {
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = device;
+  return copy;
+}
+CUDA_MEMCPY3D Between(CUarray to, size_t to_offset, CUarray from, size_t from_offset) {
+  CUDA_MEMCPY3D copy = FromArray(from, from_offset);
+  copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.dstArray = to;
+  copy.dstXInBytes = to_offset;
+  return copy;
 }
 
 }  // namespace
@@ -236,6 +326,68 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* params, CUstream stream) {
 }
 CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* params, CUstream stream) {
   return Submit3D(params, stream, kPerThread, false);
+}
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* params) {
+  return Submit3DPeer(params, nullptr, kLegacy, true);
+}
+CUresult cuMemcpyAtoH_v2(void* to, CUarray from, size_t offset, size_t size_bytes) {
+  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, nullptr, kLegacy, true);
+}
+CUresult cuMemcpyHtoA_v2(CUarray to, size_t offset, const void* from, size_t size_bytes) {
+  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, nullptr, kLegacy, true);
+}
+CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t size_bytes) {
+  return SubmitRow(ToDevice(FromArray(from, offset), to), size_bytes, nullptr, kLegacy, true);
+}
+CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t size_bytes) {
+  return SubmitRow(FromDevice(ToArray(to, offset), from), size_bytes, nullptr, kLegacy, true);
+}
+CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
+                         size_t size_bytes) {
+  return SubmitRow(Between(to, to_offset, from, from_offset), size_bytes, nullptr, kLegacy, true);
+}
+CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER* params) {
+  return Submit3DPeer(params, nullptr, kPerThread, true);
+}
+CUresult cuMemcpyAtoH_v2_ptds(void* to, CUarray from, size_t offset, size_t size_bytes) {
+  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, nullptr, kPerThread, true);
+}
+CUresult cuMemcpyHtoA_v2_ptds(CUarray to, size_t offset, const void* from, size_t size_bytes) {
+  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, nullptr, kPerThread, true);
+}
+CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, size_t offset, size_t size_bytes) {
+  return SubmitRow(ToDevice(FromArray(from, offset), to), size_bytes, nullptr, kPerThread, true);
+}
+CUresult cuMemcpyDtoA_v2_ptds(CUarray to, size_t offset, CUdeviceptr from, size_t size_bytes) {
+  return SubmitRow(FromDevice(ToArray(to, offset), from), size_bytes, nullptr, kPerThread, true);
+}
+CUresult cuMemcpyAtoA_v2_ptds(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
+                              size_t size_bytes) {
+  return SubmitRow(Between(to, to_offset, from, from_offset), size_bytes, nullptr, kPerThread,
+                   true);
+}
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* params, CUstream stream) {
+  return Submit3DPeer(params, stream, kLegacy, false);
+}
+CUresult cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t size_bytes,
+                              CUstream stream) {
+  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, stream, kLegacy, false);
+}
+CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t offset, const void* from, size_t size_bytes,
+                              CUstream stream) {
+  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, stream, kLegacy, false);
+}
+CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER* params, CUstream stream) {
+  return Submit3DPeer(params, stream, kPerThread, false);
+}
+CUresult cuMemcpyAtoHAsync_v2_ptsz(void* to, CUarray from, size_t offset, size_t size_bytes,
+                                   CUstream stream) {
+  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, stream, kPerThread, false);
+}
+CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray to, size_t offset, const void* from, size_t size_bytes,
+                                   CUstream stream) {
+  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, stream, kPerThread, false);
 }
 
 }  // extern "C"

@@ -23,7 +23,7 @@ class Memory {
  public:
   static Memory& Instance();
 
-  // kDevice, kManaged and kModule take from the device's memory, kHost does not. Zeroed, at least
+  // kDevice, kManaged, kModule and kArray take from the device's memory, kHost does not. Zeroed, at least
   // page-aligned.
   [[nodiscard]] CUresult Allocate(Context& context, RegionKind kind, uint64_t size_bytes,
                                   unsigned flags, uint64_t& begin,

@@ -45,6 +45,7 @@ enum class Type : uint32_t {
   kSessionCounters,
   kArenaReturned,
   kMemoryTransfer,
+  kMemoryCharge,
 };
 
 struct MessageHeader {
@@ -205,6 +206,15 @@ struct SessionEnded {
 // MemoryGranted.
 struct MemoryRequest {
   static constexpr Type kType = Type::kMemoryRequest;
+  uint64_t session_id;
+  uint64_t size_bytes;
+};
+
+// Executor: room in the session's quota for `size_bytes` (any size) that the driver takes for it inside
+// the executor, as for arrays. Answered by MemoryGranted without a descriptor; given back by
+// MemoryReturn like all other memory.
+struct MemoryCharge {
+  static constexpr Type kType = Type::kMemoryCharge;
   uint64_t session_id;
   uint64_t size_bytes;
 };

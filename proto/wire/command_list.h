@@ -7,6 +7,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "proto/wire/array_commands.h"
+#include "proto/wire/block_commands.h"
 #include "proto/wire/commands.h"
 #include "proto/wire/context_commands.h"
 #include "proto/wire/graph_commands.h"
@@ -68,7 +70,16 @@ using AllCommands = CommandList<
     MemUnmap,
     MemSetAccess,
     StreamMark,
-    ContextSetLimit>;
+    ContextSetLimit,
+    CopyBlock,
+    FillBlock,
+    ArrayCreate,
+    ArrayLevel,
+    ArrayDestroy,
+    TextureCreate,
+    TextureDestroy,
+    SurfaceCreate,
+    SurfaceDestroy>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

@@ -1,0 +1,233 @@
+// Textures and surfaces: the driver's own objects, whose handles the tenant's kernels get as plain
+// numbers. What they look at is judged when they are made: the session's own arrays, or a range of
+// its own memory.
+#include "agent/executor/session.h"
+
+namespace gpuloom::executor {
+namespace {
+
+float FloatOf(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// Bytes of one element of linear memory, 0 for what is none.
+uint64_t ElementBytes(uint32_t format, uint32_t channels) {
+  if (channels != 1 && channels != 2 && channels != 4) return 0;
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return channels;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+      return uint64_t{2} * channels;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+      return uint64_t{4} * channels;
+    default:
+      return 0;
+  }
+}
+
+CUDA_TEXTURE_DESC SamplerOf(const wire::TextureCreate::Request& r) {
+  CUDA_TEXTURE_DESC sampler = {};
+  for (int i = 0; i < 3; ++i) {
+    sampler.addressMode[i] = static_cast<CUaddress_mode>(r.address_mode[i]);
+  }
+  sampler.filterMode = static_cast<CUfilter_mode>(r.filter_mode);
+  sampler.flags = r.flags;
+  sampler.maxAnisotropy = r.max_anisotropy;
+  sampler.mipmapFilterMode = static_cast<CUfilter_mode>(r.mipmap_filter_mode);
+  sampler.mipmapLevelBias = FloatOf(r.mipmap_level_bias_bits);
+  sampler.minMipmapLevelClamp = FloatOf(r.min_mipmap_level_bits);
+  sampler.maxMipmapLevelClamp = FloatOf(r.max_mipmap_level_bits);
+  for (int i = 0; i < 4; ++i) sampler.borderColor[i] = FloatOf(r.border_color_bits[i]);
+  return sampler;
+}
+
+CUDA_RESOURCE_VIEW_DESC ViewOf(const wire::TextureCreate::Request& r) {
+  CUDA_RESOURCE_VIEW_DESC view = {};
+  view.format = static_cast<CUresourceViewFormat>(r.view_format);
+  view.width = r.view_width;
+  view.height = r.view_height;
+  view.depth = r.view_depth;
+  view.firstMipmapLevel = r.first_level;
+  view.lastMipmapLevel = r.last_level;
+  view.firstLayer = r.first_layer;
+  view.lastLayer = r.last_layer;
+  return view;
+}
+
+}  // namespace
+
+// False: refused.
+bool Session::JudgeTexture(const wire::TextureCreate::Request& request,
+                           CUDA_RESOURCE_DESC* resource, ArrayRef* array) {
+  *resource = {};
+  switch (request.resource) {
+    case wire::ViewResource::kArray:
+    case wire::ViewResource::kMipmap: {
+      const bool mipmap = request.resource == wire::ViewResource::kMipmap;
+      const ArrayEntry* entry = FindArray(request.array);
+      if (entry == nullptr) return false;
+      if ((entry->array == nullptr) != mipmap) {
+        Refuse(wire::Fatal::kBadHandle);
+        return false;
+      }
+      if (mipmap) {
+        resource->resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+        resource->res.mipmap.hMipmappedArray = entry->whole->mipmap;
+      } else {
+        resource->resType = CU_RESOURCE_TYPE_ARRAY;
+        resource->res.array.hArray = entry->array;
+      }
+      *array = entry->whole;
+      return true;
+    }
+    case wire::ViewResource::kLinear:
+      if (!OwnsDevice(request.address, request.size_bytes)) break;
+      resource->resType = CU_RESOURCE_TYPE_LINEAR;
+      resource->res.linear.devPtr = request.address;
+      resource->res.linear.format = static_cast<CUarray_format>(request.format);
+      resource->res.linear.numChannels = request.channels;
+      resource->res.linear.sizeInBytes = request.size_bytes;
+      return true;
+    case wire::ViewResource::kPitched: {
+      uint64_t row_bytes = 0;
+      uint64_t rows_bytes = 0;
+      const uint64_t element_bytes = ElementBytes(request.format, request.channels);
+      // The last row may end with its elements.
+      if (element_bytes == 0 || request.width == 0 || request.height == 0 ||
+          __builtin_mul_overflow(request.width, element_bytes, &row_bytes) ||
+          __builtin_mul_overflow(request.height - 1, request.pitch_bytes, &rows_bytes) ||
+          __builtin_add_overflow(rows_bytes, row_bytes, &rows_bytes) ||
+          !OwnsDevice(request.address, rows_bytes)) {
+        break;
+      }
+      resource->resType = CU_RESOURCE_TYPE_PITCH2D;
+      resource->res.pitch2D.devPtr = request.address;
+      resource->res.pitch2D.format = static_cast<CUarray_format>(request.format);
+      resource->res.pitch2D.numChannels = request.channels;
+      resource->res.pitch2D.width = request.width;
+      resource->res.pitch2D.height = request.height;
+      resource->res.pitch2D.pitchInBytes = request.pitch_bytes;
+      return true;
+    }
+  }
+  Refuse(wire::Fatal::kBadRange);
+  return false;
+}
+
+void Session::On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Request& request,
+                 const wire::Record& record) {
+  const Asker asker = AskerOf(record);
+  struct Made {
+    CUDA_RESOURCE_DESC resource{};
+    ArrayRef array;
+    CUtexObject texture = 0;
+    CUresult result = CUDA_SUCCESS;
+  };
+  auto made = std::make_shared<Made>();
+  if (!JudgeTexture(request, &made->resource, &made->array)) return;
+  if (textures_.size() >= wire::kMaxViews) {
+    return Reply<wire::TextureCreate>(asker, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  memory_.Post(
+      [made, request, &cuda = place_.device->cuda()] {
+        const CUDA_TEXTURE_DESC sampler = SamplerOf(request);
+        const CUDA_RESOURCE_VIEW_DESC view = ViewOf(request);
+        made->result = cuda.cuTexObjectCreate(&made->texture, &made->resource, &sampler,
+                                              request.has_view != 0 ? &view : nullptr);
+      },
+      [this, asker, made] {
+        if (place_.device->Judge(made->result) == CUDA_SUCCESS) {
+          textures_[made->texture] = made->array;
+        }
+        Reply<wire::TextureCreate>(asker, made->result, {made->texture});
+      });
+}
+
+void Session::On(wire::Tag<wire::TextureDestroy>, const wire::TextureDestroy::Request& request,
+                 const wire::Record& record) {
+  const auto found = textures_.find(request.texture);
+  if (found == textures_.end()) return Refuse(wire::Fatal::kBadHandle);
+  // What it looks at stays until the driver has let go of it.
+  const ArrayRef array = found->second;
+  textures_.erase(found);
+  AfterEarlierWork(record.ticket, [this, asker = AskerOf(record), array,
+                                   texture = request.texture] {
+    auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+    memory_.Post([result, texture,
+                  &cuda = place_.device->cuda()] { *result = cuda.cuTexObjectDestroy(texture); },
+                 [this, asker, result, array] {
+                   Reply<wire::TextureDestroy>(asker, place_.device->Judge(*result));
+                 });
+  });
+}
+
+void Session::On(wire::Tag<wire::SurfaceCreate>, const wire::SurfaceCreate::Request& request,
+                 const wire::Record& record) {
+  const ArrayEntry* entry = FindArray(request.array);
+  if (entry == nullptr) return;
+  if (entry->array == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Asker asker = AskerOf(record);
+  if (surfaces_.size() >= wire::kMaxViews) {
+    return Reply<wire::SurfaceCreate>(asker, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  struct Made {
+    CUarray array;
+    ArrayRef whole;
+    CUsurfObject surface = 0;
+    CUresult result = CUDA_SUCCESS;
+  };
+  auto made = std::make_shared<Made>(Made{entry->array, entry->whole, 0, CUDA_SUCCESS});
+  memory_.Post(
+      [made, &cuda = place_.device->cuda()] {
+        CUDA_RESOURCE_DESC resource = {};
+        resource.resType = CU_RESOURCE_TYPE_ARRAY;
+        resource.res.array.hArray = made->array;
+        made->result = cuda.cuSurfObjectCreate(&made->surface, &resource);
+      },
+      [this, asker, made] {
+        if (place_.device->Judge(made->result) == CUDA_SUCCESS) {
+          surfaces_[made->surface] = made->whole;
+        }
+        Reply<wire::SurfaceCreate>(asker, made->result, {made->surface});
+      });
+}
+
+void Session::On(wire::Tag<wire::SurfaceDestroy>, const wire::SurfaceDestroy::Request& request,
+                 const wire::Record& record) {
+  const auto found = surfaces_.find(request.surface);
+  if (found == surfaces_.end()) return Refuse(wire::Fatal::kBadHandle);
+  const ArrayRef array = found->second;
+  surfaces_.erase(found);
+  AfterEarlierWork(record.ticket, [this, asker = AskerOf(record), array,
+                                   surface = request.surface] {
+    auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+    memory_.Post([result, surface,
+                  &cuda = place_.device->cuda()] { *result = cuda.cuSurfObjectDestroy(surface); },
+                 [this, asker, result, array] {
+                   Reply<wire::SurfaceDestroy>(asker, place_.device->Judge(*result));
+                 });
+  });
+}
+
+// At the session's end. The arrays go behind them: `done` is what lets go of them.
+void Session::DestroyViews() {
+  if (textures_.empty() && surfaces_.empty()) return;
+  memory_.Post(
+      [textures = textures_, surfaces = surfaces_, &cuda = place_.device->cuda()] {
+        for (const auto& [texture, array] : textures) cuda.cuTexObjectDestroy(texture);
+        for (const auto& [surface, array] : surfaces) cuda.cuSurfObjectDestroy(surface);
+      },
+      [this] {
+        textures_.clear();
+        surfaces_.clear();
+      });
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,115 @@
+// cuArray*, cuMipmappedArray*.
+#include "agent/softgpu/array.h"
+#include "agent/softgpu/context.h"
+#include "agent/softgpu/registry.h"
+
+using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+
+namespace {
+
+// A context, and an array in it.
+CUresult Require(CUarray handle, std::shared_ptr<Array>& array) {
+  Context* context = nullptr;
+  const CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  array = FindArray(handle);
+  return array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult Require(CUmipmappedArray handle, std::shared_ptr<Mipmap>& mipmap) {
+  Context* context = nullptr;
+  const CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  mipmap = Registry<Mipmap>::Instance().Find(handle);
+  return mipmap == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuArray3DCreate_v2(CUarray* handle, const CUDA_ARRAY3D_DESCRIPTOR* descriptor) {
+  Context* context = nullptr;
+  CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Array> array;
+  result = MakeArray(*context, *descriptor, array);
+  if (result == CUDA_SUCCESS) *handle = array->handle();
+  return result;
+}
+
+CUresult cuArrayCreate_v2(CUarray* handle, const CUDA_ARRAY_DESCRIPTOR* descriptor) {
+  Context* context = nullptr;
+  const CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_ARRAY3D_DESCRIPTOR full = {};
+  full.Width = descriptor->Width;
+  full.Height = descriptor->Height;
+  full.Format = descriptor->Format;
+  full.NumChannels = descriptor->NumChannels;
+  return cuArray3DCreate_v2(handle, &full);
+}
+
+CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* descriptor, CUarray handle) {
+  std::shared_ptr<Array> array;
+  const CUresult result = Require(handle, array);
+  if (result != CUDA_SUCCESS) return result;
+  if (descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *descriptor = array->descriptor;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* descriptor, CUarray handle) {
+  std::shared_ptr<Array> array;
+  const CUresult result = Require(handle, array);
+  if (result != CUDA_SUCCESS) return result;
+  if (descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_ARRAY3D_DESCRIPTOR& full = array->descriptor;
+  *descriptor = {full.Width, full.Height, full.Format, full.NumChannels};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuArrayDestroy(CUarray handle) {
+  std::shared_ptr<Array> array;
+  const CUresult result = Require(handle, array);
+  if (result != CUDA_SUCCESS) return result;
+  if (array->is_level) return CUDA_ERROR_INVALID_HANDLE;
+  SynchronizeDevice(array->context->device);
+  Registry<Array>::Instance().Take(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray* handle, const CUDA_ARRAY3D_DESCRIPTOR* descriptor,
+                                unsigned levels) {
+  Context* context = nullptr;
+  CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  if (handle == nullptr || descriptor == nullptr || levels == 0) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Mipmap> mipmap;
+  result = MakeMipmap(*context, *descriptor, levels, mipmap);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmipmappedArray>(mipmap.get());
+  return result;
+}
+
+CUresult cuMipmappedArrayGetLevel(CUarray* level, CUmipmappedArray handle, unsigned which) {
+  std::shared_ptr<Mipmap> mipmap;
+  const CUresult result = Require(handle, mipmap);
+  if (result != CUDA_SUCCESS) return result;
+  if (level == nullptr || which >= mipmap->levels.size()) return CUDA_ERROR_INVALID_VALUE;
+  *level = mipmap->levels[which]->handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
+  std::shared_ptr<Mipmap> mipmap;
+  const CUresult result = Require(handle, mipmap);
+  if (result != CUDA_SUCCESS) return result;
+  SynchronizeDevice(mipmap->context->device);
+  Registry<Mipmap>::Instance().Take(handle);
+  for (const auto& level : mipmap->levels) Registry<Array>::Instance().Take(level.get());
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"
