@@ -291,16 +291,15 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuLibraryLoadData(CUlibrary* handle, const void* code, CUjit_option* jit_options,
-                           void** jit_values, unsigned jit_count, CUlibraryOption* options,
-                           void** values, unsigned option_count) {
-  if (handle == nullptr || (option_count != 0 && (options == nullptr || values == nullptr))) {
+                           void** jit_values, unsigned jit_count, CUlibraryOption* options, void**,
+                           unsigned option_count) {
+  if (handle == nullptr || (option_count != 0 && options == nullptr)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   ImageMemory memory = ImageMemory::kTransient;
   for (unsigned i = 0; i < option_count; ++i) {
-    if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED && values[i] != nullptr) {
-      memory = ImageMemory::kPreserved;
-    }
+    // It stands for itself: cublasLt passes no array of values, cudart one that holds 1.
+    if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) memory = ImageMemory::kPreserved;
   }
   Library* library = nullptr;
   const CUresult result = Load(code, false, memory, jit_count, jit_options, jit_values, &library);
