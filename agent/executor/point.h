@@ -24,7 +24,7 @@ struct Point {
   const wire::StreamId stream;
   const wire::Ticket ticket;
   const bool timing;
-  CUevent event = nullptr;  // null until it is recorded
+  CUevent event = nullptr;                  // null until it is recorded
   std::shared_ptr<const void> event_owner;  // when it is a graph's, which records it
   bool done = false;
 };

@@ -167,8 +167,10 @@ TEST_F(Module, ALibraryNeedsNoCurrentContext) {
     ASSERT_EQ(Cu().cuCtxGetCurrent(&current), CUDA_SUCCESS);
     ASSERT_EQ(current, nullptr);
     CUlibrary library;
-    ASSERT_EQ(Cu().cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0),
-              CUDA_SUCCESS);
+    CUlibraryOption preserved = CU_LIBRARY_BINARY_IS_PRESERVED;  // takes no value
+    ASSERT_EQ(
+        Cu().cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, &preserved, nullptr, 1),
+        CUDA_SUCCESS);
     CUkernel kernel;
     EXPECT_EQ(Cu().cuLibraryGetKernel(&kernel, library, "add"), CUDA_SUCCESS);
     int threads = 0;
