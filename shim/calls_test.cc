@@ -458,11 +458,10 @@ TEST_F(Calls, PerThreadStreamsAreMadeOnceAndGoWithTheirThread) {
 
 TEST_F(Calls, UnsupportedFunctionsSayTheirNameOnce) {
   testing::internal::CaptureStderr();
-  CUgraph graph = nullptr;
-  EXPECT_EQ(cu_.cuGraphCreate(&graph, 0), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(cu_.cuGraphCreate(&graph, 0), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cu_.cuGraphicsUnregisterResource(nullptr), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cu_.cuGraphicsUnregisterResource(nullptr), CUDA_ERROR_NOT_SUPPORTED);
   const std::string log = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(log.find("gpuloom: cuGraphCreate is not supported"), 0u) << log;
+  EXPECT_EQ(log.find("gpuloom: cuGraphicsUnregisterResource is not supported"), 0u) << log;
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
 }
 

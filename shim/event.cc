@@ -36,7 +36,11 @@ CUresult Find(CUevent handle, Event** event) {
   return *event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-wire::EventId IdOf(const Event* event) { return wire::EventId{events.table.IdOf(event)}; }
+void Note(Event* event, wire::StreamId stream, wire::Ticket ticket) {
+  event->record.store((uint64_t{static_cast<uint32_t>(stream)} << kTicketBits) |
+                          (static_cast<uint64_t>(ticket) & kTicketMask),
+                      std::memory_order_release);
+}
 
 CUresult Destroy(Event* event) {
   graph::ForgetEvent(reinterpret_cast<CUevent>(event));
@@ -56,9 +60,7 @@ CUresult RecordOn(Event* event, wire::StreamId stream) {
       },
       &ticket);
   if (result != CUDA_SUCCESS) return result;
-  event->record.store((uint64_t{static_cast<uint32_t>(stream)} << kTicketBits) |
-                          (static_cast<uint64_t>(ticket) & kTicketMask),
-                      std::memory_order_release);
+  Note(event, stream, ticket);
   return CUDA_SUCCESS;
 }
 
@@ -105,6 +107,11 @@ CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) 
 }  // namespace
 
 const Event* FindEvent(CUevent handle) { return events.table.Find(handle); }
+wire::EventId IdOf(const Event* event) { return wire::EventId{events.table.IdOf(event)}; }
+
+void NoteRecord(CUevent handle, wire::StreamId stream, wire::Ticket ticket) {
+  if (Event* event = events.table.Find(handle); event != nullptr) Note(event, stream, ticket);
+}
 
 CUresult RecordEvent(CUevent handle, wire::StreamId stream) {
   Event* event;

@@ -21,6 +21,10 @@ static_assert(wire::kMaxStreams <= 1u << 12);
 
 // Null when the handle is none of ours.
 const Event* FindEvent(CUevent handle);
+wire::EventId IdOf(const Event* event);
+
+// The event was recorded by a command that says so itself.
+void NoteRecord(CUevent handle, wire::StreamId stream, wire::Ticket ticket);
 
 // cuStreamWaitEvent behind its checks of the stream.
 [[nodiscard]] CUresult MakeStreamWait(wire::StreamId stream, CUevent handle);

@@ -159,11 +159,6 @@ class TestingNode::Ring {
           const wire::Record& record) {
     Reply<wire::OccupancyClusters>(record, 0, {4});
   }
-  // Commands that no test asks this node for.
-  template <typename C>
-  void On(wire::Tag<C>, const typename C::Request&, const wire::Record& record) {
-    if constexpr (C::kReply) Reply<C>(record, CUDA_ERROR_NOT_SUPPORTED, {});
-  }
   void On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::Request& r,
           const wire::Record& record) {
     Reply<wire::ContextSetLimit>(record, r.value > 1u << 20 ? CUDA_ERROR_OUT_OF_MEMORY : 0, {});

@@ -40,7 +40,7 @@ TEST(DriverApi, FindsEveryNameAndNothingElse) {
 TEST(DriverApi, RoomsAreAsListed) {
   EXPECT_EQ(SymbolOf(SymbolId::cuLaunchKernel).room, Room::kRemote);
   EXPECT_EQ(SymbolOf(SymbolId::cuCtxGetDevice_v2).room, Room::kLocal);
-  EXPECT_EQ(SymbolOf(SymbolId::cuGraphLaunch).room, Room::kUnsupported);
+  EXPECT_EQ(SymbolOf(SymbolId::cuGraphicsUnregisterResource).room, Room::kUnsupported);
 }
 
 TEST(Driver, LoadSaysWhichPathFailed) {

@@ -5,7 +5,7 @@
 // definition: one flat list of steps in topological order. A child graph's steps stand in the list
 // themselves; its node stands behind them as an empty step that waits for the child's last ones, so
 // that nobody who runs a graph needs to know of child graphs. The list never changes afterwards;
-// the nodes' parameters do, with UpdateStep.
+// the nodes' parameters do, with DriverUpdate.
 //
 // The Driver… functions are provided by the library this is compiled into. They are called with
 // GraphLock held, and never at once for one Exec.
@@ -35,29 +35,59 @@ struct Definition {
 };
 
 struct Exec {
-  uint64_t serial;
   uint64_t flags;  // CUDA_GRAPH_INSTANTIATE_FLAG_*
   Graph* graph;
   Definition definition;
-  // Of the allocation nodes that nobody freed in the graph: allocated and not freed since.
-  bool holds_allocations;
-  void* driver;  // the driver's own, null before DriverInstantiate succeeded
+  uint32_t hint;  // where FindStep found the last step
+  void* driver;   // the driver's own, null before DriverInstantiate succeeded
 };
 
 // Makes it ready to run; sets exec->driver. With an error *culprit may be set to the node of the
 // Exec's copy that cannot be run.
 [[nodiscard]] CUresult DriverInstantiate(Exec* exec, Node** culprit);
-// Step `place` (kinds other than GRAPH) is to run with `params` from the next launch on, or to be
-// passed over when not enabled. step.node still has the old ones; it gets the new ones when this
-// succeeds.
-[[nodiscard]] CUresult DriverUpdateStep(Exec* exec, uint32_t place, const NodeParams& params,
-                                        bool enabled);
+// Step `place` (of a kind other than GRAPH) is to run with `params`, or to be passed over when not
+// enabled. Until the change has succeeded the step's node still has the old ones.
+struct StepChange {
+  uint32_t place;
+  const NodeParams* params;
+  bool enabled;
+};
+// For the launches from here on. With an error *failed may be set to the change that could not be
+// made; those before it may have been.
+[[nodiscard]] CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count,
+                                    uint32_t* failed);
 // Queues one run in the stream.
 [[nodiscard]] CUresult DriverLaunch(Exec* exec, CUstream stream, bool null_is_per_thread);
 [[nodiscard]] CUresult DriverUpload(Exec* exec, CUstream stream, bool null_is_per_thread);
+// Until the runs queued so far are done. Without the lock; nothing else is called for this Exec
+// meanwhile.
+void DriverFinish(Exec* exec);
 // Runs already queued still happen.
 void DriverDestroy(Exec* exec);
 
 Exec* FindExec(CUgraphExec handle);
+inline CUgraphExec HandleOf(Exec* exec) { return reinterpret_cast<CUgraphExec>(exec); }
+
+// A copy of the graph, ready to run. *culprit: a node of `graph` that is to blame, or null.
+[[nodiscard]] CUresult MakeExec(const Graph* graph, uint64_t flags, Exec** exec, Node** culprit,
+                                CUgraphInstantiateResult* why);
+// Takes it out of the table of the living; the rest is FreeExec's, behind DriverFinish when the
+// graph holds user objects.
+void ForgetExec(Exec* exec);
+bool HoldsObjects(const Graph* graph);
+void FreeExec(Exec* exec);
+
+// The step that was made from a node of the graph it was instantiated from, or null.
+Step* FindStep(Exec* exec, const Node* original);
+
+// New parameters for one node of the Exec's copy; takes them over, also when it fails.
+[[nodiscard]] CUresult UpdateNode(Exec* exec, Node* node, NodeParams* params);
+[[nodiscard]] CUresult EnableNode(Exec* exec, Node* node, bool enabled);
+// cuGraphExecUpdate: all parameters of a graph of the same shape.
+[[nodiscard]] CUresult UpdateExec(Exec* exec, const Graph* graph,
+                                  CUgraphExecUpdateResultInfo* info);
+
+// For the reset of the context: nothing of the driver's is left.
+void ForgetAllExecs();
 
 }  // namespace gpuloom::graph

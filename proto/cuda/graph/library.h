@@ -1,6 +1,6 @@
 // What the graph model asks of the library it is compiled into: the shim and the software driver
-// each define these. They are called with GraphLock held unless they say otherwise, and call
-// nothing of the model.
+// each define these. They call nothing of the model, and are called with or without GraphLock
+// unless they say otherwise.
 #pragma once
 
 #include <cstdint>
