@@ -245,7 +245,8 @@ class Session final : public StreamSink {
   void FreeStaged(Stream& stream);
   CUresult MakeStream(Stream& stream);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
-  void WaitFor(Stream& stream, const Dependency& dependency);
+  void WaitFor(Stream& stream, wire::Ticket ticket, const Dependency& dependency);
+  void PublishProgress(Stream& stream);
   void AddMark(Stream& stream, PointRef point);
   bool AddMarks();
   bool PollStreams();
