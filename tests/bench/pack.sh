@@ -4,11 +4,13 @@
 #   tests/bench/pack.sh DIR [BUILD]     BUILD: build/release or build/dev (default)
 # Then, there:
 #   DIR/tests/run.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom
+#   DIR/tests/side_by_side/run.py --out OUT       programs and frameworks natively and through gpuloom
+#   DIR/tests/tenant_memory.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom
 #   DIR/bin/gpuloom run -- DIR/tests/programs/vadd_static
 #   DIR/tests/demo.py --build DIR
 #   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom_sharing_test     (also: death, hostile)
 set -euo pipefail
-[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,9p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,11p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 dir=$(realpath -m "$1") build=${2:-build/dev}
@@ -38,8 +40,9 @@ for noun in sharing death hostile; do take_if_built "$build/tests/gpuloom_${noun
 for program in "$build"/tests/programs/*_{static,shared}; do
   [[ -x $program ]] && take "$program" tests/programs
 done
-cp tests/bench/{run,node,processes,table}.py deploy/demo.py tests/conformance/compare_wrong_calls.py "$dir/tests/"
-cp -r tests/golden "$dir/tests/"
+cp tests/bench/{run,node,processes,table,tenant_memory}.py deploy/demo.py tests/conformance/compare_wrong_calls.py "$dir/tests/"
+cp -r tests/{golden,frameworks,side_by_side} "$dir/tests/"
+rm -rf "$dir"/tests/*/{CMakeLists.txt,__pycache__,*_test.py}
 
 # What ldd finds, under the name it is asked for, except glibc's own parts and the drivers' libcuda.
 glibc='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libcuda)\.so'
