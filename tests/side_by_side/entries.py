@@ -26,8 +26,6 @@ class Entry:
 # Programs whose lines hold what differs by design.
 WITHOUT = {"events": r"elapsed_ms=[0-9.]+", "oom": r"(total|taken)_mib=[0-9]+"}
 ARGUMENTS = {"spin": ["0.3"], "exit_inflight": ["0.5"]}
-# Small enough that natively it ends within the limit; the tenant's quota.
-RUN_ARGUMENTS = {"oom": ["--memory", "4GiB"]}
 
 MEMORY_GIB = "4"
 MEMORY = {"GPULOOM_TEST_MEMORY_GIB": MEMORY_GIB}
@@ -71,7 +69,7 @@ def program_entries(folder):
         name, _, runtime = path.name.rpartition("_")
         if runtime in ("static", "shared") and path.is_file():
             yield Entry(name=f"programs/{path.name}", command=[str(path), *ARGUMENTS.get(name, [])],
-                        without=WITHOUT.get(name, ""), run_arguments=RUN_ARGUMENTS.get(name, []))
+                        without=WITHOUT.get(name, ""))
 
 
 def wrong_call_entries(program, accepted):
