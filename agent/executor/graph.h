@@ -1,5 +1,5 @@
 // A tenant's executable graph: what has been judged of its definition, and the driver's objects made
-// from it. docs/design/graphs.md says how graphs run.
+// from it. docs/design/running-graphs.md says how graphs run.
 //
 // A GraphPlan is a definition or an update in private memory; the ring thread judges it, a worker
 // reads it. A Graph is made by Session (graph.cc); the session's table, queued launches and running

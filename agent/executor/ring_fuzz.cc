@@ -1,5 +1,5 @@
 // Raw ring bytes into the real reader, dispatcher and handlers, with a driver that does nothing. A
-// tenant that has set up a stream, an event, memory and a kernel turns hostile: the input follows
+// tenant that has set up a stream, an event, memory, a kernel and a graph turns hostile: the input follows
 // in its ring. Whatever it is, the session must end or go on, and give back all memory at its end.
 #include <sys/socket.h>
 
@@ -10,6 +10,7 @@
 
 #include "agent/executor/session.h"
 #include "agent/executor/testing_driver.h"
+#include "agent/executor/testing_graph.h"
 #include "proto/channel/socket.h"
 #include "proto/wire/ring_writer.h"
 
@@ -106,6 +107,7 @@ class Harness {
     Turn(1);
     Check(scheduler_->in_use() == 0);
     session_.reset();
+    Check(TestingDriver::live_graphs() == 0);
   }
 
  private:
@@ -168,6 +170,15 @@ class Harness {
     Turn(4);
     Post<wire::KernelGet>({wire::LibraryId{1}, wire::KernelId{1}}, 0, name);
     Turn(4);
+    TestingGraph graph;
+    const uint8_t params[12] = {};
+    graph.AddKernel(1, params);
+    graph.AddFill(kDeviceBegin, 16, 1, 0);
+    graph.AddEvent(wire::GraphNodeKind::kEventRecord, 1);
+    graph.AddEdge(0, 1);
+    graph.AddEdge(1, 2);
+    Post<wire::GraphInstantiate>({wire::GraphId{1}, 0, wire::HostPtr{0}, 0}, 0, graph.Block());
+    Turn(6);
     Check(session_->state() == Session::State::kServing);
   }
 

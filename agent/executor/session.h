@@ -245,8 +245,7 @@ class Session final : public StreamSink {
   void FreeStaged(Stream& stream);
   CUresult MakeStream(Stream& stream);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
-  void WaitFor(Stream& stream, wire::Ticket ticket, const Dependency& dependency);
-  void PublishProgress(Stream& stream);
+  void WaitFor(Stream& stream, const Dependency& dependency);
   void AddMark(Stream& stream, PointRef point);
   bool AddMarks();
   bool PollStreams();

@@ -43,13 +43,6 @@ struct GraphRun {
 };
 
 // Read by the sink; changed by StreamSet only, but for the fields that say otherwise.
-// `ticket` of a stream waits at CUDA for what another stream did up to `other_ticket`.
-struct Waited {
-  uint64_t ticket;
-  wire::StreamId other;
-  uint64_t other_ticket;
-};
-
 struct Stream {
   wire::StreamId id{};
   bool blocking = true;
@@ -61,7 +54,6 @@ struct Stream {
   uint64_t completed = 0;   // newest ticket that is done
   std::deque<StreamCommand> waiting;
   std::deque<Mark> marks;       // oldest first
-  std::deque<Waited> waited;    // the sink's, oldest first
   std::deque<Staged> staged;    // the sink's, oldest first
   std::deque<GraphRun> graphs;  // the sink's, oldest first
   uint32_t in_flight = 0;       // at CUDA, not known to be done

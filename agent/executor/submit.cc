@@ -16,9 +16,7 @@ CUresult Session::MakeStream(Stream& stream) {
 }
 
 void Session::Submit(Stream& stream, StreamCommand& command) {
-  for (const Dependency& dependency : command.dependencies) {
-    WaitFor(stream, command.ticket, dependency);
-  }
+  for (const Dependency& dependency : command.dependencies) WaitFor(stream, dependency);
   CUresult result = CUDA_SUCCESS;
   if (!std::holds_alternative<NoWork>(command.work)) result = MakeStream(stream);
   if (result == CUDA_SUCCESS) result = place_.device->Judge(SubmitWork(stream, command));
@@ -130,17 +128,15 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
   return CUDA_SUCCESS;
 }
 
-void Session::WaitFor(Stream& stream, wire::Ticket ticket, const Dependency& dependency) {
+void Session::WaitFor(Stream& stream, const Dependency& dependency) {
   Stream* other = streams_.FindAny(dependency.stream);
   if (other == nullptr || other == &stream ||
       other->completed >= static_cast<uint64_t>(dependency.ticket)) {
     return;
   }
   CUevent event = nullptr;
-  uint64_t until = 0;
   if (dependency.point != nullptr) {
     event = dependency.point->event;
-    until = static_cast<uint64_t>(dependency.point->ticket);
   } else {
     // Behind the stream's newest command, which may be later than asked for: everything before it
     // has been submitted already, so this can only wait longer, never in a circle.
@@ -151,33 +147,11 @@ void Session::WaitFor(Stream& stream, wire::Ticket ticket, const Dependency& dep
     for (auto mark = other->marks.begin(); mark != other->marks.end(); ++mark) {
       if (mark->point->ticket < dependency.ticket) continue;
       event = mark->point->event;
-      until = static_cast<uint64_t>(mark->point->ticket);
       break;
     }
   }
   if (event == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
   place_.device->Judge(place_.device->cuda().cuStreamWaitEvent(stream.cuda, event, 0));
-  stream.waited.push_back({static_cast<uint64_t>(ticket), other->id, until});
-}
-
-// What a stream has done, and before it what that waited for: CUDA's streams are looked at one after
-// the other, and a tenant must never see an effect before its cause.
-void Session::PublishProgress(Stream& stream) {
-  while (!stream.waited.empty() && stream.waited.front().ticket <= stream.completed) {
-    const Waited waited = stream.waited.front();
-    stream.waited.pop_front();
-    Stream* other = streams_.FindAny(waited.other);
-    if (other == nullptr || other->completed >= waited.other_ticket) continue;
-    while (!other->marks.empty() &&
-           static_cast<uint64_t>(other->marks.front().point->ticket) <= waited.other_ticket) {
-      streams_.CompleteOldestMark(*other);
-    }
-    PublishProgress(*other);
-  }
-  FreeStaged(stream);
-  FinishGraphs(stream);
-  writer_.PublishCompleted(stream.id, wire::Ticket{stream.completed});
-  published_ = true;
 }
 
 void Session::AddMark(Stream& stream, PointRef point) {
@@ -221,7 +195,10 @@ bool Session::PollStreams() {
       streams_.CompleteOldestMark(*stream);
     }
     if (stream->completed == before) continue;
-    PublishProgress(*stream);
+    FreeStaged(*stream);
+    FinishGraphs(*stream);
+    writer_.PublishCompleted(stream->id, wire::Ticket{stream->completed});
+    published_ = true;
     any = true;
   }
   for (const auto& ended : streams_.TakeEnded()) {

@@ -1,7 +1,9 @@
 // cuCtx* and cuDevicePrimaryCtx*: contexts, the calling thread's stack of them, their settings.
 #include "agent/softgpu/context.h"
+#include "agent/softgpu/graph_capture.h"
 #include "agent/softgpu/state.h"
 
+namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
 namespace {
@@ -190,6 +192,8 @@ CUresult cuCtxSynchronize_v2(CUcontext handle) {
   Context* context = nullptr;
   const CUresult result = Choose(handle, context);
   if (result != CUDA_SUCCESS) return result;
+  const CUresult refused = graph::RefuseWhileAnyCaptures();
+  if (refused != CUDA_SUCCESS) return refused;
   WaitFor(context->AllPoints());
   return Fault();
 }
@@ -319,6 +323,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   const bool still_retained = context->retain_count > 0;
   const unsigned flags = context->flags;
   lock.unlock();
+  graph::ForgetAllCaptures();
   if (context->alive) context->TearDown();
   // Who holds it goes on with an empty one.
   if (still_retained) context->Activate(flags);

@@ -73,7 +73,34 @@ void Pack(const Copy& copy, std::vector<std::byte>& staged) {
   CopyRows(pack);
 }
 
+void RunCopy(const Copy& copy, uint64_t to_span, uint64_t from_span, bool check_to,
+             bool check_from) {
+  const Retirement::Touching touching;
+  const AddressTable& table = AddressTable::Instance();
+  if ((check_to && !table.Covers(copy.to.address, to_span, true)) ||
+      (check_from && !table.Covers(copy.from.address, from_span, false))) {
+    RecordFault(CUDA_ERROR_ILLEGAL_ADDRESS,
+                "a copy found its memory freed or inaccessible; was it freed too early?");
+    return;
+  }
+  CopyRows(copy);
+}
+
 }  // namespace
+
+CUresult PrepareCopy(const Copy& copy, std::function<void()>& run) {
+  if (copy.width_bytes == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
+  const uint64_t to_span = SpanOf(copy.to, copy);
+  const uint64_t from_span = SpanOf(copy.from, copy);
+  const Judged to = Judge(copy.to, to_span, true);
+  if (to.result != CUDA_SUCCESS) return to.result;
+  const Judged from = Judge(copy.from, from_span, false);
+  if (from.result != CUDA_SUCCESS) return from.result;
+  run = [copy, to_span, from_span, check_to = to.known, check_from = from.known] {
+    RunCopy(copy, to_span, from_span, check_to, check_from);
+  };
+  return CUDA_SUCCESS;
+}
 
 CUresult SubmitCopy(Stream& stream, const Copy& copy, bool wait) {
   if (copy.width_bytes == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
@@ -96,15 +123,7 @@ CUresult SubmitCopy(Stream& stream, const Copy& copy, bool wait) {
   }
   Work work;
   work.run = [run, staged, to_span, from_span, check_to = to.known, check_from = from.known] {
-    const Retirement::Touching touching;
-    const AddressTable& table = AddressTable::Instance();
-    if ((check_to && !table.Covers(run.to.address, to_span, true)) ||
-        (check_from && !table.Covers(run.from.address, from_span, false))) {
-      RecordFault(CUDA_ERROR_ILLEGAL_ADDRESS,
-                  "a copy found its memory freed or inaccessible; was it freed too early?");
-      return;
-    }
-    CopyRows(run);
+    RunCopy(run, to_span, from_span, check_to, check_from);
   };
   const Point done = stream.context.Enqueue(stream, std::move(work));
   const bool between_devices = to.on_device && from.on_device;
@@ -126,7 +145,7 @@ void FillRows(const Fill& fill) {
 
 }  // namespace
 
-CUresult SubmitFill(Stream& stream, const Fill& fill) {
+CUresult PrepareFill(const Fill& fill, std::function<void()>& run) {
   if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
   if (fill.width >= kLimit / 4 || fill.address % fill.element_bytes != 0 ||
       (fill.height > 1 && fill.pitch_bytes % fill.element_bytes != 0)) {
@@ -140,8 +159,7 @@ CUresult SubmitFill(Stream& stream, const Fill& fill) {
   const uint64_t span = SpanOf(shape.to, shape);
   const Judged to = Judge(shape.to, span, true);
   if (to.result != CUDA_SUCCESS) return to.result;
-  Work work;
-  work.run = [fill, span] {
+  run = [fill, span] {
     const Retirement::Touching touching;
     if (!AddressTable::Instance().Covers(fill.address, span, true)) {
       RecordFault(CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -157,6 +175,13 @@ CUresult SubmitFill(Stream& stream, const Fill& fill) {
         return FillRows<uint32_t>(fill);
     }
   };
+  return CUDA_SUCCESS;
+}
+
+CUresult SubmitFill(Stream& stream, const Fill& fill) {
+  Work work;
+  const CUresult prepared = PrepareFill(fill, work.run);
+  if (prepared != CUDA_SUCCESS || work.run == nullptr) return prepared;
   stream.context.Enqueue(stream, std::move(work));
   return CUDA_SUCCESS;
 }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "agent/softgpu/stream.h"
 #include "proto/cuda/cuda_all.h"
@@ -39,6 +40,13 @@ struct Copy {
 // CUDA).
 [[nodiscard]] CUresult SubmitCopy(Stream& stream, const Copy& copy, bool wait);
 
+// CUDA's description, judged as the call would judge it; addresses apart.
+[[nodiscard]] CUresult DescribeCopy(const CUDA_MEMCPY3D& params, Copy& copy);
+
+// The same checks as for a copy in a stream, and what runs later, once or often: nothing is staged, so
+// a pageable buffer is looked at when it runs.
+[[nodiscard]] CUresult PrepareCopy(const Copy& copy, std::function<void()>& run);
+
 struct Fill {
   uint64_t address = 0;
   uint32_t value = 0;
@@ -49,5 +57,6 @@ struct Fill {
 };
 
 [[nodiscard]] CUresult SubmitFill(Stream& stream, const Fill& fill);
+[[nodiscard]] CUresult PrepareFill(const Fill& fill, std::function<void()>& run);
 
 }  // namespace gpuloom::softgpu

@@ -3,8 +3,10 @@
 #include "agent/softgpu/array.h"
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/copy.h"
+#include "agent/softgpu/graph_capture.h"
 #include "agent/softgpu/state.h"
 
+namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
 namespace {
@@ -12,12 +14,37 @@ namespace {
 constexpr bool kLegacy = false;
 constexpr bool kPerThread = true;
 
-CUresult Submit(CUstream handle, bool per_thread, const Copy& copy, bool wait) {
+// As a node: pageable memory is looked at when the graph runs.
+CUresult RecordCopy(const Copy& copy, const CUDA_MEMCPY3D* described, Context& context,
+                    graph::NodeParams* node) {
+  std::function<void()> unused;
+  const CUresult judged = PrepareCopy(copy, unused);
+  if (judged != CUDA_SUCCESS) return judged;
+  const auto type_of = [](Side side) {
+    return side == Side::kDevice ? CU_MEMORYTYPE_DEVICE
+           : side == Side::kHost ? CU_MEMORYTYPE_HOST
+                                 : CU_MEMORYTYPE_UNIFIED;
+  };
+  *node = graph::LinearCopy(type_of(copy.to.side), copy.to.address, type_of(copy.from.side),
+                            copy.from.address, copy.width_bytes, context.handle());
+  if (described != nullptr) node->memcpy.copy = *described;
+  return CUDA_SUCCESS;
+}
+
+CUresult Submit(CUstream handle, bool per_thread, const Copy& copy, bool wait,
+                const CUDA_MEMCPY3D* described = nullptr) {
   Context* context = nullptr;
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   const auto stream = FindStream(*context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult captured = wait ? RefuseInCapture(*stream) : CUDA_SUCCESS;
+  if (captured != CUDA_SUCCESS) return captured;
+  if (!wait && Records(*stream, &captured, [&](graph::NodeParams* node) {
+        return RecordCopy(copy, described, *context, node);
+      })) {
+    return captured;
+  }
   return SubmitCopy(*stream, copy, wait);
 }
 
@@ -71,11 +98,11 @@ CUresult EndOf(const Given& given, const Copy& copy, CopyEnd& end) {
   return CUDA_SUCCESS;
 }
 
-CUresult Submit3D(const CUDA_MEMCPY3D* params, CUstream stream, bool per_thread, bool wait) {
-  if (params == nullptr || params->srcLOD != 0 || params->dstLOD != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  Copy copy;
+}  // namespace
+
+CUresult gpuloom::softgpu::DescribeCopy(const CUDA_MEMCPY3D& described, Copy& copy) {
+  const CUDA_MEMCPY3D* params = &described;
+  if (params->srcLOD != 0 || params->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
   copy.width_bytes = params->WidthInBytes;
   copy.height = params->Height;
   copy.depth = params->Depth;
@@ -85,9 +112,17 @@ CUresult Submit3D(const CUDA_MEMCPY3D* params, CUstream stream, bool per_thread,
   const Given from = {params->srcMemoryType, params->srcHost,     params->srcDevice,
                       params->srcArray,      params->srcXInBytes, params->srcY,
                       params->srcZ,          params->srcPitch,    params->srcHeight};
-  CUresult result = EndOf(to, copy, copy.to);
-  if (result == CUDA_SUCCESS) result = EndOf(from, copy, copy.from);
-  return result != CUDA_SUCCESS ? result : Submit(stream, per_thread, copy, wait);
+  const CUresult result = EndOf(to, copy, copy.to);
+  return result != CUDA_SUCCESS ? result : EndOf(from, copy, copy.from);
+}
+
+namespace {
+
+CUresult Submit3D(const CUDA_MEMCPY3D* params, CUstream stream, bool per_thread, bool wait) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Copy copy;
+  const CUresult result = DescribeCopy(*params, copy);
+  return result == CUDA_SUCCESS ? Submit(stream, per_thread, copy, wait, params) : result;
 }
 
 CUresult Submit2D(const CUDA_MEMCPY2D* params, CUstream stream, bool per_thread, bool wait) {

@@ -8,14 +8,20 @@
 
 namespace gpuloom::softgpu {
 
+void Recording::Now() {
+  time_ns.store(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+}
+
+void Event::SetLatest(std::shared_ptr<Recording> recording) {
+  std::lock_guard lock(mutex_);
+  latest_ = std::move(recording);
+}
+
 void Event::Record(Stream& stream) {
   auto recording = std::make_shared<Recording>();
   Work work;
   work.even_after_fault = true;
-  work.run = [recording] {
-    recording->time_ns.store(std::chrono::steady_clock::now().time_since_epoch() /
-                             std::chrono::nanoseconds(1));
-  };
+  work.run = [recording] { recording->Now(); };
   std::lock_guard lock(mutex_);
   recording->point = stream.context.Enqueue(stream, std::move(work));
   latest_ = std::move(recording);

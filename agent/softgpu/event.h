@@ -17,6 +17,7 @@ namespace gpuloom::softgpu {
 struct Recording {
   Point point;
   std::atomic<int64_t> time_ns{0};  // monotonic clock; set before the point is done
+  void Now();
 };
 
 class Event {
@@ -24,6 +25,8 @@ class Event {
   Event(Context& of, unsigned with_flags) : context(of), flags(with_flags) {}
 
   void Record(Stream& stream);
+  // A recording made elsewhere, by a graph.
+  void SetLatest(std::shared_ptr<Recording> recording);
   // Empty when never recorded.
   std::shared_ptr<Recording> Latest();
 

@@ -1,9 +1,11 @@
 // cuEvent*: recording, waiting, elapsed time.
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/event.h"
+#include "agent/softgpu/graph_capture.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
 
+namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
 namespace {
@@ -25,6 +27,7 @@ CUresult Record(CUevent handle, CUstream stream_handle, bool per_thread, unsigne
   if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto stream = FindStream(*context, stream_handle, per_thread);
   if (stream == nullptr || &stream->context != &event->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph::CapturesRecord(RefOf(*stream), handle, flags, &result)) return result;
   event->Record(*stream);
   return CUDA_SUCCESS;
 }
@@ -50,8 +53,9 @@ CUresult cuEventCreate(CUevent* created, unsigned flags) {
 CUresult cuEventDestroy_v2(CUevent handle) {
   const CUresult ready = Ready();
   if (ready != CUDA_SUCCESS) return ready;
-  return Registry<Event>::Instance().Take(handle) == nullptr ? CUDA_ERROR_INVALID_HANDLE
-                                                             : CUDA_SUCCESS;
+  if (Registry<Event>::Instance().Take(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  graph::ForgetEvent(handle);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
@@ -71,6 +75,8 @@ CUresult cuEventQuery(CUevent handle) {
   std::shared_ptr<Event> event;
   const CUresult result = Require(handle, event);
   if (result != CUDA_SUCCESS) return result;
+  const CUresult refused = graph::CheckEventUse(handle);
+  if (refused != CUDA_SUCCESS) return refused;
   const auto recording = event->Latest();
   if (recording != nullptr && !recording->point.Done()) return CUDA_ERROR_NOT_READY;
   return Fault();
@@ -80,6 +86,8 @@ CUresult cuEventSynchronize(CUevent handle) {
   std::shared_ptr<Event> event;
   const CUresult result = Require(handle, event);
   if (result != CUDA_SUCCESS) return result;
+  const CUresult refused = graph::CheckEventUse(handle);
+  if (refused != CUDA_SUCCESS) return refused;
   const auto recording = event->Latest();
   if (recording != nullptr) recording->point.Wait();
   return Fault();
@@ -94,6 +102,9 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start_handle, CUeven
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0)
     return CUDA_ERROR_INVALID_HANDLE;
+  result = graph::CheckEventUse(start_handle);
+  if (result == CUDA_SUCCESS) result = graph::CheckEventUse(end_handle);
+  if (result != CUDA_SUCCESS) return result;
   const auto from = start->Latest();
   const auto to = end->Latest();
   if (from == nullptr || to == nullptr) return CUDA_ERROR_INVALID_HANDLE;

@@ -116,17 +116,16 @@ CUresult ResultOf(Outcome::Kind kind) {
 
 }  // namespace
 
-CUresult Launch(Stream& stream, const FoundFunction& found, const LaunchShape& shape, void** params,
-                void** extra) {
-  if (&stream.context != &found.module->context) return CUDA_ERROR_INVALID_HANDLE;
-  LaunchShape run = shape;
+CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, void** params,
+                       void** extra, std::function<void()>& work) {
+  LaunchShape run = wanted;
   const Kernel& kernel = *found.function->kernel;
   if (kernel.required_cluster[0] != 0) {
     run.cluster = {kernel.required_cluster[0], kernel.required_cluster[1],
                    kernel.required_cluster[2]};
   } else if (const auto& size = found.function->settings->cluster_size; size[0] > 0) {
     // Set by the program; a launch may still say its own.
-    const Dim3& asked = shape.cluster;
+    const Dim3& asked = wanted.cluster;
     if (asked.x == 1 && asked.y == 1 && asked.z == 1) {
       run.cluster = {static_cast<uint32_t>(size[0]), static_cast<uint32_t>(size[1]),
                      static_cast<uint32_t>(size[2])};
@@ -137,8 +136,7 @@ CUresult Launch(Stream& stream, const FoundFunction& found, const LaunchShape& s
   auto block = std::make_shared<std::vector<std::byte>>();
   const CUresult gathered = Gather(kernel, params, extra, *block);
   if (gathered != CUDA_SUCCESS) return gathered;
-  Work work;
-  work.run = [module = found.module, &kernel, run, block] {
+  work = [module = found.module, &kernel, run, block] {
     Grid grid;
     grid.module = module->code.get();
     grid.kernel = &kernel;
@@ -156,6 +154,15 @@ CUresult Launch(Stream& stream, const FoundFunction& found, const LaunchShape& s
     const CUresult result = ResultOf(outcome.kind);
     if (result != CUDA_SUCCESS) RecordFault(result, outcome.detail);
   };
+  return CUDA_SUCCESS;
+}
+
+CUresult Launch(Stream& stream, const FoundFunction& found, const LaunchShape& shape, void** params,
+                void** extra) {
+  if (&stream.context != &found.module->context) return CUDA_ERROR_INVALID_HANDLE;
+  Work work;
+  const CUresult prepared = PrepareLaunch(found, shape, params, extra, work.run);
+  if (prepared != CUDA_SUCCESS) return prepared;
   stream.context.Enqueue(stream, std::move(work));
   return CUDA_SUCCESS;
 }

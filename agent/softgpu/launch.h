@@ -2,6 +2,8 @@
 // Safe from any thread.
 #pragma once
 
+#include <functional>
+
 #include "agent/softgpu/exec/grid.h"
 #include "agent/softgpu/library.h"
 #include "agent/softgpu/stream.h"
@@ -24,6 +26,9 @@ struct LaunchShape {
 // both.
 [[nodiscard]] CUresult Launch(Stream& stream, const FoundFunction& found, const LaunchShape& shape,
                               void** params, void** extra);
+// The checks alone, and what runs the grid, once or often.
+[[nodiscard]] CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& shape,
+                                     void** params, void** extra, std::function<void()>& run);
 
 // How many blocks of that shape fit on one multiprocessor at once; 0 when not even one.
 [[nodiscard]] int BlocksPerMultiprocessor(const Kernel& kernel, uint64_t threads,

@@ -5,10 +5,12 @@
 
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/event.h"
+#include "agent/softgpu/graph_capture.h"
 #include "agent/softgpu/launch.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
 
+namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
 namespace {
@@ -16,8 +18,31 @@ namespace {
 constexpr bool kLegacy = false;
 constexpr bool kPerThread = true;
 
+// The launch as a node, with those of its attributes that nodes have.
+CUresult RecordLaunch(CUfunction handle, const LaunchShape& shape, void** params, void** extra,
+                      const CUlaunchConfig* config, graph::NodeParams* node) {
+  graph::KernelLayout layout = {};
+  CUresult result = graph::DescribeKernel(handle, &layout);
+  if (result != CUDA_SUCCESS) return result;
+  const CUDA_KERNEL_NODE_PARAMS_v3 launch = {
+      handle,        shape.grid.x,  shape.grid.y,  shape.grid.z,
+      shape.block.x, shape.block.y, shape.block.z, shape.dynamic_shared_bytes,
+      params,        extra,         nullptr,       nullptr};
+  result = graph::MakeKernelParams(launch, layout, node);
+  if (result != CUDA_SUCCESS) return result;
+  for (unsigned i = 0; config != nullptr && i < config->numAttrs && result == CUDA_SUCCESS; ++i) {
+    const CUlaunchAttribute& attribute = config->attrs[i];
+    if (!graph::IsNodeAttribute(attribute.id)) continue;
+    result = graph::SetKernelAttribute(&node->kernel, attribute.id, attribute.value);
+  }
+  if (result == CUDA_SUCCESS) result = graph::CheckKernelShape(node->kernel);
+  if (result != CUDA_SUCCESS) graph::FreeParams(node);
+  return result;
+}
+
 CUresult Submit(CUfunction handle, const LaunchShape& shape, CUstream stream_handle,
-                bool per_thread, void** params, void** extra) {
+                bool per_thread, void** params, void** extra,
+                const CUlaunchConfig* config = nullptr) {
   Context* context = nullptr;
   CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
@@ -26,6 +51,11 @@ CUresult Submit(CUfunction handle, const LaunchShape& shape, CUstream stream_han
   if (result != CUDA_SUCCESS) return result;
   const auto stream = FindStream(*context, stream_handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (Records(*stream, &result, [&](graph::NodeParams* node) {
+        return RecordLaunch(handle, shape, params, extra, config, node);
+      })) {
+    return result;
+  }
   return Launch(*stream, found, shape, params, extra);
 }
 
@@ -81,7 +111,7 @@ CUresult SubmitConfig(const CUlaunchConfig* config, CUfunction function, bool pe
     const CUresult applied = Apply(config->attrs[i], shape, events);
     if (applied != CUDA_SUCCESS) return applied;
   }
-  CUresult result = Submit(function, shape, config->hStream, per_thread, params, extra);
+  CUresult result = Submit(function, shape, config->hStream, per_thread, params, extra, config);
   for (size_t i = 0; i < events.size() && result == CUDA_SUCCESS; ++i) {
     result = per_thread
                  ? cuEventRecord_ptsz(reinterpret_cast<CUevent>(events[i].get()), config->hStream)

@@ -3,9 +3,11 @@
 
 #include "agent/softgpu/address_table.h"
 #include "agent/softgpu/context.h"
+#include "agent/softgpu/graph_capture.h"
 #include "agent/softgpu/memory.h"
 #include "agent/softgpu/state.h"
 
+namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
 namespace {
@@ -22,6 +24,8 @@ CUresult AllocateHost(void** pointer, size_t size_bytes, unsigned flags) {
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   if (pointer == nullptr || (flags & ~kHostFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult unsafe = graph::CheckUnsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   uint64_t begin = 0;
   const CUresult allocated =
       Memory::Instance().Allocate(*context, RegionKind::kHost, size_bytes, flags, begin);
@@ -64,6 +68,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t size_bytes) {
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult unsafe = graph::CheckUnsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   uint64_t begin = 0;
   const CUresult allocated =
       Memory::Instance().Allocate(*context, RegionKind::kDevice, size_bytes, 0, begin);
@@ -105,6 +111,8 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) {
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   if (pointer == 0) return CUDA_SUCCESS;
+  const CUresult unsafe = graph::CheckUnsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   const auto region = AddressTable::Instance().FindRegion(pointer);
   if (!region || region->begin != pointer ||
       (region->kind != RegionKind::kDevice && region->kind != RegionKind::kManaged)) {
@@ -132,6 +140,8 @@ CUresult cuMemFreeHost(void* pointer) {
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   if (pointer == nullptr) return CUDA_SUCCESS;
+  const CUresult unsafe = graph::CheckUnsafe();
+  if (unsafe != CUDA_SUCCESS) return unsafe;
   SynchronizeDevice(context->device);
   return Memory::Instance().Free(reinterpret_cast<uint64_t>(pointer), RegionKind::kHost);
 }

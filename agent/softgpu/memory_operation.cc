@@ -72,7 +72,7 @@ void RunOne(const MemoryOperation& operation) {
 
 }  // namespace
 
-CUresult Submit(Stream& stream, std::vector<MemoryOperation> operations) {
+CUresult Prepare(std::vector<MemoryOperation> operations, std::function<void()>& run) {
   for (const MemoryOperation& operation : operations) {
     if (operation.kind == MemoryOperation::Kind::kBarrier) continue;
     if (operation.address % (operation.wide ? 8 : 4) != 0 || !Reachable(operation) ||
@@ -80,10 +80,16 @@ CUresult Submit(Stream& stream, std::vector<MemoryOperation> operations) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  Work work;
-  work.run = [operations = std::move(operations)] {
+  run = [operations = std::move(operations)] {
     for (const MemoryOperation& operation : operations) RunOne(operation);
   };
+  return CUDA_SUCCESS;
+}
+
+CUresult Submit(Stream& stream, std::vector<MemoryOperation> operations) {
+  Work work;
+  const CUresult prepared = Prepare(std::move(operations), work.run);
+  if (prepared != CUDA_SUCCESS) return prepared;
   stream.context.Enqueue(stream, std::move(work));
   return CUDA_SUCCESS;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "agent/softgpu/stream.h"
@@ -24,5 +25,10 @@ struct MemoryOperation {
 
 // All of them, in order, as one piece of work.
 [[nodiscard]] CUresult Submit(Stream& stream, std::vector<MemoryOperation> operations);
+// The checks alone, and what does them, once or often.
+[[nodiscard]] CUresult Prepare(std::vector<MemoryOperation> operations, std::function<void()>& run);
+// From CUDA's form.
+[[nodiscard]] CUresult Describe(const CUstreamBatchMemOpParams* params, unsigned count,
+                                std::vector<MemoryOperation>& operations);
 
 }  // namespace gpuloom::softgpu

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "agent/softgpu/context.h"
+#include "agent/softgpu/graph_capture.h"
 #include "agent/softgpu/memory_operation.h"
 
+namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
 namespace {
@@ -18,12 +20,51 @@ constexpr bool kPerThread = true;
 constexpr bool kNarrow = false;
 constexpr bool kWide = true;
 
+// Back to CUDA's form, which a graph keeps.
+CUresult RecordOperations(const std::vector<MemoryOperation>& operations, Context& context,
+                          graph::NodeParams* node) {
+  std::function<void()> unused;
+  const CUresult judged = Prepare(operations, unused);
+  if (judged != CUDA_SUCCESS) return judged;
+  std::vector<CUstreamBatchMemOpParams> params;
+  for (const MemoryOperation& operation : operations) {
+    CUstreamBatchMemOpParams one = {};
+    switch (operation.kind) {
+      case Kind::kBarrier:
+        one.operation = CU_STREAM_MEM_OP_BARRIER;
+        break;
+      case Kind::kWait:
+        one.operation =
+            operation.wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32;
+        one.waitValue.address = operation.address;
+        one.waitValue.value64 = operation.value;
+        one.waitValue.flags = operation.condition;
+        break;
+      case Kind::kWrite:
+        one.operation =
+            operation.wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32;
+        one.writeValue.address = operation.address;
+        one.writeValue.value64 = operation.value;
+        break;
+    }
+    params.push_back(one);
+  }
+  return graph::MakeBatch(
+      {context.handle(), static_cast<unsigned>(params.size()), params.data(), 0}, node);
+}
+
 CUresult SubmitTo(CUstream handle, bool per_thread, std::vector<MemoryOperation> operations) {
   Context* context = nullptr;
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   const auto stream = FindStream(*context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult captured = CUDA_SUCCESS;
+  if (Records(*stream, &captured, [&](graph::NodeParams* node) {
+        return RecordOperations(operations, *context, node);
+      })) {
+    return captured;
+  }
   return Submit(*stream, std::move(operations));
 }
 
@@ -41,11 +82,12 @@ CUresult Wait(CUstream stream, bool per_thread, CUdeviceptr address, uint64_t va
   return SubmitTo(stream, per_thread, {{Kind::kWait, address, value, wide, flags}});
 }
 
-CUresult Batch(CUstream stream, bool per_thread, unsigned count,
-               const CUstreamBatchMemOpParams* params, unsigned flags) {
+}  // namespace
+
+CUresult gpuloom::softgpu::Describe(const CUstreamBatchMemOpParams* params, unsigned count,
+                                    std::vector<MemoryOperation>& operations) {
   // 256 is CUDA's own limit.
-  if (params == nullptr || count > 256 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  std::vector<MemoryOperation> operations;
+  if (params == nullptr || count > 256) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
     switch (params[i].operation) {
       case CU_STREAM_MEM_OP_WAIT_VALUE_32:
@@ -71,7 +113,17 @@ CUresult Batch(CUstream stream, bool per_thread, unsigned count,
         return CUDA_ERROR_NOT_SUPPORTED;
     }
   }
-  return SubmitTo(stream, per_thread, std::move(operations));
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+CUresult Batch(CUstream stream, bool per_thread, unsigned count,
+               const CUstreamBatchMemOpParams* params, unsigned flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<MemoryOperation> operations;
+  const CUresult result = Describe(params, count, operations);
+  return result == CUDA_SUCCESS ? SubmitTo(stream, per_thread, std::move(operations)) : result;
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 // barrier sees the result.
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/copy.h"
+#include "agent/softgpu/graph_capture.h"
 
+namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
 namespace {
@@ -17,6 +19,18 @@ CUresult Submit(CUstream handle, bool per_thread, const Fill& fill) {
   if (result != CUDA_SUCCESS) return result;
   const auto stream = FindStream(*context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult captured = CUDA_SUCCESS;
+  if (Records(*stream, &captured, [&](graph::NodeParams* node) {
+        std::function<void()> unused;
+        const CUresult judged = PrepareFill(fill, unused);
+        *node = graph::LinearFill(fill.address, fill.value, fill.element_bytes, fill.width,
+                                  context->handle());
+        node->memset.pitch = fill.pitch_bytes;
+        node->memset.height = fill.height;
+        return judged;
+      })) {
+    return captured;
+  }
   return SubmitFill(*stream, fill);
 }
 

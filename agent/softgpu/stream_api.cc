@@ -6,9 +6,11 @@
 
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/event.h"
+#include "agent/softgpu/graph_capture.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
 
+namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
 namespace {
@@ -54,6 +56,8 @@ CUresult Synchronize(CUstream handle, bool per_thread) {
   std::shared_ptr<Stream> stream;
   const CUresult result = Require(handle, per_thread, stream);
   if (result != CUDA_SUCCESS) return result;
+  const CUresult refused = RefuseInCapture(*stream);
+  if (refused != CUDA_SUCCESS) return refused;
   WaitFor(stream->context.PointsOf(*stream));
   return Fault();
 }
@@ -62,6 +66,8 @@ CUresult Query(CUstream handle, bool per_thread) {
   std::shared_ptr<Stream> stream;
   const CUresult result = Require(handle, per_thread, stream);
   if (result != CUDA_SUCCESS) return result;
+  const CUresult refused = RefuseInCapture(*stream);
+  if (refused != CUDA_SUCCESS) return refused;
   for (const Point& point : stream->context.PointsOf(*stream)) {
     if (!point.Done()) return CUDA_ERROR_NOT_READY;
   }
@@ -75,6 +81,8 @@ CUresult WaitEvent(CUstream handle, bool per_thread, CUevent event_handle, unsig
   const auto event = Registry<Event>::Instance().Find(event_handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  CUresult captured = CUDA_SUCCESS;
+  if (graph::CapturesWait(RefOf(*stream), event_handle, flags, &captured)) return captured;
   const auto recording = event->Latest();
   if (recording == nullptr || recording->point.Done()) return CUDA_SUCCESS;
   Work work;
@@ -88,6 +96,13 @@ CUresult LaunchHostFunction(CUstream handle, bool per_thread, CUhostFn function,
   const CUresult result = Require(handle, per_thread, stream);
   if (result != CUDA_SUCCESS) return result;
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUresult captured = CUDA_SUCCESS;
+  if (Records(*stream, &captured, [&](graph::NodeParams* node) {
+        *node = graph::HostCall(function, data);
+        return CUDA_SUCCESS;
+      })) {
+    return captured;
+  }
   Work work;
   work.run = [function, data] {
     const InsideHostFunction inside;
@@ -103,6 +118,8 @@ CUresult AddCallback(CUstream handle, bool per_thread, CUstreamCallback callback
   const CUresult result = Require(handle, per_thread, stream);
   if (result != CUDA_SUCCESS) return result;
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult refused = RefuseInCapture(*stream);
+  if (refused != CUDA_SUCCESS) return refused;
   Work work;
   work.even_after_fault = true;  // a callback is told of the error, unlike a host function
   work.run = [callback, data, handle] {
@@ -147,6 +164,7 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
   if (ready != CUDA_SUCCESS) return ready;
   const std::shared_ptr<Stream> stream = Registry<Stream>::Instance().Take(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  graph::ForgetStream(RefOf(*stream));
   stream->context.CloseStream(stream);
   return CUDA_SUCCESS;
 }
