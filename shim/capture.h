@@ -21,9 +21,12 @@ template <typename Make>
   return graph::AnyCapture() && graph::Records(RefOf(stream), result, make);
 }
 
-// For what no graph can hold, or what would wait: see graph::RefuseInCapture.
+// For what no graph can hold: see graph::RefuseInCapture.
 [[nodiscard]] inline CUresult RefuseInCapture(wire::StreamId stream) {
   return graph::AnyCapture() ? graph::RefuseInCapture(RefOf(stream)) : CUDA_SUCCESS;
+}
+[[nodiscard]] inline CUresult RefuseToWait(wire::StreamId stream) {
+  return graph::AnyCapture() ? graph::RefuseToWait(RefOf(stream)) : CUDA_SUCCESS;
 }
 
 // A launch that was judged, with the attributes the program gave it; the parameters have not been

@@ -84,7 +84,7 @@ CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) 
   if (const CUresult result = Find(end_handle, &end); result != CUDA_SUCCESS) return result;
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (const CUevent handle : {start_handle, end_handle}) {
-    const CUresult result = graph::CheckEventUse(handle);
+    const CUresult result = graph::CheckEventTime(handle);
     if (result != CUDA_SUCCESS) return result;
   }
   if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {

@@ -31,7 +31,7 @@ graph::KernelLayout LayoutOf(const Kernel& kernel) {
 bool RecordsLaunch(wire::StreamId stream, const Kernel& kernel,
                    const CUDA_KERNEL_NODE_PARAMS_v3& launch, const CUlaunchAttribute* attributes,
                    uint32_t attribute_count, CUresult* result) {
-  return Records(stream, result, [&](graph::NodeParams* node) {
+  const bool taken = Records(stream, result, [&](graph::NodeParams* node) {
     CUresult made = graph::MakeKernelParams(launch, LayoutOf(kernel), node);
     for (uint32_t i = 0; made == CUDA_SUCCESS && i < attribute_count; ++i) {
       if (!graph::IsNodeAttribute(attributes[i].id)) continue;
@@ -40,6 +40,8 @@ bool RecordsLaunch(wire::StreamId stream, const Kernel& kernel,
     }
     return made;
   });
+  if (taken && *result != CUDA_SUCCESS) graph::InvalidateCapture(RefOf(stream));
+  return taken;
 }
 
 namespace graph {
@@ -76,6 +78,11 @@ CUresult CheckKernelShape(const KernelParams& params) {
 }
 
 bool IsEvent(CUevent handle) { return FindEvent(handle) != nullptr; }
+
+bool WasRecorded(CUevent handle) {
+  const Event* event = FindEvent(handle);
+  return event != nullptr && event->record.load(std::memory_order_acquire) != 0;
+}
 
 bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes) {
   KnownMemory found;

@@ -210,7 +210,10 @@ CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, Defaul
   if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
     return result;
   }
-  if (const CUresult result = CheckShape(shape, *kernel); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = CheckShape(shape, *kernel); result != CUDA_SUCCESS) {
+    if (graph::AnyCapture()) graph::InvalidateCapture(RefOf(stream));
+    return result;
+  }
   if (graph::AnyCapture()) [[unlikely]] {
     const CUDA_KERNEL_NODE_PARAMS_v3 node = {
         function,       shape.grid[0],  shape.grid[1],  shape.grid[2],

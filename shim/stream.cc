@@ -127,7 +127,7 @@ CUresult Query(CUstream handle, DefaultStream null_means) {
   if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
     return result;
   }
-  if (const CUresult result = RefuseInCapture(id); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = RefuseToWait(id); result != CUDA_SUCCESS) return result;
   bool done = IsDone(static_cast<uint32_t>(id));
   if (id == wire::kLegacyStream) {
     for (uint32_t i = 1; done && i <= streams.table.used(); ++i) done = !Blocks(i) || IsDone(i);
@@ -142,7 +142,7 @@ CUresult Synchronize(CUstream handle, DefaultStream null_means) {
   if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
     return result;
   }
-  if (const CUresult result = RefuseInCapture(id); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = RefuseToWait(id); result != CUDA_SUCCESS) return result;
   if (const CUresult result = SynchronizeStream(id); result != CUDA_SUCCESS) return result;
   return session.TakeAsyncError();
 }

@@ -102,8 +102,8 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start_handle, CUeven
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0)
     return CUDA_ERROR_INVALID_HANDLE;
-  result = graph::CheckEventUse(start_handle);
-  if (result == CUDA_SUCCESS) result = graph::CheckEventUse(end_handle);
+  result = graph::CheckEventTime(start_handle);
+  if (result == CUDA_SUCCESS) result = graph::CheckEventTime(end_handle);
   if (result != CUDA_SUCCESS) return result;
   const auto from = start->Latest();
   const auto to = end->Latest();

@@ -28,6 +28,11 @@ template <typename Make>
   return graph::AnyCapture() ? graph::RefuseInCapture(RefOf(stream)) : CUDA_SUCCESS;
 }
 
+// Before waiting for the stream, or asking whether it is done.
+[[nodiscard]] inline CUresult RefuseToWait(const Stream& stream) {
+  return graph::AnyCapture() ? graph::RefuseToWait(RefOf(stream)) : CUDA_SUCCESS;
+}
+
 // A kernel node, judged as a launch is, and what runs it.
 [[nodiscard]] CUresult PrepareKernel(const graph::KernelParams& params, std::function<void()>& run);
 

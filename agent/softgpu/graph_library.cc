@@ -72,6 +72,11 @@ CUresult CheckKernelShape(const KernelParams& params) {
 
 bool IsEvent(CUevent handle) { return Registry<Event>::Instance().Find(handle) != nullptr; }
 
+bool WasRecorded(CUevent handle) {
+  const auto event = Registry<Event>::Instance().Find(handle);
+  return event != nullptr && event->Latest() != nullptr;
+}
+
 bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes) {
   return AddressTable::Instance().Covers(address, size_bytes, true);
 }

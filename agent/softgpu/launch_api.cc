@@ -35,6 +35,11 @@ CUresult RecordLaunch(CUfunction handle, const LaunchShape& shape, void** params
     if (!graph::IsNodeAttribute(attribute.id)) continue;
     result = graph::SetKernelAttribute(&node->kernel, attribute.id, attribute.value);
   }
+  if (result == CUDA_SUCCESS && shape.cooperative) {
+    CUlaunchAttributeValue value = {};
+    value.cooperative = 1;
+    result = graph::SetKernelAttribute(&node->kernel, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value);
+  }
   if (result == CUDA_SUCCESS) result = graph::CheckKernelShape(node->kernel);
   if (result != CUDA_SUCCESS) graph::FreeParams(node);
   return result;
@@ -54,6 +59,7 @@ CUresult Submit(CUfunction handle, const LaunchShape& shape, CUstream stream_han
   if (Records(*stream, &result, [&](graph::NodeParams* node) {
         return RecordLaunch(handle, shape, params, extra, config, node);
       })) {
+    if (result != CUDA_SUCCESS) graph::InvalidateCapture(RefOf(*stream));
     return result;
   }
   return Launch(*stream, found, shape, params, extra);

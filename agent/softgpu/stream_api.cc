@@ -56,7 +56,7 @@ CUresult Synchronize(CUstream handle, bool per_thread) {
   std::shared_ptr<Stream> stream;
   const CUresult result = Require(handle, per_thread, stream);
   if (result != CUDA_SUCCESS) return result;
-  const CUresult refused = RefuseInCapture(*stream);
+  const CUresult refused = RefuseToWait(*stream);
   if (refused != CUDA_SUCCESS) return refused;
   WaitFor(stream->context.PointsOf(*stream));
   return Fault();
@@ -66,7 +66,7 @@ CUresult Query(CUstream handle, bool per_thread) {
   std::shared_ptr<Stream> stream;
   const CUresult result = Require(handle, per_thread, stream);
   if (result != CUDA_SUCCESS) return result;
-  const CUresult refused = RefuseInCapture(*stream);
+  const CUresult refused = RefuseToWait(*stream);
   if (refused != CUDA_SUCCESS) return refused;
   for (const Point& point : stream->context.PointsOf(*stream)) {
     if (!point.Done()) return CUDA_ERROR_NOT_READY;

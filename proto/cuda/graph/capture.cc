@@ -7,6 +7,9 @@ namespace gpuloom::graph {
 std::atomic<uint32_t> capture_count{0};
 std::atomic<uint32_t> captured_event_count{0};
 
+// The key of a stream that was destroyed while it took part.
+constexpr uint64_t kNoStream = UINT64_MAX;
+
 struct CapturedStream {
   StreamRef stream;
   Growing<Edge> dependencies;  // what its next operation comes after
@@ -180,6 +183,25 @@ bool Record(CapturedStream* stream, Capture* capture, NodeParams* params, CUresu
   return true;
 }
 
+CUresult CheckUnsafeLocked() {
+  if (thread_mode != CU_STREAM_CAPTURE_MODE_GLOBAL &&
+      thread_mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) {
+    return CUDA_SUCCESS;
+  }
+  CUresult result = CUDA_SUCCESS;
+  for (Capture* capture : state.captures) {
+    const bool ours = capture->thread == &thread_mark;
+    const bool forbids = ours ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+                              : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                                    thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (forbids) {
+      capture->invalid = true;
+      result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+  }
+  return result;
+}
+
 // Marks everything that `edges` come after, themselves included, with index 1.
 CUresult MarkAncestors(Graph* graph, const Growing<Edge>& edges) {
   for (Node* node : graph->nodes) node->index = 0;
@@ -259,32 +281,17 @@ CUresult RefuseInCapture(const StreamRef& stream) {
   return result;
 }
 
+CUresult RefuseToWait(const StreamRef& stream) {
+  const CUresult result = RefuseInCapture(stream);
+  return result == CUDA_SUCCESS ? CheckUnsafe() : result;
+}
+
 CUresult RefuseWhileAnyCaptures() {
   if (!AnyCapture()) return CUDA_SUCCESS;
   GraphLock lock;
   for (Capture* capture : state.captures) capture->invalid = true;
   return state.captures.count() == 0 ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
-
-namespace {
-
-CUresult CheckUnsafeLocked() {
-  if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
-  CUresult result = CUDA_SUCCESS;
-  for (Capture* capture : state.captures) {
-    const bool ours = capture->thread == &thread_mark;
-    const bool forbids = ours ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
-                              : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                                    thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-    if (forbids) {
-      capture->invalid = true;
-      result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-  }
-  return result;
-}
-
-}  // namespace
 
 CUresult CheckUnsafe() {
   if (!AnyCapture()) return CUDA_SUCCESS;
@@ -300,7 +307,7 @@ bool CapturesRecord(const StreamRef& stream, CUevent event, unsigned flags, CUre
   Capture* capture;
   if (!Enter(stream, &captured, &capture, result)) {
     if (external) {
-      *result = CUDA_ERROR_INVALID_VALUE;
+      *result = CUDA_ERROR_ILLEGAL_STATE;
       return true;
     }
     const size_t index = FindEventIndex(event);
@@ -339,13 +346,13 @@ bool CapturesWait(const StreamRef& stream, CUevent event, unsigned flags, CUresu
   Capture* capture = nullptr;
   if (!Enter(stream, &captured, &capture, result)) {
     if (external) {
-      *result = CUDA_ERROR_INVALID_VALUE;
+      *result = CUDA_ERROR_ILLEGAL_STATE;
       return true;
     }
     if (!known) return false;
     Capture* other = state.events[index].capture;
     if (other == nullptr) {
-      *result = CUDA_ERROR_CAPTURED_EVENT;  // of a capture that has ended
+      *result = CUDA_ERROR_INVALID_VALUE;  // of a capture that has ended
       return true;
     }
     if (other->invalid) {
@@ -370,6 +377,7 @@ bool CapturesWait(const StreamRef& stream, CUevent event, unsigned flags, CUresu
     NodeParams params = EventOperation(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
     return Record(captured, capture, &params, result);
   }
+  if (!known && !WasRecorded(event)) return true;  // nothing to wait for
   if (!known || state.events[index].capture == nullptr) {
     capture->invalid = true;
     *result = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
@@ -392,11 +400,26 @@ CUresult CheckEventUse(CUevent event) {
   if (!AnyCapture() && !AnyCapturedEvent()) return CUDA_SUCCESS;
   GraphLock lock;
   const size_t index = FindEventIndex(event);
-  if (index != state.events.count()) {
-    if (state.events[index].capture != nullptr) state.events[index].capture->invalid = true;
-    return CUDA_ERROR_CAPTURED_EVENT;
-  }
-  return CheckUnsafeLocked();
+  if (index == state.events.count()) return CheckUnsafeLocked();
+  if (state.events[index].capture == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  state.events[index].capture->invalid = true;
+  return CUDA_ERROR_CAPTURED_EVENT;
+}
+
+CUresult CheckEventTime(CUevent event) {
+  if (!AnyCapturedEvent()) return CUDA_SUCCESS;
+  GraphLock lock;
+  const size_t index = FindEventIndex(event);
+  if (index == state.events.count()) return CUDA_SUCCESS;
+  return state.events[index].capture == nullptr ? CUDA_ERROR_INVALID_VALUE
+                                                : CUDA_ERROR_CAPTURED_EVENT;
+}
+
+void InvalidateCapture(const StreamRef& stream) {
+  if (!AnyCapture()) return;
+  GraphLock lock;
+  Capture* capture;
+  if (FindStream(stream.key, &capture) != nullptr) capture->invalid = true;
 }
 
 void ForgetStream(const StreamRef& stream) {
@@ -410,14 +433,8 @@ void ForgetStream(const StreamRef& stream) {
     Finish(capture);
     return;
   }
-  capture->invalid = true;  // nobody can join its work any more
-  for (size_t i = 0; i < capture->streams.count(); ++i) {
-    if (capture->streams[i] == captured) {
-      capture->streams.Remove(i);
-      break;
-    }
-  }
-  FreeStream(captured);
+  // What it did must still be joined to the origin.
+  captured->stream = {kNoStream, false, false};
 }
 
 void ForgetEvent(CUevent event) {
@@ -510,10 +527,10 @@ CUresult EndCaptureLocked(const StreamRef& stream, Graph** graph) {
     capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
-  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &thread_mark) {
-    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-  }
-  CUresult result = capture->invalid || capture->graph == nullptr
+  const bool wrong_thread =
+      capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &thread_mark;
+  CUresult result = wrong_thread ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+                    : capture->invalid || capture->graph == nullptr
                         ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
                         : CheckJoined(*capture, *captured);
   if (result == CUDA_SUCCESS) {

@@ -57,10 +57,12 @@ template <typename Make>
   return false;
 }
 
-// For what cannot be captured (callbacks, synchronising, querying): an error when the stream
-// captures, which invalidates the capture; also for the legacy stream when it would wait for a
-// capturing one.
+// For what cannot be captured (callbacks, synchronous copies): an error when the stream captures,
+// which invalidates the capture; also for the legacy stream when it would wait for a capturing one.
 [[nodiscard]] CUresult RefuseInCapture(const StreamRef& stream);
+// The same for synchronising with a stream and for asking whether it is done, which are potentially
+// unsafe on the other streams.
+[[nodiscard]] CUresult RefuseToWait(const StreamRef& stream);
 // For calls that wait for all streams of the context.
 [[nodiscard]] CUresult RefuseWhileAnyCaptures();
 // For potentially unsafe calls, by the thread's mode and the captures' modes.
@@ -72,9 +74,15 @@ template <typename Make>
                                   CUresult* result);
 [[nodiscard]] bool CapturesWait(const StreamRef& stream, CUevent event, unsigned flags,
                                 CUresult* result);
-// For queries, waits and times of an event: CAPTURED_EVENT when a capture recorded it last; else as
-// CheckUnsafe.
+// For queries and waits of an event: CAPTURED_EVENT, which invalidates the capture, when it is one
+// of its; INVALID_VALUE when that capture has ended; else as CheckUnsafe.
 [[nodiscard]] CUresult CheckEventUse(CUevent event);
+// The same for asking times, which invalidates nothing and is never unsafe.
+[[nodiscard]] CUresult CheckEventTime(CUevent event);
+
+// A launch with wrong arguments breaks the capture that it would have been part of. (A wrong copy
+// does not.)
+void InvalidateCapture(const StreamRef& stream);
 
 // The handle is gone.
 void ForgetStream(const StreamRef& stream);

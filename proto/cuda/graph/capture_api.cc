@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "proto/cuda/graph/capture.h"
+#include "proto/cuda/graph/user_object.h"
 
 namespace gpuloom::graph {
 namespace {
@@ -71,11 +72,18 @@ CUresult End(CUstream handle, NullStream null_means, CUgraph* graph_out) {
   if (const CUresult result = Resolve(handle, null_means, &stream); result != CUDA_SUCCESS) {
     return result;
   }
-  if (graph_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Graph* graph;
-  GraphLock lock;
-  const CUresult result = EndCaptureLocked(stream, &graph);
-  *graph_out = graph == nullptr ? nullptr : HandleOf(graph);
+  CUresult result;
+  {
+    Graph* graph;
+    GraphLock lock;
+    result = EndCaptureLocked(stream, &graph);
+    if (graph_out != nullptr) {
+      *graph_out = graph == nullptr ? nullptr : HandleOf(graph);
+    } else if (graph != nullptr) {
+      DestroyGraph(graph);
+    }
+  }
+  RunDestructors();
   return result;
 }
 
@@ -220,7 +228,8 @@ CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream stream, CUgraphNode*
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
-  if (mode == nullptr || !IsMode(*mode)) return CUDA_ERROR_INVALID_VALUE;
+  // As the driver, any other value is taken for a mode that forbids nothing.
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *mode = ExchangeThreadMode(*mode);
   return CUDA_SUCCESS;
 }

@@ -97,17 +97,22 @@ CUresult Launch(CUgraphExec handle, CUstream stream_handle, NullStream null_mean
     return result;
   }
   CUresult captured;
+  bool invalid = false;
   // A launch that is captured becomes a child graph.
   if (AnyCapture() && Records(stream, &captured, [&](NodeParams* node) {
         GraphLock lock;
         const Exec* exec = FindExec(handle);
-        if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+        if (exec == nullptr) {
+          invalid = true;
+          return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
         Graph* clone = CloneGraph(exec->graph);
         if (clone == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
         node->type = CU_GRAPH_NODE_TYPE_GRAPH;
         node->child = {clone, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE};
         return CUDA_SUCCESS;
       })) {
+    if (invalid) InvalidateCapture(stream);
     return captured;
   }
   GraphLock lock;
@@ -311,8 +316,10 @@ CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* error_n
   return result;
 }
 CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* out) {
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return Update(exec, graph, out);
+  CUgraphExecUpdateResultInfo info;
+  const CUresult result = Update(exec, graph, &info);
+  if (out != nullptr) *out = info;
+  return result;
 }
 
 CUresult cuGraphNodeSetEnabled(CUgraphExec exec_handle, CUgraphNode handle, unsigned enabled) {

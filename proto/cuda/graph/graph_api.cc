@@ -317,10 +317,11 @@ CUresult cuGraphReleaseUserObject(CUgraph handle, CUuserObject object_handle, un
     GraphLock lock;
     Graph* graph = FindGraph(handle);
     UserObject* object = FindUserObject(object_handle);
-    if (graph == nullptr || object == nullptr || count == 0 || count > INT_MAX ||
-        !DropObject(graph, object, count)) {
+    if (graph == nullptr || object == nullptr || count == 0 || count > INT_MAX) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    // As the driver: to give up what is not held is no error.
+    DropObject(graph, object, count);
   }
   RunDestructors();
   return CUDA_SUCCESS;

@@ -41,6 +41,8 @@ bool IsContext(CUcontext context);
 [[nodiscard]] CUresult CheckKernelShape(const KernelParams& kernel);
 
 bool IsEvent(CUevent handle);
+// Outside of captures.
+bool WasRecorded(CUevent handle);
 
 // Is all of [address, address + size_bytes) memory that a memset may write or a copy on the device
 // side may touch?

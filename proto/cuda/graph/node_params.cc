@@ -19,6 +19,28 @@ bool Fits(const CUDA_MEMCPY3D& copy, CUmemorytype type, size_t x_bytes, size_t y
   return copy.Depth <= 1 || height == 0 || height >= y + copy.Height;
 }
 
+// A side that is said to be on the device lies there as a whole.
+bool IsReachable(const CUDA_MEMCPY3D& copy, CUmemorytype type, CUdeviceptr base, size_t x_bytes,
+                 size_t y, size_t z, size_t pitch, size_t height) {
+  if (type != CU_MEMORYTYPE_DEVICE) return true;
+  const uint64_t row = pitch != 0 ? pitch : x_bytes + copy.WidthInBytes;
+  const uint64_t rows = height != 0 ? height : y + copy.Height;
+  uint64_t first, last, slices;
+  // From the first row's begin to the last row's end.
+  if (__builtin_mul_overflow(uint64_t{z}, rows, &first) ||
+      __builtin_add_overflow(first, uint64_t{y}, &first) ||
+      __builtin_mul_overflow(first, row, &first) ||
+      __builtin_add_overflow(first, uint64_t{x_bytes}, &first) ||
+      __builtin_add_overflow(first, uint64_t{base}, &first) ||
+      __builtin_mul_overflow(uint64_t{copy.Depth} - 1, rows, &slices) ||
+      __builtin_add_overflow(slices, uint64_t{copy.Height} - 1, &slices) ||
+      __builtin_mul_overflow(slices, row, &last) ||
+      __builtin_add_overflow(last, uint64_t{copy.WidthInBytes}, &last)) {
+    return false;
+  }
+  return IsDeviceReachable(first, last);
+}
+
 CUcontext OrCurrent(CUcontext context) { return context != nullptr ? context : CurrentContext(); }
 
 }  // namespace
@@ -28,7 +50,7 @@ CUresult ReadKernel(const CUDA_KERNEL_NODE_PARAMS_v3* from, NodeParams* to) {
   if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const void* handle = from->func != nullptr ? static_cast<const void*>(from->func)
                                              : static_cast<const void*>(from->kern);
-  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   KernelLayout layout;
   CUresult result = DescribeKernel(handle, &layout);
   if (result == CUDA_SUCCESS) result = MakeKernelParams(*from, layout, to);
@@ -48,6 +70,13 @@ CUresult ReadMemcpy(const CUDA_MEMCPY3D* from, CUcontext context, NodeParams* to
             from->srcHeight) ||
       !Fits(*from, from->dstMemoryType, from->dstXInBytes, from->dstY, from->dstPitch,
             from->dstHeight)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (from->WidthInBytes == 0 || from->Height == 0 || from->Depth == 0 ||
+      !IsReachable(*from, from->srcMemoryType, from->srcDevice, from->srcXInBytes, from->srcY,
+                   from->srcZ, from->srcPitch, from->srcHeight) ||
+      !IsReachable(*from, from->dstMemoryType, from->dstDevice, from->dstXInBytes, from->dstY,
+                   from->dstZ, from->dstPitch, from->dstHeight)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   to->type = CU_GRAPH_NODE_TYPE_MEMCPY;
@@ -119,7 +148,10 @@ CUresult ReadChildLocked(CUgraph child, const Graph* parent, NodeParams* to) {
 
 CUresult ReadParams(const CUgraphNodeParams* from, NodeParams* to) {
   *to = {};
-  if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (from == nullptr || from->reserved0[0] != 0 || from->reserved0[1] != 0 ||
+      from->reserved0[2] != 0 || from->reserved2 != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   switch (from->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
       return ReadKernel(&from->kernel, to);

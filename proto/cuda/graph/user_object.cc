@@ -56,17 +56,16 @@ bool HoldObject(Graph* graph, UserObject* object, uint32_t count) {
   return graph->objects.Push({object, count});
 }
 
-bool DropObject(Graph* graph, UserObject* object, uint32_t count) {
+void DropObject(Graph* graph, UserObject* object, uint32_t count) {
   for (size_t i = 0; i < graph->objects.count(); ++i) {
     ObjectReference& reference = graph->objects[i];
     if (reference.object != object) continue;
-    if (reference.count < count) return false;
+    if (count > reference.count) count = reference.count;
     reference.count -= count;
     if (reference.count == 0) graph->objects.Remove(i);
     ReleaseUserObject(object, count);
-    return true;
+    return;
   }
-  return false;
 }
 
 void DropAllObjects(Graph* graph) {

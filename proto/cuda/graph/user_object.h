@@ -23,8 +23,8 @@ void ReleaseUserObject(UserObject* object, uint64_t count);
 // References that a graph owns. HoldObject takes `count` over from the caller; false without
 // memory.
 [[nodiscard]] bool HoldObject(Graph* graph, UserObject* object, uint32_t count);
-// False when the graph has fewer.
-[[nodiscard]] bool DropObject(Graph* graph, UserObject* object, uint32_t count);
+// At most what the graph has.
+void DropObject(Graph* graph, UserObject* object, uint32_t count);
 void DropAllObjects(Graph* graph);
 
 // Without the lock.
