@@ -10,6 +10,7 @@
 #include "shim/futex.h"
 #include "shim/library.h"
 #include "shim/memory.h"
+#include "shim/pool.h"
 #include "shim/stream.h"
 #include "shim/texture.h"
 
@@ -302,6 +303,7 @@ CUresult cuCtxSynchronize() {
   if (const CUresult result = graph::RefuseWhileAnyCaptures(); result != CUDA_SUCCESS)
     return result;
   if (const CUresult result = session.WaitForAll(); result != CUDA_SUCCESS) return result;
+  TrimAtSynchronisation();
   return session.TakeAsyncError();
 }
 
@@ -312,6 +314,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context) {
   if (const CUresult result = graph::RefuseWhileAnyCaptures(); result != CUDA_SUCCESS)
     return result;
   if (const CUresult result = session.WaitForAll(); result != CUDA_SUCCESS) return result;
+  TrimAtSynchronisation();
   return session.TakeAsyncError();
 }
 

@@ -4,6 +4,7 @@
 #include "shim/context.h"
 #include "shim/futex.h"
 #include "shim/handle_table.h"
+#include "shim/pool.h"
 #include "shim/session.h"
 #include "shim/stream.h"
 
@@ -223,6 +224,7 @@ CUresult cuEventSynchronize(CUevent handle) {
   if (const CUresult result = session.WaitFor(point.stream, point.ticket); result != CUDA_SUCCESS) {
     return result;
   }
+  TrimAtSynchronisation();
   return session.TakeAsyncError();
 }
 

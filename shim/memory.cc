@@ -4,9 +4,11 @@
 
 #include "shim/capture.h"
 #include "shim/context.h"
+#include "shim/device_memory.h"
 #include "shim/futex.h"
 #include "shim/growing.h"
 #include "shim/host_arena.h"
+#include "shim/pool.h"
 #include "shim/session.h"
 
 namespace gpuloom {
@@ -35,13 +37,15 @@ CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (address == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
-  wire::MemAlloc::Reply reply;
-  const CUresult result = session.Call<wire::MemAlloc>({size_bytes}, &reply);
+  uint64_t begin = 0;
+  CUresult result = TakeDeviceMemory(size_bytes, &begin);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    ReclaimMemory();
+    result = TakeDeviceMemory(size_bytes, &begin);
+  }
   if (result != CUDA_SUCCESS) return result;
-  const auto begin = static_cast<uint64_t>(reply.address);
   if (!NoteMemory({begin, size_bytes, MemoryKind::kDevice, 0, {}, 0, 0})) {
-    wire::MemFree::Reply none;
-    (void)session.Call<wire::MemFree>({reply.address}, &none);
+    GiveDeviceMemory(begin, size_bytes, wire::kLegacyStream, wire::Ticket{0});
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = begin;
@@ -78,7 +82,12 @@ CUresult AllocateHost(void** address, size_t size_bytes, unsigned flags) {
 
 CUresult GetInfo(wire::MemInfo::Reply* reply) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  return session.Call<wire::MemInfo>({}, reply);
+  // What is kept aside is free to the program. Giving it back would wait for work that is not done.
+  if (session.Idle()) ReturnKeptMemory();
+  const uint64_t kept_bytes = KeptGranuleBytes();
+  const CUresult result = session.Call<wire::MemInfo>({}, reply);
+  if (result == CUDA_SUCCESS) reply->free_bytes += kept_bytes;
+  return result;
 }
 
 unsigned Saturated(uint64_t bytes) {
@@ -135,12 +144,13 @@ bool NoteMemory(const KnownMemory& entry) {
   return InsertSorted(&memory.known, named);
 }
 
-bool ForgetMemory(uint64_t begin, MemoryKind kind) {
+bool ForgetMemory(uint64_t begin, MemoryKind kind, KnownMemory* forgotten) {
   Holding holding(&memory.lock);
   const size_t i = FindAtOrBefore(memory.known, begin);
   if (i == memory.known.count() || memory.known[i].begin != begin || memory.known[i].kind != kind) {
     return false;
   }
+  if (forgotten != nullptr) *forgotten = memory.known[i];
   memory.known.Remove(i);
   return true;
 }
@@ -175,17 +185,18 @@ void ReleaseAllMemory() {
       Holding holding(&memory.lock);
       size_t i = memory.known.count();
       while (i > 0 && BelongsToNoContext(memory.known[i - 1].kind)) --i;
-      if (i == 0) return;
+      if (i == 0) break;
       entry = memory.known[i - 1];
       memory.known.Remove(i - 1);
     }
     if (entry.kind == MemoryKind::kPinnedHost) {
       GivePinned(entry.begin);
-    } else {
-      wire::MemFree::Reply reply;
-      (void)session.Call<wire::MemFree>({wire::DevicePtr{entry.begin}}, &reply);
+    } else if (entry.kind == MemoryKind::kDevice) {
+      GiveDeviceMemory(entry.begin, entry.size_bytes, wire::kLegacyStream, wire::Ticket{0});
     }
   }
+  ResetPools();
+  ReturnKeptMemory();
 }
 
 }  // namespace gpuloom
@@ -217,11 +228,20 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (address == 0) return CUDA_SUCCESS;
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
-  if (!ForgetMemory(address, MemoryKind::kDevice)) return CUDA_ERROR_INVALID_VALUE;
-  ForgetMade(MadeKind::kDeviceMemory, address);
-  wire::MemFree::Reply reply;
-  const CUresult result = session.Call<wire::MemFree>({wire::DevicePtr{address}}, &reply);
-  return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
+  KnownMemory freed;
+  if (ForgetMemory(address, MemoryKind::kDevice, &freed)) {
+    ForgetMade(MadeKind::kDeviceMemory, address);
+    CUresult result = session.WaitForAll();
+    if (result == CUDA_SUCCESS) result = FreeDeviceMemory(address, freed.size_bytes);
+    return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
+  }
+  if (ForgetMemory(address, MemoryKind::kPooled, &freed)) {
+    const CUresult result = session.WaitForAll();
+    GiveToPool(freed.object, wire::kLegacyStream, wire::Ticket{0});
+    TrimAtSynchronisation();
+    return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
+  }
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {

@@ -15,6 +15,7 @@ enum class MemoryKind : uint32_t {
   kGlobal,      // a module's variable
   kPinnedHost,  // cuMemHostAlloc
   kMapped,      // cuMemMap
+  kPooled,      // cuMemAllocAsync
 };
 
 struct KnownMemory {
@@ -23,7 +24,7 @@ struct KnownMemory {
   MemoryKind kind;
   uint32_t flags;           // kPinnedHost: CU_MEMHOSTALLOC_*; kMapped: CUmemAccess_flags
   wire::LibraryId library;  // kGlobal
-  uint32_t object;          // kMapped: the physical memory
+  uint32_t object;          // kMapped: the physical memory; kPooled: the piece
   uint64_t buffer_id;       // never used twice
 };
 
@@ -42,7 +43,7 @@ inline bool LiesInArena(MemoryKind kind) { return kind == MemoryKind::kPinnedHos
 // Gives the entry its buffer id. False without memory.
 [[nodiscard]] bool NoteMemory(const KnownMemory& entry);
 // Takes the entry that begins exactly here out of the table.
-[[nodiscard]] bool ForgetMemory(uint64_t begin, MemoryKind kind);
+[[nodiscard]] bool ForgetMemory(uint64_t begin, MemoryKind kind, KnownMemory* forgotten = nullptr);
 void SetMemoryFlags(uint64_t begin, uint32_t flags);
 
 // A module's variable, when the program has asked for it. False without memory.

@@ -4,6 +4,7 @@
 #include "shim/address_space.h"
 #include "shim/context.h"
 #include "shim/memory.h"
+#include "shim/pool.h"
 #include "shim/session.h"
 
 namespace gpuloom {
@@ -24,9 +25,12 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
   uint64_t range_begin = found.begin;
   uint64_t range_bytes = found.size_bytes;
   if (mapped) (void)FindReservation(address, 1, &range_begin, &range_bytes);
+  const bool pooled = found.kind == MemoryKind::kPooled;
+  PieceFacts piece = {nullptr, {found.begin, found.size_bytes}};
+  if (pooled) piece = FactsOfPiece(found.object);
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      if (mapped) return Write<CUcontext>(out, nullptr);
+      if (mapped || pooled) return Write<CUcontext>(out, nullptr);
       return Write<CUcontext>(
           out, ContextOf(host ? MadeKind::kHostMemory : MadeKind::kDeviceMemory, found.begin));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -45,9 +49,9 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       return Write<size_t>(out, range_bytes);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-      return Write<CUdeviceptr>(out, found.begin);
+      return Write<CUdeviceptr>(out, piece.chunk.begin);
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-      return Write<size_t>(out, found.size_bytes);
+      return Write<size_t>(out, piece.chunk.size_bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Write<unsigned>(out, 1);  // booleans are 32 bits wide, as cudart reads them
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -62,7 +66,7 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
       return Write<unsigned>(out,
                              mapped ? found.flags : unsigned{CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return Write<CUmemoryPool>(out, nullptr);
+      return Write<CUmemoryPool>(out, piece.pool);
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
       return CUDA_ERROR_NOT_SUPPORTED;
     default:

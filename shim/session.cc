@@ -244,6 +244,14 @@ void Session::LogOnce(const char* format, ...) {
   Log(LogLevel::kError, "%s", line);
 }
 
+bool Session::Idle() const {
+  const uint32_t bound = stream_bound_.load(std::memory_order_acquire);
+  for (uint32_t stream = 0; stream < bound; ++stream) {
+    if (!Done(wire::StreamId{stream}, LastTicket(wire::StreamId{stream}))) return false;
+  }
+  return true;
+}
+
 CUresult Session::WaitForAll() {
   const uint32_t bound = stream_bound_.load(std::memory_order_acquire);
   for (uint32_t stream = 0; stream < bound; ++stream) {

@@ -129,6 +129,8 @@ class Session {
   [[nodiscard]] CUresult WaitFor(wire::StreamId stream, wire::Ticket ticket) {
     return waiting_.Wait({Awaited::Kind::kStream, static_cast<uint32_t>(stream), ticket});
   }
+  // Everything queued so far on any stream is done.
+  [[nodiscard]] bool Idle() const;
   // Until everything queued so far on any stream, destroyed ones included, is done.
   [[nodiscard]] CUresult WaitForAll();
 

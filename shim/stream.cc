@@ -6,6 +6,7 @@
 #include "shim/futex.h"
 #include "shim/growing.h"
 #include "shim/handle_table.h"
+#include "shim/pool.h"
 #include "shim/session.h"
 
 namespace gpuloom {
@@ -144,6 +145,7 @@ CUresult Synchronize(CUstream handle, DefaultStream null_means) {
   }
   if (const CUresult result = RefuseToWait(id); result != CUDA_SUCCESS) return result;
   if (const CUresult result = SynchronizeStream(id); result != CUDA_SUCCESS) return result;
+  TrimAtSynchronisation();
   return session.TakeAsyncError();
 }
 
@@ -258,6 +260,8 @@ int PriorityOf(wire::StreamId id) {
       id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(id));
   return stream == nullptr ? 0 : stream->priority;
 }
+
+bool IsBlocking(wire::StreamId id) { return Blocks(static_cast<uint32_t>(id)); }
 
 void ReleaseThreadStream(ThreadState* thread) {
   if (thread->stream == wire::kLegacyStream) return;

@@ -33,6 +33,9 @@ bool BlocksLegacy(wire::StreamId id);
 // blocking streams, whose earlier work its barrier waits for.
 [[nodiscard]] CUresult SynchronizeStream(wire::StreamId id);
 
+// Its work and the legacy stream's wait for each other.
+[[nodiscard]] bool IsBlocking(wire::StreamId id);
+
 // The thread ends: its own stream may go. No error is possible.
 void ReleaseThreadStream(ThreadState* thread);
 

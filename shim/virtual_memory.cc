@@ -8,6 +8,7 @@
 #include "shim/context.h"
 #include "shim/memory.h"
 #include "shim/physical_memory.h"
+#include "shim/pool.h"
 #include "shim/session.h"
 
 namespace gpuloom {
@@ -129,7 +130,11 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
   if (const CUresult result = JudgeProperties(*wanted); result != CUDA_SUCCESS) return result;
   Holding holding(&physical_lock);
   PhysicalMemory* memory = nullptr;
-  const CUresult result = CreatePhysicalLocked(size_bytes, wanted->requestedHandleTypes, &memory);
+  CUresult result = CreatePhysicalLocked(size_bytes, wanted->requestedHandleTypes, &memory);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    ReclaimMemory();
+    result = CreatePhysicalLocked(size_bytes, wanted->requestedHandleTypes, &memory);
+  }
   if (result == CUDA_SUCCESS) *handle = HandleOf(memory);
   return result;
 }

@@ -181,15 +181,28 @@ void Session::On(wire::Tag<wire::MemFree>, const wire::MemFree::Request& request
   const Asker asker = AskerOf(record);
   // Retired at once: no later command may name it.
   if (!space_.Retire(address)) return Reply<wire::MemFree>(asker, CUDA_ERROR_INVALID_VALUE);
-  AfterEarlierWork(record.ticket, [this, asker, address] {
+  FreeAllocation(address, record.ticket,
+                 [this, asker] { Reply<wire::MemFree>(asker, CUDA_SUCCESS); });
+}
+
+void Session::On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::Request& request,
+                 const wire::Record& record) {
+  const auto address = static_cast<uint64_t>(request.address);
+  if (!space_.Retire(address)) return Refuse(wire::Fatal::kBadRange);
+  FreeAllocation(address, record.ticket, [] {});
+}
+
+// A retired allocation, once the work before `ticket` is done.
+void Session::FreeAllocation(uint64_t address, wire::Ticket ticket, std::function<void()> done) {
+  AfterEarlierWork(ticket, [this, address, done = std::move(done)] {
     const DeviceSpace::Span span = space_.Free(address);
-    if (span.size_bytes == 0) return Reply<wire::MemFree>(asker, CUDA_SUCCESS);
+    if (span.size_bytes == 0) return done();
     const auto block = blocks_.find(span.address);
     PhysicalRef memory = std::move(block->second);
     blocks_.erase(block);
-    Unmap(span.address, std::move(memory), [this, asker, span] {
+    Unmap(span.address, std::move(memory), [this, span, done] {
       space_.ReleaseSpan(span.address, span.size_bytes);
-      Reply<wire::MemFree>(asker, CUDA_SUCCESS);
+      done();
     });
   });
 }
@@ -246,18 +259,26 @@ void Session::LeaveToOthers(const PhysicalRef& memory) {
   memory->charged_session = heir;
 }
 
+// What is on its way back already counts: a tenant that has freed sees it.
 void Session::On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&,
                  const wire::Record& record) {
+  if (returning_ != 0) {
+    asking_memory_.push_back(AskerOf(record));
+  } else {
+    TellMemory(AskerOf(record));
+  }
+}
+
+void Session::TellMemory(Asker asker) {
   ++outstanding_;
-  place_.scheduler->Ask(
-      control::MemoryInfoRequest{id()}, [this, asker = AskerOf(record)](control::Incoming* answer) {
-        --outstanding_;
-        control::MemoryInfo info;
-        if (!answer->As(&info)) {
-          return Reply<wire::MemInfo>(asker, CUDA_ERROR_UNKNOWN);
-        }
-        Reply<wire::MemInfo>(asker, CUDA_SUCCESS, {info.free_bytes, info.total_bytes});
-      });
+  place_.scheduler->Ask(control::MemoryInfoRequest{id()}, [this, asker](control::Incoming* answer) {
+    --outstanding_;
+    control::MemoryInfo info;
+    if (!answer->As(&info)) {
+      return Reply<wire::MemInfo>(asker, CUDA_ERROR_UNKNOWN);
+    }
+    Reply<wire::MemInfo>(asker, CUDA_SUCCESS, {info.free_bytes, info.total_bytes});
+  });
 }
 
 }  // namespace gpuloom::executor

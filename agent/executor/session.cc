@@ -167,6 +167,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   streams_.DropWaiting();
   fences_.clear();
   small_waiting_.clear();
+  asking_memory_.clear();
   host_waiting_.clear();
   modules_.Drop();
   // A neighbour's long kernel must not keep this session from ending.

@@ -168,6 +168,7 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::MemMap>, const wire::MemMap::Request&, const wire::Record&);
   void On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request&, const wire::Record&);
   void On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request&, const wire::Record&);
+  void On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::Request&, const wire::Record&);
   void On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request&, const wire::Record&);
   void On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::Request&,
           const wire::Record&);
@@ -302,6 +303,8 @@ class Session final : public StreamSink {
   void Hold(const PhysicalRef& memory) { ++memory->holders[id()]; }
   bool LetGo(const PhysicalRef& memory);
   void Drop(const PhysicalRef& memory, std::function<void()> done);
+  void FreeAllocation(uint64_t address, wire::Ticket ticket, std::function<void()> done);
+  void TellMemory(Asker asker);
   void LeaveToOthers(const PhysicalRef& memory);
 
   // virtual_memory.cc
@@ -368,7 +371,9 @@ class Session final : public StreamSink {
   channel::Range reservable_;               // the tenant's own part of the device range
   IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: on its way
   std::map<uint64_t, MappedRange> mappings_;
-  RangeTable accessible_;                                 // what of them commands may name
+  uint32_t returning_ = 0;           // pieces of memory on their way back to the scheduler
+  std::deque<Asker> asking_memory_;  // until they are there
+  RangeTable accessible_;            // what of them commands may name
   std::deque<std::pair<Asker, uint64_t>> small_waiting_;  // for a slab; sizes
   bool slab_coming_ = false;
 

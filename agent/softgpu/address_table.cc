@@ -81,4 +81,17 @@ void AddressTable::SetAccess(uint64_t begin, CUmemAccess_flags access) {
   generation_.fetch_add(1);
 }
 
+bool AddressTable::SetLeaving(uint64_t begin) {
+  std::shared_ptr<PoolShare> share;  // goes after the lock
+  std::unique_lock lock(mutex_);
+  const auto found = regions_.find(begin);
+  if (found == regions_.end() || found->second.kind != RegionKind::kDevice ||
+      found->second.leaving) {
+    return false;
+  }
+  found->second.leaving = true;
+  share = std::move(found->second.share);
+  return true;
+}
+
 }  // namespace gpuloom::softgpu

@@ -114,7 +114,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) {
   const CUresult unsafe = graph::CheckUnsafe();
   if (unsafe != CUDA_SUCCESS) return unsafe;
   const auto region = AddressTable::Instance().FindRegion(pointer);
-  if (!region || region->begin != pointer ||
+  if (!region || region->begin != pointer || region->leaving ||
       (region->kind != RegionKind::kDevice && region->kind != RegionKind::kManaged)) {
     return CUDA_ERROR_INVALID_VALUE;
   }

@@ -25,9 +25,13 @@ CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle, bool
   if (result != CUDA_SUCCESS) return result;
   const auto stream = FindStream(*context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (pointer == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto pool = pool_handle == nullptr ? CurrentPool(stream->context.device) : FindPool(*pool_handle);
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (size_bytes == 0) {
+    *pointer = 0;
+    return CUDA_SUCCESS;
+  }
   uint64_t begin = 0;
   const CUresult allocated =
       Memory::Instance().Allocate(stream->context, RegionKind::kDevice, size_bytes, 0, begin,
@@ -42,14 +46,11 @@ CUresult Free(CUdeviceptr pointer, CUstream handle, bool per_thread) {
   if (result != CUDA_SUCCESS) return result;
   const auto stream = FindStream(*context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto region = AddressTable::Instance().FindRegion(pointer);
-  if (!region || region->begin != pointer || region->kind != RegionKind::kDevice) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (pointer == 0) return CUDA_SUCCESS;
+  if (!AddressTable::Instance().SetLeaving(pointer)) return CUDA_ERROR_INVALID_VALUE;
   Work work;
   work.even_after_fault = true;
   work.run = [pointer] {
-    // Freed twice, or by cuMemFree meanwhile: the second finds nothing, which harms nobody.
     static_cast<void>(Memory::Instance().Free(pointer, RegionKind::kDevice));
   };
   stream->context.Enqueue(*stream, std::move(work));
@@ -134,11 +135,13 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties)
   }
   // Pools in host memory and pools that other processes import are not offered.
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-      properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+      properties->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   Device* device = FindDevice(properties->location.id);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (device == nullptr || properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   auto pool = std::make_shared<MemoryPool>(*device);
   *handle = reinterpret_cast<CUmemoryPool>(pool.get());
   Registry<MemoryPool>::Instance().Add(std::move(pool));
@@ -180,7 +183,17 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descript
   std::shared_ptr<MemoryPool> pool;
   const CUresult result = Require(handle, pool);
   if (result != CUDA_SUCCESS) return result;
-  return descriptors == nullptr && count > 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (descriptors == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    if (descriptors[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        FindDevice(descriptors[i].location.id) == nullptr) {
+      return CUDA_ERROR_INVALID_DEVICE;
+    }
+    // The pool's own device reads and writes.
+    if (descriptors[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
+    if (descriptors[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle,
@@ -188,7 +201,10 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle,
   std::shared_ptr<MemoryPool> pool;
   const CUresult result = Require(handle, pool);
   if (result != CUDA_SUCCESS) return result;
-  if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (flags == nullptr || location == nullptr ||
+      (location->type == CU_MEM_LOCATION_TYPE_DEVICE && FindDevice(location->id) == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   return CUDA_SUCCESS;
 }

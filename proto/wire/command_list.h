@@ -79,7 +79,8 @@ using AllCommands = CommandList<
     TextureCreate,
     TextureDestroy,
     SurfaceCreate,
-    SurfaceDestroy>;
+    SurfaceDestroy,
+    MemFreeLater>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

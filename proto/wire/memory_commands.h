@@ -135,6 +135,16 @@ struct MemSetAccess {
   struct Reply {};
 };
 
+// MemFree that nobody waits for.
+struct MemFreeLater {
+  static constexpr std::string_view kName = "MemFreeLater";
+  static constexpr bool kReply = false;
+  struct Request {
+    DevicePtr address;
+  };
+  using Reply = NoReply;
+};
+
 // Does nothing: a place in the stream's order, behind everything that CUDA's rules put before it.
 struct StreamMark {
   static constexpr std::string_view kName = "StreamMark";

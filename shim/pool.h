@@ -1,0 +1,80 @@
+// Pools of device memory in stream order (cuMemAllocAsync). A pool takes chunks of memory
+// (device_memory.h), cuts them, and gives what a stream has freed to that stream at once and to
+// others when the stream has come past the place of the freeing. No message is sent but for a new
+// chunk and, on blocking streams, for a mark of that place.
+//
+// One lock for all pools, taken inside. Chunks in which nothing is in use go back when the program
+// synchronises and the pool holds more than its release threshold.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "proto/cuda/cuda_all.h"
+#include "proto/wire/handles.h"
+#include "shim/growing.h"
+
+namespace gpuloom {
+
+struct Piece;
+
+// A part of device memory that belongs to a pool.
+struct Chunk {
+  uint64_t begin;
+  uint64_t size_bytes;
+};
+
+inline constexpr int kPieceBins = 96;
+
+struct Pool {
+  std::atomic<uint32_t> alive;
+  bool is_default;
+  bool destroyed;  // goes with its last allocation
+  int reuse[3];    // CU_MEMPOOL_ATTR_REUSE_*, in CUDA's order
+  uint64_t release_threshold_bytes;
+  uint64_t max_bytes;  // 0: no limit of its own
+  uint64_t used_bytes;
+  uint64_t used_high_bytes;
+  uint64_t reserved_bytes;
+  uint64_t reserved_high_bytes;
+  Growing<Chunk> chunks;
+  Piece* free_pieces[kPieceBins];
+};
+
+// nullptr for what is no pool, or no more.
+[[nodiscard]] Pool* FindPool(CUmemoryPool handle);
+[[nodiscard]] Pool* DefaultPool();
+[[nodiscard]] Pool* CurrentPool();
+void SetCurrentPool(Pool* pool);
+[[nodiscard]] CUresult MakePool(uint64_t max_bytes, Pool** pool);
+void DestroyPool(Pool* pool);
+
+// An address that work of `stream` may use from here on.
+[[nodiscard]] CUresult TakeFromPool(Pool* pool, uint64_t size_bytes, wire::StreamId stream,
+                                    uint64_t* address, uint32_t* piece);
+// An allocation of TakeFromPool's. Its use ends where `stream` comes to
+// `ticket` (0: it has ended).
+void GiveToPool(uint32_t piece, wire::StreamId stream, wire::Ticket ticket);
+
+// Chunks in which nothing is in use go until the pool holds at most `keep_bytes`.
+void TrimPool(Pool* pool, uint64_t keep_bytes);
+// What no pool uses and what is kept aside goes back to the scheduler: memory has run out.
+void ReclaimMemory();
+// For the reset of the context; nothing is in use any more.
+void ResetPools();
+
+// What a pointer attribute tells of an allocation.
+struct PieceFacts {
+  CUmemoryPool pool;
+  Chunk chunk;
+};
+[[nodiscard]] PieceFacts FactsOfPiece(uint32_t piece);
+
+[[nodiscard]] CUresult GetPoolAttribute(Pool* pool, CUmemPool_attribute attribute, void* value);
+[[nodiscard]] CUresult SetPoolAttribute(Pool* pool, CUmemPool_attribute attribute,
+                                        const void* value);
+
+// To be called where the program has synchronised.
+void TrimAtSynchronisation();
+
+}  // namespace gpuloom

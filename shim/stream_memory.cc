@@ -1,0 +1,254 @@
+// Memory in stream order: cuMemAllocAsync, cuMemFreeAsync, cuMemPool*. The pools are ours (pool.h);
+// the executor sees only their chunks.
+#include "proto/wire/memory_commands.h"
+#include "shim/capture.h"
+#include "shim/context.h"
+#include "shim/device_memory.h"
+#include "shim/memory.h"
+#include "shim/pool.h"
+#include "shim/session.h"
+#include "shim/stream.h"
+
+namespace gpuloom {
+namespace {
+
+constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
+constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
+
+CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstream handle,
+                      DefaultStream null_means) {
+  wire::StreamId stream;
+  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (address == nullptr || pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (size_bytes == 0) {
+    *address = 0;
+    return CUDA_SUCCESS;
+  }
+  if (const CUresult result = RefuseInCapture(stream); result != CUDA_SUCCESS) return result;
+  uint64_t begin = 0;
+  uint32_t piece = 0;
+  const CUresult result = TakeFromPool(pool, size_bytes, stream, &begin, &piece);
+  if (result != CUDA_SUCCESS) return result;
+  if (!NoteMemory({begin, size_bytes, MemoryKind::kPooled, 0, {}, piece, 0})) {
+    GiveToPool(piece, stream, wire::Ticket{0});
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *address = begin;
+  return CUDA_SUCCESS;
+}
+
+CUresult Allocate(CUdeviceptr* address, size_t size_bytes, CUstream handle,
+                  DefaultStream null_means) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  return AllocateFrom(CurrentPool(), address, size_bytes, handle, null_means);
+}
+
+CUresult AllocateFromPool(CUdeviceptr* address, size_t size_bytes, CUmemoryPool pool,
+                          CUstream handle, DefaultStream null_means) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  return AllocateFrom(FindPool(pool), address, size_bytes, handle, null_means);
+}
+
+// The place in the stream behind which nothing uses what is freed there now. What a blocking stream
+// is ordered behind may have been queued on another: a mark says where that ends.
+CUresult PlaceOfFreeing(wire::StreamId stream, wire::Ticket* ticket) {
+  *ticket = session.LastTicket(stream);
+  if (!IsBlocking(stream)) return CUDA_SUCCESS;
+  return session.PostOnStream<wire::StreamMark>(
+      stream, 0, [&](wire::StreamMark::Request& request, uint8_t*) { request = {stream}; }, ticket);
+}
+
+CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  wire::StreamId stream;
+  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (address == 0) return CUDA_SUCCESS;
+  if (const CUresult result = RefuseInCapture(stream); result != CUDA_SUCCESS) return result;
+  KnownMemory freed;
+  const bool pooled = ForgetMemory(address, MemoryKind::kPooled, &freed);
+  if (!pooled && !ForgetMemory(address, MemoryKind::kDevice, &freed)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  wire::Ticket ticket{0};
+  const CUresult result = PlaceOfFreeing(stream, &ticket);
+  if (result != CUDA_SUCCESS) return result;
+  if (pooled) {
+    GiveToPool(freed.object, stream, ticket);
+  } else {
+    GiveDeviceMemory(address, freed.size_bytes, stream, ticket);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Need(CUmemoryPool handle, Pool** pool) {
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  *pool = FindPool(handle);
+  return *pool == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult Tell(CUmemoryPool* handle, Pool* pool) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = reinterpret_cast<CUmemoryPool>(pool);
+  return CUDA_SUCCESS;
+}
+
+// Pools of places other than the device's memory, or of memory that moves, are not offered.
+CUresult JudgePlace(const CUmemLocation* location, CUmemAllocationType type) {
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return location->id == kOnlyDevice ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult JudgeProperties(const CUmemPoolProps& wanted) {
+  if (wanted.allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  for (const unsigned char byte : wanted.reserved) {
+    if (byte != 0) return CUDA_ERROR_INVALID_VALUE;
+  }
+  switch (wanted.location.type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+      if (wanted.location.id != kOnlyDevice) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (wanted.handleTypes == CU_MEM_HANDLE_TYPE_NONE) return CUDA_SUCCESS;
+  return wanted.handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_ERROR_NOT_SUPPORTED
+                                                                        : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuMemAllocAsync(CUdeviceptr* address, size_t size, CUstream stream) {
+  return Allocate(address, size, stream, kLegacy);
+}
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t size, CUstream stream) {
+  return Allocate(address, size, stream, kPerThread);
+}
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t size, CUmemoryPool pool,
+                                 CUstream stream) {
+  return AllocateFromPool(address, size, pool, stream, kLegacy);
+}
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t size, CUmemoryPool pool,
+                                      CUstream stream) {
+  return AllocateFromPool(address, size, pool, stream, kPerThread);
+}
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+  return Free(address, stream, kLegacy);
+}
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+  return Free(address, stream, kPerThread);
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* handle, CUdevice device) {
+  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  return Tell(handle, DefaultPool());
+}
+CUresult cuDeviceGetMemPool(CUmemoryPool* handle, CUdevice device) {
+  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  return Tell(handle, CurrentPool());
+}
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
+  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  Pool* pool;
+  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  SetCurrentPool(pool);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool* handle, CUmemLocation* location,
+                                CUmemAllocationType type) {
+  if (const CUresult result = JudgePlace(location, type); result != CUDA_SUCCESS) return result;
+  return Tell(handle, DefaultPool());
+}
+CUresult cuMemGetMemPool(CUmemoryPool* handle, CUmemLocation* location, CUmemAllocationType type) {
+  if (const CUresult result = JudgePlace(location, type); result != CUDA_SUCCESS) return result;
+  return Tell(handle, CurrentPool());
+}
+CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool handle) {
+  if (const CUresult result = JudgePlace(location, type); result != CUDA_SUCCESS) return result;
+  return cuDeviceSetMemPool(location->id, handle);
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* wanted) {
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  if (handle == nullptr || wanted == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = JudgeProperties(*wanted); result != CUDA_SUCCESS) return result;
+  Pool* pool = nullptr;
+  const CUresult result = MakePool(wanted->maxSize, &pool);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmemoryPool>(pool);
+  return result;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool handle) {
+  Pool* pool;
+  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  if (pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+  DestroyPool(pool);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes) {
+  Pool* pool;
+  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  TrimPool(pool, keep_bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+  Pool* pool;
+  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  return value == nullptr ? CUDA_ERROR_INVALID_VALUE : GetPoolAttribute(pool, attribute, value);
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+  Pool* pool;
+  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  return value == nullptr ? CUDA_ERROR_INVALID_VALUE : SetPoolAttribute(pool, attribute, value);
+}
+
+// The device always reaches its own pools' memory, and there is no other.
+CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descriptors, size_t count) {
+  Pool* pool;
+  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  if (descriptors == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    const CUmemAccessDesc& one = descriptors[i];
+    if (one.location.type != CU_MEM_LOCATION_TYPE_DEVICE || one.location.id != kOnlyDevice) {
+      return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (one.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
+    if (one.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle,
+                            CUmemLocation* location) {
+  Pool* pool;
+  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  if (flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+      location->id != kOnlyDevice) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"
