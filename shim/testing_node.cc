@@ -166,6 +166,15 @@ class TestingNode::Ring {
   void On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& r, const wire::Record& record) {
     Complete(r.stream, record);
   }
+  // Other commands are not served here: their tests run on the executor.
+  template <wire::Command C>
+  void On(wire::Tag<C>, const typename C::Request& r, const wire::Record& record) {
+    if constexpr (C::kReply) {
+      Reply<C>(record, CUDA_ERROR_NOT_SUPPORTED, {});
+    } else if constexpr (requires { r.stream; }) {
+      Complete(r.stream, record);
+    }
+  }
   void On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request&, const wire::Record& record) {
     memory_[kGlobalAddress].resize(64);
     Reply<wire::GlobalGet>(record, 0, {wire::DevicePtr{kGlobalAddress}, 64});
