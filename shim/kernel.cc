@@ -160,8 +160,7 @@ CUresult GetAttribute(int* value, CUfunction_attribute attribute, const void* ha
 // The size of a kernel's clusters is a property of its launches, and the executor's kernel may be
 // other sessions' too: it stays here and goes with every launch.
 CUresult SetClusterSize(Kernel* kernel, CUfunction_attribute attribute, int value) {
-  if (kernel->cluster_is_fixed) return CUDA_ERROR_NOT_PERMITTED;
-  if (value < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (kernel->cluster_is_fixed || value < 0) return CUDA_ERROR_INVALID_VALUE;
   kernel->attributes[attribute].store(value, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }

@@ -11,6 +11,8 @@
 #include "shim/futex.h"
 #include "shim/handle_table.h"
 #include "shim/host_arena.h"
+#include "shim/jit_log.h"
+#include "shim/link.h"
 #include "shim/memory.h"
 #include "shim/session.h"
 
@@ -23,51 +25,6 @@ struct Libraries {
   Lock load_lock;  // held while a library is loaded again
 };
 constinit Libraries libraries;
-
-// The caller's buffer for what the executor's JIT says.
-struct JitLog {
-  char* text = nullptr;
-  size_t capacity_bytes = 0;
-  void** size_out = nullptr;  // the option's value, which CUDA overwrites with the length
-};
-
-CUresult FindLogs(unsigned count, const CUjit_option* options, void** values, JitLog* errors,
-                  JitLog* infos) {
-  if (count != 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned i = 0; i < count; ++i) {
-    switch (options[i]) {
-      case CU_JIT_ERROR_LOG_BUFFER:
-        errors->text = static_cast<char*>(values[i]);
-        break;
-      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-        errors->capacity_bytes = reinterpret_cast<uintptr_t>(values[i]) & UINT32_MAX;
-        errors->size_out = &values[i];
-        break;
-      case CU_JIT_INFO_LOG_BUFFER:
-        infos->text = static_cast<char*>(values[i]);
-        break;
-      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
-        infos->capacity_bytes = reinterpret_cast<uintptr_t>(values[i]) & UINT32_MAX;
-        infos->size_out = &values[i];
-        break;
-      default:
-        // The others tune compilation (registers, optimisation, target, caching, line info): the
-        // executor compiles with its own settings, which changes speed and not results.
-        break;
-    }
-  }
-  return CUDA_SUCCESS;
-}
-
-void WriteLog(const JitLog& log, const char* text, size_t text_bytes) {
-  size_t written = 0;
-  if (log.text != nullptr && log.capacity_bytes != 0) {
-    written = text_bytes < log.capacity_bytes - 1 ? text_bytes : log.capacity_bytes - 1;
-    if (written != 0) memcpy(log.text, text, written);
-    log.text[written] = '\0';
-  }
-  if (log.size_out != nullptr) *log.size_out = reinterpret_cast<void*>(uintptr_t{written});
-}
 
 CUresult CallLoad(const Library* library, uint64_t address, uint64_t image_bytes,
                   ReplyPayload* log) {
@@ -109,6 +66,24 @@ CUresult LoadFromArena(uint64_t address, uint64_t image_bytes, bool is_module, c
 // Modules belong to a context; libraries are made, asked and unloaded without one.
 CUresult NeedOwner(bool is_module) { return is_module ? NeedContext() : session.Check(); }
 
+// Linked device code (-rdc=true) that was linked for other devices: its parts are linked for this one.
+// `failure` is what the linked image met, and the answer when there are no parts.
+CUresult LoadLinked(const void* wrapper, bool is_module, const JitLog& errors, const JitLog& infos,
+                    CUresult failure, Library** out) {
+  uint8_t* image = nullptr;
+  uint64_t image_bytes = 0;
+  if (LinkParts(wrapper, &image, &image_bytes) != CUDA_SUCCESS) return failure;
+  uint64_t address;
+  CUresult result = TakeTransferSpace(image_bytes, &address);
+  if (result == CUDA_SUCCESS) {
+    memcpy(reinterpret_cast<void*>(address), image, image_bytes);
+    result = LoadFromArena(address, image_bytes, is_module, errors, infos, out);
+    GiveTransferSpace(address);
+  }
+  free(image);
+  return result;
+}
+
 // What becomes of the image's memory: the program may reuse it, or leaves it as it is.
 enum class ImageMemory : bool { kTransient, kPreserved };
 
@@ -131,8 +106,11 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
     return result;
   }
   memcpy(reinterpret_cast<void*>(address), image.bytes, image.size_bytes);
-  const CUresult result = LoadFromArena(address, image.size_bytes, is_module, errors, infos, out);
+  CUresult result = LoadFromArena(address, image.size_bytes, is_module, errors, infos, out);
   GiveTransferSpace(address);
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE) {
+    return LoadLinked(image_pointer, is_module, errors, infos, result, out);
+  }
   if (result == CUDA_SUCCESS && memory == ImageMemory::kPreserved) {
     (*out)->image_bytes = image.size_bytes;
     (*out)->image = image.bytes;

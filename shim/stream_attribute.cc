@@ -41,7 +41,8 @@ CUresult Get(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value
       value->accessPolicyWindow = of.window;
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      value->syncPolicy = of.policy == 0 ? CU_SYNC_POLICY_AUTO : of.policy;
+      // What was never set reads as -1.
+      value->syncPolicy = of.policy == 0 ? static_cast<CUsynchronizationPolicy>(-1) : of.policy;
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
       value->priority = PriorityOf(id);

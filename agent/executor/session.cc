@@ -240,6 +240,7 @@ void Session::ReturnEverything() {
   graphs_.Clear();
   kernels_.Clear();
   libraries_.Clear();
+  links_.Clear();
   DestroyViews();
   arrays_.Clear();
   std::vector<std::pair<uint64_t, uint64_t>> registered(host_->registered.begin(),

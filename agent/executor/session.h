@@ -172,6 +172,11 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request&, const wire::Record&);
   void On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::Request&,
           const wire::Record&);
+  void On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request&, const wire::Record&);
+  void On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Request&, const wire::Record&);
+  void On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request&, const wire::Record&);
+  void On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request&, const wire::Record&);
 
  private:
   // Who waits for an answer.
@@ -254,6 +259,13 @@ class Session final : public StreamSink {
   // launch.cc
   CUresult SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
                           CUstream stream);
+
+  // link.cc
+  struct Link;
+  struct LinkEntry {
+    std::shared_ptr<Link> link;
+  };
+  LinkEntry* FindLink(wire::LinkId id_untrusted);  // refuses when there is none
 
   // library.cc
   struct Loading;
@@ -358,6 +370,7 @@ class Session final : public StreamSink {
   IdTable<wire::EventId, Event, wire::kMaxEvents> events_;
   IdTable<wire::LibraryId, Library, wire::kMaxLibraries> libraries_;
   IdTable<wire::KernelId, Kernel, wire::kMaxKernels> kernels_;
+  IdTable<wire::LinkId, LinkEntry, wire::kMaxLinks> links_;
   RangeTable globals_;
   std::shared_ptr<uint64_t> graph_nodes_ = std::make_shared<uint64_t>(0);
   IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;

@@ -86,8 +86,7 @@ CUresult SetAttribute(const Kernel& kernel, FunctionSettings& settings,
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
-      if (NeedsCluster(kernel)) return CUDA_ERROR_NOT_PERMITTED;
-      if (value < 0) return CUDA_ERROR_INVALID_VALUE;
+      if (value < 0 || NeedsCluster(kernel)) return CUDA_ERROR_INVALID_VALUE;
       settings.cluster_size[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = value;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:

@@ -1,6 +1,8 @@
 #include "agent/softgpu/library.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <memory>
 #include <utility>
 
 #include "agent/softgpu/context.h"
@@ -37,6 +39,17 @@ CUresult LoadFailure(bool out_of_memory) {
 }
 
 }  // namespace
+
+bool ReadFile(const char* path, std::vector<char>& content) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "rb"), std::fclose);
+  if (file == nullptr) return false;
+  char piece[65536];
+  while (const size_t length = std::fread(piece, 1, sizeof(piece), file.get())) {
+    content.insert(content.end(), piece, piece + length);
+  }
+  content.push_back('\0');
+  return std::ferror(file.get()) == 0;
+}
 
 CUresult ReadImage(const void* image, std::string& ptx, std::string& log) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;

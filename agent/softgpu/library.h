@@ -22,6 +22,10 @@ namespace gpuloom::softgpu {
 
 struct Context;
 struct LoadedLibrary;
+
+// All of a file, with a zero behind it, because PTX text ends with one.
+[[nodiscard]] bool ReadFile(const char* path, std::vector<char>& content);
+
 struct LoadedModule;
 
 // What cuFuncSetAttribute and cuKernelSetAttribute changed. A kernel and its functions share one.

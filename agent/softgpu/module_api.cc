@@ -38,18 +38,6 @@ CUresult Require(CUmodule handle, std::shared_ptr<LoadedModule>& module) {
   return module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-// All of a file, with a zero behind it, because PTX text ends with one.
-bool ReadFile(const char* path, std::vector<char>& content) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "rb"), std::fclose);
-  if (file == nullptr) return false;
-  char piece[65536];
-  while (const size_t length = std::fread(piece, 1, sizeof(piece), file.get())) {
-    content.insert(content.end(), piece, piece + length);
-  }
-  content.push_back('\0');
-  return std::ferror(file.get()) == 0;
-}
-
 }  // namespace
 
 extern "C" {

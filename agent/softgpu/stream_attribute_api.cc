@@ -38,7 +38,7 @@ CUresult Get(CUstream handle, bool per_thread, CUstreamAttrID attribute, CUstrea
   *value = stream->GetAttribute(attribute);
   if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) value->priority = stream->priority;
   if (attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY && value->syncPolicy == 0) {
-    value->syncPolicy = CU_SYNC_POLICY_AUTO;  // never set
+    value->syncPolicy = static_cast<CUsynchronizationPolicy>(-1);  // never set, says CUDA so
   }
   return CUDA_SUCCESS;
 }

@@ -13,6 +13,7 @@
 #include "proto/wire/context_commands.h"
 #include "proto/wire/graph_commands.h"
 #include "proto/wire/launch_commands.h"
+#include "proto/wire/link_commands.h"
 #include "proto/wire/memory_commands.h"
 #include "proto/wire/tensor_map_commands.h"
 
@@ -80,7 +81,12 @@ using AllCommands = CommandList<
     TextureDestroy,
     SurfaceCreate,
     SurfaceDestroy,
-    MemFreeLater>;
+    MemFreeLater,
+    LinkCreate,
+    LinkAdd,
+    LinkComplete,
+    LinkRead,
+    LinkDestroy>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

@@ -53,6 +53,7 @@ bool ModuleBuilder::NumberFunctions() {
     if (added) trees_.push_back(nullptr);
     const ptx::FunctionTree*& known = trees_[at->second.value];
     if (known != nullptr && known->has_body && tree.has_body) {
+      if (tree.is_weak) continue;  // of several the first counts
       return Fail(tree.line, "'" + std::string(tree.name) + "' is defined twice");
     }
     if (known == nullptr || tree.has_body) known = &tree;
@@ -81,6 +82,7 @@ bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
       continue;
     }
     Symbol symbol{Symbol::kGlobal, variable.type, 0, variable.size_bytes};
+    if (variable.is_weak && names_.contains(variable.name)) continue;  // the first counts
     size_bytes = Align(size_bytes, variable.align_bytes);
     symbol.value = size_bytes;
     if (!names_.try_emplace(variable.name, symbol).second) {
@@ -197,6 +199,9 @@ bool ModuleBuilder::PlaceShared() {
     Symbol symbol{Symbol::kShared, variable.type, 0, variable.size_bytes};
     if (variable.is_unsized || variable.is_extern) {
       symbol.kind = Symbol::kDynamicShared;
+      // Parts that were linked each declare it.
+      const Symbol* known = Find(variable.name);
+      if (known != nullptr && known->kind == Symbol::kDynamicShared) continue;
       program_.dynamic_shared_align_bytes =
           std::max({program_.dynamic_shared_align_bytes, variable.align_bytes, 16u});
     } else {

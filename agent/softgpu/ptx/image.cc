@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "agent/softgpu/ptx/link.h"
 #include "proto/cuda/fatbin.h"
 #include "proto/cuda/fatbin_unpack.h"
 
@@ -97,11 +98,19 @@ std::string ExtractFromProgram(const void* image, std::string* error) {
   std::string text = FromImage(status, found, error);
   FatbinWrapper wrapper{};
   constexpr uint32_t kLinked = 2;
-  if (text.empty() && image != nullptr && ReadWrapper(image, &wrapper) &&
-      wrapper.version == kLinked) {
-    error->append(". The program links device code (-rdc=true), which needs a GPU's own linker");
+  if (!text.empty() || image == nullptr || !ReadWrapper(image, &wrapper) ||
+      wrapper.version != kLinked || wrapper.extra == nullptr) {
+    return text;
   }
-  return text;
+  // Linked device code (-rdc=true) is machine code; its parts may be PTX.
+  std::vector<std::string> parts;
+  for (auto part = static_cast<const void* const*>(wrapper.extra); *part != nullptr; ++part) {
+    parts.push_back(ExtractFromProgram(*part, error));
+    if (parts.back().empty()) return {};
+  }
+  if (parts.empty()) return {};
+  error->clear();
+  return Link(parts);
 }
 
 }  // namespace gpuloom::softgpu::ptx

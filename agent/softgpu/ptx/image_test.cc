@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/softgpu/ptx/link.h"
 #include "proto/cuda/fatbin.h"
 
 namespace gpuloom::softgpu::ptx {
@@ -110,12 +111,30 @@ TEST(Image, FollowsAProgramsWrapper) {
   EXPECT_EQ(ExtractFromProgram(bytes.data(), &error), Text(90));
   EXPECT_EQ(ExtractFromProgram(Text(80).c_str(), &error), Text(80));
   const std::string linked = Fatbin().Bytes();
-  const FatbinWrapper with_list{kFatbinWrapperMagic, 2, linked.data(), nullptr};
-  EXPECT_EQ(ExtractFromProgram(&with_list, &error), "");
-  EXPECT_THAT(error, HasSubstr("-rdc=true"));
+  const FatbinWrapper without_list{kFatbinWrapperMagic, 2, linked.data(), nullptr};
+  EXPECT_EQ(ExtractFromProgram(&without_list, &error), "");
+  EXPECT_THAT(error, HasSubstr("it holds nothing"));
+  // Linked device code: its parts.
+  const void* const parts[] = {bytes.data(), bytes.data(), nullptr};
+  const FatbinWrapper with_list{kFatbinWrapperMagic, 2, linked.data(), parts};
+  EXPECT_EQ(ExtractFromProgram(&with_list, &error), Text(90) + "\n" + Text(90) + "\n");
   wrapper.version = 7;
   EXPECT_EQ(ExtractFromProgram(&wrapper, &error), "");
   EXPECT_THAT(error, HasSubstr("contradicts itself"));
+}
+
+TEST(Image, LinkedTextsKeepTheirOwnNames) {
+  const std::string texts[] = {
+      ".version 8.0 .target sm_90 .address_size 64\n.global .u32 own = 1;\n"
+      ".visible .func (.param .b32 r) f (.param .b32 x) { ld.global.u32 %r1, [own]; ret; }",
+      ".version 8.0 .target sm_90 .address_size 64\n.extern .func (.param .b32 r) f (.param .b32 "
+      "x);"
+      "\n.global .u32 own = 2;\n.visible .global .u32 other = own;"};
+  const std::string linked = Link(texts);
+  EXPECT_THAT(linked, HasSubstr(".global .u32 own$part0 = 1;"));
+  EXPECT_THAT(linked, HasSubstr("[own$part0]"));
+  EXPECT_THAT(linked, HasSubstr(".visible .global .u32 other = own$part1;"));
+  EXPECT_THAT(linked, HasSubstr(".extern .func (.param .b32 r) f (.param .b32 x);"));
 }
 
 TEST(Image, NamesWhatItCannotRun) {

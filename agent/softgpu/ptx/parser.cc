@@ -158,10 +158,11 @@ bool ParseTuning(Cursor& cursor, FunctionTree* function) {
   return true;
 }
 
-bool ParseFunction(Cursor& cursor, bool is_extern, ModuleTree* tree) {
+bool ParseFunction(Cursor& cursor, bool is_extern, bool is_weak, ModuleTree* tree) {
   FunctionTree& function = tree->functions.emplace_back();
   function.is_entry = cursor.Take().text == ".entry";
   function.is_extern = is_extern;
+  function.is_weak = is_weak;
   function.line = cursor.token().line;
   if (cursor.TakeIf(".attribute")) {
     while (!cursor.TakeIf(')')) {
@@ -195,14 +196,24 @@ bool ParseTarget(Cursor& cursor, ModuleTree* tree) {
 
 bool ParseDirective(Cursor& cursor, ModuleTree* tree) {
   bool is_extern = false;
+  bool is_weak = false;
   while (cursor.token().Is(".visible") || cursor.token().Is(".weak") ||
          cursor.token().Is(".extern") || cursor.token().Is(".common")) {
-    is_extern |= cursor.Take().Is(".extern");
+    const Token linkage = cursor.Take();
+    is_extern |= linkage.Is(".extern");
+    is_weak |= linkage.Is(".weak") || linkage.Is(".common");
   }
   const Token& token = cursor.token();
-  if (token.Is(".entry") || token.Is(".func")) return ParseFunction(cursor, is_extern, tree);
+  if (token.Is(".entry") || token.Is(".func")) {
+    return ParseFunction(cursor, is_extern, is_weak, tree);
+  }
   if (IsSpaceWord(token) && !token.Is(".reg") && !token.Is(".param")) {
-    return ParseVariables(cursor, is_extern, &tree->variables) && cursor.Expect(';');
+    const size_t before = tree->variables.size();
+    if (!ParseVariables(cursor, is_extern, &tree->variables)) return false;
+    for (size_t at = before; at < tree->variables.size(); ++at) {
+      tree->variables[at].is_weak = is_weak;
+    }
+    return cursor.Expect(';');
   }
   if (token.Is(".version")) {
     cursor.Take();

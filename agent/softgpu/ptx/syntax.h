@@ -45,6 +45,7 @@ struct Variable {
   uint64_t size_bytes = 0;   // 0 for `extern … x[]`
   uint32_t range = 0;        // .reg %r<range>: %r0 … ; 0 for a single name
   bool is_extern = false;
+  bool is_weak = false;
   bool is_unsized = false;
   uint32_t line = 0;
   std::vector<InitialValue> values;
@@ -75,6 +76,7 @@ struct FunctionTree {
   uint32_t line = 0;
   bool is_entry = false;
   bool is_extern = false;
+  bool is_weak = false;
   bool has_body = false;
   uint32_t max_ntid[3] = {0, 0, 0};
   uint32_t required_ntid[3] = {0, 0, 0};

@@ -1,0 +1,181 @@
+// Linking for a tenant: the driver's linker on a worker, one linker state for each of the tenant's.
+#include <algorithm>
+#include <cstring>
+
+#include "agent/executor/session.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// As one image may be large; bounds what a link can make us copy at once.
+constexpr uint64_t kMaxInputBytes = 1u << 30;
+
+}  // namespace
+
+// The driver's state. Belongs to the session's table and to the worker that uses it; the last of
+// them destroys it.
+struct Session::Link {
+  explicit Link(const Driver& driver) : cuda(driver) {}
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  ~Link() {
+    if (state != nullptr) cuda.cuLinkDestroy(state);
+  }
+
+  std::span<const uint8_t> error_log() const {
+    return {reinterpret_cast<const uint8_t*>(log), strnlen(log, sizeof(log))};
+  }
+
+  const Driver& cuda;
+  CUlinkState state = nullptr;
+  bool completing = false;         // ring thread: the tenant has asked for it
+  bool complete = false;           // ring thread: `image` may be read
+  const uint8_t* image = nullptr;  // the driver's, as long as `state`
+  size_t image_bytes = 0;
+  // The driver writes here until the end.
+  char log[wire::kReplyPayloadBytes] = {};
+  std::vector<CUjit_option> options;
+  std::vector<void*> values;
+};
+
+namespace {
+
+// False for an option that no shim sends.
+bool ReadOptions(std::span<const uint8_t> payload, size_t count, std::vector<CUjit_option>* options,
+                 std::vector<void*>* values) {
+  for (size_t i = 0; i < count; ++i) {
+    wire::LinkOption option;
+    std::memcpy(&option, payload.data() + i * sizeof(option), sizeof(option));
+    if (option.option >= 64 || (wire::kLinkOptionsKnown >> option.option & 1) == 0) return false;
+    options->push_back(static_cast<CUjit_option>(option.option));
+    values->push_back(reinterpret_cast<void*>(uintptr_t{option.value}));
+  }
+  return true;
+}
+
+}  // namespace
+
+void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& request,
+                 const wire::Record& record) {
+  if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
+    return Refuse(wire::Fatal::kRecordSize);
+  }
+  auto link = std::make_shared<Link>(place_.device->cuda());
+  if (!ReadOptions(record.payload, record.payload.size() / sizeof(wire::LinkOption), &link->options,
+                   &link->values)) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  LinkEntry* entry = links_.Add(request.link);
+  if (entry == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  entry->link = link;
+  link->options.push_back(CU_JIT_ERROR_LOG_BUFFER);
+  link->values.push_back(link->log);
+  link->options.push_back(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+  link->values.push_back(reinterpret_cast<void*>(sizeof(link->log)));
+  auto result = std::make_shared<CUresult>(CUDA_ERROR_NOT_SUPPORTED);
+  modules_.Post(
+      [link, result, &cuda = place_.device->cuda()] {
+        if (cuda.cuLinkCreate_v2 == nullptr) return;
+        *result = cuda.cuLinkCreate_v2(static_cast<unsigned>(link->options.size()),
+                                       link->options.data(), link->values.data(), &link->state);
+      },
+      [this, result, id = request.link, asker = AskerOf(record)] {
+        if (place_.device->Judge(*result) != CUDA_SUCCESS) links_.Take(id);
+        Reply<wire::LinkCreate>(asker, *result);
+      });
+}
+
+Session::LinkEntry* Session::FindLink(wire::LinkId id_untrusted) {
+  LinkEntry* entry = links_.Find(id_untrusted);
+  if (entry == nullptr) Refuse(wire::Fatal::kBadHandle);
+  return entry;
+}
+
+void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request,
+                 const wire::Record& record) {
+  const LinkEntry* entry = FindLink(request.link);
+  if (entry == nullptr) return;
+  const auto address = static_cast<uint64_t>(request.data);
+  if (request.data_bytes == 0 || !host_->range.Contains(address, request.data_bytes)) {
+    return Refuse(wire::Fatal::kBadRange);
+  }
+  struct Input {
+    std::vector<CUjit_option> options;
+    std::vector<void*> values;
+    std::string name;
+    std::vector<uint8_t> data;
+    CUresult result = CUDA_ERROR_INVALID_IMAGE;
+  };
+  auto input = std::make_shared<Input>();
+  const size_t option_bytes = size_t{request.option_count} * sizeof(wire::LinkOption);
+  if (request.option_count > wire::kMaxLinkOptions || option_bytes > record.payload.size() ||
+      !ReadOptions(record.payload, request.option_count, &input->options, &input->values) ||
+      request.type >= CU_JIT_NUM_INPUT_TYPES) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  const Asker asker = AskerOf(record);
+  if (request.data_bytes > kMaxInputBytes) {
+    return Reply<wire::LinkAdd>(asker, CUDA_ERROR_INVALID_IMAGE);
+  }
+  input->name.assign(record.payload.begin() + static_cast<ptrdiff_t>(option_bytes),
+                     record.payload.end());
+  modules_.Post(
+      [input, link = entry->link, host = host_, request, address] {
+        // The tenant may write on while we look: only the copy counts. A NUL ends PTX.
+        input->data.resize(request.data_bytes + 1);
+        if (!host->Read(address, input->data.data(), request.data_bytes)) return;
+        const auto type = static_cast<CUjitInputType>(request.type);
+        const size_t bytes = request.data_bytes + (type == CU_JIT_INPUT_PTX ? 1 : 0);
+        input->result = link->cuda.cuLinkAddData_v2(link->state, type, input->data.data(), bytes,
+                                                    input->name.c_str(),
+                                                    static_cast<unsigned>(input->options.size()),
+                                                    input->options.data(), input->values.data());
+      },
+      [this, input, link = entry->link, asker] {
+        Reply<wire::LinkAdd>(asker, place_.device->Judge(input->result), {}, link->error_log());
+      });
+}
+
+void Session::On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Request& request,
+                 const wire::Record& record) {
+  const LinkEntry* entry = FindLink(request.link);
+  if (entry == nullptr) return;
+  if (entry->link->completing) return Refuse(wire::Fatal::kBadArgument);
+  entry->link->completing = true;
+  auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+  modules_.Post(
+      [result, link = entry->link] {
+        void* image = nullptr;
+        *result = link->cuda.cuLinkComplete(link->state, &image, &link->image_bytes);
+        link->image = static_cast<const uint8_t*>(image);
+      },
+      [this, result, link = entry->link, asker = AskerOf(record)] {
+        link->complete = *result == CUDA_SUCCESS;
+        Reply<wire::LinkComplete>(asker, place_.device->Judge(*result), {link->image_bytes},
+                                  link->error_log());
+      });
+}
+
+void Session::On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request& request,
+                 const wire::Record& record) {
+  const LinkEntry* entry = FindLink(request.link);
+  if (entry == nullptr) return;
+  const Link& link = *entry->link;
+  if (!link.complete || request.offset_bytes >= link.image_bytes) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  const size_t bytes =
+      std::min<size_t>(link.image_bytes - request.offset_bytes, wire::kReplyPayloadBytes);
+  Reply<wire::LinkRead>(AskerOf(record), CUDA_SUCCESS, {},
+                        {link.image + request.offset_bytes, bytes});
+}
+
+void Session::On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request& request,
+                 const wire::Record& record) {
+  if (FindLink(request.link) == nullptr) return;
+  // In its turn behind what a worker may still do with it.
+  modules_.Post([link = links_.Take(request.link)->link] {},
+                [this, asker = AskerOf(record)] { Reply<wire::LinkDestroy>(asker, CUDA_SUCCESS); });
+}
+
+}  // namespace gpuloom::executor

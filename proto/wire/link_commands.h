@@ -1,0 +1,92 @@
+// Linking device code: the tenant's cuLink… calls, made by the executor's driver.
+#pragma once
+
+#include "proto/wire/commands.h"
+
+namespace gpuloom::wire {
+
+enum class LinkId : uint32_t {};
+inline constexpr uint32_t kMaxLinks = 256;
+inline constexpr uint32_t kMaxLinkOptions = 32;
+inline constexpr uint32_t kMaxLinkNameBytes = 1024;
+
+// One of CUDA's JIT options that hold a plain number.
+struct LinkOption {
+  uint32_t option;  // CUjit_option
+  uint32_t value;
+};
+
+// CUjit_option by value: this header knows no cuda.h. Buffers for logs stay with the tenant.
+inline constexpr uint64_t kLinkOptionsKnown = 1u << 0 |   // registers at most
+                                              1u << 7 |   // optimisation level
+                                              1u << 9 |   // target
+                                              1u << 10 |  // fallback strategy
+                                              1u << 11 |  // debug information
+                                              1u << 12 |  // verbose log
+                                              1u << 13 |  // line information
+                                              1u << 14 |  // cache mode
+                                              1u << 30;   // position-independent code
+
+// Payload: LinkOption each.
+struct LinkCreate {
+  static constexpr std::string_view kName = "LinkCreate";
+  static constexpr bool kReply = true;
+  static constexpr uint32_t kMaxPayloadBytes = kMaxLinkOptions * sizeof(LinkOption);
+  struct Request {
+    LinkId link;  // unused so far
+  };
+  struct Reply {};
+};
+
+// Adds what lies in the arena. Payload: options, then the name. Reply payload: the linker's error
+// log so far.
+struct LinkAdd {
+  static constexpr std::string_view kName = "LinkAdd";
+  static constexpr bool kReply = true;
+  static constexpr uint32_t kMaxPayloadBytes =
+      kMaxLinkOptions * sizeof(LinkOption) + kMaxLinkNameBytes;
+  struct Request {
+    LinkId link;
+    uint32_t type;  // CUjitInputType
+    HostPtr data;
+    uint64_t data_bytes;
+    uint32_t option_count;
+    uint32_t unused;
+  };
+  struct Reply {};
+};
+
+// Reply payload: the linker's error log.
+struct LinkComplete {
+  static constexpr std::string_view kName = "LinkComplete";
+  static constexpr bool kReply = true;
+  struct Request {
+    LinkId link;
+  };
+  struct Reply {
+    uint64_t image_bytes;
+  };
+};
+
+// A piece of the linked image from `offset_bytes` on (payload), as much as an answer holds.
+struct LinkRead {
+  static constexpr std::string_view kName = "LinkRead";
+  static constexpr bool kReply = true;
+  struct Request {
+    LinkId link;
+    uint32_t unused;
+    uint64_t offset_bytes;
+  };
+  struct Reply {};
+};
+
+struct LinkDestroy {
+  static constexpr std::string_view kName = "LinkDestroy";
+  static constexpr bool kReply = true;
+  struct Request {
+    LinkId link;
+  };
+  struct Reply {};
+};
+
+}  // namespace gpuloom::wire
