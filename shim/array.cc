@@ -21,6 +21,15 @@ constexpr unsigned kLayers = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP;
 
 uint64_t AtLeastOne(uint64_t n) { return n == 0 ? 1 : n; }
 
+// Formats that CUDA has: the plain ones, and the packed and planar ones that are not offered.
+bool IsFormat(CUarray_format format) {
+  return (format >= CU_AD_FORMAT_UNSIGNED_INT8 && format <= CU_AD_FORMAT_UNSIGNED_INT32) ||
+         (format >= CU_AD_FORMAT_SIGNED_INT8 && format <= CU_AD_FORMAT_SIGNED_INT32) ||
+         format == CU_AD_FORMAT_HALF || format == CU_AD_FORMAT_FLOAT ||
+         format == CU_AD_FORMAT_UNORM_INT_101010_2 ||
+         (format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_SNORM_INT16X4);
+}
+
 // CUDA's rules for what an array may look like. NOT_SUPPORTED for what gpuloom does not offer.
 CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   constexpr unsigned kOffered = kLayers | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_TEXTURE_GATHER |
@@ -31,6 +40,7 @@ CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
       (d.NumChannels != 1 && d.NumChannels != 2 && d.NumChannels != 4)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (!IsFormat(d.Format)) return CUDA_ERROR_INVALID_VALUE;
   if ((d.Flags & ~kOffered) != 0 || ElementBytes(d) == 0) return CUDA_ERROR_NOT_SUPPORTED;
   if ((d.Flags & CUDA_ARRAY3D_CUBEMAP) != 0) {
     const bool layered = (d.Flags & CUDA_ARRAY3D_LAYERED) != 0;
@@ -274,7 +284,9 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* descriptor, CUarray 
 CUresult cuArrayDestroy(CUarray handle) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   Array* array = FindKind(handle, false);
-  if (array == nullptr || array->kind == Array::Kind::kLevel) return CUDA_ERROR_INVALID_HANDLE;
+  if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // A level goes with its whole; the driver accepts this.
+  if (array->kind == Array::Kind::kLevel) return CUDA_SUCCESS;
   const CUresult result = Destroy(array);
   return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
 }
@@ -303,8 +315,9 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* requiremen
 CUresult cuMipmappedArrayCreate(CUmipmappedArray* handle, const CUDA_ARRAY3D_DESCRIPTOR* descriptor,
                                 unsigned levels) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  if (handle == nullptr || descriptor == nullptr || levels == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const uint32_t most = MostLevels(*descriptor);
+  if (levels == 0) levels = 1;
   Array* array;
   const CUresult result = Create(*descriptor, levels < most ? levels : most, &array);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmipmappedArray>(array);

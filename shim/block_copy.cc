@@ -13,23 +13,23 @@
 namespace gpuloom {
 namespace {
 
-// One side as CUDA_MEMCPY3D has it.
+// One side as CUDA_MEMCPY3D has it. Like the driver it does not look at the level of detail.
 struct Side {
   CUmemorytype type;
   const void* host;
   CUdeviceptr device;
   CUarray array;
-  size_t x_bytes, y, z, lod;
+  size_t x_bytes, y, z;
   size_t pitch_bytes, rows;
 };
 
 Side Source(const CUDA_MEMCPY3D& c) {
   return {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray, c.srcXInBytes,
-          c.srcY,          c.srcZ,    c.srcLOD,    c.srcPitch, c.srcHeight};
+          c.srcY,          c.srcZ,    c.srcPitch,  c.srcHeight};
 }
 Side Destination(const CUDA_MEMCPY3D& c) {
   return {c.dstMemoryType, c.dstHost, c.dstDevice, c.dstArray, c.dstXInBytes,
-          c.dstY,          c.dstZ,    c.dstLOD,    c.dstPitch, c.dstHeight};
+          c.dstY,          c.dstZ,    c.dstPitch,  c.dstHeight};
 }
 
 struct Shape {
@@ -45,7 +45,7 @@ bool Fits(uint64_t begin, uint64_t size, uint64_t whole) {
 CUresult JudgeArray(const Side& side, const Shape& shape, BlockEnd* end) {
   uint32_t id;
   const Array* array = FindArray(side.array, &id);
-  if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (array == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const ArrayShape whole = ShapeOf(array->descriptor);
   if (side.x_bytes % whole.element_bytes != 0 || shape.width_bytes % whole.element_bytes != 0 ||
       !Fits(side.x_bytes, shape.width_bytes, whole.width_bytes) ||
@@ -82,12 +82,10 @@ CUresult JudgeLinear(const Side& side, const Shape& shape, BlockEnd* end) {
   // A pitch or height of 0 means that nothing lies between the rows or slices.
   end->pitch_bytes = side.pitch_bytes != 0 ? side.pitch_bytes : side.x_bytes + shape.width_bytes;
   end->rows = side.rows != 0 ? side.rows : side.y + shape.height;
-  const auto max_pitch =
-      static_cast<uint64_t>(session.device().attributes[CU_DEVICE_ATTRIBUTE_MAX_PITCH]);
   const uint64_t address = side.type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(side.host)
                                                            : static_cast<uint64_t>(side.device);
   uint64_t span;
-  if (end->pitch_bytes > max_pitch || !Fits(side.x_bytes, shape.width_bytes, end->pitch_bytes) ||
+  if (!Fits(side.x_bytes, shape.width_bytes, end->pitch_bytes) ||
       (shape.depth > 1 && end->rows < shape.height) || address == 0 ||
       !BeginOf(side, address, end) || !SpanOf(*end, shape, &span)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -108,7 +106,6 @@ CUresult JudgeLinear(const Side& side, const Shape& shape, BlockEnd* end) {
 }
 
 CUresult Judge(const Side& side, const Shape& shape, BlockEnd* end) {
-  if (side.lod != 0) return CUDA_ERROR_INVALID_VALUE;
   switch (side.type) {
     case CU_MEMORYTYPE_ARRAY:
       return JudgeArray(side, shape, end);

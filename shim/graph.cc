@@ -4,6 +4,7 @@
 #include "shim/context.h"
 #include "shim/event.h"
 #include "shim/kernel.h"
+#include "shim/library.h"
 #include "shim/memory.h"
 #include "shim/session.h"
 #include "shim/stream.h"
@@ -18,12 +19,17 @@ graph::StreamRef RefOf(wire::StreamId stream) {
 namespace {
 
 graph::KernelLayout LayoutOf(const Kernel& kernel) {
-  return {kernel.described, kernel.param_count, kernel.param_bytes, kernel.params,
+  return {kernel.described,
+          kernel.param_count,
+          kernel.param_bytes,
+          kernel.params,
           [](const void* table, uint32_t index, uint32_t* offset_bytes, uint32_t* size_bytes) {
             const auto& param = static_cast<const wire::KernelParam*>(table)[index];
             *offset_bytes = param.offset_bytes;
             *size_bytes = param.size_bytes;
-          }};
+          },
+          kernel.library->is_module ? nullptr
+                                    : reinterpret_cast<CUkernel>(const_cast<Kernel*>(&kernel))};
 }
 
 }  // namespace

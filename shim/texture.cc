@@ -76,11 +76,11 @@ uint64_t AttributeOf(CUdevice_attribute which) {
 CUresult JudgeLinear(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Request* to) {
   const auto& linear = from.res.linear;
   const uint64_t element_bytes = ElementBytesOf(linear.format, linear.numChannels);
-  if (element_bytes == 0 || linear.sizeInBytes == 0 ||
+  if (element_bytes == 0 ||
       linear.devPtr % AttributeOf(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) != 0 ||
       linear.sizeInBytes / element_bytes >
           AttributeOf(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH) ||
-      !IsDevice(linear.devPtr, linear.sizeInBytes)) {
+      !IsDevice(linear.devPtr, linear.sizeInBytes == 0 ? 1 : linear.sizeInBytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   to->resource = wire::ViewResource::kLinear;
@@ -119,13 +119,13 @@ CUresult JudgeResource(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Requ
   uint32_t id;
   switch (from.resType) {
     case CU_RESOURCE_TYPE_ARRAY:
-      if (FindArray(from.res.array.hArray, &id) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+      if (FindArray(from.res.array.hArray, &id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
       to->resource = wire::ViewResource::kArray;
       to->array = wire::ArrayId{id};
       return CUDA_SUCCESS;
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
       if (FindMipmap(from.res.mipmap.hMipmappedArray, &id) == nullptr) {
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_VALUE;
       }
       to->resource = wire::ViewResource::kMipmap;
       to->array = wire::ArrayId{id};
@@ -227,7 +227,7 @@ CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resou
 
 CUresult cuTexObjectDestroy(CUtexObject texture) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  if (!Remove(&views.textures, texture)) return CUDA_ERROR_INVALID_VALUE;
+  if (!Remove(&views.textures, texture)) return CUDA_SUCCESS;  // as the driver does
   return DestroyTexture(texture);
 }
 
@@ -269,8 +269,7 @@ CUresult cuSurfObjectCreate(CUsurfObject* surface, const CUDA_RESOURCE_DESC* res
   }
   uint32_t id;
   const Array* array = FindArray(resource->res.array.hArray, &id);
-  if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if ((array->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (array == nullptr) return CUDA_ERROR_INVALID_VALUE;
   wire::SurfaceCreate::Reply reply;
   const CUresult result = session.Call<wire::SurfaceCreate>({wire::ArrayId{id}}, &reply);
   if (result != CUDA_SUCCESS) return result;
@@ -288,7 +287,7 @@ CUresult cuSurfObjectCreate(CUsurfObject* surface, const CUDA_RESOURCE_DESC* res
 
 CUresult cuSurfObjectDestroy(CUsurfObject surface) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  if (!Remove(&views.surfaces, surface)) return CUDA_ERROR_INVALID_VALUE;
+  if (!Remove(&views.surfaces, surface)) return CUDA_SUCCESS;  // as the driver does
   return DestroySurface(surface);
 }
 

@@ -3,6 +3,8 @@
 #include <mutex>
 #include <utility>
 
+#include "agent/softgpu/view.h"
+
 namespace gpuloom::softgpu {
 namespace {
 
@@ -92,6 +94,14 @@ bool AddressTable::SetLeaving(uint64_t begin) {
   found->second.leaving = true;
   share = std::move(found->second.share);
   return true;
+}
+
+std::shared_ptr<const Texture> AddressTable::FindTexture(uint64_t handle) const {
+  return Views::Instance().FindTexture(handle);
+}
+
+std::shared_ptr<const Image> AddressTable::FindSurface(uint64_t handle) const {
+  return Views::Instance().FindSurface(handle);
 }
 
 }  // namespace gpuloom::softgpu

@@ -64,6 +64,8 @@ class AddressTable final : public AddressSpace {
   // What the machine asks.
   [[nodiscard]] Range Find(uint64_t address) const override;
   [[nodiscard]] uint64_t generation() const override { return generation_.load(); }
+  [[nodiscard]] std::shared_ptr<const Texture> FindTexture(uint64_t handle) const override;
+  [[nodiscard]] std::shared_ptr<const Image> FindSurface(uint64_t handle) const override;
 
   // False when it would overlap another one.
   [[nodiscard]] bool Add(Region region);

@@ -132,7 +132,7 @@ CUresult MakeMipmap(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
   auto mipmap = std::make_shared<Mipmap>();
   mipmap->context = &context;
   mipmap->descriptor = descriptor;
-  for (unsigned level = 0; level < std::min(levels, most); ++level) {
+  for (unsigned level = 0; level < std::clamp(levels, 1u, most); ++level) {
     std::shared_ptr<Array> array;
     const CUresult result = MakeArray(context, LevelOf(descriptor, level), array);
     if (result != CUDA_SUCCESS) {
@@ -154,7 +154,7 @@ std::shared_ptr<Array> FindArray(CUarray handle) {
 CUresult EndOfArray(CUarray handle, const Copy& copy, uint64_t x_bytes, uint64_t y, uint64_t z,
                     CopyEnd& end) {
   const auto array = FindArray(handle);
-  if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (array == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Image& image = array->image;
   const auto fits = [](uint64_t begin, uint64_t size, uint64_t whole) {
     return begin <= whole && size <= whole - begin;

@@ -75,7 +75,7 @@ CUresult cuArrayDestroy(CUarray handle) {
   std::shared_ptr<Array> array;
   const CUresult result = Require(handle, array);
   if (result != CUDA_SUCCESS) return result;
-  if (array->is_level) return CUDA_ERROR_INVALID_HANDLE;
+  if (array->is_level) return CUDA_SUCCESS;  // it goes with its whole
   SynchronizeDevice(array->context->device);
   Registry<Array>::Instance().Take(handle);
   return CUDA_SUCCESS;
@@ -86,7 +86,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* handle, const CUDA_ARRAY3D_DES
   Context* context = nullptr;
   CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
-  if (handle == nullptr || descriptor == nullptr || levels == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Mipmap> mipmap;
   result = MakeMipmap(*context, *descriptor, levels, mipmap);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmipmappedArray>(mipmap.get());

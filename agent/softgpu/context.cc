@@ -10,6 +10,7 @@
 #include "agent/softgpu/memory.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
+#include "agent/softgpu/view.h"
 #include "proto/cuda/runtime_tables.h"
 
 namespace gpuloom::softgpu {
@@ -167,6 +168,7 @@ void Context::TearDown() {
   ResetRuntimeContext(handle());
   DestroyModulesOf(*this);
   DestroyEventsOf(*this);
+  Views::Instance().DestroyAllOf(*this);
   DestroyArraysOf(*this);
   Memory::Instance().FreeAllOf(*this);
   Registry<Stream>::Instance().TakeIf(

@@ -102,7 +102,6 @@ CUresult EndOf(const Given& given, const Copy& copy, CopyEnd& end) {
 
 CUresult gpuloom::softgpu::DescribeCopy(const CUDA_MEMCPY3D& described, Copy& copy) {
   const CUDA_MEMCPY3D* params = &described;
-  if (params->srcLOD != 0 || params->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
   copy.width_bytes = params->WidthInBytes;
   copy.height = params->Height;
   copy.depth = params->Depth;

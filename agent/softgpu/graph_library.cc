@@ -46,6 +46,21 @@ CUresult ResolveStream(CUstream handle, NullStream null_means, StreamRef* stream
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+CUkernel LibraryKernelOf(const FoundFunction& found) {
+  const auto library = Registry<LoadedLibrary>::Instance().Find(found.module->library);
+  if (library == nullptr) return nullptr;
+  for (const auto& kernel : library->kernels) {
+    if (kernel->kernel->name == found.function->kernel->name) {
+      return reinterpret_cast<CUkernel>(kernel.get());
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 CUresult DescribeKernel(const void* handle, KernelLayout* layout) {
   Context* context = nullptr;
   CUresult result = RequireContext(context);
@@ -55,13 +70,16 @@ CUresult DescribeKernel(const void* handle, KernelLayout* layout) {
   if (result != CUDA_SUCCESS) return result;
   const Kernel& kernel = *found.function->kernel;
   // The kernel stays while its module is loaded, which the program sees to.
-  *layout = {true, static_cast<uint32_t>(kernel.params.size()),
-             static_cast<uint32_t>(kernel.param_bytes), &kernel,
+  *layout = {true,
+             static_cast<uint32_t>(kernel.params.size()),
+             static_cast<uint32_t>(kernel.param_bytes),
+             &kernel,
              [](const void* table, uint32_t index, uint32_t* offset_bytes, uint32_t* size_bytes) {
                const auto& param = static_cast<const Kernel*>(table)->params[index];
                *offset_bytes = static_cast<uint32_t>(param.offset_bytes);
                *size_bytes = static_cast<uint32_t>(param.size_bytes);
-             }};
+             },
+             LibraryKernelOf(found)};
   return CUDA_SUCCESS;
 }
 

@@ -106,7 +106,7 @@ TEST_F(DriverTest, RowsAreCopiedWithTheirPitch) {
     ASSERT_EQ(in[i], column < 100 ? column : 0xee) << i;
   }
   copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-  EXPECT_EQ(Cuda().cuMemcpy2D_v2(&copy), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(Cuda().cuMemcpy2D_v2(&copy), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(DriverTest, HostMemoryHasOneAddress) {

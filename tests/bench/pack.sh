@@ -44,8 +44,9 @@ cp tests/bench/{run,node,processes,table,tenant_memory}.py deploy/demo.py tests/
 cp -r tests/{golden,frameworks,side_by_side} "$dir/tests/"
 rm -rf "$dir"/tests/*/{CMakeLists.txt,__pycache__,*_test.py}
 
-# What ldd finds, under the name it is asked for, except glibc's own parts and the drivers' libcuda.
-glibc='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libcuda)\.so'
+# What ldd finds, under the name it is asked for, except glibc's own parts, the driver's libcuda, and the toolkit's large
+# libraries, which programs find in the toolkit's own folder.
+glibc='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libcuda|libnvrtc|libnvJitLink)\.so'
 needed() {
   find "$dir" -type f ! -name '*.py' -exec ldd {} \; 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' | sort -u |
     grep -vE "$glibc" || true

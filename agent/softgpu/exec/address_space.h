@@ -6,6 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+
+#include "agent/softgpu/exec/image.h"
 
 namespace gpuloom::softgpu {
 
@@ -26,6 +29,13 @@ class AddressSpace {
 
   // Another number whenever a range was unmapped or lost its writability since the last call.
   [[nodiscard]] virtual uint64_t generation() const = 0;
+
+  // What a texture's or surface's handle stands for; null for a handle that is none. Both stay as
+  // they are while somebody holds them.
+  [[nodiscard]] virtual std::shared_ptr<const Texture> FindTexture(uint64_t) const {
+    return nullptr;
+  }
+  [[nodiscard]] virtual std::shared_ptr<const Image> FindSurface(uint64_t) const { return nullptr; }
 };
 
 // Generic addresses of what is not global memory. They lie above every address that a process on

@@ -18,10 +18,11 @@ namespace gpuloom::softgpu {
 
 // What all blocks of one Run() share.
 struct GridRun {
-  GridRun(const Grid& g, const AddressSpace& memory, const std::atomic<bool>& s)
-      : grid(g), ranges(memory), stop(s) {}
+  GridRun(const Grid& g, const AddressSpace& m, const std::atomic<bool>& s)
+      : grid(g), memory(m), ranges(m), stop(s) {}
 
   const Grid& grid;
+  const AddressSpace& memory;
   RangeCache ranges;
   const std::atomic<bool>& stop;
   Outcome outcome;

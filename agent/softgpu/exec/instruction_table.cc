@@ -8,6 +8,7 @@ constexpr std::string_view kFloat = "Floating point";
 constexpr std::string_view kBits = "Logic, shifts and bits";
 constexpr std::string_view kCompare = "Comparison and selection";
 constexpr std::string_view kMove = "Data movement and conversion";
+constexpr std::string_view kImage = "Textures and surfaces";
 constexpr std::string_view kAtomic = "Atomics";
 constexpr std::string_view kControl = "Control flow";
 constexpr std::string_view kSync = "Barriers and fences";
@@ -142,6 +143,17 @@ constexpr Instruction kTable[] = {
      "[.{weak,volatile,relaxed,release}[.scope]][.{global,shared[::cta,::cluster],local,param}]"
      "[.cache hints][.{v2,v4}].{b,u,s}{8,16,32,64},f32,f64",
      DecodeSt},
+
+    {"suld", kImage,
+     ".b.{1d,2d,3d,a1d,a2d}[.{ca,cg,cs,cv}][.{v2,v4}].{b8,b16,b32,b64}[.{trap,clamp,zero}]",
+     DecodeSuld},
+    {"suq", kImage, ".{width,height,depth,array_size}.b32", DecodeSuq},
+    {"sust", kImage,
+     ".b.{1d,2d,3d,a1d,a2d}[.{wb,cg,cs,wt}][.{v2,v4}].{b8,b16,b32,b64}[.{trap,clamp,zero}]",
+     DecodeSust},
+    {"tex", kImage, "[.level].{1d,2d,3d,a1d,a2d}.v4.{f32,s32,u32}.{f32,s32}", DecodeTex},
+    {"tld4", kImage, ".{r,g,b,a}.{2d,a2d}.v4.{f32,s32,u32}.f32", DecodeTld4},
+    {"txq", kImage, ".{width,height,depth,array_size,num_mipmap_levels}.b32", DecodeTxq},
 
     {"atom", kAtomic,
      "[.sem][.scope][.{global,shared[::cta,::cluster]}].{add,min,max}.{u32,s32,u64,s64}; "

@@ -36,7 +36,15 @@ bool DecodeSetmaxnreg(Decoder&, Op&);
 // decode_barrier.cc
 bool DecodeBar(Decoder&, Op&);
 bool DecodeBarrier(Decoder&, Op&);
-bool DecodeBarWarp(Decoder&, Op&);  // decode_warp.cc
+bool DecodeBarWarp(Decoder&, Op&);  // decode_texture.cc
+bool DecodeTex(Decoder&, Op&);
+bool DecodeTld4(Decoder&, Op&);
+bool DecodeTxq(Decoder&, Op&);
+// decode_surface.cc
+bool DecodeSuld(Decoder&, Op&);
+bool DecodeSust(Decoder&, Op&);
+bool DecodeSuq(Decoder&, Op&);
+// decode_warp.cc
 bool DecodeFence(Decoder&, Op&);
 bool DecodeMembar(Decoder&, Op&);
 // decode_memory.cc

@@ -77,6 +77,8 @@ TEST(Instructions, EachHasACase) {
   }
   // It changes how many registers a warp has, which only whole warps of 128 threads may do.
   tested.insert("setmaxnreg");
+  // They need images: texture_test.cc, and tests/conformance.
+  for (const char* name : {"suld", "suq", "sust", "tex", "tld4", "txq"}) tested.insert(name);
   for (const Instruction& instruction : AllInstructions()) {
     EXPECT_TRUE(tested.contains(std::string(instruction.name))) << instruction.name;
   }

@@ -80,7 +80,7 @@ struct Function {
       params;  // a device function's: in its frame; a kernel's: in the parameter block
   std::vector<Slot> returns;
   std::vector<CallSite> calls;
-  std::vector<std::vector<uint32_t>> tables;  // of brx.idx
+  std::vector<std::vector<uint32_t>> tables;  // of brx.idx; operands of texture instructions
 };
 
 struct Program {

@@ -95,7 +95,7 @@ CUresult MakeKernelParams(const CUDA_KERNEL_NODE_PARAMS_v3& from, const KernelLa
   to->kernel = {};
   KernelParams& kernel = to->kernel;
   kernel.function = from.func;
-  kernel.kernel = from.func != nullptr ? nullptr : from.kern;
+  kernel.kernel = from.func != nullptr ? layout.kernel : from.kern;
   kernel.context = from.ctx;
   kernel.grid[0] = from.gridDimX;
   kernel.grid[1] = from.gridDimY;

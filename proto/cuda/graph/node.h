@@ -80,6 +80,9 @@ struct KernelLayout {
   uint32_t bytes;     // of the packed buffer
   const void* table;  // handed back to ParamAt
   void (*param_at)(const void* table, uint32_t index, uint32_t* offset_bytes, uint32_t* size_bytes);
+  // The library's kernel that the function is a form of, or null. By it NVIDIA's runtime finds the
+  // program's symbol again when it asks a node for its parameters.
+  CUkernel kernel;
 };
 
 // The parameters of a kernel node: CUDA's array of pointers or its `extra` list (never both), taken

@@ -1,0 +1,192 @@
+// Textures by handle: tex, tld4, txq. The operands do not fit into an Instr, so they lie in a table
+// of the function.
+#include "agent/softgpu/exec/block.h"
+#include "agent/softgpu/exec/decode_image.h"
+#include "agent/softgpu/exec/instruction_table.h"
+#include "agent/softgpu/exec/lanes.h"
+#include "agent/softgpu/exec/sampler.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+// Instr::extra: dimensions in the lowest two bits.
+constexpr uint16_t kDimensions = 0x03;
+constexpr uint16_t kLayered = 0x04;
+constexpr uint16_t kIntegers = 0x08;
+constexpr uint16_t kLevel = 0x10;
+constexpr uint16_t kGather = 0x20;
+
+// The table: where each operand is.
+enum Operand : uint32_t {
+  kHandle,
+  kFirstResult,                 // four
+  kFirstAt = kFirstResult + 4,  // three
+  kLayer = kFirstAt + 3,
+  kLevelOfDetail,
+  kOperands
+};
+
+Step SampleTexture(Warp& warp, const Instr& in) {
+  const std::vector<uint32_t>& refs = warp.frame->function->tables[in.target];
+  const uint64_t* handles = warp.Source<uint64_t>(refs[kHandle]);
+  const AddressSpace& memory = warp.block().run().memory;
+  std::shared_ptr<const Texture> texture;
+  uint64_t known = 0;
+  for (uint32_t rest = warp.exec; rest != 0; rest &= rest - 1) {
+    const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+    if (texture == nullptr || handles[lane] != known) {
+      known = handles[lane];
+      texture = memory.FindTexture(known);
+      if (texture == nullptr) {
+        return warp.Fault(Outcome::kIllegalAddress, known, "a handle that is no texture");
+      }
+    }
+    Place place;
+    place.dimensions = in.extra & kDimensions;
+    place.integers = (in.extra & kIntegers) != 0;
+    for (uint32_t i = 0; i < place.dimensions; ++i) {
+      if (place.integers) {
+        place.whole[i] = warp.Source<int32_t>(refs[kFirstAt + i])[lane];
+      } else {
+        place.at[i] = warp.Source<float>(refs[kFirstAt + i])[lane];
+      }
+    }
+    if ((in.extra & kLayered) != 0) place.layer = warp.Source<uint32_t>(refs[kLayer])[lane];
+    const float level =
+        (in.extra & kLevel) != 0 ? warp.Source<float>(refs[kLevelOfDetail])[lane] : 0;
+    uint64_t touched = 0;
+    const auto read = [&](uint64_t address, uint32_t size_bytes) -> const std::byte* {
+      touched = address;
+      return warp.PointerFor(lane, ptx::Space::kGlobal, address, size_bytes, false);
+    };
+    Element element;
+    const bool done = (in.extra & kGather) != 0
+                          ? Gather(*texture, place, static_cast<uint32_t>(in.imm), read, &element)
+                          : Sample(*texture, place, level, read, &element);
+    if (!done) {
+      return warp.Fault(Outcome::kIllegalAddress, touched, "a texture of memory that is gone");
+    }
+    for (uint32_t c = 0; c < 4; ++c) {
+      warp.Destination<uint32_t>(refs[kFirstResult + c])[lane] = element.bits[c];
+    }
+  }
+  return Step::kNext;
+}
+
+enum class Question : int64_t { kWidth, kHeight, kDepth, kLevels };
+
+template <bool kSurface>
+Step Query(Warp& warp, const Instr& in) {
+  const uint64_t* handles = warp.Source<uint64_t>(in.a);
+  uint32_t* results = warp.Destination<uint32_t>(in.d);
+  const AddressSpace& memory = warp.block().run().memory;
+  for (uint32_t rest = warp.exec; rest != 0; rest &= rest - 1) {
+    const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+    Image image;
+    uint32_t levels = 1;
+    if constexpr (kSurface) {
+      const auto surface = memory.FindSurface(handles[lane]);
+      if (surface == nullptr) {
+        return warp.Fault(Outcome::kIllegalAddress, handles[lane], "a handle that is no surface");
+      }
+      image = *surface;
+    } else {
+      const auto texture = memory.FindTexture(handles[lane]);
+      if (texture == nullptr) {
+        return warp.Fault(Outcome::kIllegalAddress, handles[lane], "a handle that is no texture");
+      }
+      image = texture->levels[0];
+      levels = static_cast<uint32_t>(texture->levels.size());
+    }
+    switch (static_cast<Question>(in.imm)) {
+      case Question::kWidth:
+        results[lane] = image.width;
+        break;
+      case Question::kHeight:
+        results[lane] = image.height;
+        break;
+      case Question::kDepth:
+        results[lane] = image.depth;
+        break;
+      case Question::kLevels:
+        results[lane] = levels;
+        break;
+    }
+  }
+  return Step::kNext;
+}
+
+bool DecodeQuery(Decoder& decoder, Op& op, Handler run) {
+  const std::string_view what =
+      op.mods.TakeOneOf({"width", "height", "depth", "array_size", "num_mipmap_levels"});
+  if (what.empty() || !op.mods.Take("b32") || op.count() != 2) return false;
+  Instr in;
+  in.d = decoder.Destination(op[0], 4);
+  if (!HandleOf(decoder, op[1], &in.a)) return false;
+  Question question = Question::kDepth;  // the layers are slices
+  if (what == "width") question = Question::kWidth;
+  if (what == "height") question = Question::kHeight;
+  if (what == "num_mipmap_levels") question = Question::kLevels;
+  in.imm = static_cast<int64_t>(question);
+  return decoder.Emit(run, in);
+}
+
+// Result, address with coordinates, and what follows.
+bool DecodeSample(Decoder& decoder, Op& op, Instr in) {
+  ImageShape shape;
+  if (!TakeShape(op.mods, &shape) || !op.mods.Take("v4")) return false;
+  const ptx::Type result = op.mods.TakeType();
+  const ptx::Type coordinate = op.mods.TakeType();
+  if ((result != ptx::Type::kF32 && result != ptx::Type::kS32 && result != ptx::Type::kU32) ||
+      (coordinate != ptx::Type::kF32 && coordinate != ptx::Type::kS32)) {
+    return false;
+  }
+  const bool leveled = (in.extra & kLevel) != 0;
+  if (op.count() != (leveled ? 3u : 2u) || op[0].kind != ptx::Operand::kVector ||
+      op[0].parts.size() != 4) {
+    return false;
+  }
+  std::vector<uint32_t> refs(kOperands, 0);
+  ImageOperands at;
+  if (!ImageOperandsOf(decoder, op[1], shape, &at)) return false;
+  refs[kHandle] = at.handle;
+  for (uint32_t i = 0; i < 4; ++i) {
+    refs[kFirstResult + i] = decoder.Destination(op[0].parts[i], 4);
+  }
+  for (uint32_t i = 0; i < shape.dimensions; ++i) {
+    refs[kFirstAt + i] = decoder.Source(*at.coordinates[i], coordinate);
+  }
+  if (shape.layered) refs[kLayer] = decoder.Source(*at.layer, 4);
+  if (leveled) refs[kLevelOfDetail] = decoder.Source(op[2], ptx::Type::kF32);
+  in.extra |= static_cast<uint16_t>(shape.dimensions);
+  if (shape.layered) in.extra |= kLayered;
+  if (coordinate == ptx::Type::kS32) in.extra |= kIntegers;
+  std::vector<std::vector<uint32_t>>& tables = decoder.function().tables;
+  in.target = static_cast<uint32_t>(tables.size());
+  tables.push_back(std::move(refs));
+  return decoder.Emit(SampleTexture, in);
+}
+
+}  // namespace
+
+bool DecodeTex(Decoder& decoder, Op& op) {
+  Instr in;
+  if (op.mods.Take("level")) in.extra = kLevel;
+  return DecodeSample(decoder, op, in);
+}
+
+bool DecodeTld4(Decoder& decoder, Op& op) {
+  constexpr std::string_view kChannels[] = {"r", "g", "b", "a"};
+  Instr in;
+  in.extra = kGather;
+  in.imm = -1;
+  for (int i = 0; i < 4 && in.imm < 0; ++i) {
+    if (op.mods.Take(kChannels[i])) in.imm = i;
+  }
+  return in.imm >= 0 && (op.mods.Has("2d") || op.mods.Has("a2d")) && DecodeSample(decoder, op, in);
+}
+
+bool DecodeTxq(Decoder& decoder, Op& op) { return DecodeQuery(decoder, op, Query<false>); }
+bool DecodeSuq(Decoder& decoder, Op& op) { return DecodeQuery(decoder, op, Query<true>); }
+
+}  // namespace gpuloom::softgpu

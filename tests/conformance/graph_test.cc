@@ -1,0 +1,307 @@
+// Graphs built by hand: nodes and edges, executable graphs, their updates, user objects.
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "tests/conformance/fixture.h"
+
+namespace gpuloom::conformance {
+namespace {
+
+using Order = std::vector<uint32_t>;
+
+class Graphs : public WithKernels {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(WithKernels::SetUp());
+    journal_ = Alloc(64);
+    ASSERT_EQ(Cu().cuMemsetD32_v2(journal_, 0, 16), CUDA_SUCCESS);
+    append_ = Function("append");
+    ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuGraphCreate(&graph_, 0), CUDA_SUCCESS);
+    stream_ = Stream();
+  }
+  void TearDown() override {
+    for (CUgraphExec exec : execs_) EXPECT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+    if (graph_ != nullptr) {
+      EXPECT_EQ(Cu().cuGraphDestroy(graph_), CUDA_SUCCESS);
+    }
+    WithKernels::TearDown();
+  }
+
+  CUDA_KERNEL_NODE_PARAMS AppendOf(uint32_t* id) {
+    values_[0] = &journal_;
+    values_[1] = id;
+    CUDA_KERNEL_NODE_PARAMS params{};
+    params.func = append_;
+    params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+    params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+    params.kernelParams = values_;
+    return params;
+  }
+  CUgraphNode AddAppend(CUgraph graph, const std::vector<CUgraphNode>& after, uint32_t id) {
+    const CUDA_KERNEL_NODE_PARAMS params = AppendOf(&id);
+    CUgraphNode node = nullptr;
+    EXPECT_EQ(Cu().cuGraphAddKernelNode_v2(&node, graph, after.data(), after.size(), &params),
+              CUDA_SUCCESS);
+    return node;
+  }
+  CUgraphExec Instantiate(CUgraph graph) {
+    CUgraphExec exec = nullptr;
+    EXPECT_EQ(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+    if (exec != nullptr) execs_.push_back(exec);
+    return exec;
+  }
+  Order Journal() {
+    EXPECT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+    std::vector<uint32_t> words = Download<uint32_t>(journal_, 16);
+    const uint32_t count = words[0] < 15 ? words[0] : 15;
+    EXPECT_EQ(Cu().cuMemsetD32_v2(journal_, 0, 1), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+    return {words.begin() + 1, words.begin() + 1 + count};
+  }
+
+  CUdeviceptr journal_ = 0;
+  CUfunction append_ = nullptr;
+  CUgraph graph_ = nullptr;
+  CUstream stream_ = nullptr;
+  void* values_[2] = {};
+  std::vector<CUgraphExec> execs_;
+};
+
+TEST_F(Graphs, RunTheirNodesInOrder) {
+  CUgraphNode first = AddAppend(graph_, {}, 1);
+  CUgraphNode last = AddAppend(graph_, {first}, 3);
+  CUgraphNode middle = AddAppend(graph_, {first}, 2);
+  ASSERT_EQ(Cu().cuGraphAddDependencies_v2(graph_, &middle, &last, nullptr, 1), CUDA_SUCCESS);
+  CUgraphExec exec = Instantiate(graph_);
+  ASSERT_EQ(Cu().cuGraphUpload(exec, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Journal(), (Order{1, 2, 3, 1, 2, 3}));
+}
+
+TEST_F(Graphs, CopyAndFill) {
+  const CUdeviceptr memory = Alloc(4096);
+  auto* pinned = static_cast<uint32_t*>(HostAlloc(4096));
+  CUDA_MEMSET_NODE_PARAMS fill{};
+  fill.dst = memory;
+  fill.elementSize = 2;
+  fill.value = 0x1234;
+  fill.pitch = 64;
+  fill.width = 16;
+  fill.height = 4;
+  CUgraphNode filled = nullptr;
+  ASSERT_EQ(Cu().cuGraphAddMemsetNode(&filled, graph_, nullptr, 0, &fill, context_), CUDA_SUCCESS);
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = memory;
+  copy.srcPitch = 64;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = pinned;
+  copy.dstPitch = 32;
+  copy.WidthInBytes = 32;
+  copy.Height = 4;
+  copy.Depth = 1;
+  CUgraphNode copied = nullptr;
+  ASSERT_EQ(Cu().cuGraphAddMemcpyNode(&copied, graph_, &filled, 1, &copy, context_), CUDA_SUCCESS);
+  CUDA_MEMSET_NODE_PARAMS shown{};
+  ASSERT_EQ(Cu().cuGraphMemsetNodeGetParams(filled, &shown), CUDA_SUCCESS);
+  EXPECT_EQ(shown.width, 16u);
+  EXPECT_EQ(shown.value, 0x1234u);
+  CUDA_MEMCPY3D shown_copy{};
+  ASSERT_EQ(Cu().cuGraphMemcpyNodeGetParams(copied, &shown_copy), CUDA_SUCCESS);
+  EXPECT_EQ(shown_copy.dstHost, pinned);
+  EXPECT_EQ(shown_copy.WidthInBytes, 32u);
+  ASSERT_EQ(Cu().cuGraphLaunch(Instantiate(graph_), stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  for (int i = 0; i < 32; ++i) ASSERT_EQ(pinned[i], 0x12341234u) << i;
+  EXPECT_EQ(pinned[32], 0u);
+}
+
+TEST_F(Graphs, ShowTheirNodesAndEdges) {
+  CUgraphNode a = AddAppend(graph_, {}, 1);
+  CUgraphNode b = AddAppend(graph_, {a}, 2);
+  CUgraphNode c = AddAppend(graph_, {a, b}, 3);
+  size_t count = 0;
+  ASSERT_EQ(Cu().cuGraphGetNodes(graph_, nullptr, &count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 3u);
+  std::vector<CUgraphNode> nodes(5, a);
+  count = 5;
+  ASSERT_EQ(Cu().cuGraphGetNodes(graph_, nodes.data(), &count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 3u);
+  EXPECT_EQ(nodes, (std::vector<CUgraphNode>{a, b, c, nullptr, nullptr}));
+  count = 1;
+  ASSERT_EQ(Cu().cuGraphGetRootNodes(graph_, nodes.data(), &count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 1u);
+  EXPECT_EQ(nodes[0], a);
+  ASSERT_EQ(Cu().cuGraphGetEdges_v2(graph_, nullptr, nullptr, nullptr, &count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 3u);
+  count = 2;
+  ASSERT_EQ(Cu().cuGraphNodeGetDependencies_v2(c, nodes.data(), nullptr, &count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 2u);
+  ASSERT_EQ(Cu().cuGraphNodeGetDependentNodes_v2(a, nullptr, nullptr, &count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 2u);
+  ASSERT_EQ(Cu().cuGraphRemoveDependencies_v2(graph_, &a, &c, nullptr, 1), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphNodeGetDependentNodes_v2(a, nullptr, nullptr, &count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 1u);
+  ASSERT_EQ(Cu().cuGraphDestroyNode(b), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphNodeGetDependencies_v2(c, nullptr, nullptr, &count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 0u);
+}
+
+TEST_F(Graphs, ChildrenRunInTheirPlace) {
+  CUgraph child = nullptr;
+  ASSERT_EQ(Cu().cuGraphCreate(&child, 0), CUDA_SUCCESS);
+  CUgraphNode inner = AddAppend(child, {}, 2);
+  (void)AddAppend(child, {inner}, 3);
+  CUgraphNode first = AddAppend(graph_, {}, 1);
+  CUgraphNode node = nullptr;
+  ASSERT_EQ(Cu().cuGraphAddChildGraphNode(&node, graph_, &first, 1, child), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphDestroy(child), CUDA_SUCCESS);
+  (void)AddAppend(graph_, {node}, 4);
+  CUgraph embedded = nullptr;
+  ASSERT_EQ(Cu().cuGraphChildGraphNodeGetGraph(node, &embedded), CUDA_SUCCESS);
+  size_t count = 0;
+  ASSERT_EQ(Cu().cuGraphGetNodes(embedded, nullptr, &count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 2u);
+  ASSERT_EQ(Cu().cuGraphLaunch(Instantiate(graph_), stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Journal(), (Order{1, 2, 3, 4}));
+}
+
+TEST_F(Graphs, ClonesAreOnTheirOwn) {
+  CUgraphNode node = AddAppend(graph_, {}, 1);
+  CUgraph clone = nullptr;
+  ASSERT_EQ(Cu().cuGraphClone(&clone, graph_), CUDA_SUCCESS);
+  CUgraphNode cloned = nullptr;
+  ASSERT_EQ(Cu().cuGraphNodeFindInClone(&cloned, node, clone), CUDA_SUCCESS);
+  EXPECT_NE(cloned, node);
+  uint32_t id = 7;
+  const CUDA_KERNEL_NODE_PARAMS params = AppendOf(&id);
+  ASSERT_EQ(Cu().cuGraphKernelNodeSetParams_v2(cloned, &params), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphLaunch(Instantiate(graph_), stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphLaunch(Instantiate(clone), stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Journal(), (Order{1, 7}));
+  EXPECT_EQ(Cu().cuGraphDestroy(clone), CUDA_SUCCESS);
+}
+
+TEST_F(Graphs, AnExecutableGraphKeepsWhatItWasMadeFrom) {
+  CUgraphNode node = AddAppend(graph_, {}, 1);
+  CUgraphExec exec = Instantiate(graph_);
+  uint32_t id = 2;
+  const CUDA_KERNEL_NODE_PARAMS params = AppendOf(&id);
+  ASSERT_EQ(Cu().cuGraphKernelNodeSetParams_v2(node, &params), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Journal(), Order{1});
+}
+
+TEST_F(Graphs, NodesOfAnExecutableGraphChange) {
+  CUgraphNode node = AddAppend(graph_, {}, 1);
+  (void)AddAppend(graph_, {node}, 9);
+  CUgraphExec exec = Instantiate(graph_);
+  Block(stream_);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  uint32_t id = 2;
+  CUDA_KERNEL_NODE_PARAMS params = AppendOf(&id);
+  ASSERT_EQ(Cu().cuGraphExecKernelNodeSetParams_v2(exec, node, &params), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  Open();
+  EXPECT_EQ(Journal(), (Order{1, 9, 2, 9}));
+  ASSERT_EQ(Cu().cuGraphNodeSetEnabled(exec, node, 0), CUDA_SUCCESS);
+  unsigned enabled = 1;
+  ASSERT_EQ(Cu().cuGraphNodeGetEnabled(exec, node, &enabled), CUDA_SUCCESS);
+  EXPECT_EQ(enabled, 0u);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Journal(), Order{9});
+  ASSERT_EQ(Cu().cuGraphNodeSetEnabled(exec, node, 1), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Journal(), (Order{2, 9}));
+}
+
+TEST_F(Graphs, AnExecutableGraphIsUpdatedFromAnother) {
+  CUgraphNode node = AddAppend(graph_, {}, 1);
+  (void)AddAppend(graph_, {node}, 2);
+  CUgraphExec exec = Instantiate(graph_);
+  CUgraph other = nullptr;
+  ASSERT_EQ(Cu().cuGraphCreate(&other, 0), CUDA_SUCCESS);
+  CUgraphNode first = AddAppend(other, {}, 5);
+  (void)AddAppend(other, {first}, 6);
+  CUgraphExecUpdateResultInfo info{};
+  ASSERT_EQ(Cu().cuGraphExecUpdate_v2(exec, other, &info), CUDA_SUCCESS);
+  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Journal(), (Order{5, 6}));
+  (void)AddAppend(other, {}, 7);
+  EXPECT_EQ(Cu().cuGraphExecUpdate_v2(exec, other, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Journal(), (Order{5, 6}));
+  EXPECT_EQ(Cu().cuGraphDestroy(other), CUDA_SUCCESS);
+}
+
+TEST_F(Graphs, EventNodesOrderStreams) {
+  CUevent before = Event(CU_EVENT_DISABLE_TIMING);
+  CUevent after = Event(CU_EVENT_DISABLE_TIMING);
+  CUstream other = Stream();
+  CUgraphNode waits = nullptr;
+  ASSERT_EQ(Cu().cuGraphAddEventWaitNode(&waits, graph_, nullptr, 0, before), CUDA_SUCCESS);
+  CUgraphNode node = AddAppend(graph_, {waits}, 2);
+  CUgraphNode records = nullptr;
+  ASSERT_EQ(Cu().cuGraphAddEventRecordNode(&records, graph_, &node, 1, after), CUDA_SUCCESS);
+  CUevent shown = nullptr;
+  ASSERT_EQ(Cu().cuGraphEventRecordNodeGetEvent(records, &shown), CUDA_SUCCESS);
+  EXPECT_EQ(shown, after);
+  CUgraphExec exec = Instantiate(graph_);
+  Block(other);
+  ASSERT_EQ(Launch(append_, 1, 1, other, journal_, uint32_t{1}), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuEventRecord(before, other), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamWaitEvent(other, after, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(append_, 1, 1, other, journal_, uint32_t{3}), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuEventQuery(after), CUDA_ERROR_NOT_READY);
+  Open();
+  EXPECT_EQ(Journal(), (Order{1, 2, 3}));
+}
+
+TEST_F(Graphs, UserObjectsLiveAsLongAsTheyAreHeld) {
+  (void)AddAppend(graph_, {}, 1);
+  int destroyed = 0;
+  CUuserObject object = nullptr;
+  ASSERT_EQ(Cu().cuUserObjectCreate(
+                &object, &destroyed, [](void* data) { ++*static_cast<int*>(data); }, 1,
+                CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphRetainUserObject(graph_, object, 1, CU_GRAPH_USER_OBJECT_MOVE),
+            CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(Cu().cuGraphInstantiateWithFlags(&exec, graph_, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphDestroy(graph_), CUDA_SUCCESS);
+  graph_ = nullptr;
+  EXPECT_EQ(destroyed, 0);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  // The driver may call it later, on a thread of its own.
+  for (int i = 0; i < 2000 && static_cast<volatile int&>(destroyed) == 0; ++i) {
+    ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+    timespec pause = {0, 1'000'000};
+    nanosleep(&pause, nullptr);
+  }
+  EXPECT_EQ(destroyed, 1);
+}
+
+TEST_F(Graphs, CanBePrinted) {
+  CUgraphNode node = AddAppend(graph_, {}, 1);
+  (void)AddAppend(graph_, {node}, 2);
+  const std::string path = testing::TempDir() + "gpuloom_graph.dot";
+  ASSERT_EQ(Cu().cuGraphDebugDotPrint(graph_, path.c_str(), CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE),
+            CUDA_SUCCESS);
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  std::remove(path.c_str());
+  EXPECT_NE(text.str().find("digraph"), std::string::npos);
+  EXPECT_NE(text.str().find("->"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gpuloom::conformance
