@@ -8,6 +8,7 @@
 #include "shim/capture.h"
 #include "shim/event.h"
 #include "shim/futex.h"
+#include "shim/host_function.h"
 #include "shim/library.h"
 #include "shim/memory.h"
 #include "shim/pool.h"
@@ -119,7 +120,7 @@ CUresult NeedContext() {
   }
   const auto* current = reinterpret_cast<const Context*>(CurrentThread().current);
   if (current == nullptr) [[unlikely]] {
-    return CUDA_ERROR_INVALID_CONTEXT;
+    return InsideHostFunction() ? CUDA_ERROR_NOT_PERMITTED : CUDA_ERROR_INVALID_CONTEXT;
   }
   if (!current->active.load(std::memory_order_acquire)) [[unlikely]] {
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -129,6 +130,7 @@ CUresult NeedContext() {
 
 CUresult NeedDevice(CUdevice device) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
   return device == kOnlyDevice ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
@@ -177,6 +179,7 @@ CUresult cuCtxGetCurrent(CUcontext* context) {
 
 CUresult cuCtxSetCurrent(CUcontext context) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
   if (context == nullptr) {  // takes the top away; what lies under it is current then
     if (CurrentThread().current != nullptr) (void)PopContext(nullptr);
     return CUDA_SUCCESS;

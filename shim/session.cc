@@ -263,6 +263,17 @@ CUresult Session::WaitForAll() {
   return CUDA_SUCCESS;
 }
 
+CUresult Session::WaitForHostFunction(uint32_t n, uint64_t* id) {
+  const CUresult result = waiting_.Wait({Awaited::Kind::kHostFunction, n, wire::Ticket{0}});
+  if (result == CUDA_SUCCESS) *id = waiting_.completions().HostFunction(n);
+  return result;
+}
+
+void Session::HostFunctionsDone(uint32_t count) {
+  ring_.PublishHostFunctionsDone(count);
+  if (ring_.ExecutorSleeps()) channel::RingDoorbell(doorbell_);
+}
+
 CUresult Session::TakeAsyncError() {
   const wire::CompletionReader& completions = waiting_.completions();
   const uint32_t count = completions.async_error_count();

@@ -131,6 +131,10 @@ class Session {
   }
   // Everything queued so far on any stream is done.
   [[nodiscard]] bool Idle() const;
+  // Until the executor wants the n-th of all host functions run, counted from 0; its id.
+  [[nodiscard]] CUresult WaitForHostFunction(uint32_t n, uint64_t* id);
+  // So many have returned, ever. Called by one thread.
+  void HostFunctionsDone(uint32_t count);
   // Until everything queued so far on any stream, destroyed ones included, is done.
   [[nodiscard]] CUresult WaitForAll();
 

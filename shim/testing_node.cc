@@ -260,6 +260,11 @@ class TestingNode::Ring {
     constexpr uint32_t kOneAndAHalf = 0x3fc00000;
     Reply<wire::EventElapsed>(record, 0, {kOneAndAHalf});
   }
+  void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request& r,
+          const wire::Record& record) {
+    writer_->PublishHostFunction(r.id);
+    due_.push_back({r.stream, record.ticket});
+  }
 
  private:
   static constexpr uint64_t kGlobalAddress = 0x7000'0000'0100;
@@ -271,6 +276,7 @@ class TestingNode::Ring {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         continue;
       }
+      FinishHostFunctions();
       const wire::RingReader::Status status = reader_->Next(&record);
       if (status == wire::RingReader::Status::kFatal) {
         Wake();
@@ -288,6 +294,7 @@ class TestingNode::Ring {
         continue;
       }
       if (!reader_->AnnounceSleep()) continue;
+      FinishHostFunctions();
       pollfd doorbell = {doorbell_.get(), POLLIN, 0};
       poll(&doorbell, 1, 1000);
       reader_->Awake();
@@ -295,6 +302,14 @@ class TestingNode::Ring {
     }
   }
 
+  void FinishHostFunctions() {
+    std::lock_guard lock(mutex_);
+    for (; host_functions_done_ != writer_->HostFunctionsDoneUntrusted(); ++host_functions_done_) {
+      const auto [stream, ticket] = due_[host_functions_done_];
+      writer_->PublishCompleted(stream, ticket);
+      Wake();
+    }
+  }
   void Wake() {
     if (writer_->TenantSleeps()) channel::RingDoorbell(doorbell_.get());
   }
@@ -335,6 +350,8 @@ class TestingNode::Ring {
   uint64_t next_address_;
   bool held_ = false;
   std::map<wire::StreamId, wire::Ticket> held_back_;
+  std::vector<std::pair<wire::StreamId, wire::Ticket>> due_;  // host functions, all that ever were
+  uint32_t host_functions_done_ = 0;
   uint32_t load_result_ = 0;
   std::string load_log_;
 

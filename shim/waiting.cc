@@ -49,9 +49,11 @@ void Waiting::Start(wire::CommandRegion* commands, const wire::CompletionRegion*
 CUresult Waiting::Wait(const Awaited& awaited) {
   if (Holds(awaited)) return CUDA_SUCCESS;
   const unsigned schedule = schedule_.load(std::memory_order_relaxed);
-  const int64_t spin_ns = schedule == CU_CTX_SCHED_SPIN ? kLongSpinNs : kSpinNs;
+  // Nobody has asked the thread for host functions to hurry at a processor's expense.
+  const bool in_background = awaited.kind == Awaited::Kind::kHostFunction;
+  const int64_t spin_ns = schedule == CU_CTX_SCHED_SPIN && !in_background ? kLongSpinNs : kSpinNs;
   const int64_t yield_ns =
-      schedule == CU_CTX_SCHED_BLOCKING_SYNC || !many_processors_ ? 0 : kYieldNs;
+      schedule == CU_CTX_SCHED_BLOCKING_SYNC || !many_processors_ || in_background ? 0 : kYieldNs;
   const int64_t begin_ns = Now(CLOCK_MONOTONIC);
   for (int64_t waited_ns = 0; waited_ns < spin_ns + yield_ns;
        waited_ns = Now(CLOCK_MONOTONIC) - begin_ns) {

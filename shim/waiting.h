@@ -16,10 +16,10 @@
 
 namespace gpuloom {
 
-// What a thread can wait for: a stream's progress, or an answer.
+// What a thread can wait for: a stream's progress, an answer, or a host function's turn.
 struct Awaited {
-  enum class Kind : uint32_t { kStream, kReply } kind;
-  uint32_t index;  // stream id or reply slot
+  enum class Kind : uint32_t { kStream, kReply, kHostFunction } kind;
+  uint32_t index;  // stream id, reply slot, or which host function, counted from 0
   wire::Ticket ticket;
 };
 
@@ -33,10 +33,16 @@ class Waiting {
   // How long a wait stays awake: CU_CTX_SCHED_* as the program set it.
   void set_schedule(unsigned schedule) { schedule_.store(schedule, std::memory_order_relaxed); }
   bool Holds(const Awaited& awaited) const {
-    return awaited.kind == Awaited::Kind::kStream
-               ? completions_.Done(wire::StreamId{awaited.index}, awaited.ticket)
-               : completions_.FindReply(static_cast<uint16_t>(awaited.index), awaited.ticket) !=
-                     nullptr;
+    switch (awaited.kind) {
+      case Awaited::Kind::kStream:
+        return completions_.Done(wire::StreamId{awaited.index}, awaited.ticket);
+      case Awaited::Kind::kReply:
+        return completions_.FindReply(static_cast<uint16_t>(awaited.index), awaited.ticket) !=
+               nullptr;
+      case Awaited::Kind::kHostFunction:
+        return static_cast<int32_t>(completions_.host_functions_due() - awaited.index) > 0;
+    }
+    return false;
   }
 
   // One turn of waiting for the ring to have room; `turn` counts the caller's turns from 0.

@@ -137,8 +137,25 @@ bool Session::Read() {
 }
 
 bool Session::SubmitWaiting() {
-  const bool any = streams_.SubmitWaiting();
+  bool any = false;
+  if (!host_functions_.Poll(&any)) {
+    Refuse(wire::Fatal::kBadArgument);
+    End(reader_.fatal(), now_ns_);
+    return true;
+  }
+  any |= streams_.SubmitWaiting();
+  // Functions that have become due are to be run at once.
+  any |= published_;
   return AddMarks() || any;
+}
+
+bool Session::AnnounceSleep() {
+  // A tenant whose ring is not read rings for its functions all the same.
+  if (host_functions_.empty()) return !MayRead() || reader_.AnnounceSleep();
+  reader_.Announce();
+  if ((!MayRead() || !reader_.HasWork()) && !host_functions_.Moved()) return true;
+  reader_.Awake();
+  return false;
 }
 
 void Session::Refuse(wire::Fatal reason) { (void)reader_.Fail(reason); }
@@ -165,6 +182,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
     Notify();
   }
   streams_.DropWaiting();
+  host_functions_.Drop();
   fences_.clear();
   small_waiting_.clear();
   asking_memory_.clear();

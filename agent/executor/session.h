@@ -22,6 +22,7 @@
 #include "agent/executor/device.h"
 #include "agent/executor/device_space.h"
 #include "agent/executor/graph.h"
+#include "agent/executor/host_functions.h"
 #include "agent/executor/host_memory.h"
 #include "agent/executor/id_table.h"
 #include "agent/executor/internal_stream.h"
@@ -80,7 +81,7 @@ class Session final : public StreamSink {
 
   // See RingReader. A session that has enough queued does not read and so does not keep the loop
   // awake.
-  bool AnnounceSleep() { return !MayRead() || reader_.AnnounceSleep(); }
+  bool AnnounceSleep();
   void Awake() { reader_.Awake(); }
 
   // Stops serving. `reason` is kNone for an order of the scheduler's.
@@ -177,6 +178,7 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Request&, const wire::Record&);
   void On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request&, const wire::Record&);
   void On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request&, const wire::Record&);
+  void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request&, const wire::Record&);
 
  private:
   // Who waits for an answer.
@@ -355,6 +357,7 @@ class Session final : public StreamSink {
   channel::UniqueFd doorbell_;
   wire::RingReader reader_;
   wire::CompletionWriter writer_;
+  HostFunctions host_functions_{&writer_};
   std::bitset<wire::kReplySlots> answering_;  // slots whose question is not answered yet
   bool published_ = false;
   State state_ = State::kServing;

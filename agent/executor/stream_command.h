@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <variant>
@@ -66,6 +67,14 @@ using Work = std::variant<NoWork, LaunchWork, LaunchExWork, CopyWork, CopyInline
 CUresult SubmitBlock(const Driver& cuda, const CopyBlockWork& work, CUstream stream);
 CUresult SubmitFillBlock(const Driver& cuda, const FillBlockWork& work, CUstream stream);
 
+// What holds a command back although its turn has come: the tenant's function that has to return, a
+// word that has to change. Knocked at only when everything before the command is done, not merely
+// at CUDA, and then again and again until it is open.
+struct Gate : std::enable_shared_from_this<Gate> {
+  bool open = false;
+  std::function<void(Gate* gate)> knock;  // may set `open`; must not touch the queues
+};
+
 // "Not before `ticket` of `stream`." `point` lies exactly there when it is known.
 struct Dependency {
   wire::StreamId stream;
@@ -77,6 +86,7 @@ struct StreamCommand {
   wire::Ticket ticket{};
   Work work;
   std::vector<Dependency> dependencies;
+  std::shared_ptr<Gate> gate;  // null: none
   // Points into the ring's private copy until the command has to wait: then OwnPayload.
   std::span<const uint8_t> payload;
   std::unique_ptr<uint8_t[]> owned_payload;

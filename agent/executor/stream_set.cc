@@ -87,7 +87,22 @@ bool StreamSet::CanSubmit(const Stream& stream, const StreamCommand& command) co
       return false;
     }
   }
-  return sink_->HasRoom(command);
+  return (command.gate == nullptr || PassesGate(stream, command)) && sink_->HasRoom(command);
+}
+
+bool StreamSet::PassesGate(const Stream& stream, const StreamCommand& command) const {
+  Gate& gate = *command.gate;
+  if (gate.open) return true;
+  if (stream.in_flight != 0) return false;
+  for (const Dependency& dependency : command.dependencies) {
+    const Stream* other = FindAny(dependency.stream);
+    const bool done = other == nullptr ||
+                      other->completed >= static_cast<uint64_t>(dependency.ticket) ||
+                      (dependency.point != nullptr && dependency.point->done);
+    if (!done) return false;
+  }
+  gate.knock(&gate);
+  return gate.open;
 }
 
 void StreamSet::Hand(Stream& stream, StreamCommand& command) {

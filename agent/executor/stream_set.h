@@ -6,7 +6,8 @@
 // name older tickets, so no cycle can arise. The legacy default stream (id 0) waits for all
 // blocking streams of this session and they for it, as CUDA's does; other sessions are never
 // involved. At most kMaxInFlight commands of a stream are at CUDA at a time, because a full queue
-// of the driver (about 1,024 launches) would block the thread that serves everybody.
+// of the driver (about 1,024 launches) would block the thread that serves everybody. A command with a gate
+// goes when everything before it is done and the gate is open.
 //
 // Ring thread only; owned by the session.
 #pragma once
@@ -124,6 +125,7 @@ class StreamSet {
  private:
   void AddDependencies(Stream& stream, StreamCommand& command);
   bool CanSubmit(const Stream& stream, const StreamCommand& command) const;
+  bool PassesGate(const Stream& stream, const StreamCommand& command) const;
   void Hand(Stream& stream, StreamCommand& command);
 
   StreamSink* sink_;

@@ -12,6 +12,7 @@
 #include "proto/wire/commands.h"
 #include "proto/wire/context_commands.h"
 #include "proto/wire/graph_commands.h"
+#include "proto/wire/host_function_commands.h"
 #include "proto/wire/launch_commands.h"
 #include "proto/wire/link_commands.h"
 #include "proto/wire/memory_commands.h"
@@ -86,7 +87,8 @@ using AllCommands = CommandList<
     LinkAdd,
     LinkComplete,
     LinkRead,
-    LinkDestroy>;
+    LinkDestroy,
+    HostFunction>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

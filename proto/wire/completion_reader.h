@@ -26,6 +26,13 @@ class CompletionReader {
     return Load64(reply.ticket) == static_cast<uint64_t>(ticket) ? &reply : nullptr;
   }
 
+  // How many host functions were ever due; the id of the n-th, counted from 0, while it is one of
+  // the newest kMaxDueHostFunctions.
+  uint32_t host_functions_due() const { return Load32(region_->host_functions.due_count); }
+  uint64_t HostFunction(uint32_t n) const {
+    return Load64(region_->host_functions.due[n % kMaxDueHostFunctions]);
+  }
+
   Fatal fatal() const { return static_cast<Fatal>(Load32(region_->head.fatal)); }
   uint32_t fault() const { return Load32(region_->head.fault); }
   uint32_t async_error_count() const { return Load32(region_->head.async_error_count); }

@@ -52,6 +52,19 @@ class CompletionWriter {
         .store(++async_errors_, std::memory_order_release);
   }
 
+  // The caller sees to it that no more than kMaxDueHostFunctions are due and not done.
+  void PublishHostFunction(uint64_t id) {
+    HostFunctionBoard& board = region_->host_functions;
+    std::atomic_ref<uint64_t>(board.due[host_functions_due_ % kMaxDueHostFunctions])
+        .store(id, std::memory_order_relaxed);
+    std::atomic_ref<uint32_t>(board.due_count)
+        .store(++host_functions_due_, std::memory_order_release);
+  }
+  uint32_t HostFunctionsDoneUntrusted() const {
+    auto& word = const_cast<uint32_t&>(commands_untrusted_->head.host_functions_done);
+    return std::atomic_ref<uint32_t>(word).load(std::memory_order_acquire);
+  }
+
   // Call after publishing. The fence orders the publication before the load, as the tenant's does
   // the other way round.
   bool TenantSleeps() const {
@@ -65,6 +78,7 @@ class CompletionWriter {
   const CommandRegion* commands_untrusted_;
   uint32_t fault_ = 0;
   uint32_t async_errors_ = 0;
+  uint32_t host_functions_due_ = 0;
 };
 
 }  // namespace gpuloom::wire

@@ -45,6 +45,7 @@ std::string Layout() {
   SIZE(CommandRegion);
   FIELD(CommandRegion, head.tail);
   FIELD(CommandRegion, head.tenant_sleeps);
+  FIELD(CommandRegion, head.host_functions_done);
   FIELD(CommandRegion, ring);
   SIZE(CompletionRegion);
   FIELD(CompletionRegion, head.head);
@@ -53,6 +54,8 @@ std::string Layout() {
   FIELD(CompletionRegion, head.fault);
   FIELD(CompletionRegion, head.async_error_code);
   FIELD(CompletionRegion, head.async_error_count);
+  FIELD(CompletionRegion, host_functions.due_count);
+  FIELD(CompletionRegion, host_functions.due);
   FIELD(CompletionRegion, completed);
   FIELD(CompletionRegion, replies);
   SIZE(ReplySlot);

@@ -50,8 +50,12 @@ struct CommandHead {
   // sleeps. Executor: load seq_cst after each publication; rings when it reads 1.
   uint32_t tenant_sleeps;
   uint32_t unused1[15];
+  // How many functions of HostFunctionBoard have returned, in its order, running free. Tenant: store
+  // release, then looks at executor_sleeps. Executor: load acquire.
+  uint32_t host_functions_done;
+  uint32_t unused2[15];
 };
-static_assert(WireStruct<CommandHead> && sizeof(CommandHead) == 2 * kCacheLineBytes);
+static_assert(WireStruct<CommandHead> && sizeof(CommandHead) == 3 * kCacheLineBytes);
 
 struct CompletionHead {
   // Bytes consumed so far, running free. Executor: store release, after copying the records out.
@@ -77,6 +81,20 @@ struct CompletionHead {
 };
 static_assert(WireStruct<CompletionHead> && sizeof(CompletionHead) == 3 * kCacheLineBytes);
 
+// Functions that the tenant is to run now: proto/wire/host_function_commands.h.
+inline constexpr uint32_t kMaxDueHostFunctions = 256;
+
+// Written by the executor, in the first page of the completion region.
+struct HostFunctionBoard {
+  // Functions that were ever due, running free. Executor: store release, after `due`. Tenant: load
+  // acquire.
+  uint32_t due_count;
+  uint32_t unused[15];
+  // The n-th function's id at n % kMaxDueHostFunctions, counted from 0.
+  uint64_t due[kMaxDueHostFunctions];
+};
+static_assert(WireStruct<HostFunctionBoard>);
+
 inline constexpr uint32_t kReplySlots =
     64;  // so many threads of one tenant can wait for an answer at once
 inline constexpr uint32_t kReplyPayloadBytes = 4096;
@@ -101,7 +119,8 @@ static_assert(WireStruct<CommandRegion> && offsetof(CommandRegion, ring) == kPag
 
 struct CompletionRegion {
   CompletionHead head;
-  uint8_t unused[kPageBytes - sizeof(CompletionHead)];
+  HostFunctionBoard host_functions;
+  uint8_t unused[kPageBytes - sizeof(CompletionHead) - sizeof(HostFunctionBoard)];
   // completed[stream]: the ticket of the newest command of that stream that is done, all older ones
   // of the stream being done too. Executor: store release. Tenant: load acquire. Never decreases.
   uint64_t completed[kMaxStreams];

@@ -88,11 +88,15 @@ class RingReader {
   // Sleeping is: announce, look again, sleep. Returns false when there is work (and takes the
   // announcement back).
   bool AnnounceSleep() {
-    std::atomic_ref<uint32_t>(completion_->executor_sleeps).store(1, std::memory_order_seq_cst);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    Announce();
     if (LoadTail() == head_) return true;
     Awake();
     return false;
+  }
+  // The same without looking again, for a caller that looks at more than the ring.
+  void Announce() {
+    std::atomic_ref<uint32_t>(completion_->executor_sleeps).store(1, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
   }
   void Awake() {
     std::atomic_ref<uint32_t>(completion_->executor_sleeps).store(0, std::memory_order_relaxed);

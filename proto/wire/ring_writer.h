@@ -54,7 +54,13 @@ class RingWriter {
 
   Ticket last_ticket() const { return Ticket{last_ticket_}; }
 
-  // Call after Commit. The fence orders the tail's store before the load, as the executor's does
+  // Apart from the ring: may be called while another thread writes a record.
+  void PublishHostFunctionsDone(uint32_t count) {
+    std::atomic_ref<uint32_t>(commands_->head.host_functions_done)
+        .store(count, std::memory_order_release);
+  }
+
+  // Call after Commit or PublishHostFunctionsDone. The fence orders the store before the load, as the executor's does
   // the other way round.
   bool ExecutorSleeps() const {
     std::atomic_thread_fence(std::memory_order_seq_cst);

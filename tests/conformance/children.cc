@@ -3,7 +3,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
@@ -120,6 +123,51 @@ int FaultSeenByStream() {
   return wrong;
 }
 
+// A callback hears of the fault; a host function is not run any more.
+int FaultTellsCallbacks() {
+  Begin();
+  CUfunction store = Load("store");
+  static std::atomic<bool> open{false};
+  static std::atomic<int> told{0};
+  static std::atomic<bool> ran{false};
+  CUstream stream;
+  Want(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS, "cuStreamCreate");
+  const auto wait = [](void*) {
+    while (!open) std::this_thread::yield();
+  };
+  const auto tell = [](CUstream, CUresult status, void*) { told = status; };
+  const auto run = [](void*) { ran = true; };
+  Want(Cu().cuLaunchHostFunc(stream, wait, nullptr), CUDA_SUCCESS, "cuLaunchHostFunc");
+  Want(Launch(store, 1, 1, stream, CUdeviceptr{0x10}, 5u), CUDA_SUCCESS, "launch");
+  Want(Cu().cuStreamAddCallback(stream, tell, nullptr, 0), CUDA_SUCCESS, "cuStreamAddCallback");
+  Want(Cu().cuLaunchHostFunc(stream, run, nullptr), CUDA_SUCCESS, "cuLaunchHostFunc");
+  open = true;
+  Want(Cu().cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS, "cuStreamSynchronize");
+  for (int i = 0; i < 5000 && told == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  Want(static_cast<CUresult>(told.load()), CUDA_ERROR_ILLEGAL_ADDRESS, "what the callback is told");
+  if (ran) {
+    ++wrong;
+    std::printf("a host function ran after the fault\n");
+  }
+  return wrong;
+}
+
+// The process ends while a function runs and another waits: it ends.
+int ExitInHostFunction() {
+  Begin();
+  static std::atomic<bool> entered{false};
+  const auto sleep = [](void*) {
+    entered = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  };
+  Want(Cu().cuLaunchHostFunc(nullptr, sleep, nullptr), CUDA_SUCCESS, "cuLaunchHostFunc");
+  Want(Cu().cuLaunchHostFunc(nullptr, sleep, nullptr), CUDA_SUCCESS, "cuLaunchHostFunc");
+  while (!entered) std::this_thread::yield();
+  return wrong;
+}
+
 int Forked() {
   Begin();
   CUfunction store = Load("store");
@@ -153,6 +201,8 @@ constexpr std::pair<const char*, int (*)()> kChildren[] = {
     {"illegal_address", IllegalAddress},
     {"misaligned_address", MisalignedAddress},
     {"fault_seen_by_stream", FaultSeenByStream},
+    {"fault_tells_callbacks", FaultTellsCallbacks},
+    {"exit_in_host_function", ExitInHostFunction},
     {"forked", Forked},
 };
 

@@ -11,6 +11,8 @@ TEST(Init, CallsWithoutContextAreRefused) { EXPECT_EQ(RunChild("without_context"
 TEST(Fault, IllegalAddressIsSticky) { EXPECT_EQ(RunChild("illegal_address"), 0); }
 TEST(Fault, MisalignedAddressIsSticky) { EXPECT_EQ(RunChild("misaligned_address"), 0); }
 TEST(Fault, StreamSeesIt) { EXPECT_EQ(RunChild("fault_seen_by_stream"), 0); }
+TEST(Fault, CallbacksAreTold) { EXPECT_EQ(RunChild("fault_tells_callbacks"), 0); }
+TEST(Exit, InsideHostFunction) { EXPECT_EQ(RunChild("exit_in_host_function"), 0); }
 TEST(Fork, ChildIsRefusedAndParentGoesOn) { EXPECT_EQ(RunChild("forked"), 0); }
 
 }  // namespace

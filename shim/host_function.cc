@@ -1,0 +1,230 @@
+#include "shim/host_function.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include "shim/context.h"
+#include "shim/futex.h"
+#include "shim/growing.h"
+#include "shim/log.h"
+#include "shim/session.h"
+#include "shim/stream.h"
+
+// The versions that every container has. Weak: before glibc 2.34 they are in libpthread, which a
+// program without threads does not load.
+#if defined(__x86_64__)
+#define GPULOOM_OLDEST_GLIBC "GLIBC_2.2.5"
+#elif defined(__aarch64__)
+#define GPULOOM_OLDEST_GLIBC "GLIBC_2.17"
+#endif
+extern "C" {
+__attribute__((weak)) int OldPthreadCreate(pthread_t*, const pthread_attr_t*, void* (*)(void*),
+                                           void*);
+__attribute__((weak)) int OldPthreadDetach(pthread_t);
+}
+__asm__(".symver OldPthreadCreate, pthread_create@" GPULOOM_OLDEST_GLIBC);
+__asm__(".symver OldPthreadDetach, pthread_detach@" GPULOOM_OLDEST_GLIBC);
+
+namespace gpuloom {
+namespace {
+
+struct Entry {
+  KeptHostFunction kept;
+  uint64_t id;  // 0: free
+};
+
+struct HostFunctions {
+  Lock lock;                 // guards what follows, down to the empty line
+  Growing<Entry> entries;    // an id's lower half is its place here, from 1
+  Growing<uint32_t> free;    // places
+  uint32_t last_serial = 0;  // an id's upper half
+  bool started = false;
+
+  std::atomic<uint32_t> expected{0};  // runs, ever, running free
+};
+constinit HostFunctions functions;
+
+__thread bool inside = false;
+
+bool TakeById(uint64_t id, KeptHostFunction* kept, bool also_what_stays) {
+  Holding holding(&functions.lock);
+  const uint32_t place = static_cast<uint32_t>(id) - 1;
+  if (place >= functions.entries.count() || functions.entries[place].id != id) return false;
+  Entry& entry = functions.entries[place];
+  *kept = entry.kept;
+  if (entry.kept.stays && !also_what_stays) return true;
+  entry.id = 0;
+  (void)functions.free.Push(place);  // without memory the place is lost, which costs little
+  return true;
+}
+
+void Call(const KeptHostFunction& kept, CUresult status) {
+  inside = true;
+  if (kept.callback != nullptr) {
+    kept.callback(kept.stream, status, kept.data);
+  } else if (status == CUDA_SUCCESS) {
+    kept.function(kept.data);
+  }
+  inside = false;
+}
+
+// After the session's loss: callbacks are told, in the order in which they were given.
+void TellCallbacks(CUresult status) {
+  for (;;) {
+    uint64_t oldest = 0;
+    {
+      Holding holding(&functions.lock);
+      for (const Entry& entry : functions.entries) {
+        if (entry.id != 0 && entry.kept.callback != nullptr && !entry.kept.stays &&
+            (oldest == 0 || entry.id >> 32 < oldest >> 32)) {
+          oldest = entry.id;
+        }
+      }
+    }
+    KeptHostFunction kept;
+    if (oldest == 0) return;
+    if (TakeById(oldest, &kept, false)) Call(kept, status);
+  }
+}
+
+void* RunFunctions(void*) {
+  prctl(PR_SET_NAME, "gpuloom-host-fn", 0, 0, 0);
+  for (uint32_t done = 0;;) {
+    const uint32_t expected = functions.expected.load(std::memory_order_acquire);
+    if (expected == done) {
+      FutexWait(&functions.expected, expected);
+      continue;
+    }
+    uint64_t id = 0;
+    const CUresult result = session.WaitForHostFunction(done, &id);
+    if (result != CUDA_SUCCESS) {
+      TellCallbacks(result);
+      return nullptr;
+    }
+    KeptHostFunction kept;
+    if (TakeById(id, &kept, false)) Call(kept, CUDA_SUCCESS);
+    session.HostFunctionsDone(++done);
+  }
+}
+
+bool StartLocked() {
+  if (OldPthreadCreate == nullptr || OldPthreadDetach == nullptr) {
+    Log(LogLevel::kWarn,
+        "host functions need a program with threads here: link it with -pthread, or run it on "
+        "glibc 2.34 or newer");
+    return false;
+  }
+  sigset_t all, before;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  const bool started = OldPthreadCreate(&thread, nullptr, &RunFunctions, nullptr) == 0;
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (started) OldPthreadDetach(thread);
+  return started;
+}
+
+CUresult Post(CUstream handle, KeptHostFunction kept, DefaultStream null_means) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  wire::StreamId stream;
+  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (kept.function == nullptr && kept.callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  kept.stream = handle;
+  const uint64_t id = KeepHostFunction(kept);
+  if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = ExpectHostFunctions(1);
+  if (result == CUDA_SUCCESS) {
+    result = session.PostOnStream<wire::HostFunction>(
+        stream, 0, [&](wire::HostFunction::Request& request, uint8_t*) {
+          request = {id, stream, 0};
+        });
+    if (result != CUDA_SUCCESS) UnexpectHostFunctions(1);
+  }
+  if (result != CUDA_SUCCESS) ForgetHostFunction(id);
+  return result;
+}
+
+CUresult PostCallback(CUstream handle, CUstreamCallback callback, void* data, unsigned flags,
+                      DefaultStream null_means) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  KeptHostFunction kept;
+  kept.callback = callback;
+  kept.data = data;
+  return Post(handle, kept, null_means);
+}
+
+CUresult PostFunction(CUstream handle, CUhostFn function, void* data, DefaultStream null_means) {
+  KeptHostFunction kept;
+  kept.function = function;
+  kept.data = data;
+  return Post(handle, kept, null_means);
+}
+
+}  // namespace
+
+uint64_t KeepHostFunction(const KeptHostFunction& function) {
+  Holding holding(&functions.lock);
+  uint32_t place;
+  if (functions.free.count() != 0) {
+    place = functions.free[functions.free.count() - 1];
+    functions.free.Remove(functions.free.count() - 1);
+  } else {
+    place = static_cast<uint32_t>(functions.entries.count());
+    if (!functions.entries.Push({})) return 0;
+  }
+  const uint64_t id = uint64_t{++functions.last_serial} << 32 | (place + 1);
+  functions.entries[place] = {function, id};
+  return id;
+}
+
+void ForgetHostFunction(uint64_t id) {
+  KeptHostFunction kept;
+  (void)TakeById(id, &kept, true);
+}
+
+CUresult ExpectHostFunctions(uint32_t runs) {
+  {
+    Holding holding(&functions.lock);
+    if (!functions.started) {
+      functions.started = StartLocked();
+      if (!functions.started) return CUDA_ERROR_NOT_SUPPORTED;
+    }
+  }
+  functions.expected.fetch_add(runs, std::memory_order_acq_rel);
+  FutexWake(&functions.expected, 1);
+  return CUDA_SUCCESS;
+}
+
+void UnexpectHostFunctions(uint32_t runs) {
+  functions.expected.fetch_sub(runs, std::memory_order_acq_rel);
+  FutexWake(&functions.expected, 1);
+}
+
+bool InsideHostFunction() { return inside; }
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
+  return PostFunction(stream, function, data, DefaultStream::kLegacy);
+}
+CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn function, void* data) {
+  return PostFunction(stream, function, data, DefaultStream::kPerThread);
+}
+CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* data,
+                             unsigned flags) {
+  return PostCallback(stream, callback, data, flags, DefaultStream::kLegacy);
+}
+CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback callback, void* data,
+                                  unsigned flags) {
+  return PostCallback(stream, callback, data, flags, DefaultStream::kPerThread);
+}
+
+}  // extern "C"

@@ -1,0 +1,251 @@
+// Host functions and stream callbacks: in the stream's order, in the program's own process.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/conformance/fixture.h"
+
+namespace gpuloom::conformance {
+namespace {
+
+// A host function that waits until the test lets it go.
+struct Gate {
+  std::atomic<bool> entered{false};
+  std::atomic<bool> open{false};
+
+  static void CUDA_CB Pass(void* gate) {
+    auto* self = static_cast<Gate*>(gate);
+    self->entered = true;
+    while (!self->open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  void WaitEntered() const {
+    while (!entered) std::this_thread::yield();
+  }
+};
+
+struct Seen {
+  const volatile uint32_t* word;
+  uint32_t value;
+
+  static void CUDA_CB Look(void* seen) {
+    auto* self = static_cast<Seen*>(seen);
+    self->value = *self->word;
+  }
+};
+
+struct Told {
+  std::atomic<int> calls{0};
+  CUstream stream = nullptr;
+  CUresult status = CUDA_ERROR_UNKNOWN;
+
+  static void CUDA_CB Tell(CUstream stream, CUresult status, void* told) {
+    auto* self = static_cast<Told*>(told);
+    self->stream = stream;
+    self->status = status;
+    ++self->calls;
+  }
+};
+
+class HostFunctions : public WithKernels {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(WithKernels::SetUp());
+    word_ = static_cast<uint32_t*>(HostAlloc(64));
+    ASSERT_NE(word_, nullptr);
+    ASSERT_EQ(Cu().cuMemHostGetDevicePointer_v2(&device_word_, word_, 0), CUDA_SUCCESS);
+    store_ = Function("store");
+  }
+  void Store(CUstream stream, uint32_t value) {
+    ASSERT_EQ(Launch(store_, 1, 1, stream, device_word_, value), CUDA_SUCCESS);
+  }
+
+  uint32_t* word_ = nullptr;
+  CUdeviceptr device_word_ = 0;
+  CUfunction store_ = nullptr;
+};
+
+TEST_F(HostFunctions, RunBetweenWhatStandsBeforeAndBehind) {
+  CUstream stream = Stream();
+  Seen first{word_, 99}, second{word_, 99};
+  Block(stream);
+  Store(stream, 1);
+  ASSERT_EQ(Cu().cuLaunchHostFunc(stream, &Seen::Look, &first), CUDA_SUCCESS);
+  Store(stream, 2);
+  ASSERT_EQ(Cu().cuLaunchHostFunc(stream, &Seen::Look, &second), CUDA_SUCCESS);
+  Store(stream, 3);
+  Open();
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(first.value, 1u);
+  EXPECT_EQ(second.value, 2u);
+  EXPECT_EQ(*word_, 3u);
+}
+
+TEST_F(HostFunctions, HoldTheirOwnStreamOnly) {
+  CUstream held = Stream(), other = Stream();
+  CUevent event = Event(CU_EVENT_DISABLE_TIMING);
+  Gate gate;
+  ASSERT_EQ(Cu().cuLaunchHostFunc(held, &Gate::Pass, &gate), CUDA_SUCCESS);
+  Store(held, 1);
+  ASSERT_EQ(Cu().cuEventRecord(event, held), CUDA_SUCCESS);
+  gate.WaitEntered();
+  EXPECT_EQ(Cu().cuStreamQuery(held), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(Cu().cuEventQuery(event), CUDA_ERROR_NOT_READY);
+  Store(other, 7);
+  ASSERT_EQ(Cu().cuStreamSynchronize(other), CUDA_SUCCESS);
+  EXPECT_EQ(*word_, 7u);
+  // And whoever waits for what stands behind the function.
+  ASSERT_EQ(Cu().cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
+  Seen seen{word_, 99};
+  ASSERT_EQ(Cu().cuLaunchHostFunc(other, &Seen::Look, &seen), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+  gate.open = true;
+  EXPECT_EQ(Cu().cuEventSynchronize(event), CUDA_SUCCESS);
+  EXPECT_EQ(*word_, 1u);
+  ASSERT_EQ(Cu().cuStreamSynchronize(other), CUDA_SUCCESS);
+  EXPECT_EQ(seen.value, 1u);
+}
+
+TEST_F(HostFunctions, TakePartInTheLegacyStreamsBarrier) {
+  CUstream blocking = Stream(CU_STREAM_DEFAULT), behind = Stream(CU_STREAM_DEFAULT);
+  Gate gate;
+  Seen seen{word_, 99};
+  ASSERT_EQ(Cu().cuLaunchHostFunc(blocking, &Gate::Pass, &gate), CUDA_SUCCESS);
+  Store(nullptr, 1);
+  ASSERT_EQ(Cu().cuLaunchHostFunc(nullptr, &Seen::Look, &seen), CUDA_SUCCESS);
+  Store(behind, 2);
+  gate.WaitEntered();
+  EXPECT_EQ(Cu().cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(Cu().cuStreamQuery(behind), CUDA_ERROR_NOT_READY);
+  gate.open = true;
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(seen.value, 1u);
+  EXPECT_EQ(*word_, 2u);
+}
+
+TEST_F(HostFunctions, TheFunctionSeesCopiesAndMayChangeWhatIsCopiedNext) {
+  CUstream stream = Stream();
+  const CUdeviceptr memory = Alloc(4);
+  word_[0] = 5;
+  word_[1] = 0;
+  ASSERT_EQ(Cu().cuMemcpyHtoDAsync_v2(memory, &word_[0], 4, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemcpyDtoHAsync_v2(&word_[1], memory, 4, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuLaunchHostFunc(
+                stream,
+                [](void* data) {
+                  auto* words = static_cast<volatile uint32_t*>(data);
+                  words[0] = words[1] * 2;
+                },
+                word_),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemcpyHtoDAsync_v2(memory, &word_[0], 4, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(memory, 1)[0], 10u);
+}
+
+TEST_F(HostFunctions, CallbackLearnsItsStreamAndStatus) {
+  CUstream stream = Stream();
+  Told told, legacy;
+  ASSERT_EQ(Cu().cuStreamAddCallback(stream, &Told::Tell, &told, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamAddCallback(nullptr, &Told::Tell, &legacy, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(told.calls, 1);
+  EXPECT_EQ(told.stream, stream);
+  EXPECT_EQ(told.status, CUDA_SUCCESS);
+  EXPECT_EQ(legacy.calls, 1);
+  EXPECT_EQ(legacy.stream, nullptr);
+}
+
+TEST_F(HostFunctions, PerThreadEntryPoints) {
+  Told told;
+  Gate gate;
+  ASSERT_EQ(Cu().cuLaunchHostFunc_ptsz(nullptr, &Gate::Pass, &gate), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamAddCallback_ptsz(nullptr, &Told::Tell, &told, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuStreamQuery(CU_STREAM_PER_THREAD), CUDA_ERROR_NOT_READY);
+  gate.open = true;
+  ASSERT_EQ(Cu().cuStreamSynchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+  EXPECT_EQ(told.calls, 1);
+}
+
+TEST_F(HostFunctions, ManyOfOneStreamRunInOrder) {
+  constexpr uint32_t kFunctions = 600;
+  struct Order {
+    std::vector<uint32_t> ran;
+    struct One {
+      Order* order;
+      uint32_t number;
+    };
+    std::vector<One> functions;
+  } order;
+  for (uint32_t i = 0; i < kFunctions; ++i) order.functions.push_back({&order, i});
+  CUstream stream = Stream();
+  for (Order::One& one : order.functions) {
+    ASSERT_EQ(Cu().cuLaunchHostFunc(
+                  stream,
+                  [](void* data) {
+                    auto* self = static_cast<Order::One*>(data);
+                    self->order->ran.push_back(self->number);
+                  },
+                  &one),
+              CUDA_SUCCESS);
+  }
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  ASSERT_EQ(order.ran.size(), kFunctions);
+  for (uint32_t i = 0; i < kFunctions; ++i) ASSERT_EQ(order.ran[i], i);
+}
+
+TEST_F(HostFunctions, OfManyStreamsAllRun) {
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 40; ++i) {
+    CUstream stream = Stream();
+    for (int j = 0; j < 10; ++j) {
+      ASSERT_EQ(Cu().cuLaunchHostFunc(
+                    stream, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &ran),
+                CUDA_SUCCESS);
+    }
+  }
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(ran, 400);
+}
+
+TEST_F(HostFunctions, NoCudaCallsInside) {
+  CUstream stream = Stream();
+  CUresult inside = CUDA_SUCCESS;
+  ASSERT_EQ(Cu().cuLaunchHostFunc(
+                stream,
+                [](void* result) {
+                  CUdeviceptr memory = 0;
+                  *static_cast<CUresult*>(result) = Cu().cuMemAlloc_v2(&memory, 4);
+                },
+                &inside),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(inside, CUDA_ERROR_NOT_PERMITTED);
+}
+
+// Destroying the stream lets its functions run.
+TEST_F(HostFunctions, StreamDestroyedMeanwhile) {
+  CUstream stream = nullptr;
+  ASSERT_EQ(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  Gate gate;
+  Seen seen{word_, 99};
+  ASSERT_EQ(Cu().cuLaunchHostFunc(stream, &Gate::Pass, &gate), CUDA_SUCCESS);
+  Store(stream, 4);
+  ASSERT_EQ(Cu().cuLaunchHostFunc(stream, &Seen::Look, &seen), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  gate.open = true;
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(seen.value, 4u);
+}
+
+TEST_F(HostFunctions, WrongCalls) {
+  CUstream stream = Stream();
+  EXPECT_EQ(Cu().cuLaunchHostFunc(stream, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuStreamAddCallback(stream, nullptr, nullptr, 0), CUDA_ERROR_INVALID_VALUE);
+  Told told;
+  EXPECT_EQ(Cu().cuStreamAddCallback(stream, &Told::Tell, &told, 1), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(told.calls, 0);
+}
+
+}  // namespace
+}  // namespace gpuloom::conformance
