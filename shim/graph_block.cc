@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "shim/event.h"
+#include "shim/host_function.h"
 #include "shim/kernel.h"
 #include "shim/log.h"
 
@@ -22,6 +23,7 @@ wire::GraphCopyEnd EndOf(const BoxEnd& end) {
 }  // namespace
 
 void FreeLocalStep(LocalStep* step) {
+  if (step->function != 0) ForgetHostFunction(step->function);
   if (step->staged != nullptr) FreeStaged(step->staged);
   step->function = 0;
   step->staged = nullptr;
@@ -97,9 +99,16 @@ CUresult GraphBlock::AddCopy(const Box& box, uint32_t index, uint16_t flags) {
   return CUDA_SUCCESS;
 }
 
-CUresult GraphBlock::AddHost(CUhostFn, void*, uint32_t, LocalStep*) {
-  Log(LogLevel::kWarn, "cuGraphInstantiate: host functions in graphs are not supported yet");
-  return CUDA_ERROR_NOT_SUPPORTED;
+CUresult GraphBlock::AddHost(CUhostFn function, void* data, uint32_t index, LocalStep* local) {
+  KeptHostFunction kept;
+  kept.function = function;
+  kept.data = data;
+  kept.stays = true;
+  local->function = KeepHostFunction(kept);
+  if (local->function == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = AddNode(index, wire::GraphNodeKind::kHost, 0);
+  if (result == CUDA_SUCCESS) Append(wire::GraphHostCall{local->function});
+  return result;
 }
 
 CUresult GraphBlock::AddMemcpy(const graph::NodeParams& params, uint32_t first, uint16_t flags,

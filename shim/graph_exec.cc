@@ -5,6 +5,7 @@
 #include "shim/event.h"
 #include "shim/graph_block.h"
 #include "shim/host_arena.h"
+#include "shim/host_function.h"
 #include "shim/session.h"
 #include "shim/stream.h"
 
@@ -196,6 +197,10 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
   for (const CUevent event : remote->records) {
     if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   }
+  if (remote->host_functions != 0) {
+    result = ExpectHostFunctions(remote->host_functions);
+    if (result != CUDA_SUCCESS) return result;
+  }
   wire::Ticket ticket{0};
   result = session.PostOnStream<wire::GraphLaunch>(
       stream, 0,
@@ -203,7 +208,10 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
         request = {remote->id, stream};
       },
       &ticket);
-  if (result != CUDA_SUCCESS) return result;
+  if (result != CUDA_SUCCESS) {
+    UnexpectHostFunctions(remote->host_functions);
+    return result;
+  }
   remote->stream = stream;
   remote->ticket = ticket;
   for (const CUevent event : remote->records) NoteRecord(event, stream, ticket);

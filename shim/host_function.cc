@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
+#include "shim/capture.h"
 #include "shim/context.h"
 #include "shim/futex.h"
 #include "shim/growing.h"
@@ -132,6 +133,17 @@ CUresult Post(CUstream handle, KeptHostFunction kept, DefaultStream null_means) 
     return result;
   }
   if (kept.function == nullptr && kept.callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (kept.callback != nullptr) {
+    if (const CUresult result = RefuseInCapture(stream); result != CUDA_SUCCESS) return result;
+  } else {
+    CUresult captured;
+    if (Records(stream, &captured, [&](graph::NodeParams* node) {
+          *node = graph::HostCall(kept.function, kept.data);
+          return CUDA_SUCCESS;
+        })) {
+      return captured;
+    }
+  }
   kept.stream = handle;
   const uint64_t id = KeepHostFunction(kept);
   if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -11,9 +11,6 @@ namespace {
 
 // So many nodes are judged before other work of the ring thread has its turn.
 constexpr uint32_t kJudgeAtATime = 1024;
-// From here on instantiating waits for the device (measured: 1,000 nodes take 3 ms beside a running
-// kernel, 10,000 wait for its end, because room for them is made on the device).
-constexpr uint32_t kQuietNodes = 2000;
 // Updates up to this size are made on the ring thread: 1–7 µs each, measured.
 constexpr uint32_t kUpdateAtOnce = 64;
 
@@ -93,13 +90,16 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
   if (!JudgeGraph(plan.get(), kJudgeAtATime)) {
     return modules_.Post([] {}, [this, asker, request, plan] { MakeGraph(asker, request, plan); });
   }
-  auto graph = std::make_shared<Graph>(place_.device, place_.modules, place_.staging, graph_nodes_);
+  auto graph = std::make_shared<Graph>(place_.device, place_.modules, place_.staging, place_.graphs,
+                                       graph_nodes_);
+  const bool fits = place_.graphs->Fits(plan->reader.nodes());
   if (plan->result == CUDA_SUCCESS) plan->result = graph->Prepare(*plan);
   const auto finish = [this, asker, request, plan, graph] {
     if (state_ != State::kServing) return;
     place_.device->Judge(plan->result);
     if (plan->result == CUDA_SUCCESS) {
       graphs_.Find(request.graph)->graph = graph;
+      place_.graphs->OnMade();
     } else {
       graphs_.Take(request.graph);
     }
@@ -107,7 +107,7 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
   };
   if (plan->result != CUDA_SUCCESS) return finish();
   const auto build = [graph, plan, flags = request.flags] { graph->Build(plan.get(), flags); };
-  if (plan->reader.nodes() < kQuietNodes) return modules_.Post(build, finish);
+  if (fits) return modules_.Post(build, finish);
   ++outstanding_;
   place_.quiet->Need(this, build, [this, finish] {
     --outstanding_;
@@ -162,6 +162,7 @@ void Session::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
     if (node.index >= graph->nodes() || node.kind != graph->KindOf(node.index)) {
       return EndFor(wire::Fatal::kBadArgument);
     }
+    update->renames |= node.kind == wire::GraphNodeKind::kHost;
   }
   if (!JudgeGraph(plan, kJudgeAtATime)) {
     return modules_.Post([] {}, [this, graph, ticket] { JudgeUpdate(graph, ticket); });
@@ -175,7 +176,7 @@ void Session::TryUpdate(const GraphRef& graph) {
   while (!graph->updates.empty()) {
     Graph::Update& update = graph->updates.front();
     // The functions of running launches are still to be asked for under their old tokens.
-    const bool tokens_in_use = !graph->host_calls().empty() && graph->in_flight != 0;
+    const bool tokens_in_use = update.renames && graph->in_flight != 0;
     if (!update.judged || update.running || update.launches_before != 0 || tokens_in_use) return;
     update.running = true;
     const PlanRef plan = update.plan;
@@ -259,6 +260,7 @@ CUresult Session::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wo
     result = cuda.cuGraphLaunch(graph->exec(), stream.cuda);
     kernels_launched_ += graph->kernels();
   }
+  if (!graph->host_calls().empty() && graph->in_flight == 0) graphs_calling_.push_back(graph);
   ++graph->in_flight;
   stream.graphs.push_back({static_cast<uint64_t>(ticket), graph, std::move(work.points)});
   graph->OnSubmitted();
@@ -272,8 +274,39 @@ void Session::FinishGraphs(Stream& stream) {
     stream.graphs.pop_front();
     for (const PointRef& point : run.points) point->done = true;
     if (--run.graph->in_flight != 0) continue;
+    std::erase(graphs_calling_, run.graph);
     TryUpdate(run.graph);
   }
+}
+
+// Asks the tenant for the functions that the GPU has come to. At the session's end the GPU goes on
+// without them.
+bool Session::PollGraphCalls() {
+  bool any = false;
+  for (const GraphRef& graph : graphs_calling_) {
+    auto& calls = graph->host_calls();
+    for (uint32_t i = 0; i < calls.size(); ++i) {
+      if (state_ != State::kServing) {
+        if (graph->TakeReady(i) || calls[i].ready || calls[i].called) graph->SetDone(i);
+        calls[i].ready = calls[i].called = false;
+        continue;
+      }
+      if (calls[i].called) continue;
+      if (!calls[i].ready && !(calls[i].ready = graph->TakeReady(i))) continue;
+      calls[i].called = host_functions_.Call(calls[i].token, [weak = std::weak_ptr(graph), i] {
+        // Gone, or let go already, when the session has ended meanwhile.
+        const GraphRef asker = weak.lock();
+        if (asker == nullptr || !asker->host_calls()[i].called) return;
+        asker->host_calls()[i].called = false;
+        asker->SetDone(i);
+      });
+      if (!calls[i].called) continue;  // the board is full
+      calls[i].ready = false;
+      published_ = true;
+      any = true;
+    }
+  }
+  return any;
 }
 
 }  // namespace gpuloom::executor

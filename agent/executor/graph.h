@@ -26,6 +26,26 @@ namespace gpuloom::executor {
 inline constexpr uint64_t kMaxSessionGraphNodes = 1u << 19;
 inline constexpr uint32_t kMaxGraphHostCalls = 1024;
 
+// How many graphs and nodes the driver has device memory for, in all sessions. While work runs it can
+// make more room only by waiting for it, holding the context's lock; what destroyed graphs leave it
+// uses again (measured; docs/design/running-graphs.md). So a graph that goes beyond the highest
+// counts so far is made when nothing runs. Ring thread only; outlives every graph.
+struct GraphRoom {
+  uint64_t graphs = 0;
+  uint64_t nodes = 0;
+  // A fresh context has room for these: 2,000 nodes in one graph, or 34 graphs of 100.
+  uint64_t most_graphs = 16;
+  uint64_t most_nodes = 1500;
+
+  bool Fits(uint64_t more_nodes) const {
+    return graphs < most_graphs && nodes + more_nodes <= most_nodes;
+  }
+  void OnMade() {
+    most_graphs = most_graphs > graphs ? most_graphs : graphs;
+    most_nodes = most_nodes > nodes ? most_nodes : nodes;
+  }
+};
+
 struct GraphPlan {
   std::vector<uint8_t> block;
   wire::GraphReader reader;
@@ -66,8 +86,13 @@ struct GraphHostWord {
 class Graph {
  public:
   // `session_nodes` counts the nodes of the session's graphs.
-  Graph(Device* device, WorkPool* pool, Staging* staging, std::shared_ptr<uint64_t> session_nodes)
-      : device_(device), pool_(pool), staging_(staging), session_nodes_(std::move(session_nodes)) {}
+  Graph(Device* device, WorkPool* pool, Staging* staging, GraphRoom* room,
+        std::shared_ptr<uint64_t> session_nodes)
+      : device_(device),
+        pool_(pool),
+        staging_(staging),
+        room_(room),
+        session_nodes_(std::move(session_nodes)) {}
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
@@ -118,6 +143,7 @@ class Graph {
     uint32_t launches_before = 0;  // queued since the update before, not handed over yet
     bool judged = false;
     bool running = false;
+    bool renames = false;  // host calls get other tokens
   };
   std::deque<Update> updates;
   uint32_t launches_queued = 0;  // behind the last update
@@ -147,6 +173,7 @@ class Graph {
   Device* const device_;
   WorkPool* const pool_;
   Staging* const staging_;
+  GraphRoom* const room_;
   const std::shared_ptr<uint64_t> session_nodes_;
   uint64_t counted_nodes_ = 0;
   CUgraph graph_ = nullptr;

@@ -140,7 +140,9 @@ Graph::~Graph() {
         if (graph != nullptr) cuda.cuGraphDestroy(graph);
       },
       [libraries = std::move(libraries_), records = std::move(records_), words = words_,
-       host_calls = host_calls_.size(), staging = staging_] {
+       host_calls = host_calls_.size(), staging = staging_, room = room_, nodes = counted_nodes_] {
+        room->graphs -= nodes != 0;
+        room->nodes -= nodes;
         if (words != nullptr) {
           staging->Give(reinterpret_cast<uint8_t*>(words), host_calls * sizeof(GraphHostWord));
         }
@@ -153,6 +155,8 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   }
   counted_nodes_ = plan.reader.nodes();
   *session_nodes_ += counted_nodes_;
+  room_->graphs += counted_nodes_ != 0;
+  room_->nodes += counted_nodes_;
   kernels_ = plan.kernels;
   libraries_ = plan.libraries;
   nodes_.resize(plan.reader.nodes());

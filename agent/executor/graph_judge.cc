@@ -86,9 +86,8 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
                  : CUDA_ERROR_INVALID_HANDLE;
     case GraphNodeKind::kMemoryOperations:
       return JudgeGraphOperations(*plan, node);
-    case GraphNodeKind::kHost:
-      return CUDA_ERROR_NOT_SUPPORTED;
     case GraphNodeKind::kEmpty:
+    case GraphNodeKind::kHost:
       return CUDA_SUCCESS;
   }
   return CUDA_ERROR_INVALID_VALUE;

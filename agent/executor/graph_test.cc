@@ -244,6 +244,42 @@ TEST_F(GraphTest, WaitsForTheEventsLatestRecord) {
   EXPECT_TRUE(tenant_->WaitDone(2, launch));
 }
 
+TEST_F(GraphTest, HostFunctionsRunInTheTenant) {
+  TestingGraph graph;
+  graph.AddHostCall(41);
+  graph.AddHostCall(42);
+  graph.AddEdge(0, 1);
+  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  for (uint32_t round = 0; round < 2; ++round) {
+    const Ticket launch = Launch(1);
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint32_t n = round * 2 + i;
+      ASSERT_TRUE(tenant_->Wait([&] { return tenant_->reader.host_functions_due() == n + 1; }));
+      EXPECT_EQ(tenant_->reader.HostFunction(n), 41 + i);
+      EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, launch));
+      tenant_->writer.PublishHostFunctionsDone(n + 1);
+      channel::RingDoorbell(tenant_->doorbell.get());
+    }
+    EXPECT_TRUE(tenant_->WaitDone(0, launch));
+  }
+}
+
+TEST_F(GraphTest, ASessionThatEndsInAHostFunctionDrains) {
+  TestingGraph graph;
+  graph.AddHostCall(1);
+  graph.AddHostCall(2);
+  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  Launch(1);
+  ASSERT_TRUE(tenant_->Wait([&] { return tenant_->reader.host_functions_due() == 1; }));
+  tenant_->doorbell.Reset();
+  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 1u);
+  EXPECT_EQ(ended->fatal, 0u);
+  auto next = scheduler_.AddTenant();
+  EXPECT_TRUE(next->Wait([&] { return TestingDriver::live_graphs() == graphs_before_; }));
+}
+
 TEST_F(GraphTest, ASessionThatDiesWithGraphsQueuedGivesThemBack) {
   ASSERT_EQ(Instantiate(1, TwoKernels()), CUDA_SUCCESS);
   TestingDriver::Hold();
@@ -350,7 +386,7 @@ TEST_F(MaliciousGraphTest, LaunchOfAnUnknownGraph) {
 TEST_F(MaliciousGraphTest, UpdateOfAnotherKind) {
   ASSERT_EQ(Instantiate(1, TwoKernels()), CUDA_SUCCESS);
   TestingGraph update;
-  update.AddEmpty();
+  update.AddHostCall(1);
   tenant_->Post<wire::GraphUpdate>({GraphId{1}, 0, HostPtr{0}, 0}, update.Block(), 0);
   ExpectEnds(Fatal::kBadArgument);
 }

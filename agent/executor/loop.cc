@@ -249,8 +249,8 @@ void Loop::AddSession(control::Incoming* in) {
   control::SessionReady ready = {};
   ready.session_id = order.session_id;
   std::string error;
-  const Place place{device_,     &modules_,  &memory_,  &scheduler_, &quiet_,
-                    &libraries_, &internal_, &staging_, &shared_,    &hold_};
+  const Place place{device_,    &modules_, &memory_, &scheduler_, &quiet_, &libraries_,
+                    &internal_, &staging_, &graphs_, &shared_,    &hold_};
   std::unique_ptr<Session> session = Session::Make(place, order, in->fds, &error);
   if (session != nullptr &&
       !Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN, order.session_id)) {

@@ -66,6 +66,7 @@ class Loop {
   WorkPool modules_;
   WorkPool memory_;
   Quiet quiet_;
+  GraphRoom graphs_;
   bool hold_ = false;
   LibraryCache libraries_;
   std::vector<std::unique_ptr<Session>> sessions_;

@@ -234,6 +234,7 @@ bool Session::RunFences() {
 bool Session::Poll(uint64_t now_ns) {
   now_ns_ = now_ns;
   bool any = PollStreams();
+  any |= PollGraphCalls();
   any |= RunFences();
   if (state_ == State::kEnding) {
     if (Idle() && outstanding_ == 0) {

@@ -51,6 +51,7 @@ struct Place {
   LibraryCache* libraries;
   InternalStream* internal;
   Staging* staging;
+  GraphRoom* graphs;
   SharedMemory* shared;
   const bool* hold;  // true: nothing may be handed to CUDA now
 };
@@ -302,6 +303,7 @@ class Session final : public StreamSink {
   void FinishUpdate(Graph& graph);
   CUresult SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work);
   void FinishGraphs(Stream& stream);
+  bool PollGraphCalls();
   void EndFor(wire::Fatal reason);  // outside of a handler
 
   // memory.cc
@@ -377,6 +379,7 @@ class Session final : public StreamSink {
   RangeTable globals_;
   std::shared_ptr<uint64_t> graph_nodes_ = std::make_shared<uint64_t>(0);
   IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
+  std::vector<GraphRef> graphs_calling_;  // at CUDA, with functions of the tenant's
   IdTable<wire::ArrayId, ArrayEntry, wire::kMaxArrays> arrays_;
   std::map<uint64_t, ArrayRef> textures_;  // by handle; null for linear memory
   std::map<uint64_t, ArrayRef> surfaces_;
