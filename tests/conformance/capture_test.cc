@@ -338,5 +338,43 @@ TEST_F(Capture, EventsCanBeRecordedFromWithin) {
   EXPECT_EQ(Journal(), (Order{1, 2}));
 }
 
+TEST_F(Capture, PageableMemoryIsReadWhenTheGraphRuns) {
+  CUstream stream = Stream();
+  const CUdeviceptr memory = Alloc(4096);
+  std::vector<uint32_t> from = Pattern(1024, 1);
+  std::vector<uint32_t> to(1024);
+  Begin(stream);
+  ASSERT_EQ(Cu().cuMemcpyHtoDAsync_v2(memory, from.data(), 4096, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemcpyDtoHAsync_v2(to.data(), memory, 4096, stream), CUDA_SUCCESS);
+  CUgraphExec exec = Instantiate(End(stream));
+  for (uint32_t seed = 2; seed < 5; ++seed) {
+    const std::vector<uint32_t> values = Pattern(1024, seed);
+    from.assign(values.begin(), values.end());
+    ASSERT_EQ(Cu().cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(to, values);
+  }
+}
+
+TEST_F(Capture, HostFunctionsRunWithTheGraph) {
+  CUstream stream = Stream();
+  uint32_t* journal = static_cast<uint32_t*>(HostAlloc(64));
+  const auto count = [](void* data) { ++*static_cast<uint32_t*>(data); };
+  Begin(stream);
+  Append(stream, 1);
+  ASSERT_EQ(Cu().cuLaunchHostFunc(stream, count, journal), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemcpyHtoDAsync_v2(journal_ + 60, journal, 4, stream), CUDA_SUCCESS);
+  CUgraph graph = End(stream);
+  EXPECT_EQ(CountNodes(graph), 3u);
+  EXPECT_EQ(*journal, 0u);
+  CUgraphExec exec = Instantiate(graph);
+  for (uint32_t i = 1; i <= 3; ++i) {
+    ASSERT_EQ(Cu().cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(*journal, i);
+    EXPECT_EQ(Download<uint32_t>(journal_ + 60, 1)[0], i);
+  }
+}
+
 }  // namespace
 }  // namespace gpuloom::conformance

@@ -303,5 +303,32 @@ TEST_F(Graphs, CanBePrinted) {
   EXPECT_NE(text.str().find("->"), std::string::npos);
 }
 
+TEST_F(Graphs, HostNodesRunInOrder) {
+  auto* pinned = static_cast<uint32_t*>(HostAlloc(64));
+  const auto read = [](void* data) {
+    auto* words = static_cast<uint32_t*>(data);
+    words[1] = words[0] * 2;
+  };
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = journal_;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = pinned;
+  copy.WidthInBytes = 4;
+  copy.Height = copy.Depth = 1;
+  CUgraphNode node = AddAppend(graph_, {}, 1);
+  CUgraphNode copied = nullptr;
+  ASSERT_EQ(Cu().cuGraphAddMemcpyNode(&copied, graph_, &node, 1, &copy, context_), CUDA_SUCCESS);
+  CUDA_HOST_NODE_PARAMS host = {read, pinned};
+  CUgraphNode called = nullptr;
+  ASSERT_EQ(Cu().cuGraphAddHostNode(&called, graph_, &copied, 1, &host), CUDA_SUCCESS);
+  CUgraphExec exec = Instantiate(graph_);
+  for (uint32_t i = 1; i <= 3; ++i) {
+    ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+    EXPECT_EQ(pinned[1], 2 * i);
+  }
+}
+
 }  // namespace
 }  // namespace gpuloom::conformance
