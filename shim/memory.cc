@@ -9,6 +9,7 @@
 #include "shim/growing.h"
 #include "shim/host_arena.h"
 #include "shim/pool.h"
+#include "shim/registered_memory.h"
 #include "shim/session.h"
 
 namespace gpuloom {
@@ -95,6 +96,11 @@ unsigned Saturated(uint64_t bytes) {
 }
 
 }  // namespace
+
+uint64_t NewBufferId() {
+  Holding holding(&memory.lock);
+  return ++memory.last_buffer_id;
+}
 
 bool FindMemory(uint64_t address, uint64_t size_bytes, KnownMemory* found) {
   Holding holding(&memory.lock);
@@ -189,12 +195,14 @@ void ReleaseAllMemory() {
       entry = memory.known[i - 1];
       memory.known.Remove(i - 1);
     }
-    if (entry.kind == MemoryKind::kPinnedHost) {
+    if (entry.kind == MemoryKind::kManaged) ForgetManaged(entry.begin);
+    if (LiesInArena(entry.kind)) {
       GivePinned(entry.begin);
     } else if (entry.kind == MemoryKind::kDevice) {
       GiveDeviceMemory(entry.begin, entry.size_bytes, wire::kLegacyStream, wire::Ticket{0});
     }
   }
+  ForgetAllRegistered();
   ResetPools();
   ReturnKeptMemory();
 }
@@ -239,6 +247,13 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     const CUresult result = session.WaitForAll();
     GiveToPool(freed.object, wire::kLegacyStream, wire::Ticket{0});
     TrimAtSynchronisation();
+    return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
+  }
+  if (ForgetMemory(address, MemoryKind::kManaged)) {
+    ForgetMade(MadeKind::kDeviceMemory, address);
+    const CUresult result = session.WaitForAll();
+    ForgetManaged(address);
+    GivePinned(address);
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
   return CUDA_ERROR_INVALID_VALUE;
@@ -295,6 +310,11 @@ CUresult cuMemFreeHost(void* address) {
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* address, unsigned flags) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   KnownMemory found;
+  RegisteredMemory registered;
+  if (device != nullptr && flags == 0 &&
+      FindRegistered(reinterpret_cast<uint64_t>(address), &registered)) {
+    return CUDA_ERROR_NOT_SUPPORTED;  // the device does not reach it
+  }
   if (device == nullptr || flags != 0 ||
       !FindMemory(reinterpret_cast<uint64_t>(address), 1, &found) ||
       found.kind != MemoryKind::kPinnedHost) {
@@ -307,6 +327,11 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* address, unsign
 CUresult cuMemHostGetFlags(unsigned* flags, void* address) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   KnownMemory found;
+  RegisteredMemory registered;
+  if (flags != nullptr && FindRegistered(reinterpret_cast<uint64_t>(address), &registered)) {
+    *flags = registered.flags;
+    return CUDA_SUCCESS;
+  }
   if (flags == nullptr || !FindMemory(reinterpret_cast<uint64_t>(address), 1, &found) ||
       found.kind != MemoryKind::kPinnedHost) {
     return CUDA_ERROR_INVALID_VALUE;

@@ -16,6 +16,8 @@ enum class MemoryKind : uint32_t {
   kPinnedHost,  // cuMemHostAlloc
   kMapped,      // cuMemMap
   kPooled,      // cuMemAllocAsync
+  kManaged,     // cuMemAllocManaged
+  kRegistered,  // cuMemHostRegister: never in this table (registered_memory.h)
 };
 
 struct KnownMemory {
@@ -38,7 +40,9 @@ struct KnownMemory {
 [[nodiscard]] bool FindKnownFrom(uint64_t address, KnownMemory* found);
 
 // True for what the host reads and writes at the same address.
-inline bool LiesInArena(MemoryKind kind) { return kind == MemoryKind::kPinnedHost; }
+inline bool LiesInArena(MemoryKind kind) {
+  return kind == MemoryKind::kPinnedHost || kind == MemoryKind::kManaged;
+}
 
 // Gives the entry its buffer id. False without memory.
 [[nodiscard]] bool NoteMemory(const KnownMemory& entry);
@@ -50,6 +54,12 @@ void SetMemoryFlags(uint64_t begin, uint32_t flags);
 [[nodiscard]] bool NoteGlobal(wire::DevicePtr address, uint64_t size_bytes,
                               wire::LibraryId library);
 void ForgetGlobals(wire::LibraryId library);
+
+// For memory that the table does not hold.
+[[nodiscard]] uint64_t NewBufferId();
+
+// What was said about managed memory that is freed (managed_memory.cc).
+void ForgetManaged(uint64_t begin);
 
 // For the reset of the context; nothing is in flight.
 void ReleaseAllMemory();

@@ -5,6 +5,7 @@
 #include "shim/context.h"
 #include "shim/memory.h"
 #include "shim/pool.h"
+#include "shim/registered_memory.h"
 #include "shim/session.h"
 
 namespace gpuloom {
@@ -18,7 +19,8 @@ CUresult Write(void* out, T value) {
 
 CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
                   const KnownMemory& found) {
-  const bool host = found.kind == MemoryKind::kPinnedHost;
+  const bool registered = found.kind == MemoryKind::kRegistered;
+  const bool host = found.kind == MemoryKind::kPinnedHost || registered;
   const bool mapped = found.kind == MemoryKind::kMapped;
   const bool no_access = mapped && found.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
   // Of mapped memory the range is the reservation.
@@ -36,9 +38,11 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Write<unsigned>(out, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return no_access ? CUDA_ERROR_INVALID_VALUE : Write<CUdeviceptr>(out, address);
+      return no_access || registered ? CUDA_ERROR_INVALID_VALUE : Write<CUdeviceptr>(out, address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      return host ? Write<void*>(out, reinterpret_cast<void*>(address)) : CUDA_ERROR_INVALID_VALUE;
+      return host || found.kind == MemoryKind::kManaged
+                 ? Write<void*>(out, reinterpret_cast<void*>(address))
+                 : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       return Write<unsigned long long>(out, found.buffer_id);
@@ -54,8 +58,9 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
       return Write<size_t>(out, piece.chunk.size_bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Write<unsigned>(out, 1);  // booleans are 32 bits wide, as cudart reads them
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return Write<unsigned>(out, found.kind == MemoryKind::kManaged ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
@@ -72,6 +77,15 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
+}
+
+bool FindAny(uint64_t address, KnownMemory* found) {
+  if (FindKnown(address, found)) return true;
+  RegisteredMemory registered;
+  if (!FindRegistered(address, &registered)) return false;
+  *found = {registered.begin, registered.size_bytes, MemoryKind::kRegistered, registered.flags,
+            {},               0,                     registered.buffer_id};
+  return true;
 }
 
 // What cuPointerGetAttributes shows for memory that is not CUDA's; false: no such attribute.
@@ -116,7 +130,7 @@ extern "C" {
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   KnownMemory found;
-  if (data == nullptr || !FindKnown(address, &found)) return CUDA_ERROR_INVALID_VALUE;
+  if (data == nullptr || !FindAny(address, &found)) return CUDA_ERROR_INVALID_VALUE;
   return Describe(data, attribute, address, found);
 }
 
@@ -125,7 +139,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (count == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   KnownMemory found;
-  const bool known = FindKnown(address, &found);
+  const bool known = FindAny(address, &found);
   for (unsigned i = 0; i < count; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     // Here an attribute that does not apply is shown as nothing; only an unknown one is an error.

@@ -17,13 +17,11 @@ struct Mask {
 // What tenants do not have. A line goes when the shim and the executor implement the feature.
 constexpr Mask kMasked[] = {
     // Memory that moves by page faults, or that the device reaches without being asked.
-    {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0},
     {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0},
     {CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 0},
     {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0},
     {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 0},
-    // Memory of the tenant's own that it asks to register.
-    {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 0},
+    // The device does not reach memory of the tenant's own: registering it only says so.
     {CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 0},
     // Pools, and handles to pass memory on other than by descriptor.

@@ -151,6 +151,8 @@ CUresult cuMemHostRegister_v2(void* pointer, size_t size_bytes, unsigned flags) 
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   if ((flags & ~kRegisterFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto region = AddressTable::Instance().FindRegion(reinterpret_cast<uint64_t>(pointer));
+  if (region && region->kind != RegionKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
   return Memory::Instance().Register(*context, reinterpret_cast<uint64_t>(pointer), size_bytes,
                                      flags);
 }
@@ -163,6 +165,12 @@ CUresult cuMemHostUnregister(void* pointer) {
   Context* context = nullptr;
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
+  const auto begin = reinterpret_cast<uint64_t>(pointer);
+  const auto region = AddressTable::Instance().FindRegion(begin);
+  if (begin == 0 ||
+      (region && (region->kind != RegionKind::kRegistered || region->begin != begin))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   // The program may give the pages away as soon as this returns.
   SynchronizeDevice(context->device);
   return Memory::Instance().Unregister(reinterpret_cast<uint64_t>(pointer));

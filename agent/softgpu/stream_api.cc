@@ -139,16 +139,6 @@ CUresult GetId(CUstream handle, bool per_thread, unsigned long long* id) {
   return Answer(handle, per_thread, id, [](Stream& stream) { return stream.id; });
 }
 
-// Managed memory here is always reachable from every stream and from the host.
-CUresult AttachMemory(CUstream handle, bool per_thread, unsigned flags) {
-  std::shared_ptr<Stream> stream;
-  const CUresult result = Require(handle, per_thread, stream);
-  if (result != CUDA_SUCCESS) return result;
-  const bool known =
-      flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE;
-  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 }  // namespace
 
 extern "C" {
@@ -242,13 +232,6 @@ CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext* context, CUgreenCtx* gree
 CUresult cuStreamGetCtx_v2_ptsz(CUstream stream, CUcontext* context, CUgreenCtx* green) {
   if (green != nullptr) *green = nullptr;
   return GetContext(stream, kPerThread, context);
-}
-
-CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr, size_t, unsigned flags) {
-  return AttachMemory(stream, kLegacy, flags);
-}
-CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr, size_t, unsigned flags) {
-  return AttachMemory(stream, kPerThread, flags);
 }
 
 }  // extern "C"

@@ -1,0 +1,114 @@
+#include "shim/registered_memory.h"
+
+#include <sys/mman.h>
+
+#include "shim/capture.h"
+#include "shim/context.h"
+#include "shim/growing.h"
+#include "shim/memory.h"
+#include "shim/session.h"
+
+namespace gpuloom {
+namespace {
+
+struct Registered {
+  Lock lock;
+  Growing<RegisteredMemory> ranges;  // sorted by address, disjoint
+};
+constinit Registered registered;
+
+constexpr unsigned kKnownFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                                 CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+// One byte for each page of a look.
+constexpr uint64_t kPagesAtOnce = 1024;
+
+// Something is mapped at every page.
+bool IsMapped(uint64_t address, uint64_t size_bytes) {
+  const uint64_t end = address + size_bytes;
+  unsigned char resident[kPagesAtOnce];
+  for (uint64_t at = address & ~(wire::kPageBytes - 1); at < end;
+       at += kPagesAtOnce * wire::kPageBytes) {
+    uint64_t piece = end - at;
+    if (piece > kPagesAtOnce * wire::kPageBytes) piece = kPagesAtOnce * wire::kPageBytes;
+    if (mincore(reinterpret_cast<void*>(at), piece, resident) != 0) return false;
+  }
+  return true;
+}
+
+bool OverlapsLocked(uint64_t begin, uint64_t size_bytes) {
+  const size_t i = FindAtOrBefore(registered.ranges, begin + size_bytes - 1);
+  if (i == registered.ranges.count()) return false;
+  return registered.ranges[i].begin + registered.ranges[i].size_bytes > begin;
+}
+
+CUresult Register(uint64_t begin, uint64_t size_bytes, unsigned flags) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (begin == 0 || size_bytes == 0 || begin + size_bytes < begin || (flags & ~kKnownFlags) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // As the device's attributes say.
+  if ((flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY)) != 0) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
+  KnownMemory known;
+  if (FindKnown(begin, &known) || session.device_range().Contains(begin, 1) ||
+      session.host_range().Contains(begin, 1) || !IsMapped(begin, size_bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const uint64_t buffer_id = NewBufferId();
+  Holding holding(&registered.lock);
+  if (OverlapsLocked(begin, size_bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  return InsertSorted(&registered.ranges, {begin, size_bytes, flags, 0, buffer_id})
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult Unregister(uint64_t begin) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  KnownMemory known;
+  if (begin == 0 || FindKnown(begin, &known)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
+  Holding holding(&registered.lock);
+  const size_t i = FindAtOrBefore(registered.ranges, begin);
+  if (i == registered.ranges.count() ||
+      registered.ranges[i].begin + registered.ranges[i].size_bytes <= begin) {
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  }
+  if (registered.ranges[i].begin != begin) return CUDA_ERROR_INVALID_VALUE;
+  registered.ranges.Remove(i);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+bool FindRegistered(uint64_t address, RegisteredMemory* found) {
+  Holding holding(&registered.lock);
+  const RegisteredMemory* range = FindRange(registered.ranges, address, 1);
+  if (range == nullptr) return false;
+  *found = *range;
+  return true;
+}
+
+void ForgetAllRegistered() {
+  Holding holding(&registered.lock);
+  registered.ranges.Clear();
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuMemHostRegister_v2(void* address, size_t size_bytes, unsigned flags) {
+  return Register(reinterpret_cast<uint64_t>(address), size_bytes, flags);
+}
+CUresult cuMemHostRegister(void* address, size_t size_bytes, unsigned flags) {
+  return Register(reinterpret_cast<uint64_t>(address), size_bytes, flags);
+}
+CUresult cuMemHostUnregister(void* address) {
+  return Unregister(reinterpret_cast<uint64_t>(address));
+}
+
+}  // extern "C"

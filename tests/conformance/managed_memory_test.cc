@@ -1,0 +1,174 @@
+// Managed memory: one address for host and device. The codes of wrong calls are those of driver 580
+// on an H200.
+#include <cstring>
+
+#include "tests/conformance/fixture.h"
+
+namespace gpuloom::conformance {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+class ManagedMemory : public WithKernels {
+ protected:
+  void TearDown() override {
+    if (context_ != nullptr) {
+      EXPECT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+    }
+    for (const CUdeviceptr memory : managed_) EXPECT_EQ(Cu().cuMemFree_v2(memory), CUDA_SUCCESS);
+    WithKernels::TearDown();
+  }
+  CUdeviceptr Managed(size_t size, unsigned flags = CU_MEM_ATTACH_GLOBAL) {
+    CUdeviceptr memory = 0;
+    EXPECT_EQ(Cu().cuMemAllocManaged(&memory, size, flags), CUDA_SUCCESS);
+    if (memory != 0) managed_.push_back(memory);
+    return memory;
+  }
+  CUmemLocation Here() const { return {CU_MEM_LOCATION_TYPE_DEVICE, device_}; }
+
+  std::vector<CUdeviceptr> managed_;
+};
+
+TEST_F(ManagedMemory, HostAndDeviceShareIt) {
+  int supported = 0;
+  ASSERT_EQ(Cu().cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device_),
+            CUDA_SUCCESS);
+  EXPECT_EQ(supported, 1);
+  constexpr uint32_t kCount = 100'000;
+  for (const unsigned flags : {unsigned{CU_MEM_ATTACH_GLOBAL}, unsigned{CU_MEM_ATTACH_HOST}}) {
+    const CUdeviceptr address = Managed(kCount * 4, flags);
+    auto* words = reinterpret_cast<uint32_t*>(address);
+    std::memset(words, 0, kCount * 4);
+    const CUstream stream = Stream();
+    ASSERT_EQ(Cu().cuStreamAttachMemAsync(stream, address, 0, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    ASSERT_EQ(Launch(Function("fill"), (kCount + 127) / 128, 128, stream, address, 6u, kCount - 1),
+              CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(words[0], 6u);
+    EXPECT_EQ(words[kCount - 2], 6u);
+    EXPECT_EQ(words[kCount - 1], 0u);
+    words[5] = 41;
+    ASSERT_EQ(Launch(Function("increment"), 1, 1, stream, address + 20), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(words[5], 42u);
+  }
+}
+
+TEST_F(ManagedMemory, CopiesAndMemsets) {
+  const CUdeviceptr managed = Managed(kMiB);
+  const CUdeviceptr plain = Alloc(kMiB);
+  const auto words = Pattern(kMiB / 4, 5);
+  std::memcpy(reinterpret_cast<void*>(managed), words.data(), kMiB);
+  ASSERT_EQ(Cu().cuMemcpyDtoD_v2(plain, managed, kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(plain, kMiB / 4), words);
+  ASSERT_EQ(Cu().cuMemsetD32_v2(managed, 9, kMiB / 4), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(*reinterpret_cast<uint32_t*>(managed + 400), 9u);
+  ASSERT_EQ(Cu().cuMemcpy(managed, plain, kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(std::memcmp(reinterpret_cast<void*>(managed), words.data(), kMiB), 0);
+  ASSERT_EQ(Cu().cuMemcpyHtoD_v2(managed, words.data() + 1, 400), CUDA_SUCCESS);
+  EXPECT_EQ(*reinterpret_cast<uint32_t*>(managed), words[1]);
+  EXPECT_EQ(Download<uint32_t>(managed, 100), std::vector<uint32_t>(words.begin() + 1,
+                                                                    words.begin() + 101));
+}
+
+TEST_F(ManagedMemory, PointerAttributes) {
+  const CUdeviceptr address = Managed(5000);
+  const auto ask = [&](CUpointer_attribute attribute) {
+    uint64_t value = 0;
+    EXPECT_EQ(Cu().cuPointerGetAttribute(&value, attribute, address + 10), CUDA_SUCCESS)
+        << attribute;
+    return value;
+  };
+  EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_IS_MANAGED), 1u);
+  EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE), unsigned{CU_MEMORYTYPE_DEVICE});
+  EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_DEVICE_POINTER), address + 10);
+  EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_HOST_POINTER), address + 10);
+  EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), address);
+  EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_RANGE_SIZE), 5000u);
+  EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_CONTEXT), reinterpret_cast<uint64_t>(context_));
+  unsigned managed = 7;
+  EXPECT_EQ(
+      Cu().cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, Alloc(100)),
+      CUDA_SUCCESS);
+  EXPECT_EQ(managed, 0u);
+}
+
+TEST_F(ManagedMemory, AdviceIsRemembered) {
+  const CUdeviceptr address = Managed(kMiB);
+  const auto ask = [&](CUmem_range_attribute attribute) {
+    int value = 77;
+    EXPECT_EQ(Cu().cuMemRangeGetAttribute(&value, sizeof(value), attribute, address, kMiB),
+              CUDA_SUCCESS)
+        << attribute;
+    return value;
+  };
+  EXPECT_EQ(ask(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY), 0);
+  EXPECT_EQ(ask(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION), int{CU_DEVICE_INVALID});
+  ASSERT_EQ(Cu().cuMemAdvise_v2(address, kMiB, CU_MEM_ADVISE_SET_READ_MOSTLY, Here()),
+            CUDA_SUCCESS);
+  EXPECT_EQ(ask(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY), 1);
+  ASSERT_EQ(Cu().cuMemAdvise(address, kMiB, CU_MEM_ADVISE_UNSET_READ_MOSTLY, device_),
+            CUDA_SUCCESS);
+  EXPECT_EQ(ask(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY), 0);
+  const CUmemLocation host = {CU_MEM_LOCATION_TYPE_HOST, 0};
+  ASSERT_EQ(Cu().cuMemAdvise_v2(address, kMiB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, host),
+            CUDA_SUCCESS);
+  EXPECT_EQ(ask(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION), int{CU_DEVICE_CPU});
+  const CUstream stream = Stream();
+  ASSERT_EQ(Cu().cuMemPrefetchAsync_v2(address, kMiB, Here(), 0, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemPrefetchAsync(address, kMiB, CU_DEVICE_CPU, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(ask(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION), int{CU_DEVICE_CPU});
+}
+
+TEST_F(ManagedMemory, WrongCalls) {
+  CUdeviceptr none = 0;
+  EXPECT_EQ(Cu().cuMemAllocManaged(&none, kMiB, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuMemAllocManaged(&none, kMiB, CU_MEM_ATTACH_SINGLE), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuMemAllocManaged(&none, 0, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuMemAllocManaged(nullptr, 16, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_VALUE);
+  const CUdeviceptr managed = Managed(kMiB);
+  const CUdeviceptr plain = Alloc(kMiB);
+  const auto advise = [&](CUdeviceptr address, size_t size, int advice, CUmemLocation location) {
+    return Cu().cuMemAdvise_v2(address, size, static_cast<CUmem_advise>(advice), location);
+  };
+  CUmemLocation nowhere = Here();
+  nowhere.id = 99;
+  EXPECT_EQ(advise(managed, kMiB, 99, Here()), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(advise(0x1000, kMiB, 1, Here()), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(advise(managed, 0, 1, Here()), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(advise(managed, 64 * kMiB, 1, Here()), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(advise(plain, kMiB, 1, Here()), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(advise(managed, kMiB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, nowhere),
+            CUDA_ERROR_INVALID_VALUE);
+  const CUstream stream = Stream();
+  EXPECT_EQ(Cu().cuMemPrefetchAsync_v2(managed, kMiB, nowhere, 0, stream),
+            CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(Cu().cuMemPrefetchAsync_v2(managed, kMiB, Here(), 1, stream),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuMemPrefetchAsync_v2(managed, 0, Here(), 0, stream), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuMemPrefetchAsync_v2(plain, kMiB, Here(), 0, stream), CUDA_ERROR_INVALID_VALUE);
+  int value = 0;
+  EXPECT_EQ(Cu().cuMemRangeGetAttribute(&value, 4, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, plain, 16),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(
+      Cu().cuMemRangeGetAttribute(&value, 8, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, managed, 16),
+      CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(
+      Cu().cuMemRangeGetAttribute(nullptr, 4, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, managed, 16),
+      CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuStreamAttachMemAsync(nullptr, managed, 0, CU_MEM_ATTACH_SINGLE),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuStreamAttachMemAsync(stream, managed, 4096, CU_MEM_ATTACH_GLOBAL),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuStreamAttachMemAsync(stream, plain, 0, CU_MEM_ATTACH_GLOBAL),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuStreamAttachMemAsync(stream, managed, 0, CU_MEM_ATTACH_SINGLE), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemFree_v2(managed + 256), CUDA_ERROR_INVALID_VALUE);
+}
+
+}  // namespace
+}  // namespace gpuloom::conformance
