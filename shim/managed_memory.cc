@@ -106,8 +106,7 @@ int DeviceOf(const CUmemLocation& location) {
   return IsHost(location) ? int{CU_DEVICE_CPU} : location.id;
 }
 
-CUresult Tell(void* data, size_t data_bytes, CUmem_range_attribute attribute,
-              const Advice& said) {
+CUresult Tell(void* data, size_t data_bytes, CUmem_range_attribute attribute, const Advice& said) {
   const auto number = [&](int value) {
     if (data_bytes != sizeof(value)) return CUDA_ERROR_INVALID_VALUE;
     memcpy(data, &value, sizeof(value));
@@ -247,14 +246,12 @@ CUresult cuMemRangeGetAttribute(void* data, size_t data_bytes, CUmem_range_attri
                                 CUdeviceptr address, size_t size) {
   return GetAttributes(&data, &data_bytes, &attribute, 1, address, size);
 }
-CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes,
-                                 CUmem_range_attribute* attributes, size_t count,
-                                 CUdeviceptr address, size_t size) {
+CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_attribute* attributes,
+                                 size_t count, CUdeviceptr address, size_t size) {
   return GetAttributes(data, data_bytes, attributes, count, address, size);
 }
 
-CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t size,
-                                unsigned flags) {
+CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t size, unsigned flags) {
   return Attach(stream, address, size, flags, kLegacy);
 }
 CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address, size_t size,

@@ -83,8 +83,9 @@ bool FindAny(uint64_t address, KnownMemory* found) {
   if (FindKnown(address, found)) return true;
   RegisteredMemory registered;
   if (!FindRegistered(address, &registered)) return false;
-  *found = {registered.begin, registered.size_bytes, MemoryKind::kRegistered, registered.flags,
-            {},               0,                     registered.buffer_id};
+  *found = {
+      registered.begin,    registered.size_bytes, MemoryKind::kRegistered, registered.flags, {}, 0,
+      registered.buffer_id};
   return true;
 }
 

@@ -200,9 +200,8 @@ CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr pointer, size_t size, CUmemLocat
   return Prefetch(pointer, size, location, flags, stream, kPerThread);
 }
 
-CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes,
-                                 CUmem_range_attribute* attributes, size_t count,
-                                 CUdeviceptr pointer, size_t size) {
+CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_attribute* attributes,
+                                 size_t count, CUdeviceptr pointer, size_t size) {
   Region region;
   const CUresult result = Require(pointer, size, region);
   if (result != CUDA_SUCCESS) return result;
@@ -224,8 +223,7 @@ CUresult cuMemRangeGetAttribute(void* data, size_t data_bytes, CUmem_range_attri
   return cuMemRangeGetAttributes(&data, &data_bytes, &attribute, 1, pointer, size);
 }
 
-CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr pointer, size_t size,
-                                unsigned flags) {
+CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr pointer, size_t size, unsigned flags) {
   return Attach(stream, pointer, size, flags, kLegacy);
 }
 CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr pointer, size_t size,

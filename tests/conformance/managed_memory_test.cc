@@ -70,8 +70,8 @@ TEST_F(ManagedMemory, CopiesAndMemsets) {
   EXPECT_EQ(std::memcmp(reinterpret_cast<void*>(managed), words.data(), kMiB), 0);
   ASSERT_EQ(Cu().cuMemcpyHtoD_v2(managed, words.data() + 1, 400), CUDA_SUCCESS);
   EXPECT_EQ(*reinterpret_cast<uint32_t*>(managed), words[1]);
-  EXPECT_EQ(Download<uint32_t>(managed, 100), std::vector<uint32_t>(words.begin() + 1,
-                                                                    words.begin() + 101));
+  EXPECT_EQ(Download<uint32_t>(managed, 100),
+            std::vector<uint32_t>(words.begin() + 1, words.begin() + 101));
 }
 
 TEST_F(ManagedMemory, PointerAttributes) {
@@ -90,9 +90,8 @@ TEST_F(ManagedMemory, PointerAttributes) {
   EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_RANGE_SIZE), 5000u);
   EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_CONTEXT), reinterpret_cast<uint64_t>(context_));
   unsigned managed = 7;
-  EXPECT_EQ(
-      Cu().cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, Alloc(100)),
-      CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, Alloc(100)),
+            CUDA_SUCCESS);
   EXPECT_EQ(managed, 0u);
 }
 
@@ -147,16 +146,14 @@ TEST_F(ManagedMemory, WrongCalls) {
   const CUstream stream = Stream();
   EXPECT_EQ(Cu().cuMemPrefetchAsync_v2(managed, kMiB, nowhere, 0, stream),
             CUDA_ERROR_INVALID_DEVICE);
-  EXPECT_EQ(Cu().cuMemPrefetchAsync_v2(managed, kMiB, Here(), 1, stream),
-            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuMemPrefetchAsync_v2(managed, kMiB, Here(), 1, stream), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuMemPrefetchAsync_v2(managed, 0, Here(), 0, stream), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuMemPrefetchAsync_v2(plain, kMiB, Here(), 0, stream), CUDA_ERROR_INVALID_VALUE);
   int value = 0;
   EXPECT_EQ(Cu().cuMemRangeGetAttribute(&value, 4, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, plain, 16),
             CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(
-      Cu().cuMemRangeGetAttribute(&value, 8, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, managed, 16),
-      CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuMemRangeGetAttribute(&value, 8, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, managed, 16),
+            CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(
       Cu().cuMemRangeGetAttribute(nullptr, 4, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, managed, 16),
       CUDA_ERROR_INVALID_VALUE);
