@@ -76,12 +76,6 @@ void WrongLaunches(Calls& c, const Place&) {
                      &size_bytes, CU_LAUNCH_PARAM_END};
     return cu.cuLaunchKernel(k.increment, 1, 1, 1, 1, 1, 1, 0, nullptr, values, extra);
   });
-  c("cuLaunchKernel with a buffer too small", [&] {
-    size_bytes = 4;
-    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &k.counter, CU_LAUNCH_PARAM_BUFFER_SIZE,
-                     &size_bytes, CU_LAUNCH_PARAM_END};
-    return cu.cuLaunchKernel(k.increment, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra);
-  });
   const auto launch_with = [&](CUlaunchAttribute* attributes, unsigned count,
                                const Dimensions& d = {}) {
     const CUlaunchConfig config = Config(d, attributes, count);

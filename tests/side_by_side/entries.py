@@ -18,6 +18,7 @@ class Entry:
     run_arguments: list = dataclasses.field(default_factory=list)  # of gpuloom run, beside those given to run.py
     without: str = ""     # pattern of what in the output may differ: measured times, sizes that are a tenant's own
     accepted: str = ""    # file of accepted differences, for "answers"
+    alone: bool = False   # takes all of the GPU's memory natively: nothing may run beside it
 
     def comparable(self, output):
         return re.sub(self.without, "*", output) if self.without else output
@@ -25,6 +26,7 @@ class Entry:
 
 # Programs whose lines hold what differs by design.
 WITHOUT = {"events": r"elapsed_ms=[0-9.]+", "oom": r"(total|taken)_mib=[0-9]+"}
+ALONE = ("oom", "jax_programs/preallocating")
 ARGUMENTS = {"spin": ["0.3"], "exit_inflight": ["0.5"]}
 
 MEMORY_GIB = "4"
@@ -58,7 +60,8 @@ FRAMEWORKS = [
 
 def framework_entries(folder):
     for file, variant, environment, run_arguments, limit_s in FRAMEWORKS:
-        yield Entry(name=f"frameworks/{file}" + (f"/{variant}" if variant else ""),
+        name = f"{file}/{variant}" if variant else file
+        yield Entry(name=f"frameworks/{name}", alone=name in ALONE,
                     command=[sys.executable, str(pathlib.Path(folder) / f"{file}.py")], kind="cases", limit_s=limit_s,
                     environment=environment, run_arguments=run_arguments)
 
@@ -69,7 +72,7 @@ def program_entries(folder):
         name, _, runtime = path.name.rpartition("_")
         if runtime in ("static", "shared") and path.is_file():
             yield Entry(name=f"programs/{path.name}", command=[str(path), *ARGUMENTS.get(name, [])],
-                        without=WITHOUT.get(name, ""))
+                        without=WITHOUT.get(name, ""), alone=name in ALONE)
 
 
 def wrong_call_entries(program, accepted):

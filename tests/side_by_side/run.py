@@ -56,7 +56,7 @@ class Sides:
         if side == "native":
             return entry.command
         where = ["--softgpu"] if self.options.softgpu else ["--gpu", str(self.options.gpu)]
-        quota = entry.run_arguments or ["--slots", str(self.options.slots)]
+        quota = entry.run_arguments or ["--slots", str(self.options.slots or max(1, 10 // self.options.jobs))]
         domain = "".join(c if c.isalnum() else "-" for c in entry.name)
         return [str(self.options.gpuloom or self.places.gpuloom), "run", *where, *quota, "--domain", domain,
                 "--state-dir", self.state_dir, "--", *entry.command]
@@ -138,8 +138,11 @@ class Run:
 
     def run(self):
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
-            for done in [pool.submit(self.one_entry, entry) for entry in self.chosen]:
+            for done in [pool.submit(self.one_entry, entry) for entry in self.chosen if not entry.alone]:
                 done.result()
+        for entry in self.chosen:
+            if entry.alone:
+                self.one_entry(entry)
         self.write()
         print(self.summary())
         return all(row.good() for row in self.all_rows()) and not self.not_run
@@ -159,7 +162,7 @@ def parse(arguments):
     parser.add_argument("--softgpu", action="store_true", help="the software driver on both sides; no frameworks")
     parser.add_argument("--gpuloom", help="the gpuloom program to use")
     parser.add_argument("--gpu", type=int, default=0, help="index of the GPU (default: 0)")
-    parser.add_argument("--slots", type=int, default=10, help="slots of a tenant without a quota of its own (default: 10)")
+    parser.add_argument("--slots", type=int, help="slots of a tenant without a quota of its own (default: 10, shared among jobs)")
     return parser.parse_args(arguments)
 
 
