@@ -191,7 +191,8 @@ CUresult cuCtxSetCurrent(CUcontext context) {
 
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
-  if (context == nullptr || FindContext(context) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (FindContext(context) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return PushContext(context);
 }
 CUresult cuCtxPushCurrent(CUcontext context) { return cuCtxPushCurrent_v2(context); }
@@ -294,8 +295,8 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam* affinity, CUexecAffinityType type) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  if (affinity == nullptr || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
-    return CUDA_ERROR_INVALID_VALUE;
+  (void)type;  // none is there
+  if (affinity == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
 }
 

@@ -91,7 +91,8 @@ void DestroyMade(const Made& made) {
 
 CUresult Destroy(CUcontext handle) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
-  Context* context = handle == nullptr ? nullptr : FindCreatedContext(handle);
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = FindCreatedContext(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   ThreadState& thread = CurrentThread();
   const CUcontext before = thread.current;

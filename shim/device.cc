@@ -70,7 +70,12 @@ CUresult cuDeviceGetName(char* name, int name_bytes, CUdevice device) {
 
 CUresult cuDeviceGetPCIBusId(char* id, int id_bytes, CUdevice device) {
   if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
-  return CopyText(id, id_bytes, session.device().pci_bus_id);
+  // Unlike a name, it is never cut.
+  const char* const text = session.device().pci_bus_id;
+  if (id_bytes > 0 && static_cast<size_t>(id_bytes) <= strlen(text)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CopyText(id, id_bytes, text);
 }
 
 // "[domain:]bus:device[.function]", in hexadecimal.
@@ -155,9 +160,9 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute, CUdevice sou
 
 CUresult cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType type, CUdevice device) {
   if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
-  if (supported == nullptr || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  // Any kind may be asked for; none is there.
+  (void)type;
+  if (supported == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *supported = 0;
   return CUDA_SUCCESS;
 }

@@ -83,7 +83,7 @@ CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) 
   Event* end;
   if (const CUresult result = Find(start_handle, &start); result != CUDA_SUCCESS) return result;
   if (const CUresult result = Find(end_handle, &end); result != CUDA_SUCCESS) return result;
-  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // as the driver says, strangely
   for (const CUevent handle : {start_handle, end_handle}) {
     const CUresult result = graph::CheckEventTime(handle);
     if (result != CUDA_SUCCESS) return result;
@@ -92,8 +92,10 @@ CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) 
     return CUDA_ERROR_INVALID_HANDLE;
   }
   for (const Event* event : {start, end}) {
+    if (PointOf(*event).ticket == wire::Ticket{0}) return CUDA_ERROR_INVALID_HANDLE;
+  }
+  for (const Event* event : {start, end}) {
     const RecordPoint point = PointOf(*event);
-    if (point.ticket == wire::Ticket{0}) return CUDA_ERROR_INVALID_HANDLE;
     if (!session.Done(point.stream, point.ticket)) {
       const CUresult result = session.HealthOfPoller();
       return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_READY;

@@ -9,6 +9,7 @@ CUresult FindLogs(unsigned count, const CUjit_option* options, void** values, Ji
                   JitLog* infos) {
   if (count != 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
+    if (static_cast<unsigned>(options[i]) >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
     switch (options[i]) {
       case CU_JIT_ERROR_LOG_BUFFER:
         errors->text = static_cast<char*>(values[i]);

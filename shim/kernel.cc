@@ -179,6 +179,10 @@ CUresult SetAttribute(const void* handle, CUfunction_attribute attribute, int va
                         attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED ||
                         attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
   if (!settable) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE &&
+      static_cast<unsigned>(value) > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   // Libraries set the same value before every launch.
   if (kernel->attribute(attribute) == value) return CUDA_SUCCESS;
   wire::KernelSetAttribute::Reply reply;
@@ -191,8 +195,15 @@ CUresult SetAttribute(const void* handle, CUfunction_attribute attribute, int va
   return CUDA_SUCCESS;
 }
 
+// What questions about a kernel answer to NULL; other calls have INVALID_HANDLE for it.
+CUresult NoKernel() {
+  const CUresult result = session.Check();
+  return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult GetParamInfo(const void* handle, size_t index, size_t* offset, size_t* size) {
   Kernel* kernel;
+  if (handle == nullptr) return NoKernel();
   if (const CUresult result = FindUsableKernel(handle, &kernel); result != CUDA_SUCCESS)
     return result;
   if (offset == nullptr || index >= kernel->param_count) return CUDA_ERROR_INVALID_VALUE;
@@ -210,6 +221,7 @@ CUresult FindListed(const void* handle, Kernel** kernel) {
 
 CUresult GetName(const char** name, const void* handle) {
   Kernel* kernel;
+  if (handle == nullptr) return NoKernel();
   if (const CUresult result = FindListed(handle, &kernel); result != CUDA_SUCCESS) return result;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *name = kernel->name;
@@ -367,6 +379,7 @@ CUresult cuFuncSetSharedMemConfig(CUfunction function, CUsharedconfig config) {
 
 CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
   Kernel* kernel;
+  if (function == nullptr) return NoKernel();
   if (const CUresult result = FindListed(function, &kernel); result != CUDA_SUCCESS) return result;
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *module = reinterpret_cast<CUmodule>(kernel->library);

@@ -50,6 +50,10 @@ CUresult Read(const CUlaunchAttribute& attribute, LaunchAsks* asks) {
       to.preferred_cluster[2] = value.preferredClusterDim.z;
       break;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      if (static_cast<unsigned>(value.clusterSchedulingPolicyPreference) >
+          CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
       to.cluster_scheduling_policy = value.clusterSchedulingPolicyPreference;
       break;
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:

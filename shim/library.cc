@@ -166,6 +166,8 @@ CUresult Unload(Library* library) {
 }
 
 CUresult UnloadHandle(const void* handle, bool is_module) {
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // also where there is no context
   if (const CUresult result = NeedOwner(is_module); result != CUDA_SUCCESS) return result;
   Library* library = FindLibrary(handle);
   if (library == nullptr || library->is_module != is_module) return CUDA_ERROR_INVALID_HANDLE;

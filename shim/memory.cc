@@ -58,8 +58,10 @@ CUresult AllocateHost(void** address, size_t size_bytes, unsigned flags) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   constexpr unsigned kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-  if (address == nullptr || size_bytes == 0 || (flags & ~kKnown) != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
+  if (address == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (size_bytes == 0) {  // nothing is nowhere
+    *address = nullptr;
+    return CUDA_SUCCESS;
   }
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   uint64_t begin;
@@ -233,8 +235,14 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width_by
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  if (address == 0) return CUDA_SUCCESS;
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  if (address == 0) return CUDA_SUCCESS;  // also where there is no context
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) {
+    KnownMemory known;
+    return result == CUDA_ERROR_INVALID_CONTEXT && !FindMemory(address, 1, &known)
+               ? CUDA_ERROR_INVALID_VALUE
+               : result;
+  }
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   KnownMemory freed;
   if (ForgetMemory(address, MemoryKind::kDevice, &freed)) {
@@ -296,6 +304,7 @@ CUresult cuMemAllocHost(void** address, unsigned size_bytes) {
 }
 
 CUresult cuMemFreeHost(void* address) {
+  if (address == nullptr) return session.Check();
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   const auto begin = reinterpret_cast<uint64_t>(address);

@@ -129,7 +129,7 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
   KnownMemory found;
   if (data == nullptr || !FindAny(address, &found)) return CUDA_ERROR_INVALID_VALUE;
   return Describe(data, attribute, address, found);

@@ -90,7 +90,10 @@ CUresult cuGetProcAddress(const char* name, void** function, int cuda_version, c
 }
 CUresult cuGetProcAddress_v2(const char* name, void** function, int cuda_version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status) {
-  return AnswerGetProcAddress(name, function, cuda_version, flags, status);
+  // Here a function that is not there is no error, whether the reason is asked for or not.
+  CUdriverProcAddressQueryResult unasked;
+  return AnswerGetProcAddress(name, function, cuda_version, flags,
+                              status != nullptr ? status : &unasked);
 }
 
 CUresult cuGetExportTable(const void** table, const CUuuid* id) {

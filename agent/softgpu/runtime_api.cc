@@ -57,7 +57,10 @@ CUresult cuGetExportTable(const void** table, const CUuuid* id) {
 
 CUresult cuGetProcAddress_v2(const char* name, void** function, int cuda_version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status) {
-  return gpuloom::AnswerGetProcAddress(name, function, cuda_version, flags, status);
+  // Here a function that is not there is no error, whether the reason is asked for or not.
+  CUdriverProcAddressQueryResult unasked;
+  return gpuloom::AnswerGetProcAddress(name, function, cuda_version, flags,
+                                       status != nullptr ? status : &unasked);
 }
 
 CUresult cuGetProcAddress(const char* name, void** function, int cuda_version, cuuint64_t flags) {

@@ -88,11 +88,10 @@ CUresult AnswerGetProcAddress(const char* name, void** function, int cuda_versio
                               CUdriverProcAddressQueryResult* status) {
   constexpr cuuint64_t kKnownFlags =
       CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-  if (name == nullptr || function == nullptr || (flags & ~kKnownFlags) != 0 ||
-      flags == kKnownFlags) {
+  if (name == nullptr || function == nullptr || (flags & ~kKnownFlags) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const bool per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   const ProcAddress answer = FindProcAddress(name, cuda_version, per_thread);
   *function = nullptr;
   CUdriverProcAddressQueryResult result = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;

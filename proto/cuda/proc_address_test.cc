@@ -171,8 +171,8 @@ TEST(AnswerGetProcAddress, SaysWhatCudaSays) {
   EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SUCCESS);
   EXPECT_EQ(AnswerGetProcAddress("cuLaunchKernel", &function, 7000, 1, nullptr), CUDA_SUCCESS);
   EXPECT_EQ(function, ExportedAddress(SymbolId::cuLaunchKernel));
-  EXPECT_EQ(AnswerGetProcAddress("cuLaunchKernel", &function, 7000, 3, nullptr),
-            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(AnswerGetProcAddress("cuLaunchKernel", &function, 7000, 3, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(function, ExportedAddress(SymbolId::cuLaunchKernel_ptsz));
   EXPECT_EQ(AnswerGetProcAddress("cuLaunchKernel", &function, 7000, 8, nullptr),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(AnswerGetProcAddress("cuLaunchKernel", nullptr, 7000, 0, nullptr),

@@ -72,14 +72,15 @@ def main(arguments):
     parser.add_argument("--accepted", help="differences that have a reason")
     parser.add_argument("--summary", action="store_true", help="only the counts")
     parser.add_argument("--got", help="a file with the other libcuda's answers")
-    parser.add_argument("command", nargs="*", metavar="COMMAND", help="prints them, behind --")
-    options = parser.parse_args(arguments)
+    # What stands behind -- is the command's own; argparse would take options in front of it for the end.
+    behind = arguments.index("--") if "--" in arguments else len(arguments)
+    options, command = parser.parse_args(arguments[:behind]), arguments[behind + 1:]
     golden = parse_answers(pathlib.Path(options.golden).read_text())
     accepted = parse_accepted(pathlib.Path(options.accepted).read_text()) if options.accepted else []
     if options.got:
         got = parse_answers(pathlib.Path(options.got).read_text())
-    elif options.command:
-        got = parse_answers(subprocess.run(options.command, stdout=subprocess.PIPE, text=True, check=False).stdout)
+    elif command:
+        got = parse_answers(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout)
     else:
         parser.error("nothing to compare with: give --got FILE, or a command")
     if not golden or not got:

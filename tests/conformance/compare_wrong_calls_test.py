@@ -60,7 +60,9 @@ class CompareWrongCalls(unittest.TestCase):
             golden = pathlib.Path(folder, "golden")
             golden.write_text("a: one\tX\n")
             with contextlib.redirect_stdout(io.StringIO()):
-                self.assertEqual(tool.main([str(golden), "--", sys.executable, "-c", "print('a: one\\tX')"]), 0)
+                accepted = pathlib.Path(folder, "accepted")
+                accepted.write_text("")
+                self.assertEqual(tool.main([str(golden), "--accepted", str(accepted), "--", sys.executable, "-c", "print('a: one\\tX')"]), 0)
 
 
 if __name__ == "__main__":
