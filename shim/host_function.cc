@@ -127,12 +127,13 @@ bool StartLocked() {
 }
 
 CUresult Post(CUstream handle, KeptHostFunction kept, DefaultStream null_means) {
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  if (kept.function == nullptr && kept.callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   wire::StreamId stream;
   if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
     return result;
   }
-  if (kept.function == nullptr && kept.callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (kept.callback != nullptr) {
     if (const CUresult result = RefuseInCapture(stream); result != CUDA_SUCCESS) return result;
   } else {
