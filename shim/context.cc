@@ -223,7 +223,9 @@ CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Context* context = FindContext(handle);
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr || !context->active.load(std::memory_order_acquire)) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
   // Of the second ABI, which every context has but one made by cuCtxCreate without a suffix.
   *version = context->api_version == 0 ? 3020 : context->api_version;
   return CUDA_SUCCESS;
@@ -293,11 +295,23 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetExecAffinity(CUexecAffinityParam* affinity, CUexecAffinityType type) {
+CUresult cuCtxGetExecAffinity(CUexecAffinityParam* affinity, CUexecAffinityType) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  (void)type;  // none is there
   if (affinity == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+}
+
+// There is one device, and nobody beside it.
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return peer == nullptr || FindContext(peer) == nullptr ? CUDA_ERROR_INVALID_CONTEXT
+                                                         : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+}
+CUresult cuCtxDisablePeerAccess(CUcontext peer) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  return peer == nullptr || FindContext(peer) == nullptr ? CUDA_ERROR_INVALID_CONTEXT
+                                                         : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 
 CUresult cuCtxResetPersistingL2Cache() { return NeedContext(); }

@@ -71,11 +71,17 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   size_t usual = 0;
   if (const CUresult result = DefaultLimit(limit, &usual); result != CUDA_SUCCESS) return result;
-  if (!MakesRoom(limit)) {
+  switch (limit) {
     // Hints about the cache that all tenants share.
-    const bool hint =
-        limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY || limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE;
-    return hint || value <= usual ? CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_LIMIT;
+    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
+      return value <= 128 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
+      return CUDA_SUCCESS;
+    case CU_LIMIT_SHMEM_SIZE:
+      return CUDA_ERROR_NOT_PERMITTED;
+    default:
+      if (MakesRoom(limit)) break;
+      return value <= usual ? CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_LIMIT;
   }
   if (value > usual) {
     wire::ContextSetLimit::Reply reply;

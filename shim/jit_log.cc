@@ -26,6 +26,7 @@ CUresult FindLogs(unsigned count, const CUjit_option* options, void** values, Ji
         infos->size_out = &values[i];
         break;
       default:
+        if (options[i] < 0 || options[i] >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
         // The others tune compilation (registers, optimisation, target, caching, line info): the
         // executor compiles with its own settings, which changes speed and not results.
         break;

@@ -28,7 +28,11 @@ void Session::On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::
   const uint64_t bound = BoundOf(request.limit);
   if (bound == 0) return Refuse(wire::Fatal::kBadArgument);
   const Asker asker = AskerOf(record);
-  if (request.value > bound) return Reply<wire::ContextSetLimit>(asker, CUDA_ERROR_OUT_OF_MEMORY);
+  if (request.value > bound) {
+    return Reply<wire::ContextSetLimit>(asker, request.limit == CU_LIMIT_STACK_SIZE
+                                                   ? CUDA_ERROR_INVALID_VALUE
+                                                   : CUDA_ERROR_OUT_OF_MEMORY);
+  }
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
   ++outstanding_;
   place_.quiet->Need(

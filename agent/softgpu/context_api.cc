@@ -8,6 +8,9 @@ using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C fu
 
 namespace {
 
+// Like the real driver's: what a thread's local memory may be at most.
+constexpr size_t kMaxStackBytes = size_t{512} << 10;
+
 bool ValidFlags(unsigned flags) {
   const unsigned schedule = flags & CU_CTX_SCHED_MASK;
   return (flags & ~unsigned{CU_CTX_FLAGS_MASK}) == 0 &&
@@ -214,7 +217,12 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  if (limit >= CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;  // only to be asked
+  if (limit == CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_NOT_PERMITTED;
+  if (limit > CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;  // only to be asked
+  if ((limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128) ||
+      (limit == CU_LIMIT_STACK_SIZE && value > kMaxStackBytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   std::lock_guard lock(context->mutex);
   context->limits[limit] = value;
   return CUDA_SUCCESS;

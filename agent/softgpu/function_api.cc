@@ -182,7 +182,9 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction function,
     const auto& size = attribute.value.clusterDim;
     blocks_of_cluster = uint64_t{size.x} * size.y * size.z;
   }
-  if (blocks_of_cluster == 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  const uint64_t largest =
+      (found.function->settings->non_portable_cluster ? 2 : 1) * kMaxClusterBlocks;
+  if (blocks_of_cluster == 0 || blocks_of_cluster > largest) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   const uint64_t threads = uint64_t{config->blockDimX} * config->blockDimY * config->blockDimZ;
   const int resident = BlocksPerMultiprocessor(kernel, threads, config->sharedMemBytes);
   *clusters =

@@ -34,7 +34,8 @@ std::shared_ptr<FunctionSettings> DefaultSettings(const Kernel& kernel, int ptx_
   return settings;
 }
 
-CUresult LoadFailure(bool out_of_memory) {
+CUresult LoadFailure(bool out_of_memory, std::string_view log) {
+  if (log == Module::kTooNew) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   return out_of_memory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
 }
 
@@ -55,7 +56,8 @@ CUresult ReadImage(const void* image, std::string& ptx, std::string& log) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   ptx = ptx::ExtractFromProgram(image, &log);
   if (!ptx.empty()) return CUDA_SUCCESS;
-  return log.starts_with("no PTX") ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
+  return log.starts_with("fatbin: no PTX") ? CUDA_ERROR_NO_BINARY_FOR_GPU
+                                           : CUDA_ERROR_INVALID_IMAGE;
 }
 
 CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<LoadedModule>& module,
@@ -77,7 +79,7 @@ CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<Load
     if (made->globals_begin != 0) {
       static_cast<void>(Memory::Instance().Free(made->globals_begin, RegionKind::kModule));
     }
-    return LoadFailure(out_of_memory);
+    return LoadFailure(out_of_memory, log);
   }
   made->ptx_version = PtxVersionOf(ptx);
   Registry<LoadedModule>::Instance().Add(made);
@@ -133,7 +135,7 @@ CUresult LoadLibrary(Context* context, std::string ptx, std::shared_ptr<LoadedLi
       return (begin + align_bytes - 1) / align_bytes * align_bytes;
     };
     made->blueprint = Module::Load(made->ptx, allocate, &log, &out_of_memory);
-    if (made->blueprint == nullptr) return LoadFailure(out_of_memory);
+    if (made->blueprint == nullptr) return LoadFailure(out_of_memory, log);
   }
   const int ptx_version = PtxVersionOf(made->ptx);
   for (const Kernel& kernel : made->blueprint->kernels()) {

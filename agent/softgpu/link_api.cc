@@ -48,6 +48,7 @@ CUresult Add(LinkState& state, CUjitInputType type, std::span<const std::byte> d
       const auto* begin = reinterpret_cast<const char*>(data.data());
       text.assign(begin, strnlen(begin, data.size()));
       ptx::ModuleTree tree;
+      if (ptx::Extract(data, &error).empty()) return Fail(state, error, CUDA_ERROR_INVALID_IMAGE);
       if (!ptx::Parse(text, &tree, &error)) return Fail(state, error, CUDA_ERROR_INVALID_PTX);
       break;
     }

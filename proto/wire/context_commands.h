@@ -6,7 +6,7 @@
 namespace gpuloom::wire {
 
 // The limit is to be at least `value`. Limits only grow, while nothing runs, and up to a bound that
-// is the executor's; beyond it the answer is CUDA_ERROR_OUT_OF_MEMORY.
+// is the executor's; beyond it the answer is CUDA_ERROR_OUT_OF_MEMORY, for stacks INVALID_VALUE.
 struct ContextSetLimit {
   static constexpr std::string_view kName = "ContextSetLimit";
   static constexpr bool kReply = true;

@@ -1,12 +1,19 @@
 #include "agent/softgpu/exec/module.h"
 
 #include <new>
+#include <string>
 
 #include "agent/softgpu/exec/module_builder.h"
 #include "agent/softgpu/exec/program.h"
 #include "agent/softgpu/ptx/parser.h"
 
 namespace gpuloom::softgpu {
+namespace {
+
+constexpr uint32_t kNewestPtxVersion = 90;  // of CUDA 13.0
+constexpr uint32_t kComputeCapability = 90;
+
+}  // namespace
 
 Module::Module() : program_(std::make_unique<Program>()) {}
 Module::~Module() = default;
@@ -17,6 +24,16 @@ std::unique_ptr<Module> Module::Load(std::string_view ptx, const AllocateGlobals
   try {
     ptx::ModuleTree tree;
     if (!ptx::Parse(ptx, &tree, error)) return nullptr;
+    if (tree.version > kNewestPtxVersion) {
+      *error = std::string(kTooNew);
+      return nullptr;
+    }
+    if (tree.target == 0 || tree.target > kComputeCapability) {
+      *error = tree.target == 0 ? "ptx: it names no target"
+                                : "ptx: made for sm_" + std::to_string(tree.target) +
+                                      ", and softgpu runs what sm_90 can";
+      return nullptr;
+    }
     std::unique_ptr<Module> module(new Module());
     ModuleBuilder builder(tree, module->program_.get());
     if (!builder.Declare(allocate, &module->globals_) || !builder.DecodeAll(&module->kernels_) ||

@@ -58,6 +58,9 @@ class Module {
   // none. The memory must be found in the AddressSpace that the module's kernels run with.
   using AllocateGlobals = std::function<uint64_t(size_t size_bytes, size_t align_bytes)>;
 
+  // What *error says of a text in a language newer than CUDA 13.0's.
+  static constexpr std::string_view kTooNew = "ptx: its .version is newer than 9.0";
+
   // Parses, checks and decodes PTX text. On failure returns null and says why in *error:
   // "ptx line 12: unsupported instruction 'foo.bar'". `out_of_memory`, when given, tells whether
   // the allocator refused.

@@ -194,6 +194,15 @@ bool ParseTarget(Cursor& cursor, ModuleTree* tree) {
   return true;
 }
 
+// 87 for "8.7".
+uint32_t VersionOf(std::string_view text) {
+  uint32_t number = 0;
+  for (const char c : text.substr(0, 6)) {
+    if (c >= '0' && c <= '9') number = number * 10 + static_cast<uint32_t>(c - '0');
+  }
+  return number;
+}
+
 bool ParseDirective(Cursor& cursor, ModuleTree* tree) {
   bool is_extern = false;
   bool is_weak = false;
@@ -218,7 +227,7 @@ bool ParseDirective(Cursor& cursor, ModuleTree* tree) {
   if (token.Is(".version")) {
     cursor.Take();
     if (cursor.token().kind != Token::kNumber) return cursor.Fail("expected a version");
-    cursor.Take();
+    tree->version = VersionOf(cursor.Take().text);
     return true;
   }
   if (token.Is(".target")) {

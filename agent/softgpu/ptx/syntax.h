@@ -87,7 +87,8 @@ struct FunctionTree {
 };
 
 struct ModuleTree {
-  uint32_t target = 0;  // 90 for sm_90 and sm_90a
+  uint32_t target = 0;   // 90 for sm_90 and sm_90a
+  uint32_t version = 0;  // 87 for .version 8.7
   std::vector<Variable> variables;
   std::vector<FunctionTree> functions;
 };
