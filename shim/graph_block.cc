@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/array.h"
 #include "shim/event.h"
 #include "shim/host_function.h"
 #include "shim/kernel.h"
@@ -11,13 +12,21 @@
 namespace gpuloom {
 namespace {
 
-wire::GraphCopyEnd EndOf(const BoxEnd& end) {
-  wire::GraphCopyEnd out = {};
-  out.space = end.host ? wire::GraphCopySpace::kHost : wire::GraphCopySpace::kDevice;
-  out.address = end.address;
-  out.pitch_bytes = end.pitch_bytes;
-  out.rows = end.rows;
-  return out;
+// False: the array is gone.
+bool EndOf(const BoxEnd& end, wire::GraphCopyEnd* out) {
+  *out = {};
+  if (end.array != nullptr) {
+    out->space = wire::GraphCopySpace::kArray;
+    out->x_bytes = end.x_bytes;
+    out->y = end.y;
+    out->z = end.z;
+    return FindArray(end.array, &out->array) != nullptr;
+  }
+  out->space = end.host ? wire::GraphCopySpace::kHost : wire::GraphCopySpace::kDevice;
+  out->address = end.address;
+  out->pitch_bytes = end.pitch_bytes;
+  out->rows = end.rows;
+  return true;
 }
 
 }  // namespace
@@ -92,10 +101,11 @@ CUresult GraphBlock::AddKernel(const graph::KernelParams& params, uint32_t index
 }
 
 CUresult GraphBlock::AddCopy(const Box& box, uint32_t index, uint16_t flags) {
-  if (box.to.array != nullptr || box.from.array != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  wire::GraphCopy copy = {{}, {}, box.width_bytes, box.height, box.depth};
+  if (!EndOf(box.to, &copy.to) || !EndOf(box.from, &copy.from)) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = AddNode(index, wire::GraphNodeKind::kCopy, flags);
   if (result != CUDA_SUCCESS) return result;
-  Append(wire::GraphCopy{EndOf(box.to), EndOf(box.from), box.width_bytes, box.height, box.depth});
+  Append(copy);
   return CUDA_SUCCESS;
 }
 

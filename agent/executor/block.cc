@@ -1,5 +1,7 @@
 // Copies and fills of blocks. Linear sides are judged as one range, from the first byte to the last;
 // whether a block lies inside an array is the driver's to say.
+#include "agent/executor/block.h"
+
 #include "agent/executor/session.h"
 #include "proto/wire/block_commands.h"
 
@@ -127,9 +129,9 @@ void Session::On(wire::Tag<wire::FillBlock>, const wire::FillBlock::Request& req
   streams_.Enqueue(*stream, std::move(command));
 }
 
-CUresult SubmitBlock(const Driver& cuda, const CopyBlockWork& work, CUstream stream) {
-  const Side to = SideOf(work.copy.to, work.to.array, work.copy);
-  const Side from = SideOf(work.copy.from, work.from.array, work.copy);
+CUDA_MEMCPY3D DescribeBlock(const wire::GraphCopy& block, CUarray to_array, CUarray from_array) {
+  const Side to = SideOf(block.to, to_array, block);
+  const Side from = SideOf(block.from, from_array, block);
   CUDA_MEMCPY3D copy = {};
   copy.srcXInBytes = from.x_bytes;
   copy.srcY = from.y;
@@ -149,9 +151,14 @@ CUresult SubmitBlock(const Driver& cuda, const CopyBlockWork& work, CUstream str
   copy.dstArray = to.array;
   copy.dstPitch = to.pitch_bytes;
   copy.dstHeight = to.rows;
-  copy.WidthInBytes = work.copy.width_bytes;
-  copy.Height = work.copy.height;
-  copy.Depth = work.copy.depth;
+  copy.WidthInBytes = block.width_bytes;
+  copy.Height = block.height;
+  copy.Depth = block.depth;
+  return copy;
+}
+
+CUresult SubmitBlock(const Driver& cuda, const CopyBlockWork& work, CUstream stream) {
+  const CUDA_MEMCPY3D copy = DescribeBlock(work.copy, work.to.array, work.from.array);
   return cuda.cuMemcpy3DAsync_v2(&copy, stream);
 }
 

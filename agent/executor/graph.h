@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "agent/executor/device.h"
@@ -50,8 +51,13 @@ struct GraphPlan {
   std::vector<uint8_t> block;
   wire::GraphReader reader;
   bool well_formed = false;
-  // By entry of the block, and what keeps them loaded.
+  // By entry of the block; `libraries` keeps functions loaded and arrays alive.
   std::vector<CUfunction> functions;
+  struct Arrays {
+    CUarray to = nullptr;
+    CUarray from = nullptr;
+  };
+  std::unordered_map<uint32_t, Arrays> arrays;  // of copies that have any
   std::vector<std::shared_ptr<const void>> libraries;
   uint32_t judged = 0;  // so many entries
   uint32_t kernels = 0;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "agent/executor/block.h"
 #include "agent/executor/graph.h"
 
 namespace gpuloom::executor {
@@ -37,30 +38,11 @@ struct KernelNode {
   CUDA_KERNEL_NODE_PARAMS_v2 value = {};
 };
 
-CUDA_MEMCPY3D CopyNode(const wire::GraphCopy& copy) {
-  CUDA_MEMCPY3D value = {};
-  value.WidthInBytes = copy.width_bytes;
-  value.Height = copy.height;
-  value.Depth = copy.depth;
-  if (copy.from.space == wire::GraphCopySpace::kHost) {
-    value.srcMemoryType = CU_MEMORYTYPE_HOST;
-    value.srcHost = reinterpret_cast<const void*>(copy.from.address);
-  } else {
-    value.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    value.srcDevice = copy.from.address;
-  }
-  value.srcPitch = copy.from.pitch_bytes;
-  value.srcHeight = copy.from.rows;
-  if (copy.to.space == wire::GraphCopySpace::kHost) {
-    value.dstMemoryType = CU_MEMORYTYPE_HOST;
-    value.dstHost = reinterpret_cast<void*>(copy.to.address);
-  } else {
-    value.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    value.dstDevice = copy.to.address;
-  }
-  value.dstPitch = copy.to.pitch_bytes;
-  value.dstHeight = copy.to.rows;
-  return value;
+CUDA_MEMCPY3D CopyNode(const GraphPlan& plan, uint32_t entry) {
+  const auto copy = plan.reader.Body<wire::GraphCopy>(plan.reader.Node(entry));
+  const auto arrays = plan.arrays.find(entry);
+  if (arrays == plan.arrays.end()) return DescribeBlock(copy, nullptr, nullptr);
+  return DescribeBlock(copy, arrays->second.to, arrays->second.from);
 }
 
 CUDA_MEMSET_NODE_PARAMS_v1 FillNode(const wire::GraphFill& fill) {
@@ -229,7 +211,7 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i) {
       return SetAttributes(plan, i, *handle);
     }
     case GraphNodeKind::kCopy: {
-      const CUDA_MEMCPY3D copy = CopyNode(plan.reader.Body<wire::GraphCopy>(node));
+      const CUDA_MEMCPY3D copy = CopyNode(plan, i);
       return cuda.cuGraphAddMemcpyNode(handle, graph_, nullptr, 0, &copy, device_->context());
     }
     case GraphNodeKind::kFill: {
@@ -333,7 +315,7 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
         break;
       }
       case GraphNodeKind::kCopy: {
-        const CUDA_MEMCPY3D copy = CopyNode(plan.reader.Body<wire::GraphCopy>(form));
+        const CUDA_MEMCPY3D copy = CopyNode(plan, entry);
         result = cuda.cuGraphExecMemcpyNodeSetParams(exec_, node.handle, &copy, device_->context());
         if (result == CUDA_SUCCESS) result = cuda.cuGraphMemcpyNodeSetParams(node.handle, &copy);
         break;

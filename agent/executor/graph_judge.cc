@@ -53,7 +53,15 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
       const auto copy = plan->reader.Body<wire::GraphCopy>(node);
       for (const wire::GraphCopyEnd* end : {&copy.to, &copy.from}) {
         uint64_t bytes = 0;
-        if (end->space == wire::GraphCopySpace::kArray) return CUDA_ERROR_NOT_SUPPORTED;
+        if (end->space == wire::GraphCopySpace::kArray) {
+          const ArrayEntry* array = arrays_.Find(wire::ArrayId{end->array});
+          if (array == nullptr || array->array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+          GraphPlan::Arrays& arrays = plan->arrays[entry];
+          (end == &copy.to ? arrays.to : arrays.from) = array->array;
+          plan->libraries.push_back(array->whole);
+          continue;
+        }
+        if (end->space > wire::GraphCopySpace::kArray) return CUDA_ERROR_INVALID_VALUE;
         if (!SpanOf(*end, copy, &bytes)) return CUDA_ERROR_INVALID_VALUE;
         const bool owned = end->space == wire::GraphCopySpace::kHost
                                ? OwnsHost(end->address, bytes)

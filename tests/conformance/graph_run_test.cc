@@ -214,6 +214,52 @@ TEST_F(GraphRuns, PageableMemoryIsReadAndWrittenWhenTheGraphRuns) {
   EXPECT_EQ(out, expected);
 }
 
+TEST_F(GraphRuns, ArraysAreCopiedToAndFrom) {
+  CUDA_ARRAY_DESCRIPTOR shape = {};
+  shape.Width = 16;
+  shape.Height = 8;
+  shape.Format = CU_AD_FORMAT_UNSIGNED_INT32;
+  shape.NumChannels = 1;
+  CUarray array = nullptr;
+  ASSERT_EQ(Cu().cuArrayCreate_v2(&array, &shape), CUDA_SUCCESS);
+  std::vector<uint32_t> words(128);
+  std::iota(words.begin(), words.end(), 100u);
+  ASSERT_EQ(Cu().cuMemcpyHtoD_v2(memory_, words.data(), 512), CUDA_SUCCESS);
+  CUDA_MEMCPY3D up = {};
+  up.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  up.srcDevice = memory_;
+  up.srcPitch = 64;
+  up.srcHeight = 8;
+  up.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  up.dstArray = array;
+  up.WidthInBytes = 64;
+  up.Height = 8;
+  up.Depth = 1;
+  // The inner four rows' second half.
+  CUDA_MEMCPY3D down = {};
+  down.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  down.srcArray = array;
+  down.srcXInBytes = 32;
+  down.srcY = 2;
+  down.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  down.dstDevice = memory_ + 4096;
+  down.dstPitch = 32;
+  down.dstHeight = 4;
+  down.WidthInBytes = 32;
+  down.Height = 4;
+  down.Depth = 1;
+  AddCopy(down, {AddCopy(up)});
+  Instantiate();
+  Run();
+  const auto got = Download<uint32_t>(memory_ + 4096, 32);
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(got[i], 100 + (2 + i / 8) * 16 + 8 + i % 8) << i;
+  }
+  EXPECT_EQ(Cu().cuGraphExecDestroy(exec_), CUDA_SUCCESS);
+  exec_ = nullptr;
+  EXPECT_EQ(Cu().cuArrayDestroy(array), CUDA_SUCCESS);
+}
+
 TEST_F(GraphRuns, AFunctionMayPrepareWhatIsCopiedBehindIt) {
   auto* word = static_cast<uint32_t*>(HostAlloc(64));
   Change change{word};
