@@ -68,6 +68,107 @@ const std::vector<Group>& Groups() {
   return groups;
 }
 
+// Why a function is not supported. The first entry with a matching name or prefix counts; what none
+// matches is shown without a reason: it has not been done.
+struct Reason {
+  std::string_view why;
+  std::vector<std::string_view> prefixes;
+  std::vector<std::string_view> names;
+};
+
+const std::vector<Reason>& Reasons() {
+  static const std::vector<Reason> reasons = {
+      {"graphics interop: a tenant has no display device, and its memory lies in the executor",
+       {"cuGraphics"},
+       {}},
+      {"external memory of other APIs would have to be imported into the executor unseen by the "
+       "quota",
+       {"cuImportExternal", "cuExternal", "cuDestroyExternal", "cuSignalExternal", "cuWaitExternal",
+        "cuGraphAddExternal", "cuGraphExternal", "cuGraphExecExternal", "cuDeviceGetNvSciSync"},
+       {}},
+      {"a profiler counts the whole device: it would show other tenants", {"cuProfiler"}, {}},
+      {"would hold the state of the executor, which is several tenants'",
+       {"cuCheckpoint", "cuCoredump"},
+       {}},
+      {"multicast is between GPUs of one process, and a tenant has one; the attribute says 0",
+       {"cuMulticast"},
+       {}},
+      {"one device to a tenant, so there is no peer",
+       {"cuCtxEnablePeer", "cuCtxDisablePeer", "cuDeviceGetP2PAtomic"},
+       {"cuLaunchCooperativeKernelMultiDevice"}},
+      {"DMA-BUF and GPUDirect RDMA hand device memory to other hardware past the executor; the "
+       "attributes say 0",
+       {"cuFlushGPUDirect", "cuMemGetHandleForAddressRange"},
+       {}},
+      {"divides the multiprocessors of a device that several tenants share",
+       {"cuGreenCtx", "cuCtxFromGreenCtx", "cuDevResource", "cuDevSmResource",
+        "cuDeviceGetDevResource", "cuCtxGetDevResource", "cuCtxRecordEvent", "cuCtxWaitEvent",
+        "cuStreamGetGreenCtx"},
+       {}},
+      {"textures by reference: CUDA 12 took them out of the language; objects are supported",
+       {"cuTexRef", "cuSurfRef", "cuModuleGetTexRef", "cuModuleGetSurfRef", "cuParamSetTexRef"},
+       {}},
+      {"the launches of CUDA 3: parameters are set one by one in the function",
+       {"cuParam", "cuLaunchGrid", "cuFuncSetBlockShape", "cuFuncSetSharedSize"},
+       {"cuLaunch"}},
+      {"the form of CUDA 3, with 32-bit addresses and sizes; programs of later ones ask for _v2",
+       {},
+       {"cuArray3DCreate",
+        "cuArray3DGetDescriptor",
+        "cuArrayCreate",
+        "cuArrayGetDescriptor",
+        "cuMemAlloc",
+        "cuMemAllocPitch",
+        "cuMemFree",
+        "cuMemGetAddressRange",
+        "cuMemHostGetDevicePointer",
+        "cuMemcpy2D",
+        "cuMemcpy2DAsync",
+        "cuMemcpy2DUnaligned",
+        "cuMemcpy3D",
+        "cuMemcpy3DAsync",
+        "cuMemcpyAtoA",
+        "cuMemcpyAtoD",
+        "cuMemcpyAtoH",
+        "cuMemcpyAtoHAsync",
+        "cuMemcpyDtoA",
+        "cuMemcpyDtoD",
+        "cuMemcpyDtoDAsync",
+        "cuMemcpyDtoH",
+        "cuMemcpyDtoHAsync",
+        "cuMemcpyHtoA",
+        "cuMemcpyHtoAAsync",
+        "cuMemcpyHtoD",
+        "cuMemcpyHtoDAsync",
+        "cuMemsetD16",
+        "cuMemsetD2D16",
+        "cuMemsetD2D32",
+        "cuMemsetD2D8",
+        "cuMemsetD32",
+        "cuMemsetD8",
+        "cuModuleGetGlobal"}},
+      {"sparse and deferred arrays are not offered; the attributes say 0", {"cuMemMapArray"}, {}},
+      {"the attribute says that the device cannot decompress", {"cuMemBatchDecompress"}, {}},
+      {"tells of changes of the device that the scheduler keeps from tenants",
+       {"cuDeviceRegisterAsync", "cuDeviceUnregisterAsync"},
+       {}},
+      {"a Windows identity", {"cuDeviceGetLuid"}, {}},
+  };
+  return reasons;
+}
+
+std::string_view WhyNot(std::string_view name) {
+  for (const Reason& reason : Reasons()) {
+    for (const std::string_view exact : reason.names) {
+      if (name == exact) return reason.why;
+    }
+    for (const std::string_view prefix : reason.prefixes) {
+      if (name.starts_with(prefix)) return reason.why;
+    }
+  }
+  return {};
+}
+
 constexpr std::string_view kOther = "Other";
 constexpr int kRooms = 3;
 constexpr std::string_view kRoomNames[kRooms] = {"remote", "local", "unsupported"};
@@ -104,7 +205,7 @@ function that CUDA 13.0's `libcuda.so.1` exports, as gpuloom's library in a tena
 
 - **remote**: becomes a command to the executor, at least on the first call;
 - **local**: answered inside the tenant's process, without a message;
-- **unsupported**: returns `CUDA_ERROR_NOT_SUPPORTED`; the name is logged once and counted.
+- **unsupported**: returns `CUDA_ERROR_NOT_SUPPORTED`; the name is logged once and counted. A reason says that it stays so.
 
 A name that is not on this page is unknown to `cuGetProcAddress`. `_ptds` and `_ptsz` mark the forms for per-thread
 default streams, `_v2` and higher the later forms of a function; the plain name is then the oldest one.
@@ -125,8 +226,11 @@ default streams, `_v2` and higher the later forms of a function; the plain name 
     std::printf("\n## %s\n\n| function | answered |\n| --- | --- |\n",
                 std::string(section.title).c_str());
     for (const Symbol* symbol : section.symbols) {
-      std::printf("| `%s` | %s |\n", symbol->name,
-                  std::string(kRoomNames[static_cast<int>(symbol->room)]).c_str());
+      std::string answered(kRoomNames[static_cast<int>(symbol->room)]);
+      const std::string_view why =
+          symbol->room == Room::kUnsupported ? WhyNot(symbol->name) : std::string_view();
+      if (!why.empty()) answered += ": " + std::string(why);
+      std::printf("| `%s` | %s |\n", symbol->name, answered.c_str());
     }
   }
 }
