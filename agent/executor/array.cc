@@ -272,9 +272,10 @@ void Session::On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Reques
   if (entry->is_level) return Refuse(wire::Fatal::kBadHandle);
   for (const wire::ArrayId level : entry->levels) arrays_.Take(level);
   ArrayRef whole = arrays_.Take(request.array)->whole;
-  AfterEarlierWork(record.ticket, [this, asker = AskerOf(record), whole]() mutable {
-    DestroyArray(asker, std::move(whole));
-  });
+  AfterEarlierWork(record.ticket,
+                   [this, asker = AskerOf(record), whole = std::move(whole)]() mutable {
+                     DestroyArray(asker, std::move(whole));
+                   });
 }
 
 void Session::DestroyArray(Asker asker, ArrayRef whole) {

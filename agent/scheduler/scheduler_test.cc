@@ -145,6 +145,25 @@ TEST_F(SchedulerTest, MemoryIsCountedPerAllocationAndGivenBackToTheByte) {
   EXPECT_EQ(device_.live, 0);
 }
 
+TEST_F(SchedulerTest, WhatTheExecutorsDriverTakesIsCountedWithoutMemory) {
+  Start();
+  control::Client client = Controller();
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(Allocate(&client, "a", "team-a", 192 * kMiB)));
+  EXPECT_EQ(tenant.Order('q'), 0);
+  EXPECT_EQ(tenant.Order('m'), 0);
+  EXPECT_EQ(tenant.Order('q'), 0);
+  EXPECT_EQ(tenant.Order('q'), 2) << "CUDA_ERROR_OUT_OF_MEMORY";
+  EXPECT_EQ(State(&client, "a").memory_used_bytes, 192 * kMiB);
+  EXPECT_EQ(device_.live, 1);
+  EXPECT_EQ(tenant.Order('r'), 0);
+  EXPECT_EQ(State(&client, "a").memory_used_bytes, 0u);
+  EXPECT_EQ(tenant.Order('q'), 0);
+  tenant.Leave();
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }));
+  EXPECT_EQ(State(&client, "a").memory_used_bytes, 0u);
+}
+
 TEST_F(SchedulerTest, ADeviceWithoutRoomIsNoRefusalOfTheQuota) {
   Start();
   control::Client client = Controller();

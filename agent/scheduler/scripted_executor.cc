@@ -3,6 +3,7 @@
 //
 //   p  answers with its process id (4 bytes)
 //   m  asks for 64 MiB: answers with the CUresult
+//   q  asks for 64 MiB of the quota, without memory: answers with the CUresult
 //   r  returns all memory: answers 0 or 1
 //   i  asks how much is free: answers with MiB (4 bytes)
 //   c  reports 42 kernels
@@ -148,6 +149,13 @@ class Executor {
       }
       case 'm': {
         const auto granted = Ask<control::MemoryGranted>(control::MemoryRequest{id, kPieceBytes});
+        if (granted.result == 0) session.memory.push_back(granted.memory_id);
+        const auto result = static_cast<uint8_t>(granted.result);
+        answer(&result, 1);
+        break;
+      }
+      case 'q': {
+        const auto granted = Ask<control::MemoryGranted>(control::MemoryCharge{id, kPieceBytes});
         if (granted.result == 0) session.memory.push_back(granted.memory_id);
         const auto result = static_cast<uint8_t>(granted.result);
         answer(&result, 1);
