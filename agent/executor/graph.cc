@@ -255,7 +255,7 @@ CUresult Session::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wo
   const GraphRef graph = work.graph;
   CUresult result = CUDA_SUCCESS;
   if (work.upload) {
-    result = cuda.cuGraphUpload(graph->exec(), stream.cuda);
+    if (!graph->IsUploaded()) result = cuda.cuGraphUpload(graph->exec(), stream.cuda);
   } else {
     result = cuda.cuGraphLaunch(graph->exec(), stream.cuda);
     kernels_launched_ += graph->kernels();

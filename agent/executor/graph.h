@@ -26,6 +26,9 @@ namespace gpuloom::executor {
 // about 1 KiB of our memory.
 inline constexpr uint64_t kMaxSessionGraphNodes = 1u << 19;
 inline constexpr uint32_t kMaxGraphHostCalls = 1024;
+// From here on a worker uploads a graph when it is made: uploading takes about 0.9 µs a node, which
+// the first launch would take on the ring thread.
+inline constexpr uint32_t kUploadNodes = 256;
 
 // How many graphs and nodes the driver has device memory for, in all sessions. While work runs it can
 // make more room only by waiting for it, holding the context's lock; what destroyed graphs leave it
@@ -37,6 +40,8 @@ struct GraphRoom {
   // A fresh context has room for these: 2,000 nodes in one graph, or 34 graphs of 100.
   uint64_t most_graphs = 16;
   uint64_t most_nodes = 1500;
+  // For uploads; made with the first large graph, never given back.
+  CUstream uploads = nullptr;
 
   bool Fits(uint64_t more_nodes) const {
     return graphs < most_graphs && nodes + more_nodes <= most_nodes;
@@ -115,6 +120,8 @@ class Graph {
   CUgraphExec exec() const { return exec_; }
   uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
   uint32_t kernels() const { return kernels_; }
+  // By Build: no upload of its own is needed.
+  bool IsUploaded() const { return nodes() >= kUploadNodes; }
   wire::GraphNodeKind KindOf(uint32_t node) const { return nodes_[node].kind; }
 
   struct Record {

@@ -159,6 +159,10 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
       host_calls_.push_back({i, plan.reader.Body<wire::GraphHostCall>(node).token});
     }
   }
+  if (IsUploaded() && room_->uploads == nullptr) {
+    const CUresult result = device_->TakeStream(0, &room_->uploads);
+    if (result != CUDA_SUCCESS) return result;
+  }
   if (host_calls_.empty()) return CUDA_SUCCESS;
   if (host_calls_.size() > kMaxGraphHostCalls) return CUDA_ERROR_NOT_SUPPORTED;
   const std::vector<uint8_t> zeros(host_calls_.size() * sizeof(GraphHostWord));
@@ -192,6 +196,9 @@ void Graph::Build(GraphPlan* plan, uint32_t flags) {
     driver_flags |= CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
   }
   plan->result = cuda.cuGraphInstantiateWithFlags(&exec_, graph_, driver_flags);
+  if (plan->result == CUDA_SUCCESS && IsUploaded()) {
+    plan->result = cuda.cuGraphUpload(exec_, room_->uploads);
+  }
 }
 
 CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i) {

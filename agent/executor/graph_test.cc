@@ -105,6 +105,10 @@ TEST_F(GraphTest, LargeDefinitionsComeThroughTheArena) {
     if (i != 0) graph.AddEdge(i - 1, i);
   }
   ASSERT_EQ(InstantiateFromArena(1, graph), CUDA_SUCCESS);
+  EXPECT_THAT(TestingDriver::TakeCalls(), Contains(::testing::StartsWith("upload")));
+  const Ticket upload = tenant_->Post<wire::GraphUpload>({GraphId{1}, StreamId{0}});
+  EXPECT_TRUE(tenant_->WaitDone(0, upload));
+  EXPECT_THAT(TestingDriver::TakeCalls(), Not(Contains(::testing::StartsWith("upload"))));
   EXPECT_TRUE(tenant_->WaitDone(0, Launch(1)));
 }
 
