@@ -234,15 +234,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width_by
   return result;
 }
 
+// Memory knows its context: freeing takes no current one.
 CUresult cuMemFree_v2(CUdeviceptr address) {
   if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
-  if (address == 0) return CUDA_SUCCESS;  // also where there is no context
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) {
-    KnownMemory known;
-    return result == CUDA_ERROR_INVALID_CONTEXT && !FindMemory(address, 1, &known)
-               ? CUDA_ERROR_INVALID_VALUE
-               : result;
-  }
+  if (address == 0) return CUDA_SUCCESS;
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   KnownMemory freed;
   if (ForgetMemory(address, MemoryKind::kDevice, &freed)) {
@@ -304,8 +299,8 @@ CUresult cuMemAllocHost(void** address, unsigned size_bytes) {
 }
 
 CUresult cuMemFreeHost(void* address) {
-  if (address == nullptr) return session.Check();
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  if (address == nullptr) return CUDA_SUCCESS;
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   const auto begin = reinterpret_cast<uint64_t>(address);
   if (!ForgetMemory(begin, MemoryKind::kPinnedHost)) return CUDA_ERROR_INVALID_VALUE;

@@ -137,7 +137,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
 
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr address) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
   if (count == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   KnownMemory found;
   const bool known = FindAny(address, &found);

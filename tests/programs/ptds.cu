@@ -34,9 +34,11 @@ int main() {
   program.Ok(cudaDeviceSynchronize());
   flags[0] = flags[1] = met[0] = 0;
   std::atomic<int> wrong{0};
+  // Neither allocates nor frees while the other's kernel waits for it: both may wait for the device.
+  int* all_values;
+  program.Ok(cudaMalloc(&all_values, 2 * kCount * sizeof(int)));
   const auto work = [&](int me) {
-    int* values;
-    program.Ok(cudaMalloc(&values, kCount * sizeof(int)));
+    int* values = all_values + me * kCount;
     Meet<<<1, 1>>>(&flags[me], &flags[1 - me], &met[me]);
     Fill<<<(kCount + 127) / 128, 128>>>(values, kCount, 17 + me);
     std::vector<int> host(kCount);
@@ -44,11 +46,11 @@ int main() {
                                cudaStreamPerThread));
     program.Ok(cudaStreamSynchronize(cudaStreamPerThread));
     for (int value : host) wrong += value != 17 + me;
-    program.Ok(cudaFree(values));
   };
   std::thread other(work, 1);
   work(0);
   other.join();
+  program.Ok(cudaFree(all_values));
   program.Expect(met[0] == 1 && met[1] == 1, "the threads' default streams did not run together");
   program.Expect(wrong == 0, "wrong element");
 
