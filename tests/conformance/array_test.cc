@@ -162,6 +162,49 @@ TEST_F(Arrays, PartsThroughPinnedMemory) {
   EXPECT_EQ(Read(array, 64, 32, 8), expected);
 }
 
+// Blocks that a graph copies and fills, again at each launch.
+TEST_F(Arrays, CapturedBlocks) {
+  const CUarray array = Make(16, 8, 0);
+  const CUdeviceptr rows = Alloc(128 * 8), packed = Alloc(64 * 8);
+  auto* pinned = static_cast<uint32_t*>(HostAlloc(64 * 8));
+  CUstream stream = Stream();
+  ASSERT_EQ(Cu().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemsetD2D32Async(rows, 128, 7, 16, 8, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemsetD2D16Async(rows + 4, 128, 0x1234, 2, 4, stream), CUDA_SUCCESS);
+  CUDA_MEMCPY2D in = {};
+  in.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  in.srcDevice = rows;
+  in.srcPitch = 128;
+  in.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  in.dstArray = array;
+  in.WidthInBytes = 64;
+  in.Height = 8;
+  ASSERT_EQ(Cu().cuMemcpy2DAsync_v2(&in, stream), CUDA_SUCCESS);
+  CUDA_MEMCPY3D out = Whole(16, 8, 1);
+  out.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  out.srcArray = array;
+  out.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  out.dstDevice = packed;
+  out.dstPitch = 64;
+  ASSERT_EQ(Cu().cuMemcpy3DAsync_v2(&out, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemcpyDtoHAsync_v2(pinned, packed, 64 * 8, stream), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(Cu().cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  std::vector<uint32_t> expected(128, 7);
+  for (size_t y = 0; y < 4; ++y) expected[y * 16 + 1] = 0x12341234;
+  for (int launch = 0; launch < 2; ++launch) {
+    std::memset(pinned, 0, 64 * 8);
+    ASSERT_EQ(Cu().cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(std::vector<uint32_t>(pinned, pinned + 128), expected);
+  }
+  EXPECT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphDestroy(graph), CUDA_SUCCESS);
+}
+
 TEST_F(Arrays, ManyComeAndGo) {
   // Far more in all than the device has: what is destroyed must be given back.
   for (int i = 0; i < 200; ++i) {
