@@ -117,13 +117,14 @@ void Block::OnExit() {
   for (Barrier& barrier : barriers_) {
     if (barrier.in_use) OpenIfFull(barrier);
   }
-  if (!cluster.empty()) cluster[0]->OpenClusterBarrierIfFull();
+  cluster[0]->OpenClusterBarrierIfFull();
 }
 
 void Block::OpenClusterBarrierIfFull() {
+  if (cluster_arrived == 0) return;
   uint32_t threads = 0;
   for (const Block* block : cluster) threads += block->LiveThreads();
-  if (cluster_arrived == 0 || cluster_arrived < threads) return;
+  if (cluster_arrived < threads) return;
   cluster_arrived = 0;
   ++cluster_phase;
 }

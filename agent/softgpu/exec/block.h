@@ -84,7 +84,7 @@ class Block {
   [[nodiscard]] uint32_t shared_bytes() const { return run_.shared_bytes; }
   [[nodiscard]] const Dim3& index() const { return index_; }
   [[nodiscard]] uint32_t warp_count() const { return static_cast<uint32_t>(warps_.size()); }
-  // The other blocks of the cluster by rank, this one included; empty without a cluster.
+  // The blocks of the cluster by rank, this one included: without a cluster it is one of its own.
   std::vector<Block*> cluster;
   uint32_t cluster_rank = 0;
   // Arrivals at the cluster's barrier: kept by rank 0.

@@ -18,7 +18,6 @@ Step FenceHere(Warp&, const Instr&) {
 Step ClusterArrive(Warp& warp, const Instr&) {
   Fence();
   Block& block = warp.block();
-  if (block.cluster.empty()) return Step::kNext;
   Block& first = *block.cluster[0];
   ForEach(warp.exec, [&](uint32_t lane) { warp.cluster_phase[lane] = first.cluster_phase; });
   first.cluster_arrived += static_cast<uint32_t>(std::popcount(warp.exec));
@@ -28,7 +27,6 @@ Step ClusterArrive(Warp& warp, const Instr&) {
 
 Step ClusterWait(Warp& warp, const Instr&) {
   Block& block = warp.block();
-  if (block.cluster.empty()) return Step::kNext;
   const uint64_t phase = block.cluster[0]->cluster_phase;
   uint32_t waiting = 0;
   ForEach(warp.exec,

@@ -97,7 +97,7 @@ void RunBlocks(GridRun& run) {
       block.Start({of.x * cluster.x + in.x, of.y * cluster.y + in.y, of.z * cluster.z + in.z});
       block.cluster.clear();
       block.cluster_rank = static_cast<uint32_t>(i % per_cluster);
-      for (uint64_t peer = 0; per_cluster > 1 && peer < per_cluster; ++peer) {
+      for (uint64_t peer = 0; peer < per_cluster; ++peer) {
         block.cluster.push_back(blocks[i / per_cluster * per_cluster + peer].get());
       }
     }

@@ -18,8 +18,8 @@ std::byte* SharedAt(Block& block, uint64_t offset, uint32_t size_bytes) {
   Block* owner = &block;
   if (const uint64_t rank = offset >> kClusterRankShift; rank != 0) {
     // A block without a cluster is one of its own.
-    if (rank > (block.cluster.empty() ? 1 : block.cluster.size())) return nullptr;
-    if (!block.cluster.empty()) owner = block.cluster[rank - 1];
+    if (rank > block.cluster.size()) return nullptr;
+    owner = block.cluster[rank - 1];
     offset &= (1u << kClusterRankShift) - 1;
   }
   return Fits(offset, size_bytes, owner->shared_bytes()) ? owner->shared() + offset : nullptr;
