@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/cuda/graph/allocation.h"
 #include "proto/cuda/runtime_tables.h"
 #include "shim/array.h"
 #include "shim/capture.h"
@@ -35,6 +36,8 @@ constexpr unsigned kKnownFlags = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LM
 void TearDownLocked() {
   ResetRuntimeContext(PrimaryContext());
   graph::ForgetAllCaptures();
+  graph::ForgetAllExecs();
+  graph::ForgetGraphMemory();
   (void)session.WaitForAll();
   ReleaseAllEvents();
   ReleaseAllStreams();

@@ -2,6 +2,7 @@
 #include "proto/cuda/graph/library.h"
 #include "shim/capture.h"
 #include "shim/context.h"
+#include "shim/device_memory.h"
 #include "shim/event.h"
 #include "shim/kernel.h"
 #include "shim/library.h"
@@ -52,6 +53,8 @@ bool RecordsLaunch(wire::StreamId stream, const Kernel& kernel,
 
 namespace graph {
 
+CUresult CheckDevice(CUdevice device) { return NeedDevice(device); }
+
 CUresult CheckInitialized() {
   return session.state() == Session::State::kInitialized ? CUDA_SUCCESS
                                                          : CUDA_ERROR_NOT_INITIALIZED;
@@ -88,6 +91,26 @@ bool IsEvent(CUevent handle) { return FindEvent(handle) != nullptr; }
 bool WasRecorded(CUevent handle) {
   const Event* event = FindEvent(handle);
   return event != nullptr && event->record.load(std::memory_order_acquire) != 0;
+}
+
+CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address) {
+  uint64_t begin;
+  const CUresult result = TakeDeviceMemory(size_bytes, &begin);
+  if (result != CUDA_SUCCESS) return result;
+  if (!NoteMemory({begin, size_bytes, MemoryKind::kDevice, 0, {}, 0, 0})) {
+    (void)FreeDeviceMemory(begin, size_bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *address = begin;
+  return CUDA_SUCCESS;
+}
+
+void FreeForGraph(CUdeviceptr address) {
+  KnownMemory freed;
+  if (!ForgetMemory(address, MemoryKind::kDevice, &freed)) return;
+  // Launches may have been queued in any stream.
+  (void)session.WaitForAll();
+  (void)FreeDeviceMemory(address, freed.size_bytes);
 }
 
 bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes) {

@@ -218,6 +218,9 @@ CUresult GraphBlock::AddStep(const graph::NodeParams& params, uint32_t first, ui
     }
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       return AddBatch(params.batch, first);
+    // The memory is there all the time: see proto/cuda/graph/allocation.h.
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
     case CU_GRAPH_NODE_TYPE_EMPTY:
     case CU_GRAPH_NODE_TYPE_GRAPH:
       return AddNode(first, wire::GraphNodeKind::kEmpty, 0);

@@ -2,6 +2,7 @@
 
 #include <limits.h>
 
+#include "proto/cuda/graph/allocation.h"
 #include "shim/capture.h"
 #include "shim/context.h"
 #include "shim/device_memory.h"
@@ -239,6 +240,8 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
   if (address == 0) return CUDA_SUCCESS;
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
+  CUresult of_graph;
+  if (graph::FreesGraphMemory(address, &of_graph)) return of_graph;
   KnownMemory freed;
   if (ForgetMemory(address, MemoryKind::kDevice, &freed)) {
     ForgetMade(MadeKind::kDeviceMemory, address);

@@ -1,5 +1,6 @@
 // Memory in stream order: cuMemAllocAsync, cuMemFreeAsync, cuMemPool*. The pools are ours (pool.h);
 // the executor sees only their chunks.
+#include "proto/cuda/graph/allocation.h"
 #include "proto/wire/memory_commands.h"
 #include "shim/capture.h"
 #include "shim/context.h"
@@ -26,7 +27,14 @@ CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstr
     *address = 0;
     return CUDA_SUCCESS;
   }
-  if (const CUresult result = RefuseInCapture(stream); result != CUDA_SUCCESS) return result;
+  CUresult captured;
+  if (Records(stream, &captured, [&](graph::NodeParams* node) {
+        const CUresult made = graph::MakeStreamAllocation(size_bytes, node);
+        if (made == CUDA_SUCCESS) *address = node->alloc.params.dptr;
+        return made;
+      })) {
+    return captured;
+  }
   uint64_t begin = 0;
   uint32_t piece = 0;
   const CUresult result = TakeFromPool(pool, size_bytes, stream, &begin, &piece);
@@ -67,14 +75,19 @@ CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
     return result;
   }
   if (address == 0) return CUDA_SUCCESS;
-  if (const CUresult result = RefuseInCapture(stream); result != CUDA_SUCCESS) return result;
+  CUresult result;
+  if (Records(stream, &result,
+              [&](graph::NodeParams* node) { return graph::MakeFree(address, node); })) {
+    return result;
+  }
+  if (graph::FreesGraphMemory(address, &result)) return result;
   KnownMemory freed;
   const bool pooled = ForgetMemory(address, MemoryKind::kPooled, &freed);
   if (!pooled && !ForgetMemory(address, MemoryKind::kDevice, &freed)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::Ticket ticket{0};
-  const CUresult result = PlaceOfFreeing(stream, &ticket);
+  result = PlaceOfFreeing(stream, &ticket);
   if (result != CUDA_SUCCESS) return result;
   if (pooled) {
     GiveToPool(freed.object, stream, ticket);

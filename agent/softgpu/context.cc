@@ -11,6 +11,7 @@
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
 #include "agent/softgpu/view.h"
+#include "proto/cuda/graph/allocation.h"
 #include "proto/cuda/runtime_tables.h"
 
 namespace gpuloom::softgpu {
@@ -166,6 +167,10 @@ void Context::TearDown() {
   alive.store(false);
   WaitFor(AllPoints());
   ResetRuntimeContext(handle());
+  if (primary) {
+    graph::ForgetAllExecs();
+    graph::ForgetGraphMemory();
+  }
   DestroyModulesOf(*this);
   DestroyEventsOf(*this);
   Views::Instance().DestroyAllOf(*this);

@@ -22,6 +22,12 @@ namespace gpuloom::graph {
 
 using namespace gpuloom::softgpu;  // NOLINT: this file joins the two
 
+CUresult CheckDevice(CUdevice device) {
+  const CUresult result = Ready();
+  if (result != CUDA_SUCCESS) return result;
+  return FindDevice(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
 CUresult CheckInitialized() { return Ready(); }
 
 CUresult CheckReady() {

@@ -6,8 +6,10 @@
 #include "agent/softgpu/graph_capture.h"
 #include "agent/softgpu/memory.h"
 #include "agent/softgpu/state.h"
+#include "proto/cuda/graph/allocation.h"
 
 namespace graph = gpuloom::graph;
+
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
 namespace {
@@ -113,6 +115,8 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) {
   if (pointer == 0) return CUDA_SUCCESS;
   const CUresult unsafe = graph::CheckUnsafe();
   if (unsafe != CUDA_SUCCESS) return unsafe;
+  CUresult of_graph;
+  if (graph::FreesGraphMemory(pointer, &of_graph)) return of_graph;
   const auto region = AddressTable::Instance().FindRegion(pointer);
   if (!region || region->begin != pointer || region->leaving ||
       (region->kind != RegionKind::kDevice && region->kind != RegionKind::kManaged)) {

@@ -4,10 +4,12 @@
 
 #include "agent/softgpu/address_table.h"
 #include "agent/softgpu/context.h"
+#include "agent/softgpu/graph_capture.h"
 #include "agent/softgpu/memory.h"
 #include "agent/softgpu/pool.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
+#include "proto/cuda/graph/allocation.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -32,6 +34,14 @@ CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle, bool
     *pointer = 0;
     return CUDA_SUCCESS;
   }
+  CUresult captured;
+  if (Records(*stream, &captured, [&](gpuloom::graph::NodeParams* node) {
+        const CUresult made = gpuloom::graph::MakeStreamAllocation(size_bytes, node);
+        if (made == CUDA_SUCCESS) *pointer = node->alloc.params.dptr;
+        return made;
+      })) {
+    return captured;
+  }
   uint64_t begin = 0;
   const CUresult allocated =
       Memory::Instance().Allocate(stream->context, RegionKind::kDevice, size_bytes, 0, begin,
@@ -47,6 +57,13 @@ CUresult Free(CUdeviceptr pointer, CUstream handle, bool per_thread) {
   const auto stream = FindStream(*context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (pointer == 0) return CUDA_SUCCESS;
+  CUresult done;
+  if (Records(*stream, &done, [&](gpuloom::graph::NodeParams* node) {
+        return gpuloom::graph::MakeFree(pointer, node);
+      })) {
+    return done;
+  }
+  if (gpuloom::graph::FreesGraphMemory(pointer, &done)) return done;
   if (!AddressTable::Instance().SetLeaving(pointer)) return CUDA_ERROR_INVALID_VALUE;
   Work work;
   work.even_after_fault = true;

@@ -376,5 +376,34 @@ TEST_F(Capture, HostFunctionsRunWithTheGraph) {
   }
 }
 
+TEST_F(Capture, MemoryOfACaptureIsTheProgramsUntilItFreesIt) {
+  CUstream stream = Stream();
+  CUdeviceptr memory = 0;
+  Begin(stream);
+  ASSERT_EQ(Cu().cuMemAllocAsync(&memory, 4096, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemsetD32Async(memory, 7, 1024, stream), CUDA_SUCCESS);
+  CUgraph graph = End(stream);
+  EXPECT_EQ(CountNodes(graph), 2u);
+  CUgraphExec exec = Instantiate(graph);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(Cu().cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(Download<uint32_t>(memory, 1024)[1023], 7u);
+    ASSERT_EQ(Cu().cuMemFreeAsync(memory, stream), CUDA_SUCCESS);
+  }
+  CUgraphExec again = nullptr;
+  ASSERT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  execs_.clear();
+  ASSERT_EQ(Cu().cuGraphInstantiateWithFlags(&again, graph,
+                                             CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH),
+            CUDA_SUCCESS);
+  execs_.push_back(again);
+  ASSERT_EQ(Cu().cuGraphLaunch(again, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphLaunch(again, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemFreeAsync(memory, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace gpuloom::conformance

@@ -330,5 +330,55 @@ TEST_F(Graphs, HostNodesRunInOrder) {
   }
 }
 
+TEST_F(Graphs, AllocateForTheirNodes) {
+  CUDA_MEM_ALLOC_NODE_PARAMS asked{};
+  asked.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  asked.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
+  asked.bytesize = 4096;
+  CUgraphNode allocated = nullptr;
+  ASSERT_EQ(Cu().cuGraphAddMemAllocNode(&allocated, graph_, nullptr, 0, &asked), CUDA_SUCCESS);
+  ASSERT_NE(asked.dptr, 0u);
+  CUDA_MEM_ALLOC_NODE_PARAMS shown{};
+  ASSERT_EQ(Cu().cuGraphMemAllocNodeGetParams(allocated, &shown), CUDA_SUCCESS);
+  EXPECT_EQ(shown.dptr, asked.dptr);
+  EXPECT_EQ(shown.bytesize, 4096u);
+  CUfunction fill = Function("fill");
+  uint32_t value = 42, count = 1024;
+  void* parameters[] = {&asked.dptr, &value, &count};
+  CUDA_KERNEL_NODE_PARAMS launch{};
+  launch.func = fill;
+  launch.gridDimX = 4;
+  launch.blockDimX = 256;
+  launch.gridDimY = launch.gridDimZ = launch.blockDimY = launch.blockDimZ = 1;
+  launch.kernelParams = parameters;
+  CUgraphNode filled = nullptr;
+  ASSERT_EQ(Cu().cuGraphAddKernelNode_v2(&filled, graph_, &allocated, 1, &launch), CUDA_SUCCESS);
+  auto* pinned = static_cast<uint32_t*>(HostAlloc(4096));
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = asked.dptr;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = pinned;
+  copy.WidthInBytes = 4096;
+  copy.Height = copy.Depth = 1;
+  CUgraphNode copied = nullptr;
+  ASSERT_EQ(Cu().cuGraphAddMemcpyNode(&copied, graph_, &filled, 1, &copy, context_), CUDA_SUCCESS);
+  CUgraphNode freed = nullptr;
+  ASSERT_EQ(Cu().cuGraphAddMemFreeNode(&freed, graph_, &copied, 1, asked.dptr), CUDA_SUCCESS);
+  CUdeviceptr freed_address = 0;
+  ASSERT_EQ(Cu().cuGraphMemFreeNodeGetParams(freed, &freed_address), CUDA_SUCCESS);
+  EXPECT_EQ(freed_address, asked.dptr);
+  CUgraph clone = nullptr;
+  EXPECT_EQ(Cu().cuGraphClone(&clone, graph_), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(Cu().cuGraphDestroyNode(freed), CUDA_ERROR_NOT_SUPPORTED);
+  CUgraphExec exec = Instantiate(graph_);
+  for (int i = 0; i < 2; ++i) {
+    pinned[1023] = 0;
+    ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+    EXPECT_EQ(pinned[1023], 42u);
+  }
+}
+
 }  // namespace
 }  // namespace gpuloom::conformance

@@ -169,6 +169,7 @@ Step* FindStep(Exec* exec, const Node* original) {
 }
 
 void ForgetAllExecs() {
+  GraphLock lock;
   for (size_t i = 0; i < execs.capacity(); ++i) {
     if (execs.slot(i) == nullptr) continue;
     auto* exec = static_cast<Exec*>(const_cast<void*>(execs.slot(i)));

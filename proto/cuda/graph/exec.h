@@ -87,7 +87,7 @@ Step* FindStep(Exec* exec, const Node* original);
 [[nodiscard]] CUresult UpdateExec(Exec* exec, const Graph* graph,
                                   CUgraphExecUpdateResultInfo* info);
 
-// For the reset of the context: nothing of the driver's is left.
+// For the reset of the context: nothing of the driver's is left. Takes the lock.
 void ForgetAllExecs();
 
 }  // namespace gpuloom::graph

@@ -1,6 +1,7 @@
 // cuGraphInstantiate*, cuGraphLaunch, cuGraphUpload, cuGraphExec*: executable graphs.
 #include <string.h>
 
+#include "proto/cuda/graph/allocation.h"
 #include "proto/cuda/graph/capture.h"
 #include "proto/cuda/graph/entry.h"
 #include "proto/cuda/graph/exec.h"
@@ -106,6 +107,7 @@ CUresult Launch(CUgraphExec handle, CUstream stream_handle, NullStream null_mean
           invalid = true;
           return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         }
+        if (exec->graph->allocations != 0) return CUDA_ERROR_NOT_SUPPORTED;
         Graph* clone = CloneGraph(exec->graph);
         if (clone == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
         node->type = CU_GRAPH_NODE_TYPE_GRAPH;
@@ -119,7 +121,12 @@ CUresult Launch(CUgraphExec handle, CUstream stream_handle, NullStream null_mean
   Exec* exec = FindExec(handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (exec->driver == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return DriverLaunch(exec, stream_handle, null_means == kPerThread);
+  CUresult result = CheckLaunch(*exec);
+  if (result == CUDA_SUCCESS) {
+    result = DriverLaunch(exec, stream_handle, null_means == kPerThread);
+  }
+  if (result == CUDA_SUCCESS) ApplyLaunch(*exec);
+  return result;
 }
 
 // `read(NodeParams*)` judges the parameters, without the lock.
@@ -303,6 +310,10 @@ CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node,
 CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams* from) {
   if (from != nullptr && from->type == CU_GRAPH_NODE_TYPE_GRAPH) {
     return SetChild(exec, node, from->graph.graph);
+  }
+  if (from != nullptr &&
+      (from->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || from->type == CU_GRAPH_NODE_TYPE_MEM_FREE)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
   }
   return SetParams(exec, node, [&](NodeParams* params) { return ReadParams(from, params); });
 }

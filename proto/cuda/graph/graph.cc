@@ -20,10 +20,6 @@ struct Living {
 };
 constinit Living living;
 
-bool IsAllocation(const NodeParams& params) {
-  return params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
-}
-
 void RemoveEnd(Growing<Edge>* edges, const Node* node) {
   for (size_t i = 0; i < edges->count(); ++i) {
     if ((*edges)[i].node == node) {
@@ -99,6 +95,10 @@ bool CopyObjects(const Graph* from, Graph* to) {
 }
 
 }  // namespace
+
+bool IsAllocation(const NodeParams& params) {
+  return params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+}
 
 Graph* FindGraph(CUgraph handle) {
   return living.graphs.Contains(handle) ? reinterpret_cast<Graph*>(handle) : nullptr;

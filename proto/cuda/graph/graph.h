@@ -70,6 +70,9 @@ class GraphLock {
   static pthread_mutex_t mutex_;
 };
 
+// An allocation or free node: such graphs cannot be cloned nor be children.
+bool IsAllocation(const NodeParams& params);
+
 // The object behind a handle, or null.
 Graph* FindGraph(CUgraph handle);
 Node* FindNode(CUgraphNode handle);

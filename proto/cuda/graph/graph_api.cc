@@ -149,6 +149,7 @@ CUresult cuGraphDestroyNode(CUgraphNode handle) {
     GraphLock lock;
     Node* node = FindNode(handle);
     if (node == nullptr || node->graph->capture != nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (IsAllocation(node->params)) return CUDA_ERROR_NOT_SUPPORTED;
     DestroyNode(node);
   }
   RunDestructors();
@@ -160,6 +161,7 @@ CUresult cuGraphClone(CUgraph* out, CUgraph handle) {
   GraphLock lock;
   const Graph* graph = FindGraph(handle);
   if (out == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->allocations != 0) return CUDA_ERROR_NOT_SUPPORTED;
   Graph* clone = CloneGraph(graph);
   if (clone == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = HandleOf(clone);

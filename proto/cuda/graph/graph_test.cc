@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "proto/cuda/graph/allocation.h"
 #include "proto/cuda/graph/capture.h"
 #include "proto/cuda/graph/exec.h"
 #include "proto/cuda/graph/handle_set.h"
@@ -18,9 +19,17 @@ namespace gpuloom::graph {
 namespace {
 std::set<CUevent> recorded;
 uint32_t updates = 0;
+uint64_t last_address = 0;
+std::vector<CUdeviceptr> freed;
 uint32_t destroyed_execs = 0;
 }  // namespace
 
+CUresult CheckDevice(CUdevice) { return CUDA_SUCCESS; }
+CUresult AllocateForGraph(size_t, CUdeviceptr* address) {
+  *address = 0x1000 * ++last_address;
+  return CUDA_SUCCESS;
+}
+void FreeForGraph(CUdeviceptr address) { freed.push_back(address); }
 CUresult CheckInitialized() { return CUDA_SUCCESS; }
 CUresult CheckReady() { return CUDA_SUCCESS; }
 CUcontext CurrentContext() { return nullptr; }
@@ -205,6 +214,37 @@ TEST_F(Model, AnUpdateSendsOnlyWhatDiffers) {
   EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
   ForgetExec(exec);
   FreeExec(exec);
+}
+
+TEST_F(Model, MemoryLastsAsLongAsANodeOrTheProgramHasIt) {
+  NodeParams params;
+  ASSERT_EQ(MakeStreamAllocation(64, &params), CUDA_SUCCESS);
+  const CUdeviceptr address = params.alloc.params.dptr;
+  Node* node = nullptr;
+  ASSERT_EQ(AddNode(graph_, &params, nullptr, 0, &node), CUDA_SUCCESS);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
+  EXPECT_EQ(CheckLaunch(*exec), CUDA_SUCCESS);
+  ApplyLaunch(*exec);
+  EXPECT_EQ(CheckLaunch(*exec), CUDA_ERROR_INVALID_VALUE);
+  CUresult result;
+  EXPECT_TRUE(FreesGraphMemory(address, &result));
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_TRUE(FreesGraphMemory(address, &result));
+  EXPECT_EQ(result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(CheckLaunch(*exec), CUDA_SUCCESS);
+  ApplyLaunch(*exec);
+  DestroyNode(node);
+  ForgetExec(exec);
+  FreeExec(exec);
+  EXPECT_TRUE(freed.empty());
+  EXPECT_EQ(MemoryUse().used_bytes, 64u);
+  EXPECT_TRUE(FreesGraphMemory(address, &result));
+  EXPECT_EQ(freed, std::vector<CUdeviceptr>{address});
+  EXPECT_FALSE(FreesGraphMemory(address, &result));
+  freed.clear();
 }
 
 TEST_F(Model, UserObjectsGoWithTheLastGraph) {

@@ -22,6 +22,8 @@ struct StreamRef {
 // ones the thread's own.
 enum class NullStream : bool { kLegacy, kPerThread };
 
+// NOT_INITIALIZED, or INVALID_DEVICE.
+[[nodiscard]] CUresult CheckDevice(CUdevice device);
 // cuInit was called. Without the lock.
 [[nodiscard]] CUresult CheckInitialized();
 // Initialised, healthy, a context current. Without the lock.
@@ -48,8 +50,9 @@ bool WasRecorded(CUevent handle);
 // side may touch?
 bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes);
 
-// Memory of an allocation node: an address of its own, backed as long as a graph has it.
+// Memory of an allocation node; the program's cuMemFree does not reach it. Without the lock.
 [[nodiscard]] CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address);
+// Work that was queued may still use it. May find that the context has taken it along.
 void FreeForGraph(CUdeviceptr address);
 
 }  // namespace gpuloom::graph

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/cuda/graph/allocation.h"
 #include "proto/cuda/graph/graph.h"
 
 namespace gpuloom::graph {
@@ -225,6 +226,7 @@ bool CopyParams(const NodeParams& from, NodeParams* to) {
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       room = Duplicate(from.alloc.access, from.alloc.params.accessDescCount, &to->alloc.access);
       to->alloc.params.accessDescs = to->alloc.access;
+      HoldMemory(to->alloc.memory);
       break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
       to->child.graph = CloneGraph(from.child.graph);
@@ -252,6 +254,7 @@ void FreeParams(NodeParams* params) {
       break;
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       free(params->alloc.access);
+      DropMemory(params->alloc.memory);
       break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
       if (params->child.graph != nullptr) DestroyGraph(params->child.graph);

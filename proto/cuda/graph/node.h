@@ -13,6 +13,7 @@
 namespace gpuloom::graph {
 
 struct Graph;
+struct GraphMemory;
 
 struct KernelParams {
   // As the program passed them: the kernel is `function`, or `kernel` when that is null.
@@ -50,6 +51,7 @@ struct BatchMemOpParams {
 struct MemAllocParams {
   CUDA_MEM_ALLOC_NODE_PARAMS params;  // dptr: the address, given when the node is made
   CUmemAccessDesc* access;            // owned; what params.accessDescs points to
+  GraphMemory* memory;                // shared by the node's copies, see allocation.h
 };
 
 struct ChildParams {

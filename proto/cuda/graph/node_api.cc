@@ -60,6 +60,16 @@ CUresult AddChild(const NewNode& asked, CUgraph child) {
 
 CUresult AddAny(const NewNode& asked, CUgraphNodeParams* from) {
   if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (from->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    CUdeviceptr address = 0;
+    const CUresult result = Add(asked, [&](NodeParams* params) {
+      const CUresult read = ReadParams(from, params);
+      if (read == CUDA_SUCCESS) address = params->alloc.params.dptr;
+      return read;
+    });
+    if (result == CUDA_SUCCESS) from->alloc.dptr = address;
+    return result;
+  }
   if (from->type != CU_GRAPH_NODE_TYPE_GRAPH) {
     return Add(asked, [&](NodeParams* params) { return ReadParams(from, params); });
   }
@@ -282,7 +292,11 @@ CUresult cuGraphAddNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphNode* d
   return AddAny({out, graph, dependencies, data, count}, from);
 }
 CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams* from) {
-  if (from != nullptr && from->type == CU_GRAPH_NODE_TYPE_GRAPH) return CUDA_ERROR_NOT_SUPPORTED;
+  if (from != nullptr &&
+      (from->type == CU_GRAPH_NODE_TYPE_GRAPH || from->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+       from->type == CU_GRAPH_NODE_TYPE_MEM_FREE)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   return Set(node, [&](NodeParams* params) { return ReadParams(from, params); });
 }
 

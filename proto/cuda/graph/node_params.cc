@@ -1,5 +1,8 @@
 #include "proto/cuda/graph/node_params.h"
 
+#include <string.h>
+
+#include "proto/cuda/graph/allocation.h"
 #include "proto/cuda/graph/library.h"
 
 namespace gpuloom::graph {
@@ -139,6 +142,7 @@ CUresult ReadChildLocked(CUgraph child, const Graph* parent, NodeParams* to) {
   *to = {};
   const Graph* graph = FindGraph(child);
   if (graph == nullptr || graph == parent) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->allocations != 0) return CUDA_ERROR_NOT_SUPPORTED;
   Graph* clone = CloneGraph(graph);
   if (clone == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   to->type = CU_GRAPH_NODE_TYPE_GRAPH;
@@ -178,10 +182,16 @@ CUresult ReadParams(const CUgraphNodeParams* from, NodeParams* to) {
                                                    from->memOp.paramArray, from->memOp.flags};
       return ReadBatch(&batch, to);
     }
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+      CUDA_MEM_ALLOC_NODE_PARAMS asked;
+      static_assert(sizeof(asked) == sizeof(from->alloc));
+      memcpy(&asked, &from->alloc, sizeof(asked));
+      return MakeAllocation(asked, to);
+    }
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return MakeFree(from->free.dptr, to);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       return CUDA_ERROR_NOT_SUPPORTED;
     default:
