@@ -92,8 +92,7 @@ CUresult JudgeLinear(const Side& side, const Shape& shape, BlockEnd* end) {
   }
   KnownMemory found;
   if (FindMemory(end->address, span, &found)) {
-    end->kind =
-        found.kind == MemoryKind::kPinnedHost ? BlockEnd::Kind::kPinned : BlockEnd::Kind::kDevice;
+    end->kind = LiesInArena(found.kind) ? BlockEnd::Kind::kPinned : BlockEnd::Kind::kDevice;
     return CUDA_SUCCESS;
   }
   end->kind = BlockEnd::Kind::kPageable;
@@ -368,7 +367,7 @@ CUresult JudgeFill(const wire::GraphFill& fill, bool* pinned) {
       !FindMemory(fill.address, span, &found)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  *pinned = found.kind == MemoryKind::kPinnedHost;
+  *pinned = LiesInArena(found.kind);
   return CUDA_SUCCESS;
 }
 

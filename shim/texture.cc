@@ -64,9 +64,10 @@ uint64_t ElementBytesOf(CUarray_format format, unsigned channels) {
   return channels == 1 || channels == 2 || channels == 4 ? ElementBytes(descriptor) : 0;
 }
 
-bool IsDevice(uint64_t address, uint64_t size_bytes) {
+// Device memory, or memory of the host that the device reaches.
+bool IsReachable(uint64_t address, uint64_t size_bytes) {
   KnownMemory found;
-  return FindMemory(address, size_bytes, &found) && found.kind != MemoryKind::kPinnedHost;
+  return FindMemory(address, size_bytes, &found);
 }
 
 uint64_t AttributeOf(CUdevice_attribute which) {
@@ -80,7 +81,7 @@ CUresult JudgeLinear(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Reques
       linear.devPtr % AttributeOf(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) != 0 ||
       linear.sizeInBytes / element_bytes >
           AttributeOf(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH) ||
-      !IsDevice(linear.devPtr, linear.sizeInBytes == 0 ? 1 : linear.sizeInBytes)) {
+      !IsReachable(linear.devPtr, linear.sizeInBytes == 0 ? 1 : linear.sizeInBytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   to->resource = wire::ViewResource::kLinear;
@@ -101,8 +102,8 @@ CUresult JudgePitched(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Reque
       pitched.pitchInBytes % AttributeOf(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) != 0 ||
       pitched.devPtr % AttributeOf(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) != 0 ||
       pitched.width * element_bytes > pitched.pitchInBytes ||
-      !IsDevice(pitched.devPtr,
-                (pitched.height - 1) * pitched.pitchInBytes + pitched.width * element_bytes)) {
+      !IsReachable(pitched.devPtr,
+                   (pitched.height - 1) * pitched.pitchInBytes + pitched.width * element_bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   to->resource = wire::ViewResource::kPitched;

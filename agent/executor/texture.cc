@@ -88,7 +88,10 @@ bool Session::JudgeTexture(const wire::TextureCreate::Request& request,
       return true;
     }
     case wire::ViewResource::kLinear:
-      if (!OwnsDevice(request.address, request.size_bytes)) break;
+      if (!OwnsDevice(request.address, request.size_bytes) &&
+          !OwnsHost(request.address, request.size_bytes)) {
+        break;
+      }
       resource->resType = CU_RESOURCE_TYPE_LINEAR;
       resource->res.linear.devPtr = request.address;
       resource->res.linear.format = static_cast<CUarray_format>(request.format);
@@ -104,7 +107,7 @@ bool Session::JudgeTexture(const wire::TextureCreate::Request& request,
           __builtin_mul_overflow(request.width, element_bytes, &row_bytes) ||
           __builtin_mul_overflow(request.height - 1, request.pitch_bytes, &rows_bytes) ||
           __builtin_add_overflow(rows_bytes, row_bytes, &rows_bytes) ||
-          !OwnsDevice(request.address, rows_bytes)) {
+          !(OwnsDevice(request.address, rows_bytes) || OwnsHost(request.address, rows_bytes))) {
         break;
       }
       resource->resType = CU_RESOURCE_TYPE_PITCH2D;

