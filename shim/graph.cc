@@ -60,7 +60,7 @@ CUresult CheckInitialized() {
                                                          : CUDA_ERROR_NOT_INITIALIZED;
 }
 CUresult CheckReady() { return NeedContext(); }
-CUcontext CurrentContext() { return PrimaryContext(); }
+CUcontext CurrentContext() { return CurrentThread().current; }
 bool IsContext(CUcontext context) { return gpuloom::IsContext(context); }
 
 CUresult ResolveStream(CUstream handle, NullStream null_means, StreamRef* stream) {
