@@ -137,6 +137,7 @@ int main() {
   program.Ok(cudaGraphInstantiate(&wide_exec, wide, 0));
   program.Ok(cudaMemset(memory.a, 0, kCount * sizeof(int)));
   program.Ok(cudaMemset(memory.b, 0, kCount * sizeof(int)));
+  program.Ok(cudaDeviceSynchronize());
   for (int i = 0; i < 4; ++i) program.Ok(cudaGraphLaunch(wide_exec, stream));
   program.Ok(cudaStreamSynchronize(stream));
   float ms = -1;

@@ -24,6 +24,7 @@ int main() {
   unsigned long long* sum = nullptr;
   program.Ok(cudaMalloc(&sum, sizeof(*sum)));
   program.Ok(cudaMemset(sum, 0, sizeof(*sum)));
+  program.Ok(cudaDeviceSynchronize());  // the streams do not wait for the default stream
 
   // Each round's memory is freed while its kernels may still be waiting.
   unsigned long long expected = 0;

@@ -16,6 +16,7 @@ int main() {
   int* seen = nullptr;
   program.Ok(cudaMalloc(&words, 64));
   program.Ok(cudaMemset(words, 0, 64));
+  program.Ok(cudaDeviceSynchronize());  // the streams below do not wait for the default stream
   program.Ok(cudaHostAlloc(&host, 64, cudaHostAllocMapped));
   program.Ok(cudaMalloc(&seen, 4 * sizeof(int)));
   volatile unsigned* const flags = host;
