@@ -31,10 +31,14 @@ RecordPoint PointOf(const Event& event) {
           wire::Ticket{record & kTicketMask}};
 }
 
+// An event knows its context: a thread that has none may ask about it and wait for it. (NVIDIA's
+// runtime makes no context current for these calls.)
 CUresult Find(CUevent handle, Event** event) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  const CUresult context = NeedContext();
+  if (context != CUDA_SUCCESS && context != CUDA_ERROR_INVALID_CONTEXT) return context;
   *event = events.table.Find(handle);
-  return *event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  if (*event != nullptr) return CUDA_SUCCESS;
+  return context != CUDA_SUCCESS ? context : CUDA_ERROR_INVALID_HANDLE;
 }
 
 void Note(Event* event, wire::StreamId stream, wire::Ticket ticket) {
@@ -66,6 +70,7 @@ CUresult RecordOn(Event* event, wire::StreamId stream) {
 }
 
 CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags, DefaultStream null_means) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   Event* event;
   if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
   if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;

@@ -81,7 +81,11 @@ def _():
     need("cupy")
     squared = cp.ElementwiseKernel("float32 x, float32 y", "float32 z", "z = (x - y) * (x - y)", "squared")
     norm = cp.ReductionKernel("float32 x", "float32 y", "x * x", "a + b", "y = sqrt(a)", "0", "norm")
-    fused = cp.fuse(lambda a, b: cp.exp(a) - b * 2)
+
+    @cp.fuse
+    def fused(a, b):
+        return cp.exp(a) - b * 2
+
     x, y = numbers(500), numbers(500, seed=1)
     return hash_of(squared(x, y), norm(x), fused(x, y))
 

@@ -1,5 +1,7 @@
 """PyTorch: tensors of one process used by another (cudaIpc, or shared virtual memory)."""
 
+import queue
+
 import torch
 import torch.multiprocessing as mp
 
@@ -35,9 +37,14 @@ def peer():
 
 def send(tensor):
     process, requests, answers = peer()
+    expect(process.is_alive(), "the other process has ended")
     torch.cuda.synchronize()
     requests.put(tensor)
-    theirs, seen = answers.get(timeout=60)
+    try:
+        theirs, seen = answers.get(timeout=30)
+    except queue.Empty:
+        process.kill()
+        raise AssertionError("the other process does not answer") from None
     copy = theirs.clone()
     torch.cuda.synchronize()
     del theirs
@@ -69,7 +76,7 @@ def _():
 def _():
     process, requests, _ = peer()
     requests.put(None)
-    process.join(30)
+    process.join(10)
     return process.exitcode
 
 

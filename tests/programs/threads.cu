@@ -135,8 +135,34 @@ void FreeInUse(Program& program) {
   }
 }
 
+// Questions that a thread may ask that never made a context current: about addresses and events.
+void ThreadsWithoutContext(Program& program) {
+  int* pinned = nullptr;
+  cudaEvent_t event;
+  program.Ok(cudaMallocHost(&pinned, sizeof(int)));
+  program.Ok(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  program.Ok(cudaEventRecord(event, nullptr));
+  program.Ok(cudaDeviceSynchronize());
+  const auto elsewhere = [](auto call) {
+    cudaError_t result = cudaErrorUnknown;
+    std::thread([&] { result = call(); }).join();
+    return result;
+  };
+  cudaPointerAttributes attributes;
+  int plain = 0;
+  program.Ok(elsewhere([&] { return cudaPointerGetAttributes(&attributes, pinned); }));
+  program.Expect(attributes.type == cudaMemoryTypeHost, "pinned memory is not known elsewhere");
+  program.Ok(elsewhere([&] { return cudaPointerGetAttributes(&attributes, &plain); }));
+  program.Expect(attributes.type == cudaMemoryTypeUnregistered, "plain memory is known elsewhere");
+  program.Ok(elsewhere([&] { return cudaEventQuery(event); }));
+  program.Ok(elsewhere([&] { return cudaEventSynchronize(event); }));
+  program.Ok(elsewhere([&] { return cudaEventDestroy(event); }));
+  program.Ok(elsewhere([&] { return cudaFreeHost(pinned); }));
+}
+
 int main() {
   Program program("threads");
+  ThreadsWithoutContext(program);
   OwnStreams(program);
   EventsOfOtherThreads(program);
   LegacyBarrier(program);

@@ -18,7 +18,7 @@ class Entry:
     run_arguments: list = dataclasses.field(default_factory=list)  # of gpuloom run, beside those given to run.py
     without: str = ""     # pattern of what in the output may differ: measured times, sizes that are a tenant's own
     accepted: str = ""    # file of accepted differences, for "answers"
-    alone: bool = False   # takes all of the GPU's memory natively: nothing may run beside it
+    alone: bool = False   # takes all of the GPU's memory natively, or measures it: nothing may run beside it
 
     def comparable(self, output):
         return re.sub(self.without, "*", output) if self.without else output
@@ -26,7 +26,8 @@ class Entry:
 
 # Programs whose lines hold what differs by design.
 WITHOUT = {"events": r"elapsed_ms=[0-9.]+", "oom": r"(total|taken)_mib=[0-9]+"}
-ALONE = ("oom", "jax_programs/preallocating")
+ALONE = ("oom", "jax_programs/preallocating", "pytorch_memory", "pytorch_memory/expandable", "pytorch_memory/async",
+         "nvml_queries")
 ARGUMENTS = {"spin": ["0.3"], "exit_inflight": ["0.5"]}
 
 MEMORY_GIB = "4"
@@ -37,6 +38,7 @@ FRAMEWORKS = [
     ("pytorch_training", "", {}, [], 120),
     ("pytorch_math", "", {}, [], 120),
     ("pytorch_graphs", "", {}, [], 120),
+    # These measure the GPU's free memory, so they run alone.
     ("pytorch_memory", "", MEMORY, ["--memory", MEMORY_GIB + "GiB"], 120),
     ("pytorch_memory", "expandable", {**MEMORY, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
      ["--memory", MEMORY_GIB + "GiB"], 120),
