@@ -262,7 +262,9 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     GivePinned(address);
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
-  return CUDA_ERROR_INVALID_VALUE;
+  // What a reset took with it is not known any more; the context still says why.
+  return NeedContext() == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                          : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
