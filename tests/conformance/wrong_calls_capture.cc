@@ -39,7 +39,8 @@ struct Scene {
            c.Has("cuStreamCreate", cu.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING)) &&
            c.Has("cuEventCreate", cu.cuEventCreate(&fresh, 0)) &&
            c.Has("cuEventCreate", cu.cuEventCreate(&recorded, 0)) &&
-           c.Has("cuEventRecord", cu.cuEventRecord(recorded, nullptr));
+           c.Has("cuEventRecord", cu.cuEventRecord(recorded, nullptr)) &&
+           c.Has("cuCtxSynchronize", cu.cuCtxSynchronize());
   }
   CUresult Increment(CUstream on) {
     void* values[] = {&a};
