@@ -11,6 +11,8 @@ namespace {
 
 // So many nodes are judged before other work of the ring thread has its turn.
 constexpr uint32_t kJudgeAtATime = 1024;
+// A graph whose session ends has so long to come to its next wait.
+constexpr uint64_t kLetGoEveryNs = 2'000'000;
 // Updates up to this size are made on the ring thread: 1–7 µs each, measured.
 constexpr uint32_t kUpdateAtOnce = 64;
 
@@ -260,7 +262,7 @@ CUresult Session::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wo
     result = cuda.cuGraphLaunch(graph->exec(), stream.cuda);
     kernels_launched_ += graph->kernels();
   }
-  if (!graph->host_calls().empty() && graph->in_flight == 0) graphs_calling_.push_back(graph);
+  if (graph->MayWait() && graph->in_flight == 0) graphs_waiting_.push_back(graph);
   ++graph->in_flight;
   stream.graphs.push_back({static_cast<uint64_t>(ticket), graph, std::move(work.points)});
   graph->OnSubmitted();
@@ -274,16 +276,60 @@ void Session::FinishGraphs(Stream& stream) {
     stream.graphs.pop_front();
     for (const PointRef& point : run.points) point->done = true;
     if (--run.graph->in_flight != 0) continue;
-    std::erase(graphs_calling_, run.graph);
+    std::erase(graphs_waiting_, run.graph);
     TryUpdate(run.graph);
   }
+}
+
+// Nobody is left who would write what graphs wait for. Again and again: of several values for one
+// place the GPU must find each there for a while.
+void Session::LetGraphsGo() {
+  if (graphs_waiting_.empty() || now_ns_ - graphs_let_go_ns_ < kLetGoEveryNs) return;
+  graphs_let_go_ns_ = now_ns_;
+  const uint64_t round = graphs_let_go_rounds_++;
+  const Driver& cuda = place_.device->cuda();
+  CUstream stream = place_.graphs->stream;
+  bool any = false;
+  for (const GraphRef& graph : graphs_waiting_) {
+    const std::vector<Graph::ValueWait>& waits = graph->value_waits();
+    for (size_t begin = 0, end = 0; begin < waits.size(); begin = end) {
+      while (end < waits.size() && waits[end].address == waits[begin].address) ++end;
+      const Graph::ValueWait& wait = waits[begin + round % (end - begin)];
+      const uint64_t bytes = wait.wide ? 8 : 4;
+      if (!OwnsDevice(wait.address, bytes) && !OwnsHost(wait.address, bytes)) continue;
+      any = true;
+      place_.device->Judge(wait.wide
+                               ? cuda.cuStreamWriteValue64_v2(stream, wait.address, wait.value, 0)
+                               : cuda.cuStreamWriteValue32_v2(
+                                     stream, wait.address, static_cast<uint32_t>(wait.value), 0));
+    }
+  }
+  if (!any) return;
+  if (graphs_let_go_ == nullptr &&
+      place_.device->TakeEvent(false, &graphs_let_go_) != CUDA_SUCCESS) {
+    return;
+  }
+  place_.device->Judge(cuda.cuEventRecord(graphs_let_go_, stream));
+}
+
+// The memory must not go before what writes to it.
+bool Session::GraphsLetGo() {
+  if (graphs_let_go_ == nullptr) return true;
+  if (place_.device->Judge(place_.device->cuda().cuEventQuery(graphs_let_go_)) ==
+      CUDA_ERROR_NOT_READY) {
+    return false;
+  }
+  place_.device->GiveEvent(false, graphs_let_go_);
+  graphs_let_go_ = nullptr;
+  return true;
 }
 
 // Asks the tenant for the functions that the GPU has come to. At the session's end the GPU goes on
 // without them.
 bool Session::PollGraphCalls() {
   bool any = false;
-  for (const GraphRef& graph : graphs_calling_) {
+  if (state_ == State::kEnding) LetGraphsGo();
+  for (const GraphRef& graph : graphs_waiting_) {
     auto& calls = graph->host_calls();
     for (uint32_t i = 0; i < calls.size(); ++i) {
       if (state_ != State::kServing) {

@@ -40,8 +40,8 @@ struct GraphRoom {
   // A fresh context has room for these: 2,000 nodes in one graph, or 34 graphs of 100.
   uint64_t most_graphs = 16;
   uint64_t most_nodes = 1500;
-  // For uploads; made with the first large graph, never given back.
-  CUstream uploads = nullptr;
+  // For uploads and for letting waits go; made when it is needed first, never given back.
+  CUstream stream = nullptr;
 
   bool Fits(uint64_t more_nodes) const {
     return graphs < most_graphs && nodes + more_nodes <= most_nodes;
@@ -139,6 +139,17 @@ class Graph {
     bool ready = false;   // the GPU has come to it, the tenant is to be asked
     bool called = false;  // the tenant has been asked and has not answered
   };
+  // A memory operation of the tenant's that waits, and a value with which it goes on.
+  struct ValueWait {
+    uint32_t node;
+    bool wide;  // 64 bits
+    uint64_t address;
+    uint64_t value;
+  };
+  // By address.
+  const std::vector<ValueWait>& value_waits() const { return value_waits_; }
+  // The GPU may wait in it for somebody outside of it.
+  bool MayWait() const { return !host_calls_.empty() || !value_waits_.empty(); }
   const std::vector<Record>& records() const { return records_; }
   const std::vector<Wait>& waits() const { return waits_; }
   std::vector<HostCall>& host_calls() { return host_calls_; }
@@ -182,6 +193,7 @@ class Graph {
   CUresult AddEdges(const GraphPlan& plan);
   CUresult SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const;
   CUresult ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole);
+  void AddValueWaits(const GraphPlan& plan, uint32_t entry);
 
   Device* const device_;
   WorkPool* const pool_;
@@ -197,6 +209,7 @@ class Graph {
   std::vector<Record> records_;
   std::vector<Wait> waits_;
   std::vector<HostCall> host_calls_;
+  std::vector<ValueWait> value_waits_;
   GraphHostWord* words_ = nullptr;  // one per host call, in the staging memory
 };
 using GraphRef = std::shared_ptr<Graph>;

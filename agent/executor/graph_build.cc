@@ -157,10 +157,12 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
     } else if (node.kind == GraphNodeKind::kHost) {
       nodes_[i].place = static_cast<uint32_t>(host_calls_.size());
       host_calls_.push_back({i, plan.reader.Body<wire::GraphHostCall>(node).token});
+    } else if (node.kind == GraphNodeKind::kMemoryOperations) {
+      AddValueWaits(plan, i);
     }
   }
-  if (IsUploaded() && room_->uploads == nullptr) {
-    const CUresult result = device_->TakeStream(0, &room_->uploads);
+  if ((IsUploaded() || MayWait()) && room_->stream == nullptr) {
+    const CUresult result = device_->TakeStream(0, &room_->stream);
     if (result != CUDA_SUCCESS) return result;
   }
   if (host_calls_.empty()) return CUDA_SUCCESS;
@@ -168,6 +170,21 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   const std::vector<uint8_t> zeros(host_calls_.size() * sizeof(GraphHostWord));
   words_ = reinterpret_cast<GraphHostWord*>(staging_->Copy(zeros));
   return words_ != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void Graph::AddValueWaits(const GraphPlan& plan, uint32_t entry) {
+  const wire::GraphNode node = plan.reader.Node(entry);
+  const auto head = plan.reader.Body<wire::GraphMemoryOperations>(node);
+  for (uint32_t i = 0; i < head.operations; ++i) {
+    const wire::GraphMemoryOperation one = plan.reader.Operation(node, i);
+    const bool wide = one.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    if (!wide && one.operation != CU_STREAM_MEM_OP_WAIT_VALUE_32) continue;
+    // Equal, at least equal, a bit in common: the value itself. A bit that neither has: none.
+    const bool none = (one.flags & 3) == CU_STREAM_WAIT_VALUE_NOR;
+    value_waits_.push_back({node.index, wide, one.address, none ? 0 : one.value});
+  }
+  std::sort(value_waits_.begin(), value_waits_.end(),
+            [](const ValueWait& a, const ValueWait& b) { return a.address < b.address; });
 }
 
 bool Graph::TakeReady(uint32_t host_call) {
@@ -197,7 +214,7 @@ void Graph::Build(GraphPlan* plan, uint32_t flags) {
   }
   plan->result = cuda.cuGraphInstantiateWithFlags(&exec_, graph_, driver_flags);
   if (plan->result == CUDA_SUCCESS && IsUploaded()) {
-    plan->result = cuda.cuGraphUpload(exec_, room_->uploads);
+    plan->result = cuda.cuGraphUpload(exec_, room_->stream);
   }
 }
 
@@ -366,7 +383,10 @@ void Graph::AdoptUpdate(const GraphPlan& plan) {
     if (plan.result != CUDA_SUCCESS && form.index == plan.failed_node) return;
     if (form.body_bytes == 0) continue;
     const uint32_t place = nodes_[form.index].place;
-    if (form.kind == GraphNodeKind::kEventRecord) {
+    if (form.kind == GraphNodeKind::kMemoryOperations) {
+      std::erase_if(value_waits_, [&](const ValueWait& wait) { return wait.node == form.index; });
+      AddValueWaits(plan, i);
+    } else if (form.kind == GraphNodeKind::kEventRecord) {
       records_[place].event = plan.reader.Body<wire::GraphEvent>(form).event;
     } else if (form.kind == GraphNodeKind::kEventWait) {
       waits_[place].event = plan.reader.Body<wire::GraphEvent>(form).event;

@@ -237,7 +237,7 @@ bool Session::Poll(uint64_t now_ns) {
   any |= PollGraphCalls();
   any |= RunFences();
   if (state_ == State::kEnding) {
-    if (Idle() && outstanding_ == 0) {
+    if (Idle() && outstanding_ == 0 && GraphsLetGo()) {
       ReturnEverything();
       any = true;
     } else if (now_ns > deadline_ns_ && AtDevice()) {

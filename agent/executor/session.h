@@ -304,6 +304,8 @@ class Session final : public StreamSink {
   CUresult SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work);
   void FinishGraphs(Stream& stream);
   bool PollGraphCalls();
+  void LetGraphsGo();
+  bool GraphsLetGo();               // nothing of LetGraphsGo's is at CUDA
   void EndFor(wire::Fatal reason);  // outside of a handler
 
   // memory.cc
@@ -379,7 +381,10 @@ class Session final : public StreamSink {
   RangeTable globals_;
   std::shared_ptr<uint64_t> graph_nodes_ = std::make_shared<uint64_t>(0);
   IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
-  std::vector<GraphRef> graphs_calling_;  // at CUDA, with functions of the tenant's
+  std::vector<GraphRef> graphs_waiting_;  // at CUDA, and the GPU may wait in them
+  uint64_t graphs_let_go_ns_ = 0;
+  uint64_t graphs_let_go_rounds_ = 0;
+  CUevent graphs_let_go_ = nullptr;  // behind the newest writes of LetGraphsGo
   IdTable<wire::ArrayId, ArrayEntry, wire::kMaxArrays> arrays_;
   std::map<uint64_t, ArrayRef> textures_;  // by handle; null for linear memory
   std::map<uint64_t, ArrayRef> surfaces_;

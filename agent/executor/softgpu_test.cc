@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "agent/executor/testing_graph.h"
 #include "agent/executor/testing_peer.h"
 
 namespace gpuloom::executor {
@@ -231,6 +232,70 @@ TEST_F(SoftGpuTest, NeighboursLongKernelDelaysNothing) {
   }
   EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, long_kernel)) << "the kernel was too short";
   EXPECT_TRUE(tenant_->WaitDone(0, long_kernel));
+}
+
+// A kernel of 32 threads that multiplies.
+TestingGraph ScaleGraph(uint64_t data, uint32_t factor) {
+  const ScaleParams params{data, factor};
+  TestingGraph graph;
+  graph.AddKernel(kScale, {reinterpret_cast<const uint8_t*>(&params), 12});
+  return graph;
+}
+
+TEST_F(SoftGpuTest, GraphsComputeAndChange) {
+  ASSERT_TRUE(LoadProgram(tenant_.get()));
+  const uint64_t memory = tenant_->Alloc(4096);
+  uint32_t* host = Pin(tenant_.get());
+  TestingGraph graph = ScaleGraph(memory, 3);
+  graph.AddHostCall(9);
+  graph.AddFill(memory + 4, 1, 1, 0, 77);
+  graph.AddEdge(0, 1);
+  graph.AddEdge(1, 2);
+  ASSERT_EQ(tenant_->Call<wire::GraphInstantiate>({wire::GraphId{1}, 0, HostPtr{0}, 0}, nullptr,
+                                                  graph.Block()),
+            CUDA_SUCCESS);
+  tenant_->Post<wire::Fill>({StreamId{0}, 4, 2, 0, memory, 32});
+  const auto run = [&](uint32_t n) {
+    tenant_->Post<wire::GraphLaunch>({wire::GraphId{1}, StreamId{0}});
+    ASSERT_TRUE(tenant_->Wait([&] { return tenant_->reader.host_functions_due() == n; }));
+    EXPECT_EQ(tenant_->reader.HostFunction(n - 1), 9u);
+    tenant_->writer.PublishHostFunctionsDone(n);
+    channel::RingDoorbell(tenant_->doorbell.get());
+    ASSERT_TRUE(tenant_->WaitDone(0, CopyOut(tenant_.get(), 0, host, memory)));
+  };
+  run(1);
+  EXPECT_EQ(host[0], 6u);
+  EXPECT_EQ(host[1], 77u);
+  ASSERT_EQ(tenant_->Call<wire::GraphUpdate>({wire::GraphId{1}, 0, HostPtr{0}, 0}, nullptr,
+                                             ScaleGraph(memory, 5).Block()),
+            CUDA_SUCCESS);
+  run(2);
+  EXPECT_EQ(host[0], 30u);
+}
+
+TEST_F(SoftGpuTest, GraphsThatWaitEndWithTheirSession) {
+  ASSERT_TRUE(LoadProgram(tenant_.get()));
+  const uint64_t memory = tenant_->Alloc(4096);
+  tenant_->Post<wire::Fill>({StreamId{0}, 4, 0, 0, memory, 32});
+  TestingGraph graph;
+  // For values that nobody writes, one after the other; and for a function that nobody runs.
+  graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_EQ, memory, 5});
+  graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_EQ, memory, 6});
+  graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_64, CU_STREAM_WAIT_VALUE_GEQ, memory + 8, 7});
+  graph.AddHostCall(1);
+  for (uint32_t i = 1; i < 4; ++i) graph.AddEdge(i - 1, i);
+  ASSERT_EQ(tenant_->Call<wire::GraphInstantiate>({wire::GraphId{1}, 0, HostPtr{0}, 0}, nullptr,
+                                                  graph.Block()),
+            CUDA_SUCCESS);
+  const Ticket launch = tenant_->Post<wire::GraphLaunch>({wire::GraphId{1}, StreamId{0}});
+  tenant_->Post<wire::GraphLaunch>({wire::GraphId{1}, StreamId{0}});
+  EXPECT_FALSE(
+      tenant_->Wait([&] { return tenant_->reader.Done(StreamId{0}, launch); }, milliseconds(50)));
+  tenant_->doorbell.Reset();
+  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 1u);
+  EXPECT_EQ(scheduler_.memory_in_use(), 0u);
 }
 
 // Last: there is no context in this process any more afterwards.

@@ -152,6 +152,12 @@ void FillGraphTable(Driver* d) {
     return result;
   };
   d->cuGraphExecDestroy = [](CUgraphExec) { return --S().live_graphs, CUDA_SUCCESS; };
+  d->cuStreamWriteValue32_v2 = [](CUstream stream, CUdeviceptr, cuuint32_t, unsigned) {
+    return Work("write", stream);
+  };
+  d->cuStreamWriteValue64_v2 = [](CUstream stream, CUdeviceptr, cuuint64_t, unsigned) {
+    return Work("write", stream);
+  };
   d->cuGraphUpload = [](CUgraphExec, CUstream stream) { return Work("upload", stream); };
   d->cuGraphLaunch = [](CUgraphExec exec, CUstream stream) {
     const CUresult result = Work("graph", stream);
