@@ -81,6 +81,39 @@ CUresult cuArrayDestroy(CUarray handle) {
   return CUDA_SUCCESS;
 }
 
+// None of the formats here has planes, and no array is sparse or waits for its memory.
+CUresult cuArrayGetPlane(CUarray*, CUarray handle, unsigned) {
+  std::shared_ptr<Array> array;
+  const CUresult result = Require(handle, array);
+  return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray handle) {
+  std::shared_ptr<Array> array;
+  const CUresult result = Require(handle, array);
+  return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS*, CUarray handle, CUdevice) {
+  std::shared_ptr<Array> array;
+  const CUresult result = Require(handle, array);
+  return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*,
+                                             CUmipmappedArray handle) {
+  std::shared_ptr<Mipmap> mipmap;
+  const CUresult result = Require(handle, mipmap);
+  return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS*,
+                                               CUmipmappedArray handle, CUdevice) {
+  std::shared_ptr<Mipmap> mipmap;
+  const CUresult result = Require(handle, mipmap);
+  return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuMipmappedArrayCreate(CUmipmappedArray* handle, const CUDA_ARRAY3D_DESCRIPTOR* descriptor,
                                 unsigned levels) {
   Context* context = nullptr;
