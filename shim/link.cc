@@ -179,7 +179,12 @@ CUresult Complete(Link* link) {
   wire::LinkComplete::Reply reply;
   CUresult result = session.Call<wire::LinkComplete>({IdOf(link)}, &reply, nullptr, 0, &log);
   TellErrors(*link, text, result == CUDA_SUCCESS ? 0 : log.size_bytes);
-  if (result == CUDA_SUCCESS) result = ReadImage(link, reply.image_bytes);
+  if (result != CUDA_SUCCESS) return result;
+  result = ReadImage(link, reply.image_bytes);
+  if (result != CUDA_SUCCESS) {
+    free(link->image);
+    link->image = nullptr;
+  }
   return result;
 }
 

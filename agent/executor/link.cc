@@ -114,6 +114,7 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
     return Refuse(wire::Fatal::kBadArgument);
   }
   const Asker asker = AskerOf(record);
+  if (entry->link->completing) return Reply<wire::LinkAdd>(asker, CUDA_ERROR_INVALID_VALUE);
   if (request.data_bytes > kMaxInputBytes) {
     return Reply<wire::LinkAdd>(asker, CUDA_ERROR_INVALID_IMAGE);
   }
@@ -124,6 +125,7 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
         // The tenant may write on while we look: only the copy counts. A NUL ends PTX.
         input->data.resize(request.data_bytes + 1);
         if (!host->Read(address, input->data.data(), request.data_bytes)) return;
+        if (link->state == nullptr) return;  // a tenant that did not wait for its creation
         const auto type = static_cast<CUjitInputType>(request.type);
         const size_t bytes = request.data_bytes + (type == CU_JIT_INPUT_PTX ? 1 : 0);
         input->result = link->cuda.cuLinkAddData_v2(link->state, type, input->data.data(), bytes,
@@ -140,12 +142,16 @@ void Session::On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Reques
                  const wire::Record& record) {
   const LinkEntry* entry = FindLink(request.link);
   if (entry == nullptr) return;
-  if (entry->link->completing) return Refuse(wire::Fatal::kBadArgument);
+  if (entry->link->completing) {
+    return Reply<wire::LinkComplete>(AskerOf(record), CUDA_ERROR_INVALID_VALUE);
+  }
   entry->link->completing = true;
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
   modules_.Post(
       [result, link = entry->link] {
         void* image = nullptr;
+        *result = CUDA_ERROR_INVALID_HANDLE;
+        if (link->state == nullptr) return;
         *result = link->cuda.cuLinkComplete(link->state, &image, &link->image_bytes);
         link->image = static_cast<const uint8_t*>(image);
       },

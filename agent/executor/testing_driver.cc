@@ -60,6 +60,7 @@ struct State {
   std::map<uint64_t, Pending> event_work;
   std::vector<std::string> calls;
   int unquiet = 0;
+  size_t limit = 1024;  // of the context, whichever was asked for
 
   bool Done(const Pending& pending) const {
     return (!pending.held || release > pending.since) &&
@@ -368,6 +369,36 @@ void FillTable(Driver* d) {
     return S().failure;
   };
 
+  d->cuCtxGetLimit = [](size_t* value, CUlimit) {
+    std::lock_guard lock(S().mutex);
+    return *value = S().limit, CUDA_SUCCESS;
+  };
+  d->cuCtxSetLimit = [](CUlimit limit, size_t value) {
+    const std::string call =
+        "limit " + std::to_string(static_cast<int>(limit)) + " " + std::to_string(value);
+    const CUresult result = Synchronising(call.c_str());
+    std::lock_guard lock(S().mutex);
+    S().limit = value;
+    return result;
+  };
+  // Links are made of 5000 bytes, whatever goes in.
+  d->cuLinkCreate_v2 = [](unsigned, CUjit_option*, void**, CUlinkState* state) {
+    std::lock_guard lock(S().mutex);
+    return *state = Make<CUlinkState>(++S().objects), S().failure;
+  };
+  d->cuLinkAddData_v2 = [](CUlinkState, CUjitInputType, void*, size_t, const char*, unsigned,
+                           CUjit_option*, void**) { return CUDA_SUCCESS; };
+  d->cuLinkComplete = [](CUlinkState, void** image, size_t* size) {
+    static char linked[5000] = ".version 8.0";
+    *image = linked;
+    return *size = sizeof(linked), CUDA_SUCCESS;
+  };
+  d->cuLinkDestroy = [](CUlinkState) {
+    std::lock_guard lock(S().mutex);
+    S().calls.push_back("unlink");
+    return CUDA_SUCCESS;
+  };
+
   d->cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned,
                             CUlibraryOption*, void**, unsigned) {
     std::lock_guard lock(S().mutex);
@@ -442,6 +473,7 @@ const Driver& TestingDriver::Reset() {
   S().graph_of.clear();
   S().calls.clear();
   S().unquiet = 0;
+  S().limit = 1024;
   return kDriver;
 }
 

@@ -94,8 +94,11 @@ const std::vector<Reason>& Reasons() {
        {"cuMulticast"},
        {}},
       {"one device to a tenant, so there is no peer",
-       {"cuCtxEnablePeer", "cuCtxDisablePeer", "cuDeviceGetP2PAtomic"},
+       {"cuDeviceGetP2PAtomic"},
        {"cuLaunchCooperativeKernelMultiDevice"}},
+      {"host and device share no functions; the attribute says 0",
+       {"cuLibraryGetUnifiedFunction"},
+       {}},
       {"DMA-BUF and GPUDirect RDMA hand device memory to other hardware past the executor; the "
        "attributes say 0",
        {"cuFlushGPUDirect", "cuMemGetHandleForAddressRange"},
