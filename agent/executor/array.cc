@@ -65,10 +65,14 @@ CUresult Clear(const Driver& cuda, CUarray array, const Extent& extent, uint32_t
   CUstream stream = nullptr;
   CUresult result = cuda.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0);
   if (result != CUDA_SUCCESS) return result;
+  // As much at a time as there are zeros: some bytes of a row, some rows, or some whole slices.
   const uint64_t row_bytes = extent.width * element_bytes;
   const uint64_t piece_bytes = std::min<uint64_t>(row_bytes, sizeof(kZeros));
-  const uint64_t rows = std::max<uint64_t>(sizeof(kZeros) / row_bytes, 1);
-  for (uint64_t z = 0; z < extent.depth; ++z) {
+  const uint64_t rows =
+      std::min<uint64_t>(std::max<uint64_t>(sizeof(kZeros) / row_bytes, 1), extent.height);
+  const uint64_t slices =
+      rows < extent.height ? 1 : std::max<uint64_t>(sizeof(kZeros) / (row_bytes * rows), 1);
+  for (uint64_t z = 0; z < extent.depth; z += slices) {
     for (uint64_t y = 0; y < extent.height; y += rows) {
       for (uint64_t x = 0; x < row_bytes && result == CUDA_SUCCESS; x += piece_bytes) {
         CUDA_MEMCPY3D copy = {};
@@ -81,7 +85,7 @@ CUresult Clear(const Driver& cuda, CUarray array, const Extent& extent, uint32_t
         copy.dstZ = z;
         copy.WidthInBytes = std::min(piece_bytes, row_bytes - x);
         copy.Height = std::min(rows, extent.height - y);
-        copy.Depth = 1;
+        copy.Depth = std::min(slices, extent.depth - z);
         copy.srcPitch = copy.WidthInBytes;
         copy.srcHeight = copy.Height;
         result = cuda.cuMemcpy3DAsync_v2(&copy, stream);

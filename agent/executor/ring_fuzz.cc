@@ -104,6 +104,8 @@ class Harness {
     session_->End(wire::Fatal::kNone, now_ns_);
     for (int i = 0; i < 100 && session_->state() != Session::State::kEnded; ++i) Turn(1);
     Check(session_->state() == Session::State::kEnded);
+    // Arrays go when the device has been idle for a while.
+    for (int i = 0; i < 100 && !quiet_.empty(); ++i) Turn(1);
     Turn(1);
     Check(scheduler_->in_use() == 0);
     session_.reset();

@@ -211,6 +211,13 @@ CUresult Instantiate() {
   return S().failure;
 }
 
+// Small enough that clearing it takes no time.
+bool IsArray(const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
+  constexpr size_t kMax = 1u << 14;
+  return descriptor.Width <= kMax && descriptor.Height <= kMax && descriptor.Depth <= kMax &&
+         descriptor.Width * (descriptor.Height + 1) * (descriptor.Depth + 1) <= 1u << 26;
+}
+
 void FillTable(Driver* d) {
   d->cuInit = [](unsigned) { return CUDA_SUCCESS; };
   d->cuDeviceGetCount = [](int* count) { return *count = 1, CUDA_SUCCESS; };
@@ -334,14 +341,16 @@ void FillTable(Driver* d) {
   };
   d->cuStreamSynchronize = [](CUstream) { return S().failure; };
   d->cuStreamDestroy_v2 = [](CUstream) { return S().failure; };
-  d->cuArray3DCreate_v2 = [](CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR*) {
+  d->cuArray3DCreate_v2 = [](CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor) {
+    if (!IsArray(*descriptor)) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(S().mutex);
     S().calls.push_back("make array");
     return *array = Make<CUarray>(++S().objects), S().failure;
   };
   d->cuArrayDestroy = [](CUarray) { return Synchronising("destroy array"); };
-  d->cuMipmappedArrayCreate = [](CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR*,
+  d->cuMipmappedArrayCreate = [](CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor,
                                  unsigned) {
+    if (!IsArray(*descriptor)) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(S().mutex);
     return *array = Make<CUmipmappedArray>(++S().objects), S().failure;
   };
