@@ -9,10 +9,11 @@
 namespace gpuloom::executor {
 namespace {
 
-// So many nodes are judged before other work of the ring thread has its turn.
+// So many nodes and memory operations are judged before other work of the ring thread has its turn.
 constexpr uint32_t kJudgeAtATime = 1024;
 // A graph whose session ends has so long to come to its next wait.
 constexpr uint64_t kLetGoEveryNs = 2'000'000;
+constexpr size_t kLetGoAtATime = 64;  // places of a graph
 // Updates up to this size are made on the ring thread: 1–7 µs each, measured.
 constexpr uint32_t kUpdateAtOnce = 64;
 
@@ -56,7 +57,8 @@ void Session::EndFor(wire::Fatal reason) {
 }
 
 bool Session::JudgeGraph(GraphPlan* plan, uint32_t entries) {
-  for (uint32_t i = 0; i < entries && plan->judged < plan->reader.nodes(); ++i) {
+  for (uint32_t spent = 0; spent < entries && plan->judged < plan->reader.nodes(); ++spent) {
+    spent += plan->reader.Operations(plan->reader.Node(plan->judged));
     const CUresult result = JudgeGraphNode(plan, plan->judged);
     if (result != CUDA_SUCCESS) {
       plan->Fail(result, plan->reader.Node(plan->judged).index);
@@ -291,10 +293,12 @@ void Session::LetGraphsGo() {
   CUstream stream = place_.graphs->stream;
   bool any = false;
   for (const GraphRef& graph : graphs_waiting_) {
-    const std::vector<Graph::ValueWait>& waits = graph->value_waits();
-    for (size_t begin = 0, end = 0; begin < waits.size(); begin = end) {
+    const std::vector<Graph::ValueWait>& waits = graph->SortedValueWaits();
+    const size_t turns = waits.size() / kLetGoAtATime + 1;
+    for (size_t begin = 0, end = 0, place = 0; begin < waits.size(); begin = end, ++place) {
       while (end < waits.size() && waits[end].address == waits[begin].address) ++end;
-      const Graph::ValueWait& wait = waits[begin + round % (end - begin)];
+      if (place / kLetGoAtATime != round % turns) continue;
+      const Graph::ValueWait& wait = waits[begin + round / turns % (end - begin)];
       const uint64_t bytes = wait.wide ? 8 : 4;
       if (!OwnsDevice(wait.address, bytes) && !OwnsHost(wait.address, bytes)) continue;
       any = true;

@@ -25,7 +25,10 @@ namespace gpuloom::executor {
 // Nodes of all graphs of a session, destroyed ones that still run included. A node costs the driver
 // about 1 KiB of our memory.
 inline constexpr uint64_t kMaxSessionGraphNodes = 1u << 19;
+// Each costs the ring thread something when the graph is made or when its session ends.
 inline constexpr uint32_t kMaxGraphHostCalls = 1024;
+inline constexpr uint32_t kMaxGraphRecords = 1024;
+inline constexpr uint32_t kMaxGraphMemoryNodes = 1024;
 // From here on a worker uploads a graph when it is made: uploading takes about 0.9 µs a node, which
 // the first launch would take on the ring thread.
 inline constexpr uint32_t kUploadNodes = 256;
@@ -141,13 +144,12 @@ class Graph {
   };
   // A memory operation of the tenant's that waits, and a value with which it goes on.
   struct ValueWait {
-    uint32_t node;
     bool wide;  // 64 bits
     uint64_t address;
     uint64_t value;
   };
-  // By address.
-  const std::vector<ValueWait>& value_waits() const { return value_waits_; }
+  // All of them by address, for the end of the session: no update may follow.
+  const std::vector<ValueWait>& SortedValueWaits();
   // The GPU may wait in it for somebody outside of it.
   bool MayWait() const { return !host_calls_.empty() || !value_waits_.empty(); }
   const std::vector<Record>& records() const { return records_; }
@@ -193,7 +195,7 @@ class Graph {
   CUresult AddEdges(const GraphPlan& plan);
   CUresult SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const;
   CUresult ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole);
-  void AddValueWaits(const GraphPlan& plan, uint32_t entry);
+  void SetValueWaits(const GraphPlan& plan, uint32_t entry);
 
   Device* const device_;
   WorkPool* const pool_;
@@ -209,7 +211,8 @@ class Graph {
   std::vector<Record> records_;
   std::vector<Wait> waits_;
   std::vector<HostCall> host_calls_;
-  std::vector<ValueWait> value_waits_;
+  std::unordered_map<uint32_t, std::vector<ValueWait>> value_waits_;  // by node
+  std::vector<ValueWait> sorted_value_waits_;
   GraphHostWord* words_ = nullptr;  // one per host call, in the staging memory
 };
 using GraphRef = std::shared_ptr<Graph>;

@@ -146,6 +146,7 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
     const wire::GraphNode node = plan.reader.Node(i);
     nodes_[i].kind = node.kind;
     if (node.kind == GraphNodeKind::kEventRecord) {
+      if (records_.size() == kMaxGraphRecords) return CUDA_ERROR_NOT_SUPPORTED;
       nodes_[i].place = static_cast<uint32_t>(records_.size());
       auto event = std::make_shared<GraphRecordEvent>(device_);
       const CUresult result = device_->TakeEvent(true, &event->event);
@@ -158,7 +159,8 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
       nodes_[i].place = static_cast<uint32_t>(host_calls_.size());
       host_calls_.push_back({i, plan.reader.Body<wire::GraphHostCall>(node).token});
     } else if (node.kind == GraphNodeKind::kMemoryOperations) {
-      AddValueWaits(plan, i);
+      if (value_waits_.size() == kMaxGraphMemoryNodes) return CUDA_ERROR_NOT_SUPPORTED;
+      SetValueWaits(plan, i);
     }
   }
   if ((IsUploaded() || MayWait()) && room_->stream == nullptr) {
@@ -172,19 +174,29 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   return words_ != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void Graph::AddValueWaits(const GraphPlan& plan, uint32_t entry) {
+void Graph::SetValueWaits(const GraphPlan& plan, uint32_t entry) {
   const wire::GraphNode node = plan.reader.Node(entry);
   const auto head = plan.reader.Body<wire::GraphMemoryOperations>(node);
+  std::vector<ValueWait>& waits = value_waits_[node.index];
+  waits.clear();
   for (uint32_t i = 0; i < head.operations; ++i) {
     const wire::GraphMemoryOperation one = plan.reader.Operation(node, i);
     const bool wide = one.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
     if (!wide && one.operation != CU_STREAM_MEM_OP_WAIT_VALUE_32) continue;
     // Equal, at least equal, a bit in common: the value itself. A bit that neither has: none.
     const bool none = (one.flags & 3) == CU_STREAM_WAIT_VALUE_NOR;
-    value_waits_.push_back({node.index, wide, one.address, none ? 0 : one.value});
+    waits.push_back({wide, one.address, none ? 0 : one.value});
   }
-  std::sort(value_waits_.begin(), value_waits_.end(),
+}
+
+const std::vector<Graph::ValueWait>& Graph::SortedValueWaits() {
+  if (!sorted_value_waits_.empty()) return sorted_value_waits_;
+  for (const auto& [node, waits] : value_waits_) {
+    sorted_value_waits_.insert(sorted_value_waits_.end(), waits.begin(), waits.end());
+  }
+  std::sort(sorted_value_waits_.begin(), sorted_value_waits_.end(),
             [](const ValueWait& a, const ValueWait& b) { return a.address < b.address; });
+  return sorted_value_waits_;
 }
 
 bool Graph::TakeReady(uint32_t host_call) {
@@ -384,8 +396,7 @@ void Graph::AdoptUpdate(const GraphPlan& plan) {
     if (form.body_bytes == 0) continue;
     const uint32_t place = nodes_[form.index].place;
     if (form.kind == GraphNodeKind::kMemoryOperations) {
-      std::erase_if(value_waits_, [&](const ValueWait& wait) { return wait.node == form.index; });
-      AddValueWaits(plan, i);
+      SetValueWaits(plan, i);
     } else if (form.kind == GraphNodeKind::kEventRecord) {
       records_[place].event = plan.reader.Body<wire::GraphEvent>(form).event;
     } else if (form.kind == GraphNodeKind::kEventWait) {

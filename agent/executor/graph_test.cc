@@ -309,6 +309,27 @@ TEST_F(GraphTest, ASessionsNodesAreBounded) {
   EXPECT_EQ(InstantiateFromArena(1, graph), CUDA_SUCCESS);
 }
 
+TEST_F(GraphTest, WhatCostsTheRingThreadIsBounded) {
+  const uint64_t memory = tenant_->Alloc(1u << 20);
+  tenant_->Post<wire::EventCreate>({EventId{1}, 1});
+  const wire::GraphMemoryOperation wait{CU_STREAM_MEM_OP_WAIT_VALUE_32, 0, memory, 1};
+  TestingGraph records, operations, calls;
+  for (uint32_t i = 0; i < 1024; ++i) {
+    records.AddEvent(wire::GraphNodeKind::kEventRecord, 1);
+    operations.AddOperation(wait);
+    calls.AddHostCall(i);
+  }
+  EXPECT_EQ(InstantiateFromArena(1, records), CUDA_SUCCESS);
+  EXPECT_EQ(InstantiateFromArena(2, operations), CUDA_SUCCESS);
+  EXPECT_EQ(InstantiateFromArena(3, calls), CUDA_SUCCESS);
+  records.AddEvent(wire::GraphNodeKind::kEventRecord, 1);
+  operations.AddOperation(wait);
+  calls.AddHostCall(0);
+  EXPECT_EQ(InstantiateFromArena(4, records), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(InstantiateFromArena(4, operations), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(InstantiateFromArena(4, calls), CUDA_ERROR_NOT_SUPPORTED);
+}
+
 // ---- hostile tenants
 
 class MaliciousGraphTest : public GraphTest {

@@ -251,6 +251,12 @@ class GraphReader {
                               uint64_t{kernel.attributes} * sizeof(GraphAttribute),
                           kernel.param_bytes);
   }
+  // How many a node has; 0 for other kinds.
+  uint32_t Operations(const GraphNode& node) const {
+    return node.kind == GraphNodeKind::kMemoryOperations && node.body_bytes != 0
+               ? Body<GraphMemoryOperations>(node).operations
+               : 0;
+  }
   GraphMemoryOperation Operation(const GraphNode& node, uint32_t i) const {
     return At<GraphMemoryOperation>(node.body_offset + sizeof(GraphMemoryOperations) +
                                     uint64_t{i} * sizeof(GraphMemoryOperation));

@@ -203,7 +203,8 @@ TEST_F(StreamMemory, FreeMemoryComesBack) {
     ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
   }
   ASSERT_EQ(Cu().cuMemGetInfo_v2(&after, &total), CUDA_SUCCESS);
-  EXPECT_EQ(after, before);
+  // What earlier tests gave up may have come back meanwhile, too: arrays go when the device is idle.
+  EXPECT_GE(after, before);
 }
 
 TEST_F(StreamMemory, OtherWaysToFree) {
