@@ -60,12 +60,22 @@ bool HandshakeAllowed() {
   return false;
 }
 
-void LogTable(const char* line) { Log(LogLevel::kInfo, "%s", line); }
+void LogTable(const char* line) { Log(LogLevel::kWarn, "%s", line); }
 
 constexpr RuntimeHooks kHooks = {
-    CurrentContext,           PrimaryContextOf,           ContextId,     LoadModule,
-    cuModuleGetFunctionCount, cuModuleEnumerateFunctions, DriverVersion, DeviceCount,
-    DeviceIdentity,           HandshakeAllowed,           LogTable,
+    CurrentContext,
+    PrimaryContextOf,
+    ContextId,
+    cuStreamGetId,
+    cuStreamGetId_ptsz,
+    LoadModule,
+    cuModuleGetFunctionCount,
+    cuModuleEnumerateFunctions,
+    DriverVersion,
+    DeviceCount,
+    DeviceIdentity,
+    HandshakeAllowed,
+    LogTable,
 };
 
 }  // namespace

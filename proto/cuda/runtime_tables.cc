@@ -213,8 +213,28 @@ Word ContextId(Word context, Word id, Word, Word, Word) {
   return Hooks().context_id(Pointer<CUctx_st>(context), Pointer<uint64_t>(id));
 }
 
+// cuBLAS keeps scratch memory by stream: it asks for the stream behind a handle (51), then for what
+// tells that stream from all others (39). The stream is known by its number, never null.
+Word StreamOfHandle(Word, Word stream, Word out, Word per_thread, Word) {
+  if (out == 0) return CUDA_ERROR_INVALID_VALUE;
+  unsigned long long id = 0;
+  const auto ask = per_thread != 0 ? Hooks().stream_id_ptsz : Hooks().stream_id;
+  const CUresult result = ask(Pointer<CUstream_st>(stream), &id);
+  if (result == CUDA_SUCCESS) *Pointer<Word>(out) = id + 1;
+  return result;
+}
+
+Word StreamIdentity(Word, Word stream, Word id, Word, Word) {
+  if (stream == 0 || id == 0) return CUDA_ERROR_INVALID_VALUE;
+  *Pointer<Word>(id) = stream - 1;
+  return CUDA_SUCCESS;
+}
+
 constinit const Table<4> tools_tls_table = MakeTable<kToolsTls, 4>().Set(2, &CurrentContext);
-constinit const Table<93> tools_context_table = MakeTable<kToolsContext, 93>().Set(4, &ContextId);
+constinit const Table<93> tools_context_table = MakeTable<kToolsContext, 93>()
+                                                    .Set(4, &ContextId)
+                                                    .Set(39, &StreamIdentity)
+                                                    .Set(51, &StreamOfHandle);
 
 // CONTEXT_LOCAL_STORAGE: no size in front, null at the end
 

@@ -30,6 +30,9 @@ struct RuntimeHooks {
   CUresult (*primary_context)(CUdevice device, CUcontext* context);
   // As cuCtxGetId.
   CUresult (*context_id)(CUcontext context, uint64_t* id);
+  // As cuStreamGetId in its two forms; cuBLAS tells streams apart by it.
+  CUresult (*stream_id)(CUstream stream, unsigned long long* id);
+  CUresult (*stream_id_ptsz)(CUstream stream, unsigned long long* id);
   // As cuModuleLoadData. `image` is a fatbin or its wrapper; runtimes before 12.0 load their
   // modules this way.
   CUresult (*load_module)(CUmodule* module, const void* image);

@@ -19,6 +19,8 @@ const void* loaded_image = nullptr;
 bool allowed = true;
 std::vector<std::string> lines;
 
+CUstream Stream(uint64_t value) { return reinterpret_cast<CUstream>(value); }
+
 const RuntimeHooks kHooks = {
     .current_context =
         [](CUcontext* context) {
@@ -34,6 +36,17 @@ const RuntimeHooks kHooks = {
     .context_id =
         [](CUcontext context, uint64_t* id) {
           *id = reinterpret_cast<uint64_t>(context) + 1;
+          return CUDA_SUCCESS;
+        },
+    .stream_id =
+        [](CUstream stream, unsigned long long* id) {
+          if (stream == Stream(400)) return CUDA_ERROR_INVALID_HANDLE;
+          *id = reinterpret_cast<uint64_t>(stream);
+          return CUDA_SUCCESS;
+        },
+    .stream_id_ptsz =
+        [](CUstream stream, unsigned long long* id) {
+          *id = reinterpret_cast<uint64_t>(stream) + 0x100;
           return CUDA_SUCCESS;
         },
     .load_module =
@@ -175,6 +188,26 @@ TEST(RuntimeTables, ToolsAndContextQuestions) {
   const void* const* tools_context = GetTable("21318c60-9714-3248-8ca6-41ff7324c8f2");
   EXPECT_EQ(Slot<int(CUcontext, uint64_t*)>(tools_context, 4)(Context(0x1000), &id), CUDA_SUCCESS);
   EXPECT_EQ(id, 0x1001u);
+
+  // The stream behind a handle, and what tells it from the others.
+  using StreamOf = int(CUcontext, CUstream, uint64_t*, int);
+  using IdentityOf = int(CUcontext, uint64_t, uint64_t*);
+  uint64_t stream = 0;
+  for (const uint64_t handle : {0, 2, 0x5000}) {
+    for (const int per_thread : {0, 1}) {
+      EXPECT_EQ(
+          Slot<StreamOf>(tools_context, 51)(Context(0x1000), Stream(handle), &stream, per_thread),
+          CUDA_SUCCESS);
+      EXPECT_NE(stream, 0u);
+      EXPECT_EQ(Slot<IdentityOf>(tools_context, 39)(Context(0x1000), stream, &id), CUDA_SUCCESS);
+      EXPECT_EQ(id, handle + (per_thread != 0 ? 0x100 : 0));
+    }
+  }
+  EXPECT_EQ(Slot<StreamOf>(tools_context, 51)(Context(0x1000), Stream(400), &stream, 0),
+            CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(Slot<StreamOf>(tools_context, 51)(Context(0x1000), Stream(0), nullptr, 0),
+            CUDA_ERROR_INVALID_VALUE);
+
   const void* const* checks = GetTable("263e8860-7cd2-6143-92f6-bbd5006dfa7e");
   uint32_t result = 7;
   const void* more = nullptr;
