@@ -144,17 +144,27 @@ Array* FindKind(const void* handle, bool mipmap) {
   return array != nullptr && (array->kind == Array::Kind::kMipmap) == mipmap ? array : nullptr;
 }
 
+// The handles are invalid at once, whatever other threads do with them; the ids are free again when
+// the executor has forgotten them.
 CUresult Destroy(Array* array) {
-  wire::ArrayDestroy::Reply reply;
-  const CUresult result =
-      session.Call<wire::ArrayDestroy>({wire::ArrayId{arrays.table.IdOf(array)}}, &reply);
-  Holding holding(&arrays.lock);
-  for (uint32_t id = array->next_level; id != 0;) {
-    Array* level = arrays.table.At(id);
-    id = level->next_level;
-    arrays.table.Give(level);
+  constexpr uint32_t kMostLevels = 32;
+  uint32_t ids[kMostLevels + 1] = {arrays.table.IdOf(array)};
+  uint32_t count = 1;
+  {
+    Holding holding(&arrays.lock);
+    if (array->alive.load(std::memory_order_relaxed) == 0) return CUDA_ERROR_INVALID_HANDLE;
+    for (uint32_t id = array->next_level; id != 0 && count <= kMostLevels; ++count) {
+      Array* level = arrays.table.At(id);
+      ids[count] = id;
+      id = level->next_level;
+      arrays.table.Give(level, false);
+    }
+    arrays.table.Give(array, false);
   }
-  arrays.table.Give(array);
+  wire::ArrayDestroy::Reply reply;
+  const CUresult result = session.Call<wire::ArrayDestroy>({wire::ArrayId{ids[0]}}, &reply);
+  Holding holding(&arrays.lock);
+  for (uint32_t i = 0; i < count; ++i) arrays.table.Reuse(ids[i]);
   return result;
 }
 
@@ -162,6 +172,7 @@ CUresult GetLevel(Array* whole, uint32_t level, Array** found) {
   const uint32_t whole_id = arrays.table.IdOf(whole);
   // Held across the question: two threads that ask for the same level get the same handle.
   Holding holding(&arrays.lock);
+  if (whole->alive.load(std::memory_order_relaxed) == 0) return CUDA_ERROR_INVALID_HANDLE;
   for (uint32_t id = whole->next_level; id != 0;) {
     Array* other = arrays.table.At(id);
     if (other->level == level) {
