@@ -1,6 +1,7 @@
 // cuCtx* and cuDevicePrimaryCtx*: contexts, the calling thread's stack of them, their settings.
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/graph_capture.h"
+#include "agent/softgpu/library.h"
 #include "agent/softgpu/state.h"
 
 namespace graph = gpuloom::graph;
@@ -85,6 +86,7 @@ CUresult cuCtxCreate_v4(CUcontext* created, CUctxCreateParams* params, unsigned 
 CUresult cuCtxDestroy_v2(CUcontext handle) {
   const CUresult ready = Ready();
   if (ready != CUDA_SUCCESS) return ready;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindContext(handle);
   if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
   if (CurrentContext() == context) {
@@ -122,6 +124,7 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
 CUresult cuCtxPushCurrent_v2(CUcontext handle) {
   const CUresult ready = Ready();
   if (ready != CUDA_SUCCESS) return ready;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindContext(handle);
   return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : PushContext(context);
 }
@@ -242,6 +245,7 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
   Context* context = nullptr;
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
+  if (!ValidCacheConfig(config)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(context->mutex);
   context->cache_config = config;
   return CUDA_SUCCESS;
@@ -261,6 +265,7 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
   Context* context = nullptr;
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
+  if (!ValidSharedConfig(config)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(context->mutex);
   context->shared_config = config;
   return CUDA_SUCCESS;
@@ -287,10 +292,13 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   if (result != CUDA_SUCCESS) return result;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Context* other = FindContext(peer);
-  return other == nullptr || other == context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+  if (other == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return other == context ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED : CUDA_SUCCESS;
 }
-
-CUresult cuCtxDisablePeerAccess(CUcontext peer) { return cuCtxEnablePeerAccess(peer, 0); }
+CUresult cuCtxDisablePeerAccess(CUcontext peer) {
+  const CUresult result = cuCtxEnablePeerAccess(peer, 0);
+  return result == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : result;
+}
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice ordinal) {
   Context* context = nullptr;
@@ -358,9 +366,10 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* acti
   Context* context = nullptr;
   const CUresult result = Primary(ordinal, context);
   if (result != CUDA_SUCCESS) return result;
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(context->mutex);
-  if (flags != nullptr) *flags = context->flags;
-  if (active != nullptr) *active = context->alive ? 1 : 0;
+  *flags = context->flags;
+  *active = context->alive ? 1 : 0;
   return CUDA_SUCCESS;
 }
 

@@ -76,18 +76,22 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
   return SetAttribute(*found.function->kernel, *found.function->settings, attribute, value);
 }
 
-// Hints about a cache and a bank width that a CPU does not have.
-CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache) {
+CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config) {
   FoundFunction found;
-  return Require(function, found);
+  const CUresult result = Require(function, found);
+  if (result != CUDA_SUCCESS) return result;
+  return ValidCacheConfig(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuFuncSetSharedMemConfig(CUfunction function, CUsharedconfig) {
+CUresult cuFuncSetSharedMemConfig(CUfunction function, CUsharedconfig config) {
   FoundFunction found;
-  return Require(function, found);
+  const CUresult result = Require(function, found);
+  if (result != CUDA_SUCCESS) return result;
+  return ValidSharedConfig(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
+  if (function == nullptr && Healthy() == CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   FoundFunction found;
   const CUresult result = Require(function, found);
   if (result != CUDA_SUCCESS) return result;
@@ -97,6 +101,7 @@ CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
 }
 
 CUresult cuFuncGetName(const char** name, CUfunction function) {
+  if (function == nullptr && Healthy() == CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   FoundFunction found;
   const CUresult result = Require(function, found);
   if (result != CUDA_SUCCESS) return result;
@@ -107,6 +112,7 @@ CUresult cuFuncGetName(const char** name, CUfunction function) {
 
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset_bytes,
                             size_t* size_bytes) {
+  if (function == nullptr && Healthy() == CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   FoundFunction found;
   const CUresult result = Require(function, found);
   if (result != CUDA_SUCCESS) return result;

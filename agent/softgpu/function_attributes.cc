@@ -93,6 +93,9 @@ CUresult SetAttribute(const Kernel& kernel, FunctionSettings& settings,
       settings.non_portable_cluster = value != 0 ? 1 : 0;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      if (value < 0 || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
       settings.cluster_policy = value;
       return CUDA_SUCCESS;
     default:

@@ -87,6 +87,11 @@ CUresult Apply(const CUlaunchAttribute& attribute, LaunchShape& shape, Events& e
       shape.cluster = {attribute.value.clusterDim.x, attribute.value.clusterDim.y,
                        attribute.value.clusterDim.z};
       return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      return static_cast<unsigned>(attribute.value.clusterSchedulingPolicyPreference) >
+                     CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING
+                 ? CUDA_ERROR_INVALID_VALUE
+                 : CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
       return AddEvent(attribute.value.programmaticEvent.event,
                       attribute.value.programmaticEvent.flags, events);

@@ -28,6 +28,15 @@ struct LoadedLibrary;
 
 struct LoadedModule;
 
+// Hints about a cache and a bank width that a CPU does not have: only their values are judged.
+[[nodiscard]] inline bool ValidCacheConfig(CUfunc_cache config) {
+  return config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL;
+}
+[[nodiscard]] inline bool ValidSharedConfig(CUsharedconfig config) {
+  return config >= CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE &&
+         config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE;
+}
+
 // What cuFuncSetAttribute and cuKernelSetAttribute changed. A kernel and its functions share one.
 struct FunctionSettings {
   int ptx_version = 90;  // of the .target directive: 70 for sm_70

@@ -153,6 +153,7 @@ CUresult cuKernelGetLibrary(CUlibrary* library, CUkernel handle) {
 }
 
 CUresult cuKernelGetName(const char** name, CUkernel handle) {
+  if (handle == nullptr && Healthy() == CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<LibraryKernel> kernel;
   const CUresult result = Require(handle, kernel);
   if (result != CUDA_SUCCESS) return result;
@@ -192,11 +193,12 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkerne
   return SetAttribute(*kernel->kernel, *kernel->settings, attribute, value);
 }
 
-CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache, CUdevice ordinal) {
+CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice ordinal) {
   std::shared_ptr<LibraryKernel> kernel;
   const CUresult result = Require(handle, kernel);
   if (result != CUDA_SUCCESS) return result;
-  return FindDevice(ordinal) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;  // only a hint
+  if (FindDevice(ordinal) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  return ValidCacheConfig(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // extern "C"

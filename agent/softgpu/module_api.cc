@@ -50,6 +50,12 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) {
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned option_count,
                             CUjit_option* options, void** values) {
+  if (option_count != 0 && (options == nullptr || values == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (unsigned i = 0; i < option_count; ++i) {
+    if (options[i] < 0 || options[i] >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+  }
   return Load(module, image, JitLog(option_count, options, values));
 }
 
@@ -117,7 +123,9 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* pointer, size_t* size_bytes, CUmodule
   std::shared_ptr<LoadedModule> module;
   const CUresult result = Require(handle, module);
   if (result != CUDA_SUCCESS) return result;
-  if (name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || *name == 0 || (pointer == nullptr && size_bytes == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const Global* global = module->code->FindGlobal(name);
   if (global == nullptr) return CUDA_ERROR_NOT_FOUND;
   if (pointer != nullptr) *pointer = global->address;

@@ -49,6 +49,11 @@ CUresult Set(CUstream handle, bool per_thread, CUstreamAttrID attribute,
   const CUresult result = Require(handle, per_thread, stream);
   if (result != CUDA_SUCCESS) return result;
   if (value == nullptr || !IsStreamAttribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY &&
+      (value->syncPolicy < CU_SYNC_POLICY_AUTO ||
+       value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   stream->SetAttribute(attribute, *value);
   return CUDA_SUCCESS;
 }
