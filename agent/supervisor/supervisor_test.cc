@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -248,6 +249,8 @@ class ControlClientTest : public InTemporaryDirectory {
     listener_ = channel::ListenAt((state_ + "/control.sock").c_str());
     EXPECT_TRUE(listener_.valid());
     return std::thread([this, serve] {
+      pollfd ready = {listener_.get(), POLLIN, 0};  // which does not block
+      ASSERT_EQ(poll(&ready, 1, 10'000), 1);
       control::Connection connection(
           channel::UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
       serve(&connection);
