@@ -70,6 +70,20 @@ TEST_F(Death, TenantKilledWhileItsKernelRuns) {
   ExpectServed(b_);
 }
 
+TEST_F(Death, TenantKilledWhileItsGraphWaitsForIt) {
+  Process neighbour = stack_.Tenant(b_, {"bystander"});
+  ASSERT_TRUE(neighbour.ReadLine("ready"));
+  Process tenant = stack_.Tenant(a_, {"graph"});
+  ASSERT_TRUE(tenant.ReadLine("running")) << tenant.output();
+  tenant.Signal(SIGKILL);
+  EXPECT_TRUE(stack_.BackToNothing(a_));
+  // Of the same executor, which it would have lost had the graph not ended.
+  neighbour.WriteLine("go");
+  EXPECT_TRUE(neighbour.ReadLine("slowest")) << neighbour.output();
+  ExpectServed(a_);
+  neighbour.CloseInput();
+}
+
 // At moments that nobody chose: during the handshake, while loading, while copying.
 TEST_F(Death, TenantKilledAtManyMoments) {
   Process neighbour = stack_.Tenant(b_, {"bystander"});

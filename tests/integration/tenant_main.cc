@@ -7,6 +7,8 @@
 //   refused MIB        an allocation that must be refused for lack of memory; then vadd
 //   spin SECONDS       says "running" while one kernel runs that long, then "done"
 //   endless            says "running"; its kernel never ends; ends at once when its input ends
+//   graph              its graph waits for a value that nobody writes and in a host function that
+//                      never returns; says "running" from there
 //   fault              writes through a bad address; says "fault CODE"
 //   watch              says "ready", then synchronises until an error comes; says "error CODE MS",
 //                      the milliseconds since a line came on its input
@@ -154,6 +156,39 @@ int Endless() {
   _exit(0);
 }
 
+int Graph() {
+  CUcontext context;
+  CUdeviceptr memory;
+  CUgraph graph;
+  CUgraphExec exec;
+  CUgraphNode node;
+  CUstream stream;
+  Ok(cu.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
+  Ok(cu.cuMemAlloc_v2(&memory, 4096), "cuMemAlloc");
+  Ok(cu.cuMemsetD32_v2(memory, 0, 1024), "cuMemsetD32");
+  Ok(cu.cuCtxSynchronize(), "cuCtxSynchronize");
+  Ok(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  Ok(cu.cuGraphCreate(&graph, 0), "cuGraphCreate");
+  CUstreamBatchMemOpParams wait = {};
+  wait.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+  wait.waitValue.address = memory;
+  wait.waitValue.value = 5;
+  wait.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+  const CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {context, 1, &wait, 0};
+  Ok(cu.cuGraphAddBatchMemOpNode(&node, graph, nullptr, 0, &batch), "cuGraphAddBatchMemOpNode");
+  const CUDA_HOST_NODE_PARAMS host = {[](void*) {
+                                        Say("running");
+                                        for (;;) pause();
+                                      },
+                                      nullptr};
+  Ok(cu.cuGraphAddHostNode(&node, graph, nullptr, 0, &host), "cuGraphAddHostNode");
+  Ok(cu.cuGraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiate");
+  for (int i = 0; i < 3; ++i) Ok(cu.cuGraphLaunch(exec, stream), "cuGraphLaunch");
+  for (std::string line; std::getline(std::cin, line);) {
+  }
+  _exit(0);
+}
+
 int Fault() {
   Ok(Launch(Function("store"), 1, 1, CUdeviceptr{0x10}, 5u), "cuLaunchKernel");
   const CUresult result = cu.cuCtxSynchronize();
@@ -249,6 +284,7 @@ int main(int argc, char** argv) {
   if (habit == "refused") return Refused(static_cast<size_t>(number));
   if (habit == "spin") return Spin(number);
   if (habit == "endless") return Endless();
+  if (habit == "graph") return Graph();
   if (habit == "fault") return Fault();
   if (habit == "watch") return Watch();
   if (habit == "bystander") return Bystander();
