@@ -361,7 +361,7 @@ void WrongTextures(Calls& c, const Place&) {
     linear();
     return cu.cuSurfObjectCreate(&surface, &resource);
   });
-  alignas(64) CUtensorMap map{};
+  CUtensorMap map{};
   cuuint64_t extent[2] = {64, 64};
   cuuint64_t stride[1] = {256};
   cuuint32_t box[2] = {16, 16};

@@ -154,10 +154,10 @@ void WrongInCapture(Calls& c, const Place& at) {
   void* host = nullptr;
   size_t size_bytes = 0, total_bytes = 0;
   float ms = 0;
-  for (const auto& [mode, name] : kModes) {
+  for (const auto& each : kModes) {
     bool goes_on = true;
     const auto in = [&](const char* what, auto call) {
-      if (goes_on) goes_on = InCapture(c, s, mode, std::string(name) + ": " + what, call);
+      if (goes_on) goes_on = InCapture(c, s, each.mode, std::string(each.name) + ": " + what, call);
     };
     in("cuStreamSynchronize of it", [&] { return cu.cuStreamSynchronize(s.stream); });
     in("cuStreamSynchronize of another", [&] { return cu.cuStreamSynchronize(s.second); });
