@@ -213,6 +213,11 @@ void Graph::SetDone(uint32_t host_call) {
 
 void Graph::Build(GraphPlan* plan, uint32_t flags) {
   const Driver& cuda = device_->cuda();
+  // The youngest of what is called here; drivers before CUDA 12.3 lack it.
+  if (cuda.cuGraphAddDependencies_v2 == nullptr) {
+    plan->result = CUDA_ERROR_NOT_SUPPORTED;
+    return;
+  }
   plan->result = cuda.cuGraphCreate(&graph_, 0);
   for (uint32_t i = 0; i < nodes_.size() && plan->result == CUDA_SUCCESS; ++i) {
     const CUresult added = AddNode(*plan, i);
