@@ -79,21 +79,33 @@ CUresult GraphBlock::AddKernel(const graph::KernelParams& params, uint32_t index
   if (const CUresult result = RefreshKernel(kernel); result != CUDA_SUCCESS) return result;
   const CUresult result = AddNode(index, wire::GraphNodeKind::kKernel, flags);
   if (result != CUDA_SUCCESS) return result;
-  if (params.param_bytes != kernel->param_bytes ||
-      params.attribute_count > wire::kMaxGraphAttributes) {
+  // The size of clusters that the program gave its kernel goes with every launch (kernel.h).
+  wire::LaunchAttributes own = {};
+  if (!kernel->cluster_is_fixed &&
+      graph::FindKernelAttribute(params, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) == nullptr) {
+    AddKernelCluster(*kernel, &own);
+  }
+  const uint32_t attribute_count = params.attribute_count + (own.set != 0 ? 1 : 0);
+  if (params.param_bytes != kernel->param_bytes || attribute_count > wire::kMaxGraphAttributes) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Append(wire::GraphKernel{IdOf(kernel),
                            {params.grid[0], params.grid[1], params.grid[2]},
                            {params.block[0], params.block[1], params.block[2]},
                            params.dynamic_shared_bytes,
-                           params.attribute_count,
+                           attribute_count,
                            params.param_bytes});
   for (uint32_t i = 0; i < params.attribute_count; ++i) {
     wire::GraphAttribute attribute = {};
     attribute.id = params.attributes[i].id;
     static_assert(sizeof(attribute.value) == sizeof(params.attributes[i].value));
     memcpy(attribute.value, &params.attributes[i].value, sizeof(attribute.value));
+    Append(attribute);
+  }
+  if (own.set != 0) {
+    wire::GraphAttribute attribute = {};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    memcpy(attribute.value, own.cluster, sizeof(own.cluster));
     Append(attribute);
   }
   Append(params.packed, params.param_bytes);

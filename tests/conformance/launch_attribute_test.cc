@@ -157,6 +157,38 @@ TEST_F(LaunchAttributes, AKernelMayBeGivenClusters) {
   EXPECT_EQ(Download<uint32_t>(out, 8), Exchanged(8, 4));
 }
 
+TEST_F(LaunchAttributes, GraphsKeepTheClusters) {
+  const CUdeviceptr out = Alloc(16 * 4);
+  CUfunction exchange = ClusterFunction("exchange");
+  CUstream stream = Stream();
+  for (const bool given_to_kernel : {false, true}) {
+    std::vector<CUlaunchAttribute> attributes;
+    if (given_to_kernel) {
+      for (const CUfunction_attribute attribute :
+           {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+            CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH}) {
+        ASSERT_EQ(
+            Cu().cuFuncSetAttribute(exchange, attribute,
+                                    attribute == CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH ? 4 : 1),
+            CUDA_SUCCESS);
+      }
+    } else {
+      attributes.push_back(Cluster(2));
+    }
+    CUgraph graph = nullptr;
+    ASSERT_EQ(Cu().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    EXPECT_EQ(LaunchWith(attributes, exchange, 16, 1, stream, out), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(Download<uint32_t>(out, 16), Exchanged(16, given_to_kernel ? 4 : 2));
+    EXPECT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuGraphDestroy(graph), CUDA_SUCCESS);
+  }
+}
+
 TEST_F(LaunchAttributes, ClustersThatFit) {
   CUfunction exchange = ClusterFunction("exchange");
   std::vector<CUlaunchAttribute> attributes = {Cluster(4)};
