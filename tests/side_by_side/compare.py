@@ -55,7 +55,7 @@ def _traces(entry, gpuloom):
         found += [field for field in process or [] if field != "none"]
     if not found:
         return []
-    return [Row(entry.name, "no NVIDIA device, no NVIDIA libcuda", DIFFERS, ", ".join(sorted(set(found))), 0, 0, [])]
+    return [Row(entry.name, "the tenant holds no NVIDIA device and no NVIDIA library", DIFFERS, ", ".join(sorted(set(found))), 0, 0, [])]
 
 
 def _compare_output(entry, native, gpuloom, again):

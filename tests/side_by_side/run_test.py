@@ -158,7 +158,7 @@ class Compare(unittest.TestCase):
         for held in (ran(lines, devices=["/dev/nvidia0"]), ran(lines, libraries=["libcuda.so.580.1"]),
                      ran(case_lines(("a", "ok", "1", ""), process="/dev/nvidiactl\tnone"))):
             self.assertEqual(self.compare(ran(lines, devices=["/dev/nvidia0"]), held)
-                             ["no NVIDIA device, no NVIDIA libcuda"].result, "no")
+                             ["the tenant holds no NVIDIA device and no NVIDIA library"].result, "no")
 
     def test_measured_numbers_are_no_difference(self):
         entry = entries.Entry("x", ["x"], without=r"ms=[0-9.]+")
