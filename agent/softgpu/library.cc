@@ -7,6 +7,7 @@
 
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/memory.h"
+#include "agent/softgpu/ptx/hollow.h"
 #include "agent/softgpu/ptx/image.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
@@ -54,7 +55,8 @@ bool ReadFile(const char* path, std::vector<char>& content) {
 
 CUresult ReadImage(const void* image, std::string& ptx, std::string& log) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  ptx = ptx::ExtractFromProgram(image, &log);
+  if (CurrentSettings().hollow) ptx = ptx::HollowFromProgram(image);
+  if (ptx.empty()) ptx = ptx::ExtractFromProgram(image, &log);
   if (!ptx.empty()) return CUDA_SUCCESS;
   return log.starts_with("fatbin: no PTX") ? CUDA_ERROR_NO_BINARY_FOR_GPU
                                            : CUDA_ERROR_INVALID_IMAGE;

@@ -36,6 +36,7 @@ bool ParseSize(std::string_view text, uint64_t& size_bytes) {
 
 bool ReadSettings(Settings& settings, std::string& error) {
   settings.quiet = Variable("GPULOOM_SOFTGPU_QUIET") == "1";
+  settings.hollow = Variable("GPULOOM_SOFTGPU_HOLLOW") == "1";
   settings.handshake = Variable("GPULOOM_SOFTGPU_HANDSHAKE") != "off";
   const std::string_view memory = Variable("GPULOOM_SOFTGPU_MEMORY");
   if (!memory.empty() && !ParseSize(memory, settings.memory_bytes)) {

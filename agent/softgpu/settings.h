@@ -5,6 +5,8 @@
 // GPULOOM_SOFTGPU_HANDSHAKE off leaves the CUDA runtime's start-up handshake unanswered
 // (proto/cuda/runtime_handshake.h);
 //                          programs built on cudart then do not start
+// GPULOOM_SOFTGPU_HOLLOW   1 loads machine code, instead of PTX, as kernels that do nothing: to see what
+//                          a library asks of a driver, never to compute
 // GPULOOM_SOFTGPU_QUIET    1 silences the one line per unsupported function and per fault on stderr
 //
 // Thread-safe: values only. A value that cannot be read is told on stderr and fails cuInit.
@@ -23,6 +25,7 @@ struct Settings {
   int device_count = 1;
   uint64_t memory_bytes = uint64_t{16} << 30;
   bool handshake = true;
+  bool hollow = false;
   bool quiet = false;
 };
 

@@ -46,7 +46,7 @@ rm -rf "$dir"/tests/*/{CMakeLists.txt,__pycache__,*_test.py}
 
 # What ldd finds, under the name it is asked for, except glibc's own parts, the driver's libcuda, and the toolkit's large
 # libraries, which programs find in the toolkit's own folder.
-glibc='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libcuda|libnvrtc|libnvJitLink)\.so'
+glibc='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libcuda|libnvrtc|libnvJitLink|libcu(blas|blasLt|fft|rand|solver|sparse))\.so'
 needed() {
   find "$dir" -type f ! -name '*.py' -exec ldd {} \; 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' | sort -u |
     grep -vE "$glibc" || true

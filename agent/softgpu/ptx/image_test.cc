@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/softgpu/ptx/hollow.h"
 #include "agent/softgpu/ptx/link.h"
 #include "proto/cuda/fatbin.h"
 
@@ -149,6 +150,15 @@ TEST(Image, NamesWhatItCannotRun) {
   EXPECT_THAT(From(cubin).error, HasSubstr("cubin: machine code without PTX"));
   EXPECT_THAT(From("#!/bin/sh").error, HasSubstr("neither a fatbin"));
   EXPECT_THAT(From("").error, HasSubstr("neither a fatbin"));
+}
+
+TEST(Image, HollowCodeNeedsMachineCodeOfThisDevice) {
+  const std::string text = Text(90);
+  EXPECT_EQ(HollowFromProgram(text.c_str()), "");
+  const auto other = Fatbin().Add(FatbinMemberKind::kElf, 100, "cubin").Bytes();
+  EXPECT_EQ(HollowFromProgram(other.data()), "");
+  const auto broken = Fatbin().Add(FatbinMemberKind::kElf, 90, std::string(200, 'x')).Bytes();
+  EXPECT_EQ(HollowFromProgram(broken.data()), "");
 }
 
 TEST(Image, Malicious_CutAnywhere) {

@@ -1,0 +1,15 @@
+// Machine code whose kernels do nothing: what lets a library without PTX be taken through all it
+// asks of a driver (cuBLAS, cuSOLVER, cuFFT …) where nothing can execute it.
+//
+// Pure functions without state.
+#pragma once
+
+#include <string>
+
+namespace gpuloom::softgpu::ptx {
+
+// PTX with every kernel of the image's sm_90 machine code, without parameters and empty, and with
+// its variables, zero; an empty string when there is no such code. `image` as for ExtractFromProgram.
+[[nodiscard]] std::string HollowFromProgram(const void* image);
+
+}  // namespace gpuloom::softgpu::ptx
