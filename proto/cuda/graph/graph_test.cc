@@ -349,7 +349,7 @@ TEST_F(Model, AGraphMayBeDestroyedUnderItsCapture) {
 }
 
 TEST(HandleSet, FindsWhatIsInIt) {
-  HandleSet set;
+  static HandleSet set;  // is never destroyed
   std::set<uintptr_t> in;
   uint64_t state = 1;
   for (int i = 0; i < 20000; ++i) {

@@ -35,6 +35,8 @@ const gpuloom::RuntimeHooks kHooks = {
           *id = 1;
           return CUDA_SUCCESS;
         },
+    .stream_id = [](CUstream, unsigned long long*) { return CUDA_ERROR_INVALID_HANDLE; },
+    .stream_id_ptsz = [](CUstream, unsigned long long*) { return CUDA_ERROR_INVALID_HANDLE; },
     .load_module = [](CUmodule*, const void*) { return CUDA_ERROR_INVALID_IMAGE; },
     .function_count = [](unsigned*, CUmodule) { return CUDA_ERROR_INVALID_HANDLE; },
     .list_functions = [](CUfunction*, unsigned, CUmodule) { return CUDA_ERROR_INVALID_HANDLE; },
