@@ -1,4 +1,4 @@
-// The built library as the loader of any container sees it: what it shows, what it asks for, what
+// A built library as the loader of any container sees it: what it shows, what it asks for, what
 // it runs when it is loaded.
 #include <elf.h>
 #include <gtest/gtest.h>
@@ -61,16 +61,16 @@ class Library : public ::testing::Test {
   std::vector<Elf64_Shdr> sections_;
 };
 
-TEST_F(Library, ShowsExactlyWhatTheStubShows) {
-  std::ifstream file(GPULOOM_STUB_SYMBOLS);
-  std::set<std::string> stub;
-  for (std::string name; std::getline(file, name);) stub.insert(name);
-  ASSERT_FALSE(stub.empty()) << GPULOOM_STUB_SYMBOLS;
-  EXPECT_EQ(Symbols(/*defined=*/true), stub);
+TEST_F(Library, ShowsExactlyWhatNvidiasShows) {
+  std::ifstream file(GPULOOM_SYMBOLS);
+  std::set<std::string> symbols;
+  for (std::string name; std::getline(file, name);) symbols.insert(name);
+  ASSERT_FALSE(symbols.empty()) << GPULOOM_SYMBOLS;
+  EXPECT_EQ(Symbols(/*defined=*/true), symbols);
 }
 
-TEST_F(Library, IsFoundAsLibcuda) {
-  EXPECT_EQ(Dynamic(DT_SONAME), std::vector<std::string>{"libcuda.so.1"});
+TEST_F(Library, IsFoundUnderNvidiasName) {
+  EXPECT_EQ(Dynamic(DT_SONAME), std::vector<std::string>{GPULOOM_SONAME});
 }
 
 TEST_F(Library, NeedsTheCLibraryAndNothingElse) {

@@ -12,6 +12,7 @@
 #include <new>
 #include <utility>
 
+#include "shim/door.h"
 #include "shim/log.h"
 
 namespace gpuloom {
@@ -28,25 +29,11 @@ static_assert(sizeof(wire::Welcome) * 4 <= kMaxWelcomeBytes);
 
 bool SameText(const char* a, const char* b) { return a != nullptr && strcasecmp(a, b) == 0; }
 
-void ReadLogLevel() {
-  const char* text = getenv("GPULOOM_LOG");
-  if (SameText(text, "off")) SetLogLevel(LogLevel::kOff);
-  if (SameText(text, "error")) SetLogLevel(LogLevel::kError);
-  if (SameText(text, "warn")) SetLogLevel(LogLevel::kWarn);
-  if (SameText(text, "info")) SetLogLevel(LogLevel::kInfo);
-}
-
-// "GPU-" and the UUID's text; a program may name a device by the beginning of it.
+// A program may name a device by the beginning of its UUID.
 bool BeginsUuid(const char* text, size_t length, const uint8_t (&uuid)[16]) {
-  char full[64] = "GPU-";
-  char* out = full + 4;
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) *out++ = '-';
-    snprintf(out, 3, "%02x", uuid[i]);
-    out += 2;
-  }
-  return length > 4 && length <= static_cast<size_t>(out - full) &&
-         strncasecmp(text, full, length) == 0;
+  char full[kUuidTextBytes];
+  WriteUuid(uuid, full);
+  return length > 4 && length <= strlen(full) && strncasecmp(text, full, length) == 0;
 }
 
 Settings ReadSettings(const wire::DeviceSnapshot& device) {
@@ -100,11 +87,8 @@ CUresult Session::Initialize() {
 CUresult Session::AttachLocked(bool* try_again) {
   const bool may_try_again = std::exchange(*try_again, false);
   ReadLogLevel();
-  const char* directory = getenv(wire::kSocketDirVariable);
-  if (directory == nullptr || directory[0] == '\0') directory = wire::kContainerSocketDir;
-  char path[4096];
-  const int length = snprintf(path, sizeof(path), "%s/%s", directory, wire::kSocketName);
-  if (length < 0 || static_cast<size_t>(length) >= sizeof(path)) {
+  char path[kDoorPathBytes];
+  if (!FindDoor(path)) {
     LogOnce("%s is too long a path for a socket's directory", wire::kSocketDirVariable);
     return CUDA_ERROR_NO_DEVICE;
   }
@@ -116,7 +100,7 @@ CUresult Session::AttachLocked(bool* try_again) {
   }
   const timeval timeout = {kWelcomeTimeoutSeconds, 0};
   setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-  const wire::Hello hello = {wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor};
+  const wire::Hello hello = MakeHello(wire::kHelloMagic);
   // A newer server's Welcome may be longer: what it appended is not for us.
   alignas(wire::Welcome) uint8_t answer[kMaxWelcomeBytes];
   channel::UniqueFd fds[channel::kMaxFds];

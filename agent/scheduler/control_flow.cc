@@ -7,6 +7,7 @@
 
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
+#include "proto/wire/query.h"
 
 namespace gpuloom::scheduler {
 namespace {
@@ -137,8 +138,13 @@ bool Scheduler::Apply(uint64_t controller, const control::AddAllocation& message
   allocation->directory = directory;
   allocation->slots = message.slots;
   allocation->owner = message.ends_with_connection != 0 ? controller : 0;
-  auto door = std::make_unique<TenantDoor>(
-      loop_, [this, allocation](Visitor visitor) { Admit(allocation, std::move(visitor)); });
+  auto door = std::make_unique<TenantDoor>(loop_, [this, allocation](Visitor visitor) {
+    if (visitor.hello.magic == wire::kQueryMagic) {
+      Answer(*allocation, visitor);
+    } else {
+      Admit(allocation, std::move(visitor));
+    }
+  });
   if (!door->Open(directory, error)) return false;
   allocations_.emplace(name, DoorAndAllocation{std::move(allocation), std::move(door)});
   LogInfo("allocation " + name + " of " + std::to_string(message.slots) + " slots added");

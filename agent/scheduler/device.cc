@@ -1,7 +1,11 @@
 #include "agent/scheduler/device.h"
 
+#include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <string_view>
 
 #include "proto/cuda/driver.h"
 #include "proto/wire/commands.h"
@@ -16,6 +20,23 @@ std::string ErrorText(const Driver& driver, CUresult result) {
     return name;
   }
   return "CUresult " + std::to_string(static_cast<int>(result));
+}
+
+// NVIDIA's library is a file named libcuda.so.580.95.05, whatever links lead there. A name with a
+// lone number says nothing of a driver.
+std::string DriverText(const Driver& driver) {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(driver.cuInit), &info) == 0) return {};
+  char path[PATH_MAX];
+  if (realpath(info.dli_fname, path) == nullptr) return {};
+  constexpr std::string_view kPrefix = "libcuda.so.";
+  const std::string_view full(path);
+  const std::string_view name = full.substr(full.rfind('/') + 1);
+  if (name.substr(0, kPrefix.size()) != kPrefix) return {};
+  const std::string_view text = name.substr(kPrefix.size());
+  const bool is_version =
+      text.find('.') != text.npos && text.find_first_not_of("0123456789.") == text.npos;
+  return is_version ? std::string(text) : std::string();
 }
 
 class DriverDevice : public Device {
@@ -133,6 +154,7 @@ bool DriverDevice::ReadFacts(CUdevice device, std::string* error) {
     }
   }
   facts_.driver_version = version;
+  facts_.driver_text = DriverText(driver_);
   facts_.name = name;
   facts_.pci_bus_id = pci_bus_id;
   facts_.total_memory_bytes = total;

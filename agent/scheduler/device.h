@@ -16,6 +16,7 @@ namespace gpuloom::scheduler {
 // sees).
 struct DeviceFacts {
   int32_t driver_version = 0;
+  std::string driver_text;  // "580.95.05"; empty where the library's name does not say it
   std::string name;
   uint8_t uuid[16] = {};
   std::string pci_bus_id;

@@ -2,8 +2,8 @@
 // runs on the event loop's thread; nothing blocks. Whatever a tenant or an executor says is judged
 // before it changes anything, and costs at most its own session or its own domain.
 //
-// Split by noun: control_flow.cc (agent ↔ scheduler), session_flow.cc (tenants), executor_flow.cc
-// (executors), scheduler.cc (start, end, and what joins them).
+// Split by noun: control_flow.cc (agent ↔ scheduler), session_flow.cc (tenants), query_flow.cc
+// (who only asks), executor_flow.cc (executors), scheduler.cc (start, end, and what joins them).
 #pragma once
 
 #include <chrono>
@@ -93,6 +93,9 @@ class Scheduler {
   // Nothing of it is anywhere any more.
   void ForgetSession(uint64_t session_id);
   Session* FindSession(uint64_t session_id_untrusted, const Executor& executor);
+
+  // query_flow.cc
+  void Answer(const Allocation& allocation, const Visitor& visitor);
 
   // executor_flow.cc
   [[nodiscard]] Executor* ExecutorFor(const std::string& domain, std::string* error);

@@ -43,6 +43,9 @@ struct Session {
   std::shared_ptr<Allocation> allocation;
   Executor* executor = nullptr;
   int tenant_pid = 0;  // for logs only
+  // What it calls itself (wire::Hello): told to its own allocation, otherwise meaningless.
+  int32_t own_pid_untrusted = 0;
+  uint64_t pid_namespace_untrusted = 0;
 
   channel::UniqueFd tenant;
   Watch tenant_watch;

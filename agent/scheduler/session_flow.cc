@@ -43,6 +43,8 @@ void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
   session->allocation = allocation;
   session->executor = executor;
   session->tenant_pid = visitor.pid;
+  session->own_pid_untrusted = visitor.hello.pid;
+  session->pid_namespace_untrusted = visitor.hello.pid_namespace;
   if (!Prepare(session, &error)) {
     refuse(wire::Admission::kRefused, error);
     LookIdle(executor);

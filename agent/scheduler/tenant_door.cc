@@ -7,22 +7,39 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "agent/scheduler/log.h"
 #include "proto/channel/socket.h"
 #include "proto/control/connection.h"
+#include "proto/wire/query.h"
 
 namespace gpuloom::scheduler {
 
-void Refuse(int socket, wire::Admission admission, const std::string& message) {
-  wire::Welcome welcome{};
-  welcome.magic = wire::kHelloMagic;
-  welcome.major = wire::kWireMajor;
-  welcome.minor = wire::kWireMinor;
-  welcome.admission = admission;
-  control::SetText(welcome.message, message.c_str());
+namespace {
+
+template <typename Answer>
+void SendRefusal(int socket, uint32_t magic, wire::Admission admission,
+                 const std::string& message) {
+  Answer answer{};
+  answer.magic = magic;
+  answer.major = wire::kWireMajor;
+  answer.minor = wire::kWireMinor;
+  answer.admission = admission;
+  control::SetText(answer.message, message.c_str());
   // A visitor that is gone, or has filled its own socket, misses only its own explanation.
   [[maybe_unused]] const bool sent =
-      channel::SendMessage(socket, &welcome, sizeof(welcome), nullptr, 0, MSG_DONTWAIT);
+      channel::SendMessage(socket, &answer, sizeof(answer), nullptr, 0, MSG_DONTWAIT);
+}
+
+}  // namespace
+
+void Refuse(int socket, wire::Admission admission, const std::string& message) {
+  SendRefusal<wire::Welcome>(socket, wire::kHelloMagic, admission, message);
+}
+
+void RefuseQuery(int socket, wire::Admission admission, const std::string& message) {
+  SendRefusal<wire::QueryAnswer>(socket, wire::kQueryMagic, admission, message);
 }
 
 TenantDoor::~TenantDoor() {
@@ -91,8 +108,9 @@ void TenantDoor::Pause(EventLoop::Clock::duration time) {
 
 void TenantDoor::ReadHello(SilentList::iterator silent) {
   Visitor visitor{};
+  uint8_t said_untrusted[wire::kLongestHelloBytes];
   const ptrdiff_t size =
-      channel::ReceiveMessage(silent->socket.get(), &visitor.hello, sizeof(visitor.hello), nullptr,
+      channel::ReceiveMessage(silent->socket.get(), said_untrusted, sizeof(said_untrusted), nullptr,
                               0, nullptr, MSG_DONTWAIT);
   if (size < 0 && errno == EAGAIN) return;
   // Its watch and deadline end here: from now on the descriptor belongs to the visitor.
@@ -100,8 +118,13 @@ void TenantDoor::ReadHello(SilentList::iterator silent) {
   visitor.socket = std::move(silent->socket);
   visitor.pid = silent->pid;
   silent_.erase(silent);
-  if (size != static_cast<ptrdiff_t>(sizeof(visitor.hello)) ||
-      visitor.hello.magic != wire::kHelloMagic) {
+  const bool is_long_enough = size >= static_cast<ptrdiff_t>(wire::kShortestHelloBytes);
+  if (is_long_enough) {
+    memcpy(&visitor.hello, said_untrusted,
+           std::min(static_cast<size_t>(size), sizeof(visitor.hello)));
+  }
+  const bool asks = visitor.hello.magic == wire::kQueryMagic;
+  if (!is_long_enough || (visitor.hello.magic != wire::kHelloMagic && !asks)) {
     LogDebug("pid " + std::to_string(visitor.pid) + " at " + path_ + " said no proper Hello");
     return;
   }
@@ -109,11 +132,12 @@ void TenantDoor::ReadHello(SilentList::iterator silent) {
     const auto version = [](uint16_t major, uint16_t minor) {
       return std::to_string(major) + "." + std::to_string(minor);
     };
-    Refuse(visitor.socket.get(), wire::Admission::kWrongVersion,
-           "wire: the library in the container speaks version " +
-               version(visitor.hello.major, visitor.hello.minor) + ", this node's scheduler " +
-               version(wire::kWireMajor, wire::kWireMinor) +
-               ": restart the pod to get the node's library");
+    (asks ? RefuseQuery : Refuse)(visitor.socket.get(), wire::Admission::kWrongVersion,
+                                  "wire: the library in the container speaks version " +
+                                      version(visitor.hello.major, visitor.hello.minor) +
+                                      ", this node's scheduler " +
+                                      version(wire::kWireMajor, wire::kWireMinor) +
+                                      ": restart the pod to get the node's library");
     return;
   }
   on_visitor_(std::move(visitor));

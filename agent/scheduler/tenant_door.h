@@ -1,5 +1,6 @@
 // The socket of one allocation: who connects here *is* that allocation. Listens, reads each
-// visitor's Hello, judges its version, and hands over those that may become sessions. A visitor
+// visitor's Hello, judges its version, and hands over those that may become sessions, and those
+// that ask. A visitor
 // that connects and says nothing, says too much, or comes too often costs a descriptor for a few
 // seconds at most, and nobody outside this allocation notices. One thread.
 #pragma once
@@ -17,12 +18,14 @@ namespace gpuloom::scheduler {
 
 struct Visitor {
   channel::UniqueFd socket;
-  wire::Hello hello;
+  wire::Hello
+      hello;    // of a version that is served; kHelloMagic, or kQueryMagic of one who only asks
   int pid = 0;  // of the peer as the kernel says it, for logs only: it may be gone or reused
 };
 
-// Sends a refusing Welcome, whole or not at all, never blocking.
+// Sends a refusing Welcome, or QueryAnswer to who asked, whole or not at all, never blocking.
 void Refuse(int socket, wire::Admission admission, const std::string& message);
+void RefuseQuery(int socket, wire::Admission admission, const std::string& message);
 
 class TenantDoor {
  public:

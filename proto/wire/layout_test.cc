@@ -12,6 +12,7 @@
 
 #include "proto/wire/command_list.h"
 #include "proto/wire/fatal.h"
+#include "proto/wire/query.h"
 #include "proto/wire/session.h"
 #include "proto/wire/version.h"
 
@@ -68,6 +69,8 @@ std::string Layout() {
   FIELD(Hello, magic);
   FIELD(Hello, major);
   FIELD(Hello, minor);
+  FIELD(Hello, pid);
+  FIELD(Hello, pid_namespace);
   SIZE(Welcome);
   FIELD(Welcome, magic);
   FIELD(Welcome, major);
@@ -93,6 +96,20 @@ std::string Layout() {
   FIELD(DeviceSnapshot, stream_priority_least);
   FIELD(DeviceSnapshot, stream_priority_greatest);
   FIELD(DeviceSnapshot, attributes);
+  SIZE(QueryAnswer);
+  FIELD(QueryAnswer, magic);
+  FIELD(QueryAnswer, major);
+  FIELD(QueryAnswer, minor);
+  FIELD(QueryAnswer, admission);
+  FIELD(QueryAnswer, process_count);
+  FIELD(QueryAnswer, message);
+  FIELD(QueryAnswer, device);
+  FIELD(QueryAnswer, used_memory_bytes);
+  FIELD(QueryAnswer, driver_text);
+  FIELD(QueryAnswer, processes);
+  SIZE(ProcessUse);
+  FIELD(ProcessUse, pid);
+  FIELD(ProcessUse, used_memory_bytes);
 #undef SIZE
 #undef FIELD
   return out.str();

@@ -9,6 +9,7 @@
 // closing it ends the session.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "proto/wire/handles.h"
@@ -30,8 +31,16 @@ struct Hello {
   uint32_t magic;
   uint16_t major;
   uint16_t minor;
+  // Since 1.1. What the process calls itself, for others of its own allocation that ask (query.h);
+  // believed by nobody else. 0 and 0 where it does not know.
+  int32_t pid;
+  uint32_t unused;
+  uint64_t pid_namespace;  // in which `pid` is meant
 };
-static_assert(WireStruct<Hello> && sizeof(Hello) == 8);
+static_assert(WireStruct<Hello> && sizeof(Hello) == 24);
+// All that a tenant of version 1.0 says. What a newer one appends is not for us.
+inline constexpr size_t kShortestHelloBytes = 8;
+inline constexpr size_t kLongestHelloBytes = 256;
 
 enum class Admission : uint32_t {
   kAccepted,

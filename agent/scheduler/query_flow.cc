@@ -1,0 +1,46 @@
+// Who only asks about its allocation (proto/wire/query.h): one answer, and nothing has changed.
+#include <sys/socket.h>
+
+#include "agent/scheduler/device_snapshot.h"
+#include "agent/scheduler/scheduler.h"
+#include "proto/channel/socket.h"
+#include "proto/control/connection.h"
+#include "proto/wire/query.h"
+
+namespace gpuloom::scheduler {
+
+static_assert(wire::kMaxProcessUses >= Scheduler::kMaxSessionsPerAllocation);
+
+void Scheduler::Answer(const Allocation& allocation, const Visitor& visitor) {
+  if (!allocation.bound) {
+    RefuseQuery(visitor.socket.get(), wire::Admission::kRefused,
+                "allocation not resolved yet: the node's agent has not said which pod this is");
+    return;
+  }
+  wire::QueryAnswer answer{};
+  answer.magic = wire::kQueryMagic;
+  answer.major = wire::kWireMajor;
+  answer.minor = wire::kWireMinor;
+  answer.admission = wire::Admission::kAccepted;
+  answer.device = MakeSnapshot(device_->facts(), allocation.usage.quota_bytes(), {});
+  answer.used_memory_bytes = allocation.usage.used_bytes();
+  control::SetText(answer.driver_text, device_->facts().driver_text.c_str());
+  for (const auto& [id, session] : sessions_) {
+    if (session->allocation.get() != &allocation || session->state != Session::State::kLive) {
+      continue;
+    }
+    // In another namespace the same number is somebody else.
+    if (session->pid_namespace_untrusted == 0 || session->own_pid_untrusted <= 0 ||
+        session->pid_namespace_untrusted != visitor.hello.pid_namespace) {
+      continue;
+    }
+    answer.processes[answer.process_count++] = {session->own_pid_untrusted, 0,
+                                                session->memory.size_bytes()};
+    if (answer.process_count == wire::kMaxProcessUses) break;
+  }
+  // An asker that is gone, or has filled its own socket, misses only its own answer.
+  [[maybe_unused]] const bool sent =
+      channel::SendMessage(visitor.socket.get(), &answer, sizeof(answer), nullptr, 0, MSG_DONTWAIT);
+}
+
+}  // namespace gpuloom::scheduler

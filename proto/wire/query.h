@@ -1,0 +1,43 @@
+// Asking about an allocation without becoming a session of it: what NVML in a tenant's process
+// knows. On the allocation's socket, in the place of the handshake (session.h):
+//
+//   tenant → scheduler   Query, which is a Hello with kQueryMagic
+//   scheduler → tenant   QueryAnswer; then the scheduler hangs up
+//
+// Costs the scheduler one message and starts nothing. The answer is about the asker's own
+// allocation and holds nothing of any other.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/wire/session.h"
+
+namespace gpuloom::wire {
+
+inline constexpr uint32_t kQueryMagic = 0x6b6f6f6c;  // "look"
+
+// As many as an allocation may have sessions.
+inline constexpr uint32_t kMaxProcessUses = 64;
+
+struct ProcessUse {
+  int32_t pid;  // as it is called in the asker's pid namespace
+  uint32_t unused;
+  uint64_t used_memory_bytes;
+};
+
+struct QueryAnswer {
+  uint32_t magic;  // kQueryMagic
+  uint16_t major;  // the server's own
+  uint16_t minor;
+  Admission admission;  // what follows `message` is valid when it is kAccepted
+  uint32_t process_count;
+  char message[256];           // NUL-terminated text for the log, when not accepted
+  DeviceSnapshot device;       // but for the stream priorities, which only an executor knows
+  uint64_t used_memory_bytes;  // of all sessions of the allocation
+  char driver_text[80];        // "580.95.05"; empty where the driver does not say it
+  // The live sessions that named the asker's pid namespace as theirs.
+  ProcessUse processes[kMaxProcessUses];
+};
+static_assert(WireStruct<QueryAnswer>);
+
+}  // namespace gpuloom::wire

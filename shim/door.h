@@ -1,0 +1,28 @@
+// The allocation's socket as this process finds it, and how the process introduces itself there.
+// Reads the environment; keeps nothing; safe from any thread. Used by both libraries that a tenant
+// gets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "proto/wire/session.h"
+
+namespace gpuloom {
+
+inline constexpr size_t kDoorPathBytes = 4096;
+
+// False when the directory named in the environment is too long for a path.
+[[nodiscard]] bool FindDoor(char (&path)[kDoorPathBytes]);
+
+// `magic` says what is wanted: wire::kHelloMagic a session, wire::kQueryMagic an answer.
+wire::Hello MakeHello(uint32_t magic);
+
+// Takes GPULOOM_LOG for the lines of this library.
+void ReadLogLevel();
+
+// "GPU-01020304-0506-…", as NVIDIA's tools write a UUID.
+inline constexpr size_t kUuidTextBytes = 41;
+void WriteUuid(const uint8_t (&uuid)[16], char (&text)[kUuidTextBytes]);
+
+}  // namespace gpuloom

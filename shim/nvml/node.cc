@@ -1,0 +1,146 @@
+#include "shim/nvml/node.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include "proto/channel/socket.h"
+#include "shim/door.h"
+#include "shim/log.h"
+
+namespace gpuloom::nvml {
+
+constinit Node node;
+
+namespace {
+
+// The scheduler answers in less than a millisecond; a machine that swaps is given more.
+constexpr time_t kAnswerTimeoutSeconds = 5;
+// Several times today's, for the fields of versions to come.
+constexpr size_t kMaxAnswerBytes = 16 << 10;
+static_assert(sizeof(wire::QueryAnswer) * 4 <= kMaxAnswerBytes);
+
+constexpr char kOnlyDevice = 0;
+
+int64_t NowNs() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace
+
+DeviceHandle OnlyDevice() { return reinterpret_cast<DeviceHandle>(&kOnlyDevice); }
+
+Return CheckDevice(DeviceHandle device) {
+  if (!node.initialized()) return kUninitialized;
+  return device == OnlyDevice() ? kSuccess : kInvalidArgument;
+}
+
+Return Node::Init() {
+  Holding holding(&lock_);
+  if (init_count_.load(std::memory_order_relaxed) == 0) {
+    ReadLogLevel();
+    wire::QueryAnswer answer;
+    if (const Return result = Ask(&answer); result != kSuccess) return result;
+    if (!known_) first_ = answer;
+    known_ = true;
+    last_ = answer;
+    last_valid_ = true;
+    credit_ns_ = kBurst * kTurnNs;
+    last_look_ns_ = NowNs();
+  }
+  init_count_.fetch_add(1, std::memory_order_release);
+  return kSuccess;
+}
+
+Return Node::Shutdown() {
+  Holding holding(&lock_);
+  const uint32_t count = init_count_.load(std::memory_order_relaxed);
+  if (count == 0) return kUninitialized;
+  init_count_.store(count - 1, std::memory_order_release);
+  return kSuccess;
+}
+
+Return Node::Look(wire::QueryAnswer* answer) {
+  Holding holding(&lock_);
+  const int64_t now_ns = NowNs();
+  credit_ns_ += now_ns - last_look_ns_;
+  if (credit_ns_ > kBurst * kTurnNs) credit_ns_ = kBurst * kTurnNs;
+  last_look_ns_ = now_ns;
+  if (credit_ns_ < kTurnNs && last_valid_) {
+    *answer = last_;
+    return kSuccess;
+  }
+  credit_ns_ -= kTurnNs;
+  const Return result = Ask(&last_);
+  last_valid_ = result == kSuccess;
+  if (last_valid_) *answer = last_;
+  // It was there when the library was initialised.
+  return result == kDriverNotLoaded ? kGpuIsLost : result;
+}
+
+Return Node::Ask(wire::QueryAnswer* answer) {
+  char path[kDoorPathBytes];
+  if (!FindDoor(path)) {
+    LogOnce("%s is too long a path for a socket's directory", wire::kSocketDirVariable);
+    return kDriverNotLoaded;
+  }
+  const channel::UniqueFd connection = channel::ConnectTo(path);
+  if (!connection.valid()) {
+    LogOnce("NVML: cannot connect to %s (%s); is this a pod that asked for gpuloom.io/gpu?", path,
+            strerror(errno));
+    return kDriverNotLoaded;
+  }
+  const timeval timeout = {kAnswerTimeoutSeconds, 0};
+  setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  const wire::Hello query = MakeHello(wire::kQueryMagic);
+  alignas(wire::QueryAnswer) uint8_t said[kMaxAnswerBytes];
+  ptrdiff_t size = -1;
+  if (channel::SendMessage(connection.get(), &query, sizeof(query))) {
+    size = channel::ReceiveMessage(connection.get(), said, sizeof(said));
+  }
+  if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+    LogOnce("NVML: the scheduler behind %s did not answer", path);
+    return kTimeout;
+  }
+  if (size >= static_cast<ptrdiff_t>(sizeof(*answer))) memcpy(answer, said, sizeof(*answer));
+  if (size < static_cast<ptrdiff_t>(sizeof(*answer)) || answer->magic != wire::kQueryMagic) {
+    LogOnce("NVML: the scheduler behind %s answers no questions: it is older than this library",
+            path);
+    return kVersionMismatch;
+  }
+  answer->message[sizeof(answer->message) - 1] = '\0';
+  answer->device.name[sizeof(answer->device.name) - 1] = '\0';
+  answer->driver_text[sizeof(answer->driver_text) - 1] = '\0';
+  if (answer->process_count > wire::kMaxProcessUses) answer->process_count = wire::kMaxProcessUses;
+  switch (answer->admission) {
+    case wire::Admission::kAccepted:
+      return kSuccess;
+    case wire::Admission::kWrongVersion:
+      LogOnce("NVML: versions do not match: %s", answer->message);
+      return kVersionMismatch;
+    case wire::Admission::kRefused:
+    case wire::Admission::kDeviceLost:
+      break;
+  }
+  LogOnce("NVML: the scheduler refused this process: %s", answer->message);
+  return kNoPermission;
+}
+
+void Node::LogOnce(const char* format, ...) {
+  if (failure_logged_) return;
+  failure_logged_ = true;
+  char line[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof(line), format, arguments);
+  va_end(arguments);
+  Log(LogLevel::kInfo, "%s", line);
+}
+
+}  // namespace gpuloom::nvml

@@ -1,0 +1,53 @@
+// What the node's scheduler says about this process's allocation, asked over its socket without a
+// session (proto/wire/query.h). One per process, constant-initialised, never destroyed; safe from
+// any thread. Failures are NVML's codes; the reason of the first is logged.
+#pragma once
+
+#include "proto/wire/query.h"
+#include "shim/futex.h"
+#include "shim/nvml/nvml_api.h"
+
+namespace gpuloom::nvml {
+
+class Node {
+ public:
+  // nvmlInit, counted: the first asks the scheduler, and fails as that does.
+  [[nodiscard]] Return Init();
+  // nvmlShutdown.
+  [[nodiscard]] Return Shutdown();
+  bool initialized() const { return init_count_.load(std::memory_order_acquire) != 0; }
+
+  // The allocation now. A caller in a tight loop is given an answer up to 50 ms old: the scheduler
+  // serves an allocation's visitors at a bounded rate, and new sessions are among them.
+  [[nodiscard]] Return Look(wire::QueryAnswer* answer);
+
+  // Constant from the first Init on.
+  const wire::DeviceSnapshot& device() const { return first_.device; }
+  const char* driver_text() const { return first_.driver_text; }
+
+ private:
+  // Fresh answers: ten at once, and one every 50 ms.
+  static constexpr int64_t kBurst = 10;
+  static constexpr int64_t kTurnNs = 50'000'000;
+
+  [[nodiscard]] Return Ask(wire::QueryAnswer* answer);
+  void LogOnce(const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+  Lock lock_;
+  std::atomic<uint32_t> init_count_{0};
+  bool failure_logged_ = false;
+  bool known_ = false;  // first_ is set; guarded by lock_
+  wire::QueryAnswer first_ = {};
+  wire::QueryAnswer last_ = {};  // guarded by lock_
+  bool last_valid_ = false;
+  int64_t credit_ns_ = 0;  // time saved up for fresh answers
+  int64_t last_look_ns_ = 0;
+};
+
+extern Node node;
+
+// OK for a handle of ours in an initialised library.
+[[nodiscard]] Return CheckDevice(DeviceHandle device);
+DeviceHandle OnlyDevice();
+
+}  // namespace gpuloom::nvml
