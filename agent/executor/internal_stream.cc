@@ -1,5 +1,8 @@
 #include "agent/executor/internal_stream.h"
 
+#include <cstring>
+#include <memory>
+
 namespace gpuloom::executor {
 
 bool InternalStream::Start(std::string* error) {
@@ -17,7 +20,37 @@ void InternalStream::Clear(uint64_t address, uint64_t size_bytes,
   if (result == CUDA_SUCCESS) {
     result = device_->Judge(cuda.cuMemsetD32Async(address, 0, size_bytes / 4, stream_));
   }
-  if (result == CUDA_SUCCESS) result = device_->Judge(cuda.cuEventRecord(event, stream_));
+  Queue(event, result, [done = std::move(done)](CUresult cleared) {
+    done(cleared);
+    return true;
+  });
+}
+
+void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* staging, OnWord done) {
+  static constexpr uint8_t kZeros[sizeof(uint64_t)] = {};
+  CUevent event = nullptr;
+  CUresult result = device_->TakeEvent(false, &event);
+  uint8_t* pinned = staging->Copy(kZeros);
+  // Without room the copy goes to pageable memory, and CUDA returns when it has been made.
+  auto pageable = std::make_shared<uint64_t>(0);
+  void* to = pinned != nullptr ? static_cast<void*>(pinned) : pageable.get();
+  if (result == CUDA_SUCCESS) {
+    result = device_->Judge(device_->cuda().cuMemcpyDtoHAsync_v2(to, address, size_bytes, stream_));
+  }
+  Queue(event, result, [=, done = std::move(done)](CUresult read) {
+    uint64_t word = *pageable;
+    if (pinned != nullptr) {
+      std::memcpy(&word, pinned, sizeof(word));
+      staging->Give(pinned, sizeof(word));
+    }
+    return done(read, word);
+  });
+}
+
+void InternalStream::Queue(CUevent event, CUresult result, std::function<bool(CUresult)> done) {
+  if (result == CUDA_SUCCESS) {
+    result = device_->Judge(device_->cuda().cuEventRecord(event, stream_));
+  }
   if (result != CUDA_SUCCESS && event != nullptr) {
     device_->GiveEvent(false, event);
     event = nullptr;
@@ -36,8 +69,7 @@ bool InternalStream::Poll() {
     }
     const auto done = std::move(waiting_.front().done);
     waiting_.pop_front();
-    done(result);
-    any = true;
+    any |= done(result);
   }
   return any;
 }

@@ -1,11 +1,12 @@
-// The executor's own stream, for clearing memory before a tenant gets it, and the callbacks that
-// wait for it. Ring thread only.
+// The executor's own stream, for clearing memory before a tenant gets it and for looking at words of
+// device memory, and the callbacks that wait for it. Ring thread only.
 #pragma once
 
 #include <deque>
 #include <functional>
 
 #include "agent/executor/device.h"
+#include "agent/executor/staging.h"
 
 namespace gpuloom::executor {
 
@@ -19,7 +20,12 @@ class InternalStream {
   // Writes zeros; `done` runs in Poll with what came of it.
   void Clear(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done);
 
-  // True when something finished.
+  // Copies up to 8 bytes out; `done` runs in Poll, and says whether the word is of use to anybody: a
+  // look at one that has not changed is no reason to stay awake.
+  using OnWord = std::function<bool(CUresult, uint64_t word)>;
+  void Read(uint64_t address, uint32_t size_bytes, Staging* staging, OnWord done);
+
+  // True when something finished that was not in vain.
   bool Poll();
   bool Idle() const { return waiting_.empty(); }
 
@@ -27,8 +33,10 @@ class InternalStream {
   struct Waiting {
     CUevent event;  // null: failed with `result`
     CUresult result;
-    std::function<void(CUresult)> done;
+    std::function<bool(CUresult)> done;
   };
+  void Queue(CUevent event, CUresult result, std::function<bool(CUresult)> done);
+
   Device* device_;
   CUstream stream_ = nullptr;
   std::deque<Waiting> waiting_;

@@ -143,8 +143,8 @@ bool Loop::Serve(uint64_t now_ns) {
   worked |= memory_.RunFinished();
   worked |= internal_.Poll();
   for (const auto& session : sessions_) {
-    worked |= session->Read();
-    worked |= session->SubmitWaiting();
+    worked |= session->Read(now_ns);
+    worked |= session->SubmitWaiting(now_ns);
   }
   for (const auto& session : sessions_) worked |= session->Poll(now_ns);
   return worked;
@@ -168,8 +168,14 @@ bool Loop::AnythingAtDevice() const {
                      [](const std::unique_ptr<Session>& session) { return session->AtDevice(); });
 }
 
+bool Loop::AnyWordWatched() const {
+  return std::any_of(
+      sessions_.begin(), sessions_.end(),
+      [](const std::unique_ptr<Session>& session) { return session->WatchesWords(); });
+}
+
 int64_t Loop::SleepNs(uint64_t idle_ns) const {
-  if (AnythingAtDevice()) {
+  if (AnythingAtDevice() || AnyWordWatched()) {
     const int64_t sleep_ns = std::min(static_cast<int64_t>(idle_ns / 64), kLongestSleepNs);
     return sleep_ns < kShortestSleepNs ? 0 : sleep_ns;
   }

@@ -4,7 +4,7 @@
 //
 // When there is nothing to do it spins for a moment (a tenant that works alternates between
 // submitting and waiting), then says on every ring that it sleeps, looks again, and sleeps until a
-// doorbell, the scheduler or a worker wakes it. While the GPU works and the rings are empty it
+// doorbell, the scheduler or a worker wakes it. While the GPU works, or a stream waits for a word, and the rings are empty it
 // sleeps a sixty-fourth of the time it has waited already: a long kernel costs no core, a short one is
 // seen at once.
 //
@@ -44,6 +44,7 @@ class Loop {
   void SendCounters(uint64_t now_ns);
   void DropEnded();
   bool AnythingAtDevice() const;
+  bool AnyWordWatched() const;
   // How long to sleep, in nanoseconds; negative: until something happens; 0: look again.
   int64_t SleepNs(uint64_t idle_ns) const;
   bool AnnounceSleep();

@@ -197,8 +197,8 @@ class Harness {
       memory_.RunFinished();
       internal_.Poll();
       if (session_ != nullptr) {
-        session_->Read();
-        session_->SubmitWaiting();
+        session_->Read(0);
+        session_->SubmitWaiting(0);
         session_->Poll(now_ns_);
         session_->Notify();
       }

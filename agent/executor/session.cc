@@ -10,6 +10,8 @@ constexpr int kReadAtATime = 256;
 // With so much queued the ring itself is the queue: it is not read until some of it has gone.
 constexpr size_t kMaxWaitingCommands = 64u << 10;
 constexpr size_t kMaxWaitingBytes = 64u << 20;
+// Words that streams wait for are looked at so often in a round of the loop.
+constexpr uint32_t kLooksAtATime = 16;
 
 // The part of the device range that MemAlloc cuts from.
 uint64_t OwnBytes(const control::AddSession& order) {
@@ -110,7 +112,8 @@ bool Session::MayRead() const {
          streams_.waiting_bytes() < kMaxWaitingBytes;
 }
 
-bool Session::Read() {
+bool Session::Read(uint64_t now_ns) {
+  now_ns_ = now_ns;
   bool any = false;
   for (int i = 0; i < kReadAtATime && MayRead(); ++i) {
     wire::Record record;
@@ -136,7 +139,10 @@ bool Session::Read() {
   return AddMarks() || any;
 }
 
-bool Session::SubmitWaiting() {
+bool Session::SubmitWaiting(uint64_t now_ns) {
+  now_ns_ = now_ns;
+  watching_words_ = false;
+  looks_left_ = kLooksAtATime;
   bool any = false;
   if (!host_functions_.Poll(&any)) {
     Refuse(wire::Fatal::kBadArgument);
@@ -182,6 +188,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
     Notify();
   }
   streams_.DropWaiting();
+  watching_words_ = false;
   host_functions_.Drop();
   fences_.clear();
   small_waiting_.clear();

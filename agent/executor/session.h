@@ -70,9 +70,9 @@ class Session final : public StreamSink {
   int doorbell() const { return doorbell_.get(); }
 
   // Takes a bounded number of commands from the ring. True when there was one.
-  bool Read();
+  bool Read(uint64_t now_ns);
   // Hands over commands that had to wait. True when one went.
-  bool SubmitWaiting();
+  bool SubmitWaiting(uint64_t now_ns);
   // Looks at what CUDA has done, and goes on with ending. True when something changed.
   bool Poll(uint64_t now_ns);
   // Wakes the tenant if it sleeps and something was published since.
@@ -97,6 +97,8 @@ class Session final : public StreamSink {
   // Nothing of it is at CUDA or with a worker.
   bool Idle() const { return streams_.Idle() && modules_.Idle() && memory_.Idle(); }
   bool AtDevice() const { return streams_.AtDevice(); }
+  // A stream's turn has come to wait for a word, which nobody tells us of.
+  bool WatchesWords() const { return watching_words_; }
 
   // The handlers, in the order of proto/wire/commands.h.
   template <typename C>
@@ -180,6 +182,10 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request&, const wire::Record&);
   void On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request&, const wire::Record&);
   void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request&, const wire::Record&);
+  void On(wire::Tag<wire::StreamWriteValue>, const wire::StreamWriteValue::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::Request&,
+          const wire::Record&);
 
  private:
   // Who waits for an answer.
@@ -246,6 +252,10 @@ class Session final : public StreamSink {
                             payload);
     published_ = true;
   }
+
+  // memory_operation.cc
+  struct WordWatch;
+  void LookAtWord(const std::shared_ptr<WordWatch>& watch, Gate* gate);
 
   // submit.cc
   void Submit(Stream& stream, StreamCommand& command) override;
@@ -370,6 +380,8 @@ class Session final : public StreamSink {
   uint64_t kernels_launched_ = 0;
   uint64_t kernels_told_ = 0;
   uint64_t staged_bytes_ = 0;
+  bool watching_words_ = false;
+  uint32_t looks_left_ = 0;   // at words, in this round of the loop
   uint32_t outstanding_ = 0;  // questions to the scheduler, clears: what calls back into this
 
   StreamSet streams_;

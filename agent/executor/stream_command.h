@@ -13,6 +13,7 @@
 #include "agent/executor/point.h"
 #include "proto/wire/block_commands.h"
 #include "proto/wire/launch_commands.h"
+#include "proto/wire/stream_memory_commands.h"
 
 namespace gpuloom::executor {
 
@@ -51,6 +52,9 @@ struct CopyBlockWork {
 struct FillBlockWork {
   wire::GraphFill fill;
 };
+struct WriteValueWork {
+  wire::StreamWriteValue::Request request;
+};
 struct RecordWork {
   PointRef point;
 };
@@ -61,11 +65,14 @@ struct GraphWork {
 };
 struct NoWork {};  // only order: a wait for an event, the end of a stream
 using Work = std::variant<NoWork, LaunchWork, LaunchExWork, CopyWork, CopyInlineWork, FillWork,
-                          CopyBlockWork, FillBlockWork, RecordWork, GraphWork>;
+                          CopyBlockWork, FillBlockWork, WriteValueWork, RecordWork, GraphWork>;
 
 // block.cc: what CUDA says to the work.
 CUresult SubmitBlock(const Driver& cuda, const CopyBlockWork& work, CUstream stream);
 CUresult SubmitFillBlock(const Driver& cuda, const FillBlockWork& work, CUstream stream);
+// memory_operation.cc
+CUresult SubmitWriteValue(const Driver& cuda, const wire::StreamWriteValue::Request& write,
+                          CUstream stream);
 
 // What holds a command back although its turn has come: the tenant's function that has to return, a
 // word that has to change. Knocked at only when everything before the command is done, not merely

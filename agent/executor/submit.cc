@@ -118,6 +118,9 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
   if (const auto* fill = std::get_if<FillBlockWork>(&command.work)) {
     return SubmitFillBlock(cuda, *fill, stream.cuda);
   }
+  if (const auto* write = std::get_if<WriteValueWork>(&command.work)) {
+    return SubmitWriteValue(cuda, write->request, stream.cuda);
+  }
   if (auto* graph = std::get_if<GraphWork>(&command.work)) {
     return SubmitGraph(stream, command.ticket, *graph);
   }

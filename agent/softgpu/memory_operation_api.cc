@@ -70,8 +70,8 @@ CUresult SubmitTo(CUstream handle, bool per_thread, std::vector<MemoryOperation>
 
 CUresult Write(CUstream stream, bool per_thread, CUdeviceptr address, uint64_t value, bool wide,
                unsigned flags) {
-  if ((flags & ~unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER}) != 0)
-    return CUDA_ERROR_INVALID_VALUE;
+  // Also for NO_MEMORY_BARRIER, as an H200 does.
+  if (flags != CU_STREAM_WRITE_VALUE_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   return SubmitTo(stream, per_thread, {{Kind::kWrite, address, value, wide, 0}});
 }
 
@@ -87,7 +87,7 @@ CUresult Wait(CUstream stream, bool per_thread, CUdeviceptr address, uint64_t va
 CUresult gpuloom::softgpu::Describe(const CUstreamBatchMemOpParams* params, unsigned count,
                                     std::vector<MemoryOperation>& operations) {
   // 256 is CUDA's own limit.
-  if (params == nullptr || count > 256) return CUDA_ERROR_INVALID_VALUE;
+  if ((params == nullptr && count != 0) || count > 256) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
     switch (params[i].operation) {
       case CU_STREAM_MEM_OP_WAIT_VALUE_32:
@@ -109,8 +109,10 @@ CUresult gpuloom::softgpu::Describe(const CUstreamBatchMemOpParams* params, unsi
       case CU_STREAM_MEM_OP_BARRIER:
         operations.push_back({Kind::kBarrier, 0, 0, false, 0});
         break;
-      default:
+      case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
         return CUDA_ERROR_NOT_SUPPORTED;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
     }
   }
   return CUDA_SUCCESS;

@@ -16,6 +16,7 @@
 #include "proto/wire/launch_commands.h"
 #include "proto/wire/link_commands.h"
 #include "proto/wire/memory_commands.h"
+#include "proto/wire/stream_memory_commands.h"
 #include "proto/wire/tensor_map_commands.h"
 
 namespace gpuloom::wire {
@@ -88,7 +89,9 @@ using AllCommands = CommandList<
     LinkComplete,
     LinkRead,
     LinkDestroy,
-    HostFunction>;
+    HostFunction,
+    StreamWriteValue,
+    StreamWaitValue>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.
