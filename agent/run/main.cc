@@ -1,7 +1,7 @@
 // gpuloom run: a tenant on a bare machine, for people without Kubernetes, for tests and for
 // benchmarks.
 //
-//   gpuloom run ── starts ──→ the command, with libgpuloom.so preloaded
+//   gpuloom run ── starts ──→ the command, with libgpuloom.so preloaded and NVML in its library path
 //       │                        │ gpuloom.sock of its allocation
 //       └── control.sock ──→ gpuloom-scheduler (started when none answers, ends when unused)
 //
@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +19,7 @@
 #include "agent/run/command_line.h"
 #include "agent/run/scheduler_start.h"
 #include "agent/run/state_dir.h"
+#include "agent/run/tenant_folder.h"
 #include "proto/control/client.h"
 #include "proto/wire/session.h"
 
@@ -35,7 +34,7 @@ constexpr uint64_t kPinnedLimitBytes = uint64_t{16} << 30;
 
 struct Siblings {
   std::string scheduler;
-  std::string shim;
+  TenantLibraries libraries;
   std::string softgpu;
 };
 
@@ -46,9 +45,11 @@ bool FindSiblings(Siblings* siblings, std::string* error) {
   const std::string bin(self, size > 0 ? static_cast<size_t>(size) : 0);
   const std::string folder = bin.substr(0, bin.rfind('/'));
   const std::string root = folder.substr(0, folder.rfind('/'));
-  *siblings = Siblings{folder + "/gpuloom-scheduler", root + "/lib/libgpuloom.so",
+  *siblings = Siblings{folder + "/gpuloom-scheduler",
+                       {root + "/lib/libgpuloom.so", root + "/lib/libgpuloom-nvml.so"},
                        root + "/lib/softgpu/libcuda.so.1"};
-  for (const std::string& path : {siblings->scheduler, siblings->shim}) {
+  for (const std::string& path :
+       {siblings->scheduler, siblings->libraries.cuda, siblings->libraries.nvml}) {
     if (access(path.c_str(), R_OK) != 0) {
       *error = path + " is missing: " + strerror(errno) + "; is the installation complete?";
       return false;
@@ -57,55 +58,13 @@ bool FindSiblings(Siblings* siblings, std::string* error) {
   return true;
 }
 
-// The allocation's folder, under a random name; removed with what is in it.
-class Folder {
- public:
-  ~Folder() {
-    if (path_.empty()) return;
-    unlink((path_ + "/" + wire::kSocketName).c_str());
-    unlink(preload_link().c_str());
-    rmdir(path_.c_str());
-  }
-  [[nodiscard]] bool Make(const std::string& state_dir, std::string* error) {
-    uint64_t random = 0;
-    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-      random = static_cast<uint64_t>(getpid());
-    char name[32];
-    snprintf(name, sizeof(name), "run-%016llx", static_cast<unsigned long long>(random));
-    name_ = name;
-    const std::string path = state_dir + "/" + name_;
-    if (mkdir(path.c_str(), 0700) != 0) {
-      *error = "cannot make the folder " + path + ": " + strerror(errno);
-      return false;
-    }
-    path_ = path;
-    return true;
-  }
-  const std::string& name() const { return name_; }
-  const std::string& path() const { return path_; }
-
-  // What to write into LD_PRELOAD for `library`: the loader splits it at spaces and colons, so a
-  // path that has any is reached through a link here.
-  std::string Preload(const std::string& library) const {
-    if (library.find_first_of(" :") == std::string::npos) return library;
-    if (symlink(library.c_str(), preload_link().c_str()) != 0) return library;
-    return preload_link();
-  }
-
- private:
-  std::string preload_link() const { return path_ + "/libgpuloom.so"; }
-
-  std::string name_;
-  std::string path_;
-};
-
 uint64_t Quota(const CommandLine& line, uint64_t device_memory_bytes) {
   if (line.memory_bytes) return *line.memory_bytes;
   const uint64_t reserve = std::min(kReserveBytes, device_memory_bytes / 8);
   return (device_memory_bytes - reserve) / kSlotsPerGpu * static_cast<uint64_t>(line.slots);
 }
 
-bool Allocate(const CommandLine& line, const Folder& folder, control::Client* client,
+bool Allocate(const CommandLine& line, const TenantFolder& folder, control::Client* client,
               std::string* error) {
   const uint64_t quota = Quota(line, client->device_memory_bytes());
   if (quota > client->device_memory_bytes()) {
@@ -158,26 +117,29 @@ int Main(int argc, char** argv) {
                         : DefaultStateDir(line->softgpu ? "softgpu" : "gpu" + line->gpu);
   if (!MakeStateDir(&place.state_dir, &error)) return Fail(error);
 
-  Folder folder;  // outlives the allocation, which lives as long as the client's connection
+  TenantFolder folder;  // outlives the allocation, which lives as long as the client's connection
   control::Client client;
   // A scheduler may be about to end, unused, between our finding it and our asking: then there is
   // room for another.
   for (int attempt = 0;; ++attempt) {
     if (!ReachScheduler(place, &client, &error)) return Fail(error);
-    if (folder.path().empty() && !folder.Make(place.state_dir, &error)) return Fail(error);
+    if (!folder.made() && !folder.Make(place.state_dir, siblings.libraries, &error)) {
+      return Fail(error);
+    }
     if (Allocate(*line, folder, &client, &error)) break;
     if (client.connected() || attempt == 3) return Fail(error);
   }
 
-  std::string preload = folder.Preload(siblings.shim);
-  if (const char* theirs = getenv("LD_PRELOAD"); theirs != nullptr && theirs[0] != '\0') {
-    preload += std::string(":") + theirs;
-  }
+  const std::string preload = folder.Preload(siblings.libraries.cuda, getenv("LD_PRELOAD"));
+  const std::string library_path = folder.LibraryPath(getenv("LD_LIBRARY_PATH"));
   // Until here a signal simply ends us, and with us the allocation.
   BlockSignals();
   const std::string log = place.state_dir + "/scheduler.log";
   status = RunCommand(
-      line->command, {{"LD_PRELOAD", preload}, {wire::kSocketDirVariable, folder.path()}},
+      line->command,
+      {{"LD_PRELOAD", preload},
+       {"LD_LIBRARY_PATH", library_path},
+       {wire::kSocketDirVariable, folder.path()}},
       client.fd(),
       [&log] { fprintf(stderr, "gpuloom: the scheduler is gone; its log is %s\n", log.c_str()); });
   // That the scheduler is gone has been said; the command's status is what counts.

@@ -120,6 +120,53 @@ TEST_F(GpuloomRun, WhatWasPreloadedStays) {
   EXPECT_THAT(Output(), ::testing::EndsWith("/libgpuloom.so:libm.so.6\n"));
 }
 
+TEST_F(GpuloomRun, TheLibrariesThatProgramsLoadByNameAreOurs) {
+  EXPECT_EQ(Run({GPULOOM_LIBRARY_PROBE}), 0) << Output() << Errors();
+  EXPECT_EQ(Output(), "ok\n");
+}
+
+TEST_F(GpuloomRun, AProgramThatUsesNoNvmlDoesNotLoadIt) {
+  EXPECT_EQ(Run({"grep", "-c", "libgpuloom-nvml", "/proc/self/maps"}), 1);
+  EXPECT_EQ(Output(), "0\n");
+}
+
+TEST_F(GpuloomRun, AProgramOfPythonsUsesTheDriver) {
+  EXPECT_EQ(Run({GPULOOM_PYTHON, GPULOOM_DRIVER_PROGRAM}), 0) << Output() << Errors();
+}
+
+TEST_F(GpuloomRun, ALibraryPathStaysBehindOurs) {
+  setenv("LD_LIBRARY_PATH", "/theirs:/and/theirs", 1);
+  const int status = Run({"sh", "-c", "echo $LD_LIBRARY_PATH; echo $GPULOOM_SOCKET_DIR"});
+  unsetenv("LD_LIBRARY_PATH");
+  EXPECT_EQ(status, 0);
+  std::istringstream lines(Output());
+  std::string path, folder;
+  std::getline(lines, path);
+  std::getline(lines, folder);
+  EXPECT_EQ(path, folder + "/lib:/theirs:/and/theirs");
+}
+
+TEST_F(GpuloomRun, OneInsideAnotherHasItsOwnLibrariesOnly) {
+  EXPECT_EQ(Run({"env", "GPULOOM_LOG=info", GPULOOM_PROGRAM, "run", "--softgpu", "--state-dir",
+                 state_ / "inner", "--", "sh", "-c",
+                 std::string("echo $LD_LIBRARY_PATH; echo $GPULOOM_SOCKET_DIR; exec ") +
+                     GPULOOM_LIBRARY_PROBE}),
+            0)
+      << Output() << Errors();
+  std::istringstream lines(Output());
+  std::string path, folder;
+  std::getline(lines, path);
+  std::getline(lines, folder);
+  EXPECT_EQ(path, folder + "/lib");
+  EXPECT_THAT(folder, ::testing::HasSubstr("/inner/"));
+}
+
+TEST_F(GpuloomRun, AStateFolderThatTheLoaderWouldSplitIsRefused) {
+  state_ = root_ / "a:b";
+  EXPECT_EQ(Run({"true"}), 125);
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("a:b would be split"));
+}
+
 TEST_F(GpuloomRun, ASignalIsPassedOn) {
   const pid_t pid =
       Start({"sh", "-c", "trap 'echo got; exit 3' USR1; echo ready; while :; do sleep 0.02; done"});

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -11,6 +12,8 @@
 
 #include <thread>
 #include <vector>
+
+#include "agent/run/tenant_folder.h"
 
 namespace gpuloom::run {
 namespace {
@@ -56,9 +59,12 @@ bool Started::Start(std::string* error) {
   std::vector<char*> argv, envp;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  std::string library_path = "LD_LIBRARY_PATH=" + WithoutOuterFolder(getenv("LD_LIBRARY_PATH"));
   for (char* const* variable = environ; *variable != nullptr; ++variable) {
-    // What is preloaded for the command is not for the scheduler.
-    if (strncmp(*variable, "LD_PRELOAD=", 11) != 0) envp.push_back(*variable);
+    // What is preloaded or put in place for the command is not for the scheduler.
+    if (strncmp(*variable, "LD_PRELOAD=", 11) == 0) continue;
+    const bool is_path = strncmp(*variable, "LD_LIBRARY_PATH=", 16) == 0;
+    envp.push_back(is_path ? library_path.data() : *variable);
   }
   envp.push_back(nullptr);
 

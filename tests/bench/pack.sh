@@ -7,10 +7,11 @@
 #   DIR/tests/side_by_side/run.py --out OUT       programs and frameworks natively and through gpuloom
 #   DIR/tests/tenant_memory.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom
 #   DIR/bin/gpuloom run -- DIR/tests/programs/vadd_static
+#   DIR/bin/gpuloom run -- DIR/tests/gpuloom-library-probe      what a tenant loads by name is ours, and only ours
 #   DIR/tests/demo.py --build DIR
 #   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom_sharing_test     (also: death, hostile)
 set -euo pipefail
-[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,11p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,12p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 dir=$(realpath -m "$1") build=${2:-build/dev}
@@ -32,10 +33,10 @@ take_if_built() { if [[ -e $1 ]]; then take "$@"; else echo "pack: without $1, w
 
 for program in gpuloom gpuloom-scheduler gpuloom-executor; do take "$build/bin/$program" bin; done
 for program in gpuloom-agent fake-kubelet; do take_if_built "$build/bin/$program" bin; done
-take "$build/lib/libgpuloom.so" lib
+for library in libgpuloom.so libgpuloom-nvml.so; do take "$build/lib/$library" lib; done
 take_if_built "$build/lib/softgpu/libcuda.so.1" lib/softgpu
 take "$build/tests/bench/gpuloom-bench" tests
-for program in conformance tenant wrong-calls; do take_if_built "$build/tests/gpuloom-$program" tests; done
+for program in conformance library-probe tenant wrong-calls; do take_if_built "$build/tests/gpuloom-$program" tests; done
 for noun in sharing death hostile; do take_if_built "$build/tests/gpuloom_${noun}_test" tests; done
 for program in "$build"/tests/programs/*_{static,shared}; do
   [[ -x $program ]] && take "$program" tests/programs

@@ -1,0 +1,143 @@
+// A tenant that looks at what it was given: CUDA and NVML as programs load them by name at run time,
+// both about the same device, and nothing of NVIDIA's driver in this process. Says "ok", or what is
+// wrong, and ends with 0 or 1. Uses no driver but what the loader finds.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+struct Memory {
+  unsigned long long total, free, used;
+};
+struct Process {
+  unsigned pid;
+  unsigned long long used;
+  unsigned gpu_instance, compute_instance;
+};
+
+int wrong = 0;
+
+void Expect(bool is_so, const std::string& what) {
+  if (is_so) return;
+  printf("wrong: %s\n", what.c_str());
+  ++wrong;
+}
+
+void* Load(const char* name) {
+  void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) Expect(false, dlerror());
+  return library;
+}
+
+template <typename... Arguments>
+int Call(void* library, const char* name, Arguments... arguments) {
+  void* const function = library == nullptr ? nullptr : dlsym(library, name);
+  Expect(function != nullptr, std::string(name) + " is missing");
+  if (function == nullptr) return -1;
+  const int result = reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
+  Expect(result == 0, std::string(name) + " returns " + std::to_string(result));
+  return result;
+}
+
+std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// Files of NVIDIA's driver go by these names; ours by its own, whatever links lead to it.
+bool IsOfTheDriver(const std::string& path) {
+  return path.rfind("/dev/nvidia", 0) == 0 || BaseName(path).rfind("libcuda.so", 0) == 0 ||
+         BaseName(path).rfind("libnvidia-", 0) == 0;
+}
+
+void LookForTheDriver() {
+  std::ifstream maps("/proc/self/maps");
+  bool is_ours_mapped = false;
+  for (std::string line; std::getline(maps, line);) {
+    const size_t at = line.find('/');
+    if (at == std::string::npos) continue;
+    const std::string path = line.substr(at);
+    Expect(!IsOfTheDriver(path), path + " is mapped");
+    is_ours_mapped |= BaseName(path) == "libgpuloom.so";
+  }
+  Expect(is_ours_mapped, "libgpuloom.so is not mapped");
+  DIR* const folder = opendir("/proc/self/fd");
+  Expect(folder != nullptr, "/proc/self/fd cannot be read");
+  int descriptors = 0;
+  while (const dirent* entry = folder == nullptr ? nullptr : readdir(folder)) {
+    char target[PATH_MAX] = {};
+    if (readlinkat(dirfd(folder), entry->d_name, target, sizeof(target) - 1) < 0) continue;
+    Expect(!IsOfTheDriver(target), std::string(target) + " is open");
+    ++descriptors;
+  }
+  Expect(descriptors > 3, "no descriptor of the session is open");
+  if (folder != nullptr) closedir(folder);
+}
+
+}  // namespace
+
+int main() {
+  // Before the numbered names, so that these are found and not merely remembered.
+  void* const nvml = Load("libnvidia-ml.so");
+  Expect(nvml == Load("libnvidia-ml.so.1"), "libnvidia-ml.so and libnvidia-ml.so.1 are two");
+  void* const cuda = Load("libcuda.so");
+  Expect(cuda == Load("libcuda.so.1"), "libcuda.so and libcuda.so.1 are two");
+  // As a symbol that the program is linked to: the preloaded library's.
+  Expect(cuda != nullptr && dlsym(RTLD_DEFAULT, "cuInit") == dlsym(cuda, "cuInit"),
+         "the preloaded library is another one");
+
+  // NVML alone: no session yet.
+  unsigned count = 0;
+  void* device = nullptr;
+  Memory before{}, after{};
+  Call(nvml, "nvmlInit_v2");
+  Call(nvml, "nvmlDeviceGetCount_v2", &count);
+  Expect(count == 1, std::to_string(count) + " devices");
+  Call(nvml, "nvmlDeviceGetHandleByIndex_v2", 0u, &device);
+  Call(nvml, "nvmlDeviceGetMemoryInfo", device, &before);
+  Expect(before.used == 0, std::to_string(before.used) + " bytes in use before the first");
+  Process processes[64] = {};
+  count = 64;
+  Call(nvml, "nvmlDeviceGetComputeRunningProcesses_v3", device, &count, &processes[0]);
+  Expect(count == 0, std::to_string(count) + " processes before the first");
+
+  int cuda_device = 0;
+  void* context = nullptr;
+  size_t total = 0;
+  uint64_t memory = 0;
+  char cuda_name[96] = {}, nvml_name[96] = {}, bus_id[32] = {};
+  Call(cuda, "cuInit", 0u);
+  Call(cuda, "cuDeviceGet", &cuda_device, 0);
+  Call(cuda, "cuDevicePrimaryCtxRetain", &context, cuda_device);
+  Call(cuda, "cuCtxSetCurrent", context);
+  Call(cuda, "cuDeviceTotalMem_v2", &total, cuda_device);
+  Expect(total == before.total, "CUDA has another total than NVML");
+  Call(cuda, "cuDeviceGetName", &cuda_name[0], 96, cuda_device);
+  Call(nvml, "nvmlDeviceGetName", device, &nvml_name[0], 96u);
+  Expect(strcmp(cuda_name, nvml_name) == 0, std::string("NVML's name is ") + nvml_name);
+  void* found = nullptr;
+  Call(cuda, "cuDeviceGetPCIBusId", &bus_id[0], 32, cuda_device);
+  Call(nvml, "nvmlDeviceGetHandleByPciBusId_v2", static_cast<const char*>(bus_id), &found);
+  Expect(found == device, "CUDA's PCI place is of no device");
+  Call(cuda, "cuMemAlloc_v2", &memory, size_t{64} * kMiB);
+  Call(nvml, "nvmlDeviceGetMemoryInfo", device, &after);
+  Expect(after.used >= 64 * kMiB && after.used < 128 * kMiB,
+         std::to_string(after.used) + " bytes in use after 64 MiB");
+  count = 64;
+  Call(nvml, "nvmlDeviceGetComputeRunningProcesses_v3", device, &count, &processes[0]);
+  Expect(count == 1 && processes[0].pid == static_cast<unsigned>(getpid()) &&
+             processes[0].used == after.used,
+         std::to_string(count) + " processes, the first " + std::to_string(processes[0].pid));
+  LookForTheDriver();
+  Call(cuda, "cuMemFree_v2", memory);
+  Call(nvml, "nvmlShutdown");
+  if (wrong == 0) printf("ok\n");
+  return wrong == 0 ? 0 : 1;
+}

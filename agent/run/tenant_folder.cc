@@ -1,0 +1,104 @@
+#include "agent/run/tenant_folder.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <sstream>
+
+#include "proto/wire/session.h"
+
+namespace gpuloom::run {
+namespace {
+
+constexpr char kLibraryFolder[] = "/lib";
+
+// NVIDIA's names, with and without the number: programs ask for either.
+constexpr struct {
+  const char* name;
+  std::string TenantLibraries::*target;
+} kLinks[] = {
+    {"/libcuda.so.1", &TenantLibraries::cuda},
+    {"/libcuda.so", &TenantLibraries::cuda},
+    {"/libnvidia-ml.so.1", &TenantLibraries::nvml},
+    {"/libnvidia-ml.so", &TenantLibraries::nvml},
+};
+
+}  // namespace
+
+TenantFolder::~TenantFolder() {
+  if (path_.empty()) return;
+  const std::string libraries = path_ + kLibraryFolder;
+  for (const auto& link : kLinks) unlink((libraries + link.name).c_str());
+  rmdir(libraries.c_str());
+  unlink((path_ + "/" + wire::kSocketName).c_str());
+  unlink(preload_link().c_str());
+  rmdir(path_.c_str());
+}
+
+bool TenantFolder::Make(const std::string& state_dir, const TenantLibraries& libraries,
+                        std::string* error) {
+  if (state_dir.find_first_of(":;") != std::string::npos) {
+    *error = "the path " + state_dir +
+             " would be split where libraries are looked for: choose a --state-dir without ':' "
+             "and ';'";
+    return false;
+  }
+  uint64_t random = 0;
+  if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+    random = static_cast<uint64_t>(getpid());
+  char name[32];
+  snprintf(name, sizeof(name), "run-%016llx", static_cast<unsigned long long>(random));
+  name_ = name;
+  const std::string path = state_dir + "/" + name_;
+  if (mkdir(path.c_str(), 0700) != 0) {
+    *error = "cannot make the folder " + path + ": " + strerror(errno);
+    return false;
+  }
+  path_ = path;
+  const std::string folder = path + kLibraryFolder;
+  bool is_made = mkdir(folder.c_str(), 0700) == 0;
+  for (const auto& link : kLinks) {
+    is_made =
+        is_made && symlink((libraries.*link.target).c_str(), (folder + link.name).c_str()) == 0;
+  }
+  if (!is_made) *error = "cannot make the links in " + folder + ": " + strerror(errno);
+  return is_made;
+}
+
+std::string TenantFolder::Preload(const std::string& library, const char* theirs) const {
+  std::string preload = library;
+  if (library.find_first_of(" :") != std::string::npos &&
+      symlink(library.c_str(), preload_link().c_str()) == 0) {
+    preload = preload_link();
+  }
+  if (theirs != nullptr && theirs[0] != '\0') preload += std::string(":") + theirs;
+  return preload;
+}
+
+std::string TenantFolder::LibraryPath(const char* theirs) const {
+  const std::string rest = WithoutOuterFolder(theirs);
+  return path_ + kLibraryFolder + (rest.empty() ? "" : ":" + rest);
+}
+
+std::string WithoutOuterFolder(const char* library_path) {
+  if (library_path == nullptr) return {};
+  const char* outer = getenv(wire::kSocketDirVariable);
+  if (outer == nullptr) return library_path;
+  const std::string folder = std::string(outer) + kLibraryFolder;
+  std::string rest;
+  std::stringstream entries(library_path);
+  bool is_first = true;
+  for (std::string entry; std::getline(entries, entry, ':');) {
+    if (entry == folder) continue;
+    rest += (is_first ? "" : ":") + entry;
+    is_first = false;
+  }
+  return rest;
+}
+
+}  // namespace gpuloom::run

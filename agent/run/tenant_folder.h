@@ -1,0 +1,47 @@
+// One allocation's folder under a random name, for as long as the command runs: its socket, and in
+// lib/ links under NVIDIA's names to the libraries that the command gets. Removed with what is in
+// it. One thread.
+#pragma once
+
+#include <string>
+
+namespace gpuloom::run {
+
+struct TenantLibraries {
+  std::string cuda;  // libgpuloom.so
+  std::string nvml;  // libgpuloom-nvml.so
+};
+
+class TenantFolder {
+ public:
+  TenantFolder() = default;
+  ~TenantFolder();
+  TenantFolder(const TenantFolder&) = delete;
+  TenantFolder& operator=(const TenantFolder&) = delete;
+
+  // All-or-nothing but for the folder itself, which the destructor removes; false with a message.
+  [[nodiscard]] bool Make(const std::string& state_dir, const TenantLibraries& libraries,
+                          std::string* error);
+  bool made() const { return !path_.empty(); }
+  const std::string& name() const { return name_; }
+  const std::string& path() const { return path_; }
+
+  // What to write into LD_PRELOAD for `library`, before `theirs`: the loader splits it at spaces
+  // and colons, so a path that has any is reached through a link here.
+  std::string Preload(const std::string& library, const char* theirs) const;
+  // What to write into LD_LIBRARY_PATH, before `theirs`: a program that loads "libcuda.so" by name
+  // finds there the file that is preloaded, and so the library that it already has.
+  std::string LibraryPath(const char* theirs) const;
+
+ private:
+  std::string preload_link() const { return path_ + "/libgpuloom.so"; }
+
+  std::string name_;
+  std::string path_;
+};
+
+// LD_LIBRARY_PATH without the folder of a `gpuloom run` that we were started by, whose libraries
+// are for its own command: known by the socket's directory in the environment.
+std::string WithoutOuterFolder(const char* library_path);
+
+}  // namespace gpuloom::run
