@@ -178,10 +178,6 @@ TEST_F(StreamMemory, AttributesTellTheTruth) {
 }
 
 TEST_F(StreamMemory, AThresholdKeepsMemory) {
-  const CUdeviceptr probe = Take(kMiB, nullptr);
-  Give(probe, nullptr);
-  // Before any synchronisation a pool with chunks still holds what was freed; softgpu has none.
-  if (Attribute(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0) GTEST_SKIP() << "no chunks here";
   const CUstream stream = Stream();
   uint64_t keep = 64 * kMiB;
   ASSERT_EQ(Cu().cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
