@@ -258,8 +258,36 @@ void Session::HostFunctionsDone(uint32_t count) {
   if (ring_.ExecutorSleeps()) channel::RingDoorbell(doorbell_);
 }
 
+// Through the program's stdout, whose buffer keeps the order with the program's own text, as NVIDIA's
+// driver does.
+void Session::WritePrintedText(uint64_t announced_bytes) {
+  const wire::CompletionReader& completions = waiting_.completions();
+  Holding holding(&text_lock_);
+  uint64_t read = text_bytes_read_.load(std::memory_order_relaxed);
+  for (uint32_t turn = 0; static_cast<int64_t>(announced_bytes - read) > 0;) {
+    const size_t at = read % wire::kTextBytes;
+    size_t bytes = completions.text_written() - read;
+    if (bytes > wire::kTextBytes - at) bytes = wire::kTextBytes - at;
+    if (bytes == 0) {
+      // The executor puts more on the board when it sees that there is room.
+      if (waiting_.WaitForRoom(turn++) != CUDA_SUCCESS) return;
+      continue;
+    }
+    turn = 0;
+    fwrite(completions.text() + at, 1, bytes, stdout);
+    read += bytes;
+    text_bytes_read_.store(read, std::memory_order_release);
+    ring_.PublishTextRead(read);
+    if (ring_.ExecutorSleeps()) channel::RingDoorbell(doorbell_);
+  }
+}
+
 CUresult Session::TakeAsyncError() {
   const wire::CompletionReader& completions = waiting_.completions();
+  const uint64_t announced = completions.text_announced();
+  if (announced != text_bytes_read_.load(std::memory_order_acquire)) [[unlikely]] {
+    WritePrintedText(announced);
+  }
   const uint32_t count = completions.async_error_count();
   if (count == async_errors_seen_.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
   if (async_errors_seen_.exchange(count) == count) return CUDA_SUCCESS;

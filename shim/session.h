@@ -140,7 +140,8 @@ class Session {
 
   void SetWaitSchedule(unsigned schedule) { waiting_.set_schedule(schedule); }
 
-  // The error that a fire-and-forget command met, once; called where CUDA's calls synchronise.
+  // To be called where CUDA's calls synchronise: writes what kernels have printed, and gives the error
+  // that a fire-and-forget command met, once.
   [[nodiscard]] CUresult TakeAsyncError();
   [[nodiscard]] CUresult HealthOfPoller() { return waiting_.HealthOfPoller(); }
 
@@ -174,6 +175,7 @@ class Session {
     return CUDA_SUCCESS;
   }
 
+  void WritePrintedText(uint64_t announced_bytes);
   static void CopyPayload(const wire::ReplySlot& answer, ReplyPayload* out) {
     uint32_t size = answer.payload_bytes;
     if (size > wire::kReplyPayloadBytes) size = wire::kReplyPayloadBytes;
@@ -210,6 +212,8 @@ class Session {
   std::atomic<uint64_t> last_tickets_[wire::kMaxStreams] = {};
   std::atomic<uint32_t> stream_bound_{0};  // no stream from here on was ever used
   std::atomic<uint32_t> async_errors_seen_{0};
+  Lock text_lock_;
+  std::atomic<uint64_t> text_bytes_read_{0};  // written under text_lock_
 
   Lock slots_lock_;
   uint64_t slots_taken_ = 0;   // guarded by slots_lock_

@@ -164,6 +164,11 @@ CUresult Waiting::NoteFailure() {
   const uint32_t fault = completions_.fault();
   const wire::Fatal fatal = completions_.fatal();
   if (fault != 0) {
+    if (lost_.load(std::memory_order_relaxed) == 0 && !fault_told_.exchange(true)) {
+      uint32_t bytes = completions_.fault_text_bytes();
+      if (bytes > wire::kFaultTextBytes) bytes = wire::kFaultTextBytes;
+      if (bytes != 0) fwrite(completions_.fault_text(), 1, bytes, stderr);
+    }
     LoseSession(static_cast<CUresult>(fault), "the device reported a fault");
   } else if (fatal != wire::Fatal::kNone) {
     const std::string_view text = wire::FatalText(fatal);

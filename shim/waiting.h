@@ -79,6 +79,7 @@ class Waiting {
   int doorbell_ = -1;
   int connection_ = -1;
   std::atomic<int> lost_{0};  // the sticky CUresult
+  std::atomic<bool> fault_told_{false};
   std::atomic<int64_t> last_look_ns_{0};
   std::atomic<unsigned> schedule_{0};
   bool many_processors_ = false;

@@ -69,6 +69,7 @@ struct GraphPlan {
   std::vector<std::shared_ptr<const void>> libraries;
   uint32_t judged = 0;  // so many entries
   uint32_t kernels = 0;
+  bool prints = false;  // some kernel may
   CUresult result = CUDA_SUCCESS;
   uint32_t failed_node = wire::kNoGraphNode;
 
@@ -123,6 +124,7 @@ class Graph {
   CUgraphExec exec() const { return exec_; }
   uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
   uint32_t kernels() const { return kernels_; }
+  bool prints() const { return prints_; }
   // By Build: no upload of its own is needed.
   bool IsUploaded() const { return nodes() >= kUploadNodes; }
   wire::GraphNodeKind KindOf(uint32_t node) const { return nodes_[node].kind; }
@@ -206,6 +208,7 @@ class Graph {
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
   uint32_t kernels_ = 0;
+  bool prints_ = false;
   std::vector<Node> nodes_;
   std::vector<std::shared_ptr<const void>> libraries_;
   std::vector<Record> records_;

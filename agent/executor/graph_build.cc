@@ -140,6 +140,7 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   room_->graphs += counted_nodes_ != 0;
   room_->nodes += counted_nodes_;
   kernels_ = plan.kernels;
+  prints_ = plan.prints;
   libraries_ = plan.libraries;
   nodes_.resize(plan.reader.nodes());
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
@@ -392,6 +393,7 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
 }
 
 void Graph::AdoptUpdate(const GraphPlan& plan) {
+  prints_ |= plan.prints;
   libraries_.insert(libraries_.end(), plan.libraries.begin(), plan.libraries.end());
   std::sort(libraries_.begin(), libraries_.end());
   libraries_.erase(std::unique(libraries_.begin(), libraries_.end()), libraries_.end());

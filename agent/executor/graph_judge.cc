@@ -112,6 +112,7 @@ CUresult Session::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
   }
   plan->functions[entry] = kernel->function;
   ++plan->kernels;
+  plan->prints |= kernel->library->prints;
   // Most graphs use few libraries, one after the other.
   auto& libraries = plan->libraries;
   if (libraries.empty() || libraries.back() != kernel->library) {

@@ -13,7 +13,7 @@ void Session::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
   if (request.flags != 0) return Refuse(wire::Fatal::kBadArgument);
   StreamCommand command;
   command.ticket = record.ticket;
-  command.work = LaunchWork{request, kernel->function, kernel->library};
+  command.work = LaunchWork{request, kernel->function, kernel->library, kernel->library->prints};
   command.payload = record.payload;
   streams_.Enqueue(*stream, std::move(command));
 }
@@ -28,7 +28,7 @@ void Session::On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& reque
   if (!KnowsAttributes(request.attributes)) return Refuse(wire::Fatal::kBadArgument);
   StreamCommand command;
   command.ticket = record.ticket;
-  command.work = LaunchExWork{request, kernel->function, kernel->library};
+  command.work = LaunchExWork{request, kernel->function, kernel->library, kernel->library->prints};
   command.payload = record.payload;
   streams_.Enqueue(*stream, std::move(command));
 }

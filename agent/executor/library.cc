@@ -30,6 +30,7 @@ struct Session::Loading {
   std::vector<uint8_t> image;  // with a NUL behind it, which ends PTX
   ImageHash hash{};
   bool has_variables = true;
+  bool prints = true;
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   CUlibrary library = nullptr;
   uint32_t kernel_count = 0;
@@ -82,6 +83,7 @@ struct Session::Loading {
       return;
     }
     has_variables = HasVariables(bytes());
+    prints = MayPrint(bytes());
     result = Compile(cuda);
     if (result == CUDA_ERROR_NOT_SUPPORTED) result = LoadImage(cuda, image.data());
     if (result != CUDA_SUCCESS) return;
@@ -134,6 +136,7 @@ void Session::LoadNew(Asker asker, wire::LibraryId id, std::shared_ptr<Loading> 
                         std::make_shared<LoadedLibrary>(place_.quiet, &place_.device->cuda());
                     loaded->handle = loading->library;
                     loaded->kernel_count = loading->kernel_count;
+                    loaded->prints = loading->prints;
                     if (!loading->has_variables) {
                       place_.libraries->Add(loading->hash, loaded, now_ns_);
                     }

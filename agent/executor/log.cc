@@ -10,10 +10,12 @@ namespace gpuloom::executor {
 namespace {
 
 LogLevel g_level = LogLevel::kInfo;
+int g_fd = STDERR_FILENO;
 
 }  // namespace
 
 void SetLogLevel(LogLevel level) { g_level = level; }
+void SetLogFd(int fd) { g_fd = fd; }
 
 void Log(LogLevel level, const char* format, ...) {
   if (level > g_level) return;
@@ -35,7 +37,7 @@ void Log(LogLevel level, const char* format, ...) {
   }
   length += kPrefixBytes;
   line[length++] = '\n';
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, length);
+  [[maybe_unused]] const ssize_t written = write(g_fd, line, length);
 }
 
 }  // namespace gpuloom::executor

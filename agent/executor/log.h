@@ -10,6 +10,9 @@ enum class LogLevel { kNone, kError, kInfo, kDebug };
 // Lines of a lower importance than `level` are dropped. Set once, before threads are started.
 void SetLogLevel(LogLevel level);
 
+// Where lines go from now on, instead of stderr. Set once, before threads are started.
+void SetLogFd(int fd);
+
 // printf-like; the prefix "gpuloom-executor: " and the newline are added. Longer lines are cut at
 // 1 KiB.
 [[gnu::format(printf, 2, 3)]] void Log(LogLevel level, const char* format, ...);

@@ -62,8 +62,9 @@ int Wait(int epoll, epoll_event* events, int capacity, int64_t timeout_ns) {
 
 }  // namespace
 
-Loop::Loop(Device* device, channel::UniqueFd control)
+Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output)
     : device_(device),
+      output_(output),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       scheduler_(std::move(control)),
@@ -71,7 +72,8 @@ Loop::Loop(Device* device, channel::UniqueFd control)
       spin_ns_(std::thread::hardware_concurrency() >= kManyProcessors ? kSpinNs : kShortSpinNs),
       modules_(device, kModuleThreads, wake_.get()),
       memory_(device, kMemoryThreads, wake_.get()),
-      quiet_(&modules_, LoadsWaitForDevice(device)) {}
+      quiet_(&modules_, LoadsWaitForDevice(device)),
+      printer_(device, &memory_, output) {}
 
 Loop::~Loop() {
   modules_.Stop();
@@ -153,6 +155,7 @@ bool Loop::Serve(uint64_t now_ns) {
 void Loop::SendCounters(uint64_t now_ns) {
   last_counters_ns_ = now_ns;
   for (const auto& session : sessions_) session->SendCounters();
+  LogDriverErrors();
   libraries_.Tick(now_ns);
 }
 
@@ -181,7 +184,8 @@ int64_t Loop::SleepNs(uint64_t idle_ns) const {
   }
   if (!quiet_.empty() && !quiet_.Running()) return kLongestSleepNs;
   for (const auto& session : sessions_) {
-    if (session->state() == Session::State::kEnding) return kEndingSleepNs;
+    // A tenant rings when it has taken text; this is for one that died in between.
+    if (session->state() == Session::State::kEnding || session->HasText()) return kEndingSleepNs;
     if (session->HasCounters()) return kCountersEveryNs;
   }
   return -1;
@@ -255,8 +259,8 @@ void Loop::AddSession(control::Incoming* in) {
   control::SessionReady ready = {};
   ready.session_id = order.session_id;
   std::string error;
-  const Place place{device_,    &modules_, &memory_, &scheduler_, &quiet_, &libraries_,
-                    &internal_, &staging_, &graphs_, &shared_,    &hold_};
+  const Place place{device_,    &modules_, &memory_, &scheduler_, &quiet_,   &libraries_,
+                    &internal_, &staging_, &graphs_, &shared_,    &printer_, &hold_};
   std::unique_ptr<Session> session = Session::Make(place, order, in->fds, &error);
   if (session != nullptr &&
       !Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN, order.session_id)) {
@@ -276,18 +280,37 @@ void Loop::AddSession(control::Incoming* in) {
   scheduler_.Send(ready, in->header.request);
 }
 
+std::string Loop::LogDriverErrors() {
+  if (output_ == nullptr) return {};
+  std::string text = output_->TakeErrors();
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    Log(LogLevel::kInfo, "the driver says: %.*s", static_cast<int>(end - begin),
+        text.c_str() + begin);
+    begin = end + 1;
+  }
+  return text;
+}
+
 void Loop::TellFault() {
   const CUresult result = device_->lost();
   uint64_t culprit = 0;
   int at_device = 0;
   for (const auto& session : sessions_) {
-    session->PublishFault(result);
     if (!session->AtDevice()) continue;
     ++at_device;
     culprit = session->id();
   }
   // With work of several at the device nobody can tell whose it was.
   if (at_device != 1) culprit = 0;
+  // The driver has the text of a failed assert written by a call that synchronises, which returns at
+  // once in a lost context.
+  if (result == CUDA_ERROR_ASSERT) device_->cuda().cuCtxSynchronize();
+  const std::string text = LogDriverErrors();
+  for (const auto& session : sessions_) {
+    const bool about_it = result == CUDA_ERROR_ASSERT && session->id() == culprit;
+    session->PublishFault(result, about_it ? std::string_view(text) : std::string_view());
+  }
   Log(LogLevel::kError,
       "cuda: the context is lost: %s; %zu sessions are told, culprit session %llu",
       device_->NameOf(result), sessions_.size(), static_cast<unsigned long long>(culprit));

@@ -17,6 +17,7 @@
 
 #include "agent/executor/internal_stream.h"
 #include "agent/executor/library_cache.h"
+#include "agent/executor/printer.h"
 #include "agent/executor/quiet.h"
 #include "agent/executor/scheduler_link.h"
 #include "agent/executor/session.h"
@@ -28,7 +29,8 @@ namespace gpuloom::executor {
 class Loop {
  public:
   // `device` is started, its context current on the calling thread.
-  Loop(Device* device, channel::UniqueFd control);
+  // `output` may be null: what kernels print is nobody's.
+  Loop(Device* device, channel::UniqueFd control, DriverOutput* output = nullptr);
   ~Loop();
 
   // False with a message, which the scheduler has been told too.
@@ -54,9 +56,12 @@ class Loop {
   void OnOrder(control::Incoming* in, uint64_t now_ns);
   void AddSession(control::Incoming* in);
   void TellFault();
+  // To the log; returns it.
+  std::string LogDriverErrors();
   Session* FindSession(uint64_t id) const;
 
   Device* device_;
+  DriverOutput* output_;
   channel::UniqueFd epoll_;
   channel::UniqueFd wake_;
   SchedulerLink scheduler_;
@@ -68,6 +73,7 @@ class Loop {
   WorkPool memory_;
   Quiet quiet_;
   GraphRoom graphs_;
+  Printer printer_;
   bool hold_ = false;
   LibraryCache libraries_;
   std::vector<std::unique_ptr<Session>> sessions_;

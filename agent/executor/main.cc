@@ -23,6 +23,7 @@
 #include <string>
 
 #include "agent/executor/device.h"
+#include "agent/executor/driver_output.h"
 #include "agent/executor/log.h"
 #include "agent/executor/loop.h"
 #include "agent/executor/sandbox.h"
@@ -123,7 +124,8 @@ int main(int argc, char** argv) {
 
   std::string error;
   gpuloom::Driver driver;
-  if (!gpuloom::Load(options.cuda_library.c_str(), &driver, &error) ||
+  gpuloom::executor::DriverOutput output;
+  if (!output.Capture(&error) || !gpuloom::Load(options.cuda_library.c_str(), &driver, &error) ||
       !gpuloom::executor::DropPrivileges(&error)) {
     return Refuse(std::move(control), error);
   }
@@ -132,7 +134,7 @@ int main(int argc, char** argv) {
     return Refuse(std::move(control), error);
   }
   Log(LogLevel::kInfo, "serves domain %s on %s", options.domain.c_str(), options.gpu.c_str());
-  gpuloom::executor::Loop loop(&device, std::move(control));
+  gpuloom::executor::Loop loop(&device, std::move(control), &output);
   if (!loop.Start(&error)) {
     Log(LogLevel::kError, "%s", error.c_str());
     _exit(1);

@@ -138,8 +138,8 @@ class Harness {
     writer_ =
         wire::RingWriter(reinterpret_cast<wire::CommandRegion*>(commands_.data()),
                          reinterpret_cast<const wire::CompletionRegion*>(completions_.data()));
-    const Place place{&device_,   &modules_, &memory_, link_.get(), &quiet_, &libraries_,
-                      &internal_, &staging_, &graphs_, &shared_,    &hold_};
+    const Place place{&device_,   &modules_, &memory_, link_.get(), &quiet_,   &libraries_,
+                      &internal_, &staging_, &graphs_, &shared_,    &printer_, &hold_};
     std::string error;
     // The arena of the session before goes with what was pinned in it.
     for (int i = 0; i < 100 && !quiet_.empty(); ++i) Turn(1);
@@ -218,6 +218,7 @@ class Harness {
   Quiet quiet_{&modules_, true};
   LibraryCache libraries_;
   GraphRoom graphs_;
+  Printer printer_{&device_, &memory_, nullptr};
   bool hold_ = false;
   uint64_t now_ns_ = 0;
   uint64_t sessions_ = 0;

@@ -14,22 +14,10 @@
 #include <cstring>
 #include <vector>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define GPULOOM_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-#define GPULOOM_SANITIZED 1
-#endif
-#endif
-#ifndef GPULOOM_SANITIZED
-#define GPULOOM_SANITIZED 0
-#endif
+#include "agent/executor/sanitized.h"
 
 namespace gpuloom::executor {
 namespace {
-
-constexpr bool kSanitized = GPULOOM_SANITIZED;
 
 // Newer than the oldest kernel headers we build with; the numbers are the same on every
 // architecture.

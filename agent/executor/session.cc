@@ -190,6 +190,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   streams_.DropWaiting();
   watching_words_ = false;
   host_functions_.Drop();
+  place_.printer->Forget(id());
   fences_.clear();
   small_waiting_.clear();
   asking_memory_.clear();
@@ -200,7 +201,8 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   // The memory lane runs out: its jobs hold what must be returned.
 }
 
-void Session::PublishFault(CUresult result) {
+void Session::PublishFault(CUresult result, std::string_view text) {
+  writer_.PublishFaultText(text);
   writer_.PublishFault(static_cast<uint32_t>(result));
   published_ = true;
   // Without asking whether the tenant sleeps: a thread may be about to.
@@ -241,6 +243,7 @@ bool Session::RunFences() {
 bool Session::Poll(uint64_t now_ns) {
   now_ns_ = now_ns;
   bool any = PollStreams();
+  any |= text_.Poll();
   any |= PollGraphCalls();
   any |= RunFences();
   if (state_ == State::kEnding) {

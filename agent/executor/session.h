@@ -29,11 +29,13 @@
 #include "agent/executor/library_cache.h"
 #include "agent/executor/log.h"
 #include "agent/executor/physical_memory.h"
+#include "agent/executor/printer.h"
 #include "agent/executor/quiet.h"
 #include "agent/executor/range_table.h"
 #include "agent/executor/scheduler_link.h"
 #include "agent/executor/staging.h"
 #include "agent/executor/stream_set.h"
+#include "agent/executor/text_sender.h"
 #include "agent/executor/work_pool.h"
 #include "proto/wire/completion_writer.h"
 #include "proto/wire/dispatch.h"
@@ -53,6 +55,7 @@ struct Place {
   Staging* staging;
   GraphRoom* graphs;
   SharedMemory* shared;
+  Printer* printer;
   const bool* hold;  // true: nothing may be handed to CUDA now
 };
 
@@ -87,7 +90,10 @@ class Session final : public StreamSink {
 
   // Stops serving. `reason` is kNone for an order of the scheduler's.
   void End(wire::Fatal reason, uint64_t now_ns);
-  void PublishFault(CUresult result);
+  // `text` is what the driver says about it, for the tenant's standard error.
+  void PublishFault(CUresult result, std::string_view text);
+  // Printed text waits until the tenant takes it.
+  bool HasText() const { return !text_.empty(); }
   // Tells the scheduler how many kernels there were, when there were more.
   void SendCounters();
   bool HasCounters() const { return kernels_told_ != kernels_launched_; }
@@ -262,6 +268,7 @@ class Session final : public StreamSink {
   bool HasRoom(const StreamCommand& command) const override;
   CUresult SubmitCopyInline(Stream& stream, const StreamCommand& command, uint64_t destination);
   void FreeStaged(Stream& stream);
+  bool TextTaken(Stream& stream, const PointRef& point);
   CUresult MakeStream(Stream& stream);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
   void WaitFor(Stream& stream, const Dependency& dependency);
@@ -372,6 +379,7 @@ class Session final : public StreamSink {
   wire::RingReader reader_;
   wire::CompletionWriter writer_;
   HostFunctions host_functions_{&writer_};
+  TextSender text_{&writer_};
   std::bitset<wire::kReplySlots> answering_;  // slots whose question is not answered yet
   bool published_ = false;
   State state_ = State::kServing;

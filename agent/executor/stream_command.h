@@ -24,11 +24,13 @@ struct LaunchWork {
   wire::Launch::Request request;
   CUfunction function;
   std::shared_ptr<const void> library;  // keeps the function loaded while the command waits
+  bool prints;                          // it may: the library names printf
 };
 struct LaunchExWork {
   wire::LaunchEx::Request request;
   CUfunction function;
   std::shared_ptr<const void> library;
+  bool prints;
 };
 struct CopyWork {
   wire::Copy::Request request;

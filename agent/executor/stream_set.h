@@ -57,8 +57,11 @@ struct Stream {
   std::deque<Mark> marks;       // oldest first
   std::deque<Staged> staged;    // the sink's, oldest first
   std::deque<GraphRun> graphs;  // the sink's, oldest first
-  uint32_t in_flight = 0;       // at CUDA, not known to be done
-  uint32_t unmarked = 0;        // at CUDA since the last mark
+  // The sink's: tickets of launches that may print and whose text is not taken yet, oldest first.
+  std::deque<uint64_t> printing;
+  bool taking_text = false;
+  uint32_t in_flight = 0;  // at CUDA, not known to be done
+  uint32_t unmarked = 0;   // at CUDA since the last mark
   uint64_t unmarked_first = 0;
   uint64_t behind_legacy = 0;  // newest legacy ticket that this stream is ordered behind
   uint64_t legacy_behind = 0;  // newest ticket of this stream that legacy is ordered behind

@@ -7,6 +7,13 @@ namespace {
 // A mark at least every so many commands, so that a long run shows progress and makes room.
 constexpr uint32_t kCommandsPerMark = 64;
 
+bool Prints(const Work& work) {
+  if (const auto* launch = std::get_if<LaunchWork>(&work)) return launch->prints;
+  if (const auto* launch = std::get_if<LaunchExWork>(&work)) return launch->prints;
+  const auto* graph = std::get_if<GraphWork>(&work);
+  return graph != nullptr && !graph->upload && graph->graph->prints();
+}
+
 }  // namespace
 
 // All streams are non-blocking to CUDA: the legacy stream's barrier must not cross tenants.
@@ -19,6 +26,10 @@ void Session::Submit(Stream& stream, StreamCommand& command) {
   for (const Dependency& dependency : command.dependencies) WaitFor(stream, dependency);
   CUresult result = CUDA_SUCCESS;
   if (!std::holds_alternative<NoWork>(command.work)) result = MakeStream(stream);
+  if (result == CUDA_SUCCESS && Prints(command.work)) {
+    place_.printer->Began(id());
+    stream.printing.push_back(static_cast<uint64_t>(command.ticket));
+  }
   if (result == CUDA_SUCCESS) result = place_.device->Judge(SubmitWork(stream, command));
   // A lost device is told by PublishFault, to everybody.
   if (result != CUDA_SUCCESS && place_.device->lost() == CUDA_SUCCESS) {
@@ -36,8 +47,9 @@ void Session::Submit(Stream& stream, StreamCommand& command) {
 
 bool Session::HasRoom(const StreamCommand& command) const {
   if (const auto* work = std::get_if<GraphWork>(&command.work)) {
-    return work->graph->MayLaunch(command.ticket);
+    if (!work->graph->MayLaunch(command.ticket)) return false;
   }
+  if (Prints(command.work) && !place_.printer->MayPrint(id())) return false;
   return staged_bytes_ == 0 || !std::holds_alternative<CopyInlineWork>(command.work) ||
          staged_bytes_ + Staging::CostBytes(command.payload.size()) <= Staging::kSessionBytes;
 }
@@ -184,6 +196,26 @@ bool Session::AddMarks() {
   return any;
 }
 
+// Whether what the stream's kernels printed up to `point`, which is reached, is on its way to the
+// tenant; begins to take it.
+bool Session::TextTaken(Stream& stream, const PointRef& point) {
+  const auto reached = static_cast<uint64_t>(point->ticket);
+  if (stream.printing.empty() || stream.printing.front() > reached) return true;
+  if (stream.taking_text) return false;
+  stream.taking_text = true;
+  // The stream stays while the point's mark does; the point keeps the event.
+  place_.printer->Flush(point->event, [this, &stream, point, reached](std::string_view text) {
+    text_.Add(text);
+    stream.taking_text = false;
+    uint32_t launches = 0;
+    for (; !stream.printing.empty() && stream.printing.front() <= reached; ++launches) {
+      stream.printing.pop_front();
+    }
+    place_.printer->Ended(launches);
+  });
+  return false;
+}
+
 bool Session::PollStreams() {
   if (streams_.Idle()) return false;
   bool any = false;
@@ -195,6 +227,7 @@ bool Session::PollStreams() {
       const CUresult result =
           event == nullptr ? CUDA_SUCCESS : place_.device->Judge(cuda.cuEventQuery(event));
       if (result == CUDA_ERROR_NOT_READY || place_.device->lost() != CUDA_SUCCESS) break;
+      if (!TextTaken(*stream, stream->marks.front().point)) break;
       streams_.CompleteOldestMark(*stream);
     }
     if (stream->completed == before) continue;

@@ -113,12 +113,16 @@ bool UnpackMember(const FatbinMember& member, size_t limit_bytes, std::vector<ui
   return false;
 }
 
-bool HasVariables(std::span<const uint8_t> bytes) {
+namespace {
+
+// Whether `holds` is true of some member; also when the image cannot be read.
+template <typename Holds>
+bool AnyMember(std::span<const uint8_t> bytes, Holds holds) {
   Image image;
   if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone) return true;
   const std::span<const uint8_t> whole(image.bytes, image.size_bytes);
-  if (image.kind == ImageKind::kElf) return ElfHasVariables(whole);
-  if (image.kind == ImageKind::kPtx) return HasVariables(FatbinMemberKind::kPtx, whole);
+  if (image.kind == ImageKind::kElf) return holds(FatbinMemberKind::kElf, whole);
+  if (image.kind == ImageKind::kPtx) return holds(FatbinMemberKind::kPtx, whole);
 
   FatbinReader reader(image.bytes, image.size_bytes);
   FatbinMember member;
@@ -126,10 +130,27 @@ bool HasVariables(std::span<const uint8_t> bytes) {
   std::string error;
   while (reader.Next(&member)) {
     if (!UnpackMember(member, kMaxMemberBytes, &unpacked, &error) ||
-        HasVariables(member.kind, unpacked))
+        holds(member.kind, std::span<const uint8_t>(unpacked)))
       return true;
   }
   return reader.error() != ImageError::kNone;
+}
+
+}  // namespace
+
+bool HasVariables(std::span<const uint8_t> bytes) {
+  return AnyMember(bytes, [](FatbinMemberKind kind, std::span<const uint8_t> member) {
+    return HasVariables(kind, member);
+  });
+}
+
+bool MayPrint(std::span<const uint8_t> bytes) {
+  // The name of an ELF file's undefined symbol stands in its string table, whole; any other mention
+  // only costs turns that nobody needs.
+  return AnyMember(bytes, [](FatbinMemberKind, std::span<const uint8_t> member) {
+    const std::string_view text(reinterpret_cast<const char*>(member.data()), member.size());
+    return text.find("vprintf") != std::string_view::npos;
+  });
 }
 
 }  // namespace gpuloom

@@ -25,4 +25,8 @@ namespace gpuloom {
 // variables: being wrong on that side only costs a load.
 [[nodiscard]] bool HasVariables(std::span<const uint8_t> image);
 
+// True when code in some member of the image may call printf (its symbol table or its text names
+// vprintf), or when the image cannot be read.
+[[nodiscard]] bool MayPrint(std::span<const uint8_t> image);
+
 }  // namespace gpuloom

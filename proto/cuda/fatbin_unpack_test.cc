@@ -95,5 +95,15 @@ TEST(HasVariables, WhatCannotBeReadIsNotShared) {
   EXPECT_TRUE(HasVariables(std::span<const uint8_t>()));
 }
 
+TEST(MayPrint, FindsItInEveryMember) {
+  const auto printing = Bytes(
+      std::string(kCode) + ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);");
+  EXPECT_FALSE(MayPrint(Bytes(kCode)));
+  EXPECT_TRUE(MayPrint(printing));
+  EXPECT_FALSE(MayPrint(Fatbin({Bytes(kCode), Bytes(kVariable)})));
+  EXPECT_TRUE(MayPrint(Fatbin({Bytes(kCode), printing})));
+  EXPECT_TRUE(MayPrint(Bytes("neither fatbin nor ELF nor PTX")));
+}
+
 }  // namespace
 }  // namespace gpuloom

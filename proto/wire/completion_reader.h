@@ -33,6 +33,13 @@ class CompletionReader {
     return Load64(region_->host_functions.due[n % kMaxDueHostFunctions]);
   }
 
+  // See TextBoard.
+  uint64_t text_announced() const { return Load64(region_->text.announced); }
+  uint64_t text_written() const { return Load64(region_->text.written); }
+  const uint8_t* text() const { return region_->text.data; }
+  uint32_t fault_text_bytes() const { return Load32(region_->text.fault_bytes); }
+  const uint8_t* fault_text() const { return region_->text.fault_text; }
+
   Fatal fatal() const { return static_cast<Fatal>(Load32(region_->head.fatal)); }
   uint32_t fault() const { return Load32(region_->head.fault); }
   uint32_t async_error_count() const { return Load32(region_->head.async_error_count); }

@@ -65,6 +65,35 @@ class CompletionWriter {
     return std::atomic_ref<uint32_t>(word).load(std::memory_order_acquire);
   }
 
+  // So much text there is by now, ever.
+  void AnnounceText(uint64_t bytes) {
+    std::atomic_ref<uint64_t>(region_->text.announced).store(bytes, std::memory_order_release);
+  }
+  // Puts as much of `text` on the board as it has room for; how much that was.
+  size_t WriteText(std::span<const char> text) {
+    auto& word = const_cast<uint64_t&>(commands_untrusted_->head.text_read);
+    const uint64_t read_untrusted = std::atomic_ref<uint64_t>(word).load(std::memory_order_acquire);
+    // A tenant that lies about what it has read garbles its own text.
+    const uint64_t unread = text_written_ - read_untrusted;
+    const size_t bytes =
+        unread > kTextBytes ? 0 : std::min<size_t>(kTextBytes - unread, text.size());
+    if (bytes == 0) return 0;
+    TextBoard& board = region_->text;
+    const size_t at = text_written_ % kTextBytes;
+    const size_t to_end = std::min<size_t>(bytes, kTextBytes - at);
+    std::memcpy(board.data + at, text.data(), to_end);
+    std::memcpy(board.data, text.data() + to_end, bytes - to_end);
+    text_written_ += bytes;
+    std::atomic_ref<uint64_t>(board.written).store(text_written_, std::memory_order_release);
+    return bytes;
+  }
+  // Before PublishFault, once; what is beyond kFaultTextBytes is cut.
+  void PublishFaultText(std::span<const char> text) {
+    const auto bytes = static_cast<uint32_t>(std::min<size_t>(text.size(), kFaultTextBytes));
+    if (bytes != 0) std::memcpy(region_->text.fault_text, text.data(), bytes);
+    std::atomic_ref<uint32_t>(region_->text.fault_bytes).store(bytes, std::memory_order_release);
+  }
+
   // Call after publishing. The fence orders the publication before the load, as the tenant's does
   // the other way round.
   bool TenantSleeps() const {
@@ -79,6 +108,7 @@ class CompletionWriter {
   uint32_t fault_ = 0;
   uint32_t async_errors_ = 0;
   uint32_t host_functions_due_ = 0;
+  uint64_t text_written_ = 0;
 };
 
 }  // namespace gpuloom::wire

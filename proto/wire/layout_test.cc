@@ -47,6 +47,7 @@ std::string Layout() {
   FIELD(CommandRegion, head.tail);
   FIELD(CommandRegion, head.tenant_sleeps);
   FIELD(CommandRegion, head.host_functions_done);
+  FIELD(CommandRegion, head.text_read);
   FIELD(CommandRegion, ring);
   SIZE(CompletionRegion);
   FIELD(CompletionRegion, head.head);
@@ -59,6 +60,11 @@ std::string Layout() {
   FIELD(CompletionRegion, host_functions.due);
   FIELD(CompletionRegion, completed);
   FIELD(CompletionRegion, replies);
+  FIELD(CompletionRegion, text.announced);
+  FIELD(CompletionRegion, text.written);
+  FIELD(CompletionRegion, text.fault_bytes);
+  FIELD(CompletionRegion, text.fault_text);
+  FIELD(CompletionRegion, text.data);
   SIZE(ReplySlot);
   FIELD(ReplySlot, ticket);
   FIELD(ReplySlot, result);

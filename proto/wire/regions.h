@@ -11,7 +11,7 @@
 //   +------------------------+----------------------------------------------+
 //   CompletionRegion  written by the executor only; the tenant maps it read-only
 //   +---------------------------+-------------------------+-----------------+
-//   | CompletionHead (one page) | completed[kMaxStreams]  | reply slots     |
+//   | CompletionHead (one page) | completed[kMaxStreams]  | reply slots, text |
 //   +---------------------------+-------------------------+-----------------+
 //   Arena             written by both: staging, images, pinned host memory; at the same address on
 //   both sides
@@ -54,8 +54,12 @@ struct CommandHead {
   // release, then looks at executor_sleeps. Executor: load acquire.
   uint32_t host_functions_done;
   uint32_t unused2[15];
+  // How many bytes of TextBoard::data the tenant has taken, ever. Tenant: store release, then looks at
+  // executor_sleeps. Executor: load acquire.
+  uint64_t text_read;
+  uint32_t unused3[14];
 };
-static_assert(WireStruct<CommandHead> && sizeof(CommandHead) == 3 * kCacheLineBytes);
+static_assert(WireStruct<CommandHead> && sizeof(CommandHead) == 4 * kCacheLineBytes);
 
 struct CompletionHead {
   // Bytes consumed so far, running free. Executor: store release, after copying the records out.
@@ -95,6 +99,26 @@ struct HostFunctionBoard {
 };
 static_assert(WireStruct<HostFunctionBoard>);
 
+inline constexpr uint32_t kTextBytes = 64u << 10;
+inline constexpr uint32_t kFaultTextBytes = 4032;
+
+// What the tenant's kernels print (vprintf of PTX), and what the driver says of a failed assert.
+struct TextBoard {
+  // Bytes of text that belong before every completion that was published later, ever. Executor:
+  // store release, before the completion. The tenant takes them before a call that has waited returns.
+  uint64_t announced;
+  // So many of them were put into `data`, the n-th at n % kTextBytes, counted from 0; the others
+  // follow when the tenant has taken some. Executor: store release, after `data`. Tenant: load acquire.
+  uint64_t written;
+  // Of fault_text, for the tenant's standard error. Executor: store release, once, before
+  // CompletionHead::fault.
+  uint32_t fault_bytes;
+  uint32_t unused[11];
+  uint8_t fault_text[kFaultTextBytes];
+  uint8_t data[kTextBytes];
+};
+static_assert(WireStruct<TextBoard> && sizeof(TextBoard) == kPageBytes + kTextBytes);
+
 inline constexpr uint32_t kReplySlots =
     64;  // so many threads of one tenant can wait for an answer at once
 inline constexpr uint32_t kReplyPayloadBytes = 4096;
@@ -125,6 +149,7 @@ struct CompletionRegion {
   // of the stream being done too. Executor: store release. Tenant: load acquire. Never decreases.
   uint64_t completed[kMaxStreams];
   ReplySlot replies[kReplySlots];
+  TextBoard text;
 };
 static_assert(WireStruct<CompletionRegion> && offsetof(CompletionRegion, completed) == kPageBytes);
 

@@ -60,7 +60,12 @@ class RingWriter {
         .store(count, std::memory_order_release);
   }
 
-  // Call after Commit or PublishHostFunctionsDone. The fence orders the store before the load, as the executor's does
+  // Also apart from it.
+  void PublishTextRead(uint64_t bytes) {
+    std::atomic_ref<uint64_t>(commands_->head.text_read).store(bytes, std::memory_order_release);
+  }
+
+  // Call after Commit or one of the two. The fence orders the store before the load, as the executor's does
   // the other way round.
   bool ExecutorSleeps() const {
     std::atomic_thread_fence(std::memory_order_seq_cst);

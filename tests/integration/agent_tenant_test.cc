@@ -70,6 +70,12 @@ TEST_F(AgentTenant, AProgramRunsAndIsCounted) {
   EXPECT_EQ(AskScheduler(container)->memory_used_bytes, 0u);
 }
 
+TEST_F(AgentTenant, AFailedAssertSaysSoOnTheTenantsStandardError) {
+  const Ran ran = Run(Admit("team-a", "p"), "device_assert_static");
+  EXPECT_EQ(ran.result.exit_code, 0) << ran.output << node_.AgentLog();
+  EXPECT_THAT(ran.output, HasSubstr("Assertion `value == 1` failed"));
+}
+
 TEST_F(AgentTenant, WithoutItsPodBoundAContainerIsRefused) {
   // Allocated, but PreStartContainer never said whose it is.
   const auto pod = node_.kubelet().Admit({"team-a", "p", {{"main", 1, false}}});

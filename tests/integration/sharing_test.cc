@@ -4,6 +4,8 @@
 
 #include <fstream>
 #include <map>
+#include <set>
+#include <sstream>
 
 #include "tests/integration/stack.h"
 
@@ -210,6 +212,36 @@ TEST(IdleExecutor, EndsAfterItsTimeAndComesBack) {
   EXPECT_TRUE(Eventually([&] { return stack.ExecutorOf("team-a") == -1; }));
   EXPECT_EQ(stack.Tenant(a, {"vadd"}).ExitStatus(), 0);
   EXPECT_TRUE(stack.Ended());
+}
+
+TEST_F(Sharing, WhatKernelsPrintReachesTheirOwnTenantBeforeItsCallReturns) {
+  Process tenants[3];
+  for (int i = 0; i < 3; ++i) {
+    const Allocation a = stack_.Allocate({.pod = "pod" + std::to_string(i)});
+    tenants[i] = stack_.Tenant(a, {"print", std::to_string(i)});
+  }
+  for (Process& tenant : tenants) ASSERT_TRUE(tenant.ReadLine("ready"));
+  for (Process& tenant : tenants) tenant.WriteLine("go");
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(tenants[i].ExitStatus(), 0) << tenants[i].output();
+    std::istringstream lines(tenants[i].output());
+    std::string line;
+    std::getline(lines, line);
+    EXPECT_EQ(line, "ready");
+    // Twenty lines of its own, in any order between its two streams, before each synchronisation.
+    for (int round = 0; round < 10; ++round) {
+      std::set<std::string> printed, expected;
+      for (int n = round * 20; n < round * 20 + 20; ++n) {
+        expected.insert("tenant " + std::to_string(i) + " line " + std::to_string(n));
+        std::getline(lines, line);
+        printed.insert(line);
+      }
+      EXPECT_EQ(printed, expected);
+      std::getline(lines, line);
+      EXPECT_EQ(line, "synchronised " + std::to_string(round * 20 + 19));
+    }
+    EXPECT_FALSE(std::getline(lines, line)) << line;
+  }
 }
 
 }  // namespace

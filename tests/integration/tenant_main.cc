@@ -14,6 +14,8 @@
 //                      the milliseconds since a line came on its input
 //   bystander          says "ready", then, for each line of input, allocates, frees, loads,
 //                      launches, synchronises and unloads; says "slowest MICROSECONDS what"
+//   print NUMBER       says "ready"; after a line of input its kernels print "tenant NUMBER line N", N = 0
+//                      to 199, at once and from two streams, and it says "synchronised N" between them
 //   inspect MIB        says "foreign N": how many words of fresh memory are not zero
 #include <unistd.h>
 
@@ -41,6 +43,35 @@ constexpr char kCodeOnly[] = R"(.version 7.0
   .reg .u32 %old;
   ld.param.u64 %address, [counter];
   atom.global.add.u32 %old, [%address], 1;
+  ret;
+}
+)";
+
+constexpr char kPrints[] = R"(.version 7.0
+.target sm_70
+.address_size 64
+.extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);
+.global .align 1 .b8 text[19] = {116, 101, 110, 97, 110, 116, 32, 37, 117, 32, 108, 105, 110, 101, 32, 37, 117, 10, 0};
+.visible .entry print(.param .u32 tenant, .param .u32 line) {
+  .local .align 8 .b8 values[8];
+  .reg .u64 %at, %generic, %format;
+  .reg .u32 %value;
+  mov.u64 %at, values;
+  cvta.local.u64 %generic, %at;
+  ld.param.u32 %value, [tenant];
+  st.local.u32 [%at], %value;
+  ld.param.u32 %value, [line];
+  st.local.u32 [%at+4], %value;
+  mov.u64 %format, text;
+  cvta.global.u64 %format, %format;
+  {
+    .param .b64 a;
+    .param .b64 b;
+    .param .b32 r;
+    st.param.b64 [a], %format;
+    st.param.b64 [b], %generic;
+    call.uni (r), vprintf, (a, b);
+  }
   ret;
 }
 )";
@@ -256,6 +287,30 @@ int Bystander() {
   return 0;
 }
 
+int Print(uint32_t number) {
+  CUmodule printing;
+  CUfunction function;
+  CUstream streams[2];
+  Ok(cu.cuModuleLoadData(&printing, kPrints), "cuModuleLoadData");
+  Ok(cu.cuModuleGetFunction(&function, printing, "print"), "cuModuleGetFunction");
+  for (CUstream& stream : streams) {
+    Ok(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  }
+  Say("ready");
+  std::string line;
+  std::getline(std::cin, line);
+  for (uint32_t i = 0; i < 200; ++i) {
+    void* parameters[] = {&number, &i};
+    CUstream stream = streams[i % 2];
+    Ok(cu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr),
+       "cuLaunchKernel");
+    if (i % 20 != 19) continue;
+    Ok(cu.cuCtxSynchronize(), "cuCtxSynchronize");
+    Say("synchronised " + std::to_string(i));
+  }
+  return 0;
+}
+
 // Whether fresh memory holds what somebody else left there.
 int Inspect(size_t mib) {
   CUdeviceptr memory;
@@ -288,6 +343,7 @@ int main(int argc, char** argv) {
   if (habit == "fault") return Fault();
   if (habit == "watch") return Watch();
   if (habit == "bystander") return Bystander();
+  if (habit == "print") return Print(static_cast<uint32_t>(number));
   if (habit == "inspect") return Inspect(static_cast<size_t>(number));
   std::fprintf(stderr, "gpuloom-tenant: unknown habit %s\n", argv[1]);
   return 2;

@@ -42,6 +42,7 @@ Step AssertFail(Warp& warp, const Instr& in) {
   std::string what = text(1);
   what.append(":").append(std::to_string(Argument<uint32_t>(warp, site.args[2], lane)));
   what.append(": ").append(text(3)).append(": Assertion `").append(text(0)).append("` failed");
+  std::fprintf(stderr, "%s.\n", what.c_str());
   return warp.Fault(Outcome::kAssert, 0, what);
 }
 

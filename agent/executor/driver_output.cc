@@ -1,0 +1,81 @@
+#include "agent/executor/driver_output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "agent/executor/log.h"
+#include "agent/executor/sanitized.h"
+
+namespace gpuloom::executor {
+namespace {
+
+int g_errors = -1;
+int g_log = -1;
+
+// A library that gives up says why on stderr; that must reach the log although the process ends.
+void OnAbort(int) {
+  char piece[1024];
+  ssize_t bytes;
+  for (off_t at = 0; (bytes = pread(g_errors, piece, sizeof(piece), at)) > 0; at += bytes) {
+    if (write(g_log, piece, static_cast<size_t>(bytes)) < 0) return;
+  }
+}
+
+}  // namespace
+
+bool DriverOutput::Redirect(int standard, const char* name, File* file) {
+  file->fd = channel::UniqueFd(memfd_create(name, MFD_CLOEXEC));
+  // Whoever has the descriptor writes at the end, also after we have freed what we have read.
+  return file->fd.valid() && fcntl(file->fd.get(), F_SETFL, O_APPEND) == 0 &&
+         dup2(file->fd.get(), standard) >= 0;
+}
+
+bool DriverOutput::Capture(std::string* error) {
+  const auto fail = [&] {
+    *error = std::string("capturing the driver's output: ") + strerror(errno);
+    return false;
+  };
+  if (!Redirect(STDOUT_FILENO, "printed", &printed_)) return fail();
+  // Sanitizers report on stderr and end the process.
+  if (kSanitized) return true;
+  g_log = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (g_log < 0) return fail();
+  SetLogFd(g_log);
+  if (!Redirect(STDERR_FILENO, "errors", &errors_)) return fail();
+  g_errors = errors_.fd.get();
+  setvbuf(stderr, nullptr, _IONBF, 0);
+  struct sigaction action = {};
+  action.sa_handler = &OnAbort;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGABRT, &action, nullptr);
+  return true;
+}
+
+std::string DriverOutput::Take(File* file) {
+  if (!file->fd.valid()) return {};
+  std::lock_guard lock(mutex_);
+  fflush(file == &printed_ ? stdout : stderr);
+  struct stat status;
+  if (fstat(file->fd.get(), &status) != 0 || status.st_size <= file->taken_bytes) return {};
+  std::string text(static_cast<size_t>(status.st_size - file->taken_bytes), '\0');
+  const ssize_t bytes = pread(file->fd.get(), text.data(), text.size(), file->taken_bytes);
+  text.resize(bytes < 0 ? 0 : static_cast<size_t>(bytes));
+  // The size only grows; the memory behind what was taken is given back, by whole pages.
+  constexpr int64_t kPageBytes = 4096;
+  const int64_t first = file->taken_bytes & ~(kPageBytes - 1);
+  file->taken_bytes += static_cast<int64_t>(text.size());
+  const int64_t end = file->taken_bytes & ~(kPageBytes - 1);
+  if (end > first) {
+    fallocate(file->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, first, end - first);
+  }
+  return text;
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,37 @@
+// What the driver writes to this process's standard streams: text that tenants' kernels print
+// (stdout), and its message about a failed assert (stderr). Both go into files in memory instead,
+// so that writing never blocks the driver; the executor's own log keeps the original stderr.
+//
+// Made once, by main, before threads start; the rest is safe from any thread.
+#pragma once
+
+#include <mutex>
+#include <string>
+
+#include "proto/channel/unique_fd.h"
+
+namespace gpuloom::executor {
+
+class DriverOutput {
+ public:
+  // False with a message.
+  [[nodiscard]] bool Capture(std::string* error);
+
+  // What has come since the last call.
+  std::string TakePrinted() { return Take(&printed_); }
+  std::string TakeErrors() { return Take(&errors_); }
+
+ private:
+  struct File {
+    channel::UniqueFd fd;
+    int64_t taken_bytes = 0;
+  };
+  std::string Take(File* file);
+  bool Redirect(int standard, const char* name, File* file);
+
+  std::mutex mutex_;
+  File printed_;
+  File errors_;
+};
+
+}  // namespace gpuloom::executor
