@@ -177,7 +177,15 @@ bool Loop::AnyWordWatched() const {
       [](const std::unique_ptr<Session>& session) { return session->WatchesWords(); });
 }
 
+bool Loop::AnyWordOverdue() const {
+  return std::any_of(
+      sessions_.begin(), sessions_.end(),
+      [](const std::unique_ptr<Session>& session) { return session->WordsOverdue(); });
+}
+
 int64_t Loop::SleepNs(uint64_t idle_ns) const {
+  // After a sleep the words looked at first would be due again, before the others' turn.
+  if (AnyWordOverdue()) return 0;
   if (AnythingAtDevice() || AnyWordWatched()) {
     const int64_t sleep_ns = std::min(static_cast<int64_t>(idle_ns / 64), kLongestSleepNs);
     return sleep_ns < kShortestSleepNs ? 0 : sleep_ns;

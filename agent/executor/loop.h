@@ -47,6 +47,7 @@ class Loop {
   void DropEnded();
   bool AnythingAtDevice() const;
   bool AnyWordWatched() const;
+  bool AnyWordOverdue() const;
   // How long to sleep, in nanoseconds; negative: until something happens; 0: look again.
   int64_t SleepNs(uint64_t idle_ns) const;
   bool AnnounceSleep();

@@ -12,6 +12,8 @@ namespace {
 // A wait is looked at again after a sixty-fourth of the time that it has lasted, within these.
 constexpr uint64_t kLookSoonestNs = 1'000;
 constexpr uint64_t kLookLatestNs = 1'000'000;
+// Against a look at host memory: two calls of CUDA's.
+constexpr uint32_t kDeviceLookCost = 8;
 
 template <typename T>
 bool Holds(T now, T wanted, uint32_t condition) {
@@ -87,8 +89,13 @@ void Session::On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::
 // Memory that a command names stays mapped until the command is done.
 void Session::LookAtWord(const std::shared_ptr<WordWatch>& watch, Gate* gate) {
   watching_words_ = true;
-  if (watch->reading || now_ns_ < watch->next_ns || looks_left_ == 0) return;
-  --looks_left_;
+  if (watch->reading || now_ns_ < watch->next_ns) return;
+  const uint32_t cost = watch->in_host_memory ? 1 : kDeviceLookCost;
+  if (looks_left_ < cost) {
+    words_overdue_ = true;
+    return;
+  }
+  looks_left_ -= cost;
   if (watch->since_ns == 0) watch->since_ns = now_ns_;
   watch->next_ns =
       now_ns_ + std::clamp((now_ns_ - watch->since_ns) / 64, kLookSoonestNs, kLookLatestNs);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 #include <vector>
 
 #include "agent/executor/testing_driver.h"
@@ -124,6 +125,18 @@ TEST_F(MemoryOperationTest, ManyWaitsAtATime) {
   EXPECT_TRUE(StaysUndone(2, tickets[0]));
   Say(1);
   for (uint32_t i = 0; i < kStreams; ++i) EXPECT_TRUE(tenant_->WaitDone(2 + i, tickets[i]));
+}
+
+TEST_F(MemoryOperationTest, WaitsThatNeverEndStarveNoOthers) {
+  constexpr uint32_t kStreams = 50;
+  for (uint32_t i = 2; i < 2 + kStreams; ++i) {
+    ASSERT_TRUE(tenant_->CreateStream(i, true));
+    Wait(i, i % 2 == 0 ? memory_ : host_ + 8, 9);
+  }
+  const Ticket last = Wait(1, host_, 1);
+  std::this_thread::sleep_for(milliseconds(200));  // until words are looked at seldom
+  Say(1);
+  EXPECT_TRUE(tenant_->WaitDone(1, last));
 }
 
 class MaliciousMemoryOperation : public MemoryOperationTest {

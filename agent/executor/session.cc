@@ -141,7 +141,7 @@ bool Session::Read(uint64_t now_ns) {
 
 bool Session::SubmitWaiting(uint64_t now_ns) {
   now_ns_ = now_ns;
-  watching_words_ = false;
+  watching_words_ = words_overdue_ = false;
   looks_left_ = kLooksAtATime;
   bool any = false;
   if (!host_functions_.Poll(&any)) {
@@ -188,7 +188,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
     Notify();
   }
   streams_.DropWaiting();
-  watching_words_ = false;
+  watching_words_ = words_overdue_ = false;
   host_functions_.Drop();
   place_.printer->Forget(id());
   fences_.clear();

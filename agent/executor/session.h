@@ -105,6 +105,8 @@ class Session final : public StreamSink {
   bool AtDevice() const { return streams_.AtDevice(); }
   // A stream's turn has come to wait for a word, which nobody tells us of.
   bool WatchesWords() const { return watching_words_; }
+  // There were more words to look at than a round of the loop has room for.
+  bool WordsOverdue() const { return words_overdue_; }
 
   // The handlers, in the order of proto/wire/commands.h.
   template <typename C>
@@ -389,6 +391,7 @@ class Session final : public StreamSink {
   uint64_t kernels_told_ = 0;
   uint64_t staged_bytes_ = 0;
   bool watching_words_ = false;
+  bool words_overdue_ = false;
   uint32_t looks_left_ = 0;   // at words, in this round of the loop
   uint32_t outstanding_ = 0;  // questions to the scheduler, clears: what calls back into this
 

@@ -241,6 +241,25 @@ TEST_F(MemoryOperations, PerThreadEntryPoints) {
   EXPECT_EQ(Word(0), 9u);
 }
 
+// Deprecated; a driver may offer them or not.
+TEST_F(MemoryOperations, FirstVersions) {
+  int offered = 0;
+  ASSERT_EQ(
+      Cu().cuDeviceGetAttribute(&offered, CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1, device_),
+      CUDA_SUCCESS);
+  if (offered == 0) GTEST_SKIP() << "the driver does not offer them";
+  CUstream stream = Stream();
+  CUstreamBatchMemOpParams batch[] = {WaitFor(on_host_, 1, kGeq), WriteOf(words_ + 4, 6)};
+  ASSERT_EQ(Cu().cuStreamWriteValue32(stream, words_, 5, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamWaitValue32(stream, words_, 5, kEq), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamBatchMemOp(stream, 2, batch, 0), CUDA_SUCCESS);
+  ExpectHeld(stream);
+  Say(0, 1);
+  ASSERT_NO_FATAL_FAILURE(Finish(stream));
+  EXPECT_EQ(Word(0), 5u);
+  EXPECT_EQ(Word(1), 6u);
+}
+
 TEST_F(MemoryOperations, AreCaptured) {
   CUstream stream = Stream();
   ASSERT_EQ(Cu().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
