@@ -168,6 +168,61 @@ int ExitInHostFunction() {
   return wrong;
 }
 
+// The process ends while its kernel runs: it ends.
+int ExitWithWork() {
+  Begin();
+  CUfunction spin = Load("spin");
+  CUstream stream;
+  Want(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS, "cuStreamCreate");
+  Want(Launch(spin, 1, 1, stream, uint64_t{200'000'000}), CUDA_SUCCESS, "launch");
+  Want(Launch(spin, 1, 1, nullptr, uint64_t{200'000'000}), CUDA_SUCCESS, "launch");
+  return wrong;
+}
+
+// What a static object's destructor does with CUDA works, or is refused because the driver has gone.
+int CallsAfterMain() {
+  static struct Late {
+    CUdeviceptr memory = 0;
+    CUstream stream = nullptr;
+    ~Late() {
+      for (const CUresult result :
+           {Cu().cuMemFree_v2(memory), Cu().cuStreamDestroy_v2(stream), Cu().cuCtxSynchronize()}) {
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED) _exit(9);
+      }
+    }
+  } late;
+  Begin();
+  Want(Cu().cuMemAlloc_v2(&late.memory, 1 << 20), CUDA_SUCCESS, "cuMemAlloc");
+  Want(Cu().cuStreamCreate(&late.stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS, "cuStreamCreate");
+  return wrong;
+}
+
+// Given up by its last owner and taken again: memory, modules and variables are new.
+int ContextAgain() {
+  for (int round = 0; round < 3; ++round) {
+    Begin();
+    CUfunction use_globals = Load("use_globals");
+    CUdeviceptr out = 0;
+    uint32_t seen = 0;
+    Want(Cu().cuMemAlloc_v2(&out, 1 << 20), CUDA_SUCCESS, "cuMemAlloc");
+    Want(Launch(use_globals, 1, 1, nullptr, out), CUDA_SUCCESS, "launch");
+    Want(Cu().cuMemcpyDtoH_v2(&seen, out, sizeof(seen)), CUDA_SUCCESS, "cuMemcpyDtoH");
+    if (seen != 10) {
+      ++wrong;
+      std::printf("the variable did not begin anew: %u\n", seen);
+    }
+    Want(Cu().cuDevicePrimaryCtxRelease_v2(device), CUDA_SUCCESS, "cuDevicePrimaryCtxRelease");
+    unsigned flags = 0;
+    int active = 1;
+    Want(Cu().cuDevicePrimaryCtxGetState(device, &flags, &active), CUDA_SUCCESS, "state");
+    if (active != 0) {
+      ++wrong;
+      std::printf("the context is active after its last release\n");
+    }
+  }
+  return wrong;
+}
+
 int Forked() {
   Begin();
   CUfunction store = Load("store");
@@ -203,6 +258,9 @@ constexpr std::pair<const char*, int (*)()> kChildren[] = {
     {"fault_seen_by_stream", FaultSeenByStream},
     {"fault_tells_callbacks", FaultTellsCallbacks},
     {"exit_in_host_function", ExitInHostFunction},
+    {"exit_with_work", ExitWithWork},
+    {"calls_after_main", CallsAfterMain},
+    {"context_again", ContextAgain},
     {"forked", Forked},
 };
 

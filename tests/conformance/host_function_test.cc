@@ -207,6 +207,38 @@ TEST_F(HostFunctions, OfManyStreamsAllRun) {
   EXPECT_EQ(ran, 400);
 }
 
+// As frameworks use them: many threads, each function owns its data and frees it.
+TEST_F(HostFunctions, FromManyThreadsWithDataOfTheirOwn) {
+  constexpr int kThreads = 6, kFunctions = 150;
+  struct Count {
+    std::atomic<int>* ran;
+  };
+  std::atomic<int> ran{0};
+  CUstream shared = Stream();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, own = Stream()] {
+      ASSERT_EQ(Cu().cuCtxSetCurrent(context_), CUDA_SUCCESS);
+      for (int j = 0; j < kFunctions; ++j) {
+        ASSERT_EQ(Cu().cuLaunchHostFunc(
+                      j % 2 == 0 ? own : shared,
+                      [](void* data) {
+                        auto* count = static_cast<Count*>(data);
+                        ++*count->ran;
+                        delete count;
+                      },
+                      new Count{&ran}),
+                  CUDA_SUCCESS);
+        if (j % 50 != 0) continue;
+        ASSERT_EQ(Cu().cuStreamSynchronize(own), CUDA_SUCCESS);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(ran, kThreads * kFunctions);
+}
+
 TEST_F(HostFunctions, NoCudaCallsInside) {
   CUstream stream = Stream();
   CUresult inside = CUDA_SUCCESS;
