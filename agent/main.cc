@@ -66,6 +66,7 @@ struct Flags {
   std::string reserve = "auto";
   std::string pinned_limit = "8GiB";
   std::string shim;
+  std::string nvml;
   std::string scheduler;
   std::string softgpu;
   std::string schedulers = "start";
@@ -183,6 +184,8 @@ int RunAgent(const Flags& flags, const std::vector<Gpu>& gpus,
   ShimStore shims(flags.state_directory);
   const absl::StatusOr<std::string> shim_file = shims.Install(flags.shim, GPULOOM_VERSION);
   if (!shim_file.ok()) return Fail(shim_file.status());
+  const absl::StatusOr<std::string> nvml_file = shims.Install(flags.nvml, GPULOOM_VERSION);
+  if (!nvml_file.ok()) return Fail(nvml_file.status());
 
   AllocationBook book(flags.state_directory);
   std::vector<std::string> complaints;
@@ -205,7 +208,7 @@ int RunAgent(const Flags& flags, const std::vector<Gpu>& gpus,
   Allocator::Options allocator_options;
   allocator_options.book = &book;
   allocator_options.shims = &shims;
-  allocator_options.shim_file = *shim_file;
+  allocator_options.library_files = {*shim_file, *nvml_file};
   allocator_options.policy = &policy;
   allocator_options.pod_resources = pod_resources.get();
   allocator_options.clock = clock;
@@ -273,6 +276,7 @@ int Main(int argc, char** argv) {
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   flags.scheduler = here / "gpuloom-scheduler";
   flags.shim = here.parent_path() / "lib" / "libgpuloom.so";
+  flags.nvml = here.parent_path() / "lib" / "libgpuloom-nvml.so";
 
   CLI::App app("gpuloom-agent: shares this node's GPUs with pods that ask for gpuloom.io/gpu");
   app.add_option("--state-dir", flags.state_directory,
@@ -295,6 +299,9 @@ int Main(int argc, char** argv) {
                  "host memory that one tenant process may pin")
       ->capture_default_str();
   app.add_option("--shim", flags.shim, "libgpuloom.so, which containers get as libcuda.so.1")
+      ->capture_default_str();
+  app.add_option("--nvml", flags.nvml,
+                 "libgpuloom-nvml.so, which containers get as libnvidia-ml.so.1")
       ->capture_default_str();
   app.add_option("--scheduler", flags.scheduler, "the gpuloom-scheduler program")
       ->capture_default_str();

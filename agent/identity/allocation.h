@@ -26,11 +26,17 @@ struct Binding {
   Clock::Time bound_at;
 };
 
+// What a container has mounted, by file name in the shim store.
+struct LibraryFiles {
+  std::string cuda;
+  std::string nvml;  // empty: an older agent gave none
+};
+
 struct Allocation {
   std::string name;  // 128 random bits in hex: the directory's name and the scheduler's
   std::string gpu_uuid;
   std::vector<std::string> device_ids;  // sorted
-  std::string shim_file;                // in the shim store; stays while this allocation does
+  LibraryFiles library_files;           // stay while this allocation does
   Clock::Time created_at;
   std::optional<Binding> binding;
 };

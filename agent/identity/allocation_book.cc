@@ -92,7 +92,7 @@ absl::Status AllocationBook::Load(std::vector<std::string>* complaints) {
 
 absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
                                                std::vector<std::string> device_ids,
-                                               const std::string& shim_file, Clock::Time now) {
+                                               const LibraryFiles& library_files, Clock::Time now) {
   absl::StatusOr<std::string> name = MakeRandomName();
   if (!name.ok()) return name.status();
   Allocation allocation;
@@ -100,7 +100,7 @@ absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
   allocation.gpu_uuid = gpu_uuid;
   allocation.device_ids = std::move(device_ids);
   std::sort(allocation.device_ids.begin(), allocation.device_ids.end());
-  allocation.shim_file = shim_file;
+  allocation.library_files = library_files;
   allocation.created_at = now;
 
   const std::lock_guard lock(mutex_);

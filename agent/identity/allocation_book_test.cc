@@ -63,13 +63,14 @@ Binding SomeBinding() {
 
 TEST_F(Book, SurvivesARestartWhole) {
   const absl::StatusOr<Allocation> added =
-      book_->Add("GPU-1", {"gpu-1::2", "gpu-1::0"}, "shim-1", kNow);
+      book_->Add("GPU-1", {"gpu-1::2", "gpu-1::0"}, {"shim-1", "nvml-1"}, kNow);
   ASSERT_TRUE(added.ok());
   ASSERT_TRUE(book_->Bind(added->name, SomeBinding()).ok());
   const std::optional<Allocation> found = Reopen().Find(added->name);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->gpu_uuid, "GPU-1");
-  EXPECT_EQ(found->shim_file, "shim-1");
+  EXPECT_EQ(found->library_files.cuda, "shim-1");
+  EXPECT_EQ(found->library_files.nvml, "nvml-1");
   EXPECT_EQ(found->created_at, kNow);
   EXPECT_THAT(found->device_ids, ::testing::ElementsAre("gpu-1::0", "gpu-1::2"));
   ASSERT_TRUE(found->binding.has_value());
@@ -81,8 +82,8 @@ TEST_F(Book, SurvivesARestartWhole) {
 }
 
 TEST_F(Book, NamesAreRandomAndDirectoriesFresh) {
-  const auto a = book_->Add("GPU-1", {"x"}, "s", kNow);
-  const auto b = book_->Add("GPU-1", {"x"}, "s", kNow);
+  const auto a = book_->Add("GPU-1", {"x"}, {"s", "n"}, kNow);
+  const auto b = book_->Add("GPU-1", {"x"}, {"s", "n"}, kNow);
   ASSERT_TRUE(a.ok() && b.ok());
   EXPECT_NE(a->name, b->name);
   EXPECT_EQ(a->name.size(), 32u);
@@ -91,7 +92,7 @@ TEST_F(Book, NamesAreRandomAndDirectoriesFresh) {
 }
 
 TEST_F(Book, OnlyTheTenantsDirectoryIsOpenToOthers) {
-  const auto a = book_->Add("GPU-1", {"x"}, "s", kNow);
+  const auto a = book_->Add("GPU-1", {"x"}, {"s", "n"}, kNow);
   struct stat info = {};
   ASSERT_EQ(stat(book_->DirectoryOf(a->name).c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0755u);
@@ -102,7 +103,7 @@ TEST_F(Book, OnlyTheTenantsDirectoryIsOpenToOthers) {
 }
 
 TEST_F(Book, RemoveTakesDirectoryAndRecord) {
-  const auto a = book_->Add("GPU-1", {"x"}, "s", kNow);
+  const auto a = book_->Add("GPU-1", {"x"}, {"s", "n"}, kNow);
   std::ofstream(book_->DirectoryOf(a->name) + "/gpuloom.sock") << "x";
   ASSERT_TRUE(book_->Remove(a->name).ok());
   EXPECT_FALSE(fs::exists(book_->DirectoryOf(a->name)));
@@ -111,11 +112,11 @@ TEST_F(Book, RemoveTakesDirectoryAndRecord) {
 }
 
 TEST_F(Book, AFullDiskRefusesAndLeavesTheOldState) {
-  const auto a = book_->Add("GPU-1", {"x"}, "s", kNow);
+  const auto a = book_->Add("GPU-1", {"x"}, {"s", "n"}, kNow);
   ASSERT_TRUE(a.ok());
   {
     const FullDisk full;
-    const auto b = book_->Add("GPU-1", {"y"}, "s", kNow);
+    const auto b = book_->Add("GPU-1", {"y"}, {"s", "n"}, kNow);
     EXPECT_EQ(b.status().code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(b.status().message(), HasSubstr("free space"));
     EXPECT_FALSE(book_->Bind(a->name, SomeBinding()).ok());
@@ -128,8 +129,8 @@ TEST_F(Book, AFullDiskRefusesAndLeavesTheOldState) {
 }
 
 TEST_F(Book, ABrokenRecordIsSetAsideAndItsDirectoryKept) {
-  const auto a = book_->Add("GPU-1", {"x"}, "s", kNow);
-  const auto b = book_->Add("GPU-1", {"y"}, "s", kNow);
+  const auto a = book_->Add("GPU-1", {"x"}, {"s", "n"}, kNow);
+  const auto b = book_->Add("GPU-1", {"y"}, {"s", "n"}, kNow);
   std::ofstream(state_ + "/records/" + a->name + ".yaml") << "format: 1\nname: [";
   for (int restart = 0; restart < 2; ++restart) {
     EXPECT_THAT(Reopen().All(), SizeIs(1));
@@ -143,6 +144,15 @@ TEST_F(Book, ADirectoryWithoutRecordIsACrashInTheMiddle) {
   fs::create_directory(state_ + "/allocations/0123456789abcdef0123456789abcdef");
   Reopen();
   EXPECT_TRUE(fs::is_empty(state_ + "/allocations"));
+}
+
+TEST(Record, ReadsWhatAnAgentWithoutNvmlWrote) {
+  const auto record = ParseRecord(
+      "format: 1\nname: \"n\"\ngpu: \"GPU-1\"\nshim: \"s\"\ncreatedAtMs: 1000\ndevices:\n  - "
+      "\"x\"\n");
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->library_files.cuda, "s");
+  EXPECT_EQ(record->library_files.nvml, "");
 }
 
 TEST(Record, RefusesWhatItCannotRead) {

@@ -22,7 +22,8 @@ std::string FormatRecord(const Allocation& allocation) {
   out << YAML::Key << "format" << YAML::Value << kFormat;
   out << YAML::Key << "name" << YAML::Value << YAML::DoubleQuoted << allocation.name;
   out << YAML::Key << "gpu" << YAML::Value << YAML::DoubleQuoted << allocation.gpu_uuid;
-  out << YAML::Key << "shim" << YAML::Value << YAML::DoubleQuoted << allocation.shim_file;
+  out << YAML::Key << "shim" << YAML::Value << YAML::DoubleQuoted << allocation.library_files.cuda;
+  out << YAML::Key << "nvml" << YAML::Value << YAML::DoubleQuoted << allocation.library_files.nvml;
   out << YAML::Key << "createdAtMs" << YAML::Value << ToMillis(allocation.created_at);
   out << YAML::Key << "devices" << YAML::Value << YAML::BeginSeq;
   for (const std::string& id : allocation.device_ids) out << YAML::DoubleQuoted << id;
@@ -54,7 +55,11 @@ absl::StatusOr<Allocation> ParseRecord(const std::string& text) {
     Allocation allocation;
     allocation.name = root["name"].as<std::string>();
     allocation.gpu_uuid = root["gpu"].as<std::string>();
-    allocation.shim_file = root["shim"].as<std::string>();
+    allocation.library_files.cuda = root["shim"].as<std::string>();
+    // Absent where an agent that knew of no NVML wrote it.
+    if (const YAML::Node nvml = root["nvml"]) {
+      allocation.library_files.nvml = nvml.as<std::string>();
+    }
     allocation.created_at = FromMillis(root["createdAtMs"].as<int64_t>());
     allocation.device_ids = root["devices"].as<std::vector<std::string>>();
     if (allocation.name.empty() || allocation.device_ids.empty())

@@ -16,7 +16,17 @@ constexpr char kSocketMount[] = "/var/run/gpuloom";
 // Where loaders of Debian and Red Hat images look, and where NVIDIA's own images expect the driver.
 constexpr std::array<const char*, 3> kLibraryDirectories = {
     "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64"};
-constexpr std::array<const char*, 2> kLibraryNames = {"libcuda.so.1", "libcuda.so"};
+// Programs ask for a library with its number and without.
+struct LibraryName {
+  const char* name;
+  std::string LibraryFiles::*file;
+};
+constexpr std::array<LibraryName, 4> kLibraryNames = {{
+    {"libcuda.so.1", &LibraryFiles::cuda},
+    {"libcuda.so", &LibraryFiles::cuda},
+    {"libnvidia-ml.so.1", &LibraryFiles::nvml},
+    {"libnvidia-ml.so", &LibraryFiles::nvml},
+}};
 constexpr char kPreload[] = "/usr/local/nvidia/lib64/libcuda.so.1";
 constexpr Clock::Duration kSchedulerPause = std::chrono::milliseconds(200);
 
@@ -45,7 +55,7 @@ absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string
     return absl::NotFoundError(Cat("inventory: GPU ", *gpu_uuid, " is no longer on this node"));
   }
   const absl::StatusOr<Allocation> allocation =
-      options_.book->Add(*gpu_uuid, device_ids, options_.shim_file, options_.clock->Now());
+      options_.book->Add(*gpu_uuid, device_ids, options_.library_files, options_.clock->Now());
   if (!allocation.ok()) return allocation.status();
   const std::string directory = options_.book->DirectoryOf(allocation->name);
 
@@ -58,10 +68,10 @@ absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string
 
   ContainerSetup setup;
   setup.mounts.push_back({kSocketMount, directory});
-  const std::string shim = options_.shims->PathOf(options_.shim_file);
   for (const char* library_directory : kLibraryDirectories) {
-    for (const char* name : kLibraryNames) {
-      setup.mounts.push_back({Cat(library_directory, "/", name), shim});
+    for (const LibraryName& library : kLibraryNames) {
+      setup.mounts.push_back({Cat(library_directory, "/", library.name),
+                              options_.shims->PathOf(options_.library_files.*library.file)});
     }
   }
   setup.envs["LD_PRELOAD"] = kPreload;
@@ -219,8 +229,10 @@ std::vector<std::string> Allocator::Sweep() {
       }
     }
   }
-  std::set<std::string> used = {options_.shim_file};
-  for (const Allocation& allocation : options_.book->All()) used.insert(allocation.shim_file);
+  std::set<std::string> used = {options_.library_files.cuda, options_.library_files.nvml};
+  for (const Allocation& allocation : options_.book->All()) {
+    used.insert({allocation.library_files.cuda, allocation.library_files.nvml});
+  }
   if (const absl::Status status = options_.shims->Prune(used); !status.ok()) {
     troubles.push_back(std::string(status.message()));
   }

@@ -42,7 +42,7 @@ class Allocator {
   struct Options {
     AllocationBook* book = nullptr;
     ShimStore* shims = nullptr;
-    std::string shim_file;  // what new allocations get
+    LibraryFiles library_files;  // what new allocations get
     const PolicyWatcher* policy = nullptr;
     PodResources* pod_resources = nullptr;
     Clock* clock = nullptr;

@@ -87,7 +87,9 @@ class AllocatorTest : public ::testing::Test {
     Allocator::Options options;
     options.book = &*book_;
     options.shims = &*shims_;
-    options.shim_file = *shims_->Install(state_ + "/built.so", "1");
+    std::ofstream(state_ + "/built-nvml.so") << "\177ELF of NVML";
+    options.library_files = {*shims_->Install(state_ + "/built.so", "1"),
+                             *shims_->Install(state_ + "/built-nvml.so", "1")};
     options.policy = &*policy_;
     options.pod_resources = &pods_;
     options.clock = &clock_;
@@ -123,17 +125,22 @@ class AllocatorTest : public ::testing::Test {
   std::optional<Allocator> allocator_;
 };
 
-TEST_F(AllocatorTest, AContainerGetsTheDirectoryTheShimAndNoDevice) {
+TEST_F(AllocatorTest, AContainerGetsTheDirectoryTheLibrariesAndNoDevice) {
   const auto setup = allocator_->Allocate(Ids({0, 1}));
   ASSERT_TRUE(setup.ok()) << setup.status();
   EXPECT_EQ(setup->envs.at("NVIDIA_VISIBLE_DEVICES"), "void");
   EXPECT_THAT(setup->envs, Not(Contains(Key("LD_LIBRARY_PATH"))));
-  ASSERT_THAT(setup->mounts, SizeIs(7));
+  ASSERT_THAT(setup->mounts, SizeIs(13));
   EXPECT_EQ(setup->mounts[0].container_path, "/var/run/gpuloom");
   bool is_preload_mounted = false;
   for (size_t i = 1; i < setup->mounts.size(); ++i) {
-    EXPECT_EQ(setup->mounts[i].host_path, setup->mounts[1].host_path);
-    is_preload_mounted |= setup->mounts[i].container_path == setup->envs.at("LD_PRELOAD");
+    const MountSetup& mount = setup->mounts[i];
+    const std::string name = fs::path(mount.container_path).filename();
+    EXPECT_THAT(name, ::testing::MatchesRegex("(libcuda|libnvidia-ml)\\.so(\\.1)?"));
+    const bool is_nvml = name.starts_with("libnvidia-ml");
+    EXPECT_THAT(mount.host_path, HasSubstr(is_nvml ? "/built-nvml-1-" : "/built-1-"));
+    EXPECT_TRUE(fs::is_regular_file(mount.host_path)) << mount.host_path;
+    is_preload_mounted |= mount.container_path == setup->envs.at("LD_PRELOAD");
   }
   EXPECT_TRUE(is_preload_mounted);
   EXPECT_EQ(scheduler_->added.at(NameOf(*setup)).second, 2);
@@ -254,6 +261,8 @@ TEST_F(AllocatorTest, AChangeOfPolicyReachesRunningPods) {
 TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {
   const auto setup = allocator_->Allocate(Ids({0}));
   const std::string old_shim = setup->mounts[1].host_path;
+  const std::string old_nvml = setup->mounts[3].host_path;
+  ASSERT_NE(old_shim, old_nvml);
   Holds("a", "p", Ids({0}));
   ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
   std::ofstream(state_ + "/built.so") << "\177ELF of a new version";
@@ -261,7 +270,8 @@ TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {
     Allocator::Options options;
     options.book = &*book_;
     options.shims = &*shims_;
-    options.shim_file = *shims_->Install(state_ + "/built.so", "2");
+    options.library_files = {*shims_->Install(state_ + "/built.so", "2"),
+                             *shims_->Install(state_ + "/built-nvml.so", "2")};
     options.policy = &*policy_;
     options.pod_resources = &pods_;
     options.clock = &clock_;
@@ -275,6 +285,7 @@ TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {
   clock_.Advance(minutes(10));
   EXPECT_THAT(allocator_->Sweep(), IsEmpty());
   EXPECT_TRUE(fs::exists(old_shim));
+  EXPECT_TRUE(fs::exists(old_nvml));
   pods_.held.clear();
   EXPECT_THAT(allocator_->Sweep(), IsEmpty());
   EXPECT_TRUE(fs::exists(setup->mounts[0].host_path));
@@ -282,6 +293,7 @@ TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {
   EXPECT_THAT(allocator_->Sweep(), IsEmpty());
   EXPECT_FALSE(fs::exists(setup->mounts[0].host_path));
   EXPECT_FALSE(fs::exists(old_shim));
+  EXPECT_FALSE(fs::exists(old_nvml));
   EXPECT_THAT(scheduler_->added, IsEmpty());
   EXPECT_THAT(book_->All(), IsEmpty());
 }

@@ -24,6 +24,8 @@ std::string ContentName(const std::string& content) {
   return text;
 }
 
+constexpr char kWhereTheyAre[] = "; set --shim to libgpuloom.so and --nvml to libgpuloom-nvml.so";
+
 }  // namespace
 
 bool ShimStore::IsMountedNoexec(const std::string& directory) {
@@ -36,11 +38,11 @@ absl::StatusOr<std::string> ShimStore::Install(const std::string& library_path,
   const absl::StatusOr<std::string> content = ReadStateFile(library_path);
   if (!content.ok()) {
     return absl::NotFoundError(
-        Cat("shim: ", std::string(content.status().message()), "; set --shim to libgpuloom.so"));
+        Cat("shim: ", std::string(content.status().message()), kWhereTheyAre));
   }
   if (!content->starts_with("\177ELF")) {
     return absl::InvalidArgumentError(
-        Cat("shim: ", library_path, " is not a library; set --shim to libgpuloom.so"));
+        Cat("shim: ", library_path, " is not a library", kWhereTheyAre));
   }
   if (absl::Status status = MakeStateDirectory(directory_, 0755); !status.ok()) return status;
   if (forbids_exec_(directory_)) {
@@ -49,7 +51,8 @@ absl::StatusOr<std::string> ShimStore::Install(const std::string& library_path,
             " is on a file system mounted noexec, from which containers could not load it; choose "
             "another --state-dir"));
   }
-  const std::string file = Cat("libgpuloom-", version, "-", ContentName(*content), ".so");
+  const std::string file =
+      Cat(fs::path(library_path).stem().string(), "-", version, "-", ContentName(*content), ".so");
   const absl::StatusOr<std::string> present = ReadStateFile(PathOf(file));
   if (present.ok() && *present == *content) return file;
   if (absl::Status status = WriteStateFile(PathOf(file), *content, 0755); !status.ok())

@@ -1,4 +1,5 @@
-// The shim libraries that containers have mounted: <state>/shim/libgpuloom-<version>-<content>.so.
+// The libraries that containers have mounted: <state>/shim/libgpuloom-<version>-<content>.so, which
+// they see as libcuda, and libgpuloom-nvml-<version>-<content>.so, which they see as NVML.
 // A new agent adds its own version; an old one stays while any allocation was given it, so that a
 // restarted container finds the file it was promised. Safe from any thread.
 #pragma once

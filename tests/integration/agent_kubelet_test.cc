@@ -62,7 +62,12 @@ TEST_F(AgentKubelet, APodGetsASocketOfItsOwnAndItsGrant) {
   EXPECT_EQ(container.envs.at("NVIDIA_VISIBLE_DEVICES"), "void");
   for (const FakeMount& mount : container.mounts)
     EXPECT_TRUE(mount.read_only) << mount.container_path;
-  EXPECT_TRUE(fs::is_regular_file(container.HostPath("/usr/lib/x86_64-linux-gnu/libcuda.so.1")));
+  const std::string cuda = container.HostPath("/usr/lib/x86_64-linux-gnu/libcuda.so.1");
+  const std::string nvml = container.HostPath("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1");
+  EXPECT_TRUE(fs::is_regular_file(cuda) && fs::is_regular_file(nvml));
+  EXPECT_NE(cuda, nvml);
+  EXPECT_EQ(container.HostPath("/usr/lib64/libcuda.so"), cuda);
+  EXPECT_EQ(container.HostPath("/usr/local/nvidia/lib64/libnvidia-ml.so"), nvml);
 
   const auto state = AskScheduler(container);
   ASSERT_TRUE(state.has_value());

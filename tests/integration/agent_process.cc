@@ -35,6 +35,8 @@ AgentNode::AgentNode(int gpus, int slots, std::string shim)
     shim_ = directory_ + "/libgpuloom.so";
     std::ofstream(shim_) << "\177ELF: no container of these tests loads it";
   }
+  nvml_ = directory_ + "/libgpuloom-nvml.so";
+  std::ofstream(nvml_) << "\177ELF: no container of these tests loads this one";
   WritePolicy("");
   FakeKubelet::Habits habits;
   habits.pre_start_tries = 1;
@@ -70,6 +72,8 @@ std::vector<std::string> AgentNode::Arguments() const {
           GPULOOM_SCHEDULER_PATH,
           "--shim",
           shim_,
+          "--nvml",
+          nvml_,
           "--policy",
           PolicyPath(),
           "--slots",

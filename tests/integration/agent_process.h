@@ -51,6 +51,7 @@ class AgentNode {
   const int slots_;
   std::string directory_;
   std::string shim_;
+  std::string nvml_;
   std::optional<FakeKubelet> kubelet_;
   pid_t agent_ = 0;
 };
