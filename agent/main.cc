@@ -33,6 +33,7 @@
 #include "agent/policy/size.h"
 #include "agent/supervisor/control_client.h"
 #include "agent/supervisor/supervisor.h"
+#include "agent/supervisor/unsupported_log.h"
 #include "proto/control/version.h"
 
 namespace gpuloom {
@@ -40,6 +41,7 @@ namespace {
 
 constexpr Clock::Duration kTick = std::chrono::milliseconds(200);
 constexpr Clock::Duration kPolicyPause = std::chrono::seconds(1);
+constexpr Clock::Duration kUnsupportedPause = std::chrono::seconds(2);
 constexpr Clock::Duration kSweepPause = std::chrono::seconds(15);
 // How long a GPU without scheduler still counts as healthy: restarting one takes less.
 constexpr Clock::Duration kUnhealthyAfter = std::chrono::seconds(10);
@@ -234,6 +236,8 @@ int RunAgent(const Flags& flags, const std::vector<Gpu>& gpus,
   std::map<std::string, Clock::Time> last_served;
   Clock::Time next_policy_look = clock->Now();
   Clock::Time next_sweep = clock->Now();
+  Clock::Time next_unsupported_look = clock->Now();
+  UnsupportedLog unsupported_log;
   std::vector<std::string> last_troubles;
   while (!stop_requested) {
     const Clock::Time now = clock->Now();
@@ -253,6 +257,15 @@ int RunAgent(const Flags& flags, const std::vector<Gpu>& gpus,
       } else if (look.outcome == PolicyWatcher::Outcome::kReloaded) {
         spdlog::info("policy: {} reloaded", flags.policy);
         for (const std::string& trouble : allocator.Regrant()) spdlog::error("{}", trouble);
+      }
+    }
+    if (now >= next_unsupported_look) {
+      next_unsupported_look = now + kUnsupportedPause;
+      for (const Gpu& gpu : gpus) {
+        const auto scheduler = supervisor.Client(gpu.uuid);
+        if (!scheduler.ok()) continue;
+        const auto unsupported = (*scheduler)->ListUnsupported();
+        if (unsupported.ok()) unsupported_log.Look(gpu.uuid, *unsupported);
       }
     }
     if (now >= next_sweep) {

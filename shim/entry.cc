@@ -2,10 +2,13 @@
 //
 // No cuda.h in this file: the bodies are untyped.
 #define GPULOOM_EXPORTS_BY_ROOM
+#include <string.h>
+
 #include <atomic>
 
 #include "proto/cuda/exports.inc"
 #include "shim/log.h"
+#include "shim/unsupported.h"
 
 namespace gpuloom {
 namespace {
@@ -20,6 +23,7 @@ int OnUnsupported(SymbolId id) {
   if (unsupported_calls[static_cast<size_t>(id)].fetch_add(1, std::memory_order_relaxed) == 0) {
     Log(LogLevel::kWarn, "%s is not supported (said once; it returns CUDA_ERROR_NOT_SUPPORTED)",
         SymbolOf(id).name);
+    ReportUnsupported(SymbolOf(id).name, strlen(SymbolOf(id).name));
   }
   return kNotSupported;
 }

@@ -81,6 +81,15 @@ class Session {
         nullptr);
   }
 
+  // The same, of a command that is nothing but its payload.
+  template <wire::Command C>
+  [[nodiscard]] CUresult PostPayload(const void* payload, uint32_t payload_bytes) {
+    static_assert(wire::kWireSize<typename C::Request> == 0);
+    return Submit<C>(
+        payload_bytes, wire::kNoReply, kNoStream,
+        [&](typename C::Request&, uint8_t* out) { memcpy(out, payload, payload_bytes); }, nullptr);
+  }
+
   // Writes a command and waits for its answer. The result is the executor's, or why there is none;
   // `reply` is filled only with CUDA_SUCCESS, `reply_payload` also with the executor's errors.
   template <wire::Command C>

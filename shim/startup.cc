@@ -10,6 +10,7 @@
 #include "shim/library.h"
 #include "shim/log.h"
 #include "shim/session.h"
+#include "shim/unsupported.h"
 
 namespace gpuloom {
 namespace {
@@ -60,7 +61,19 @@ bool HandshakeAllowed() {
   return false;
 }
 
-void LogTable(const char* line) { Log(LogLevel::kWarn, "%s", line); }
+// "cuda: export table 1734… function 4 is not supported", or that the table is unknown.
+void LogTable(const char* line) {
+  Log(LogLevel::kWarn, "%s", line);
+  const char* what = strstr(line, "export table");
+  const char* end = what != nullptr ? strstr(what, " is ") : nullptr;
+  if (end != nullptr) ReportUnsupported(what, static_cast<size_t>(end - what));
+}
+
+// Libraries ask for functions of drivers to come and do without them: worth knowing, no warning.
+void NoteUnknown(const char* name) {
+  Log(LogLevel::kInfo, "%s is unknown here", name);
+  ReportUnsupported(name, strlen(name));
+}
 
 constexpr RuntimeHooks kHooks = {
     CurrentContext,
@@ -86,7 +99,10 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuInit(unsigned flags) {
-  return flags != 0 ? CUDA_ERROR_INVALID_VALUE : session.Initialize();
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = session.Initialize();
+  if (result == CUDA_SUCCESS) SendKeptReports();
+  return result;
 }
 
 CUresult cuDriverGetVersion(int* version) {
@@ -96,14 +112,18 @@ CUresult cuDriverGetVersion(int* version) {
 }
 
 CUresult cuGetProcAddress(const char* name, void** function, int cuda_version, cuuint64_t flags) {
-  return AnswerGetProcAddress(name, function, cuda_version, flags, nullptr);
+  const CUresult result = AnswerGetProcAddress(name, function, cuda_version, flags, nullptr);
+  if (result == CUDA_ERROR_NOT_FOUND) NoteUnknown(name);
+  return result;
 }
 CUresult cuGetProcAddress_v2(const char* name, void** function, int cuda_version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status) {
   // Here a function that is not there is no error, whether the reason is asked for or not.
   CUdriverProcAddressQueryResult unasked;
-  return AnswerGetProcAddress(name, function, cuda_version, flags,
-                              status != nullptr ? status : &unasked);
+  if (status == nullptr) status = &unasked;
+  const CUresult result = AnswerGetProcAddress(name, function, cuda_version, flags, status);
+  if (result == CUDA_SUCCESS && *status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND) NoteUnknown(name);
+  return result;
 }
 
 CUresult cuGetExportTable(const void** table, const CUuuid* id) {

@@ -190,6 +190,8 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request&, const wire::Record&);
   void On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request&, const wire::Record&);
   void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request&, const wire::Record&);
+  void On(wire::Tag<wire::UnsupportedCall>, const wire::UnsupportedCall::Request&,
+          const wire::Record&);
   void On(wire::Tag<wire::StreamWriteValue>, const wire::StreamWriteValue::Request&,
           const wire::Record&);
   void On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::Request&,
@@ -390,6 +392,7 @@ class Session final : public StreamSink {
   uint64_t kernels_launched_ = 0;
   uint64_t kernels_told_ = 0;
   uint64_t staged_bytes_ = 0;
+  uint32_t unsupported_calls_ = 0;  // passed on
   bool watching_words_ = false;
   bool words_overdue_ = false;
   uint32_t looks_left_ = 0;   // at words, in this round of the loop

@@ -51,6 +51,9 @@ class FakeScheduler : public SchedulerClient {
     for (const auto& [name, what] : added) names.push_back(name);
     return names;
   }
+  absl::StatusOr<std::vector<UnsupportedCalls>> ListUnsupported() override {
+    return std::vector<UnsupportedCalls>{};
+  }
   bool IsConnected() override { return true; }
 
   std::map<std::string, std::pair<std::string, int>> added;

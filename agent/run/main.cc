@@ -94,6 +94,36 @@ bool Allocate(const CommandLine& line, const TenantFolder& folder, control::Clie
   return client->AddAllocation(add, error) && client->BindAllocation(bind, error);
 }
 
+// Says what the command has asked of CUDA that is not supported. Its last words may still be on
+// their way while its sessions end.
+void SayUnsupported(const std::string& name, control::Client* client) {
+  constexpr int kLooks = 50;
+  constexpr useconds_t kPauseUs = 5000;
+  std::string error;
+  std::vector<control::AllocationState> states;
+  for (int look = 0; look < kLooks; ++look) {
+    if (!client->connected() || !client->ListAllocations(&states, &error)) return;
+    const auto ours =
+        std::find_if(states.begin(), states.end(), [&](const control::AllocationState& state) {
+          return name == std::string_view(state.name, control::TextLength(state.name));
+        });
+    if (ours == states.end()) return;
+    if (ours->sessions != 0 && look + 1 < kLooks) {
+      usleep(kPauseUs);
+      continue;
+    }
+    if (ours->unsupported_count == 0) return;
+    std::string names(ours->unsupported, control::TextLength(ours->unsupported));
+    for (size_t at = 0; (at = names.find('\n', at)) != std::string::npos;) {
+      names.replace(at, 1, at + 1 == names.size() ? "" : ", ");
+    }
+    fprintf(stderr, "gpuloom: %u unsupported CUDA function%s asked for: %s\n",
+            ours->unsupported_count, ours->unsupported_count == 1 ? " was" : "s were",
+            names.c_str());
+    return;
+  }
+}
+
 int Fail(const std::string& error) {
   fprintf(stderr, "gpuloom: %s\n", error.c_str());
   return kHostFailed;
@@ -142,6 +172,7 @@ int Main(int argc, char** argv) {
        {wire::kSocketDirVariable, folder.path()}},
       client.fd(),
       [&log] { fprintf(stderr, "gpuloom: the scheduler is gone; its log is %s\n", log.c_str()); });
+  SayUnsupported(folder.name(), &client);
   // That the scheduler is gone has been said; the command's status is what counts.
   if (!client.RemoveAllocation(folder.name(), &error)) client.Close();
   return status;

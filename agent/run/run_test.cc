@@ -93,6 +93,18 @@ class GpuloomRun : public ::testing::Test {
   bool softgpu_ = true;
 };
 
+TEST_F(GpuloomRun, SaysAtTheEndWhatIsNotSupported) {
+  constexpr char kProgram[] =
+      "import ctypes\n"
+      "cuda = ctypes.CDLL('libcuda.so.1')\n"
+      "assert cuda.cuInit(0) == 0\n"
+      "assert cuda.cuGraphicsUnregisterResource(None) == 801\n"
+      "assert cuda.cuGraphicsUnregisterResource(None) == 801\n";
+  EXPECT_EQ(Run({GPULOOM_PYTHON, "-c", kProgram}), 0) << Errors();
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("gpuloom: 1 unsupported CUDA function was asked for: "
+                                             "cuGraphicsUnregisterResource\n"));
+}
+
 TEST_F(GpuloomRun, TheCommandsStatusIsOurs) {
   EXPECT_EQ(Run({"true"}), 0);
   EXPECT_EQ(Run({"sh", "-c", "exit 7"}), 7);

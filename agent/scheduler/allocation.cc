@@ -37,6 +37,20 @@ void Usage::Undo(uint64_t bytes) {
 
 void Usage::Discharge(uint64_t bytes) { used_bytes_ -= std::min(used_bytes_, bytes); }
 
+bool Allocation::NoteUnsupported(std::string name_untrusted) {
+  constexpr size_t kMaxNames = 64;
+  for (char& c : name_untrusted) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+    if (!plain && c != '_' && c != '-' && c != ' ') c = '?';
+  }
+  if (name_untrusted.empty() || unsupported.size() == kMaxNames ||
+      std::find(unsupported.begin(), unsupported.end(), name_untrusted) != unsupported.end()) {
+    return false;
+  }
+  unsupported.push_back(std::move(name_untrusted));
+  return true;
+}
+
 bool Bind(const control::BindAllocation& message, Allocation* allocation, std::string* error) {
   const Identity identity{Text(message.pod_namespace), Text(message.pod), Text(message.pod_uid),
                           Text(message.container)};

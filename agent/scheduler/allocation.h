@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "proto/control/messages.h"
 
@@ -71,6 +72,10 @@ struct Allocation {
   Usage usage;
   uint32_t session_count = 0;
   uint64_t kernels_of_ended_sessions = 0;
+  std::vector<std::string> unsupported;  // what was asked of CUDA in vain, each once
+
+  // False: it is known, or there are too many. Other characters than a name's become '?'.
+  bool NoteUnsupported(std::string name_untrusted);
 
   // "namespace/pod/container", or the name before anybody knows whose it is.
   std::string Label() const { return bound ? identity.Label() : "allocation " + name; }

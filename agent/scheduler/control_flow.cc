@@ -209,6 +209,13 @@ void Scheduler::SendStates(Peer* peer, uint32_t request) {
     state.memory_peak_bytes = allocation.usage.peak_bytes();
     state.memory_refused_count = allocation.usage.refused_count();
     state.kernels_launched = KernelsLaunched(allocation);
+    state.unsupported_count = static_cast<uint32_t>(allocation.unsupported.size());
+    std::string unsupported;
+    for (const std::string& one : allocation.unsupported) {
+      if (unsupported.size() + one.size() + 1 >= sizeof(state.unsupported)) break;
+      unsupported += one + "\n";
+    }
+    control::SetText(state.unsupported, unsupported.c_str());
     peer->Send(request, state);
   }
 }

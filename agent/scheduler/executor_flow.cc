@@ -85,6 +85,7 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming&
   control::SessionReady session_ready;
   control::SessionEnded session_ended;
   control::SessionCounters counters;
+  control::UnsupportedCall unsupported;
   control::ArenaReturned arena_returned;
   control::ExecutorFault fault;
   control::MemoryRequest memory_request;
@@ -104,6 +105,8 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming&
     On(executor, memory_info, in.header.request);
   } else if (in.As(&counters)) {
     On(executor, counters);
+  } else if (in.As(&unsupported)) {
+    On(executor, unsupported);
   } else if (in.As(&arena_returned)) {
     On(executor, arena_returned);
   } else if (in.As(&session_ready)) {
@@ -189,6 +192,16 @@ void Scheduler::On(Executor* executor, const control::SessionCounters& message) 
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr) return;
   session->kernels_launched = std::max(session->kernels_launched, message.kernels_launched);
+}
+
+void Scheduler::On(Executor* executor, const control::UnsupportedCall& message) {
+  Session* session = FindSession(message.session_id, *executor);
+  if (session == nullptr) return;
+  const std::string name(message.name, control::TextLength(message.name));
+  if (session->allocation->NoteUnsupported(name)) {
+    LogInfo(session->Label() + " asked CUDA for " + session->allocation->unsupported.back() +
+            ", which is not supported");
+  }
 }
 
 void Scheduler::On(Executor* executor, const control::ExecutorFault& message) {

@@ -104,6 +104,7 @@ class Scheduler {
   void On(Executor* executor, const control::SessionReady& message);
   void On(Executor* executor, const control::SessionEnded& message);
   void On(Executor* executor, const control::SessionCounters& message);
+  void On(Executor* executor, const control::UnsupportedCall& message);
   void On(Executor* executor, const control::ArenaReturned& message);
   void On(Executor* executor, const control::ExecutorFault& message);
   void On(Executor* executor, const control::MemoryRequest& message, uint32_t request);

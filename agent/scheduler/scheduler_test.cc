@@ -192,6 +192,16 @@ TEST_F(SchedulerTest, KernelsAreCountedWhileTheyRunAndAfter) {
   EXPECT_EQ(State(&client, "a").kernels_launched, 42u);
 }
 
+TEST(Allocation, Malicious_UnsupportedNamesAreFewAndPlain) {
+  Allocation allocation;
+  EXPECT_TRUE(allocation.NoteUnsupported("cuA\x1b[31m\nforged"));
+  EXPECT_EQ(allocation.unsupported.back(), "cuA??31m?forged");
+  EXPECT_FALSE(allocation.NoteUnsupported("cuA\x1b[31m\nforged"));
+  EXPECT_FALSE(allocation.NoteUnsupported(""));
+  for (int i = 0; i < 1000; ++i) (void)allocation.NoteUnsupported("cu" + std::to_string(i));
+  EXPECT_EQ(allocation.unsupported.size(), 64u);
+}
+
 TEST_F(SchedulerTest, SessionsGetDisjointAddresses) {
   Start();
   control::Client client = Controller();

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "absl/strings/str_split.h"
 #include "agent/cat.h"
 #include "proto/control/connection.h"
 
@@ -74,9 +75,23 @@ class ControlClient : public SchedulerClient {
   }
 
   absl::StatusOr<std::vector<std::string>> ListAllocations() override {
+    std::vector<control::AllocationState> states;
+    if (absl::Status status = Ask(control::ListAllocations{}, &states); !status.ok()) return status;
     std::vector<std::string> names;
-    if (absl::Status status = Ask(control::ListAllocations{}, &names); !status.ok()) return status;
+    for (const control::AllocationState& state : states) names.push_back(Read(state.name));
     return names;
+  }
+
+  absl::StatusOr<std::vector<UnsupportedCalls>> ListUnsupported() override {
+    std::vector<control::AllocationState> states;
+    if (absl::Status status = Ask(control::ListAllocations{}, &states); !status.ok()) return status;
+    std::vector<UnsupportedCalls> all;
+    for (const control::AllocationState& state : states) {
+      all.push_back({Read(state.name), Read(state.pod_namespace), Read(state.pod),
+                     Read(state.container),
+                     absl::StrSplit(Read(state.unsupported), '\n', absl::SkipEmpty())});
+    }
+    return all;
   }
 
   bool IsConnected() override {
@@ -87,9 +102,9 @@ class ControlClient : public SchedulerClient {
   }
 
  private:
-  // Sends, and reads until the Answer to this request; AllocationStates before it go to `names`.
+  // Sends, and reads until the Answer to this request; AllocationStates before it go to `states`.
   template <control::Message M>
-  absl::Status Ask(const M& message, std::vector<std::string>* names) {
+  absl::Status Ask(const M& message, std::vector<control::AllocationState>* states) {
     const std::lock_guard lock(mutex_);
     if (!connection_.valid()) return Gone("the connection was lost");
     const uint32_t request = ++last_request_;
@@ -100,8 +115,8 @@ class ControlClient : public SchedulerClient {
       if (in.header.request != request) continue;
       control::Answer answer = {};
       control::AllocationState state = {};
-      if (names != nullptr && in.As(&state)) {
-        names->push_back(Read(state.name));
+      if (states != nullptr && in.As(&state)) {
+        states->push_back(state);
       } else if (in.As(&answer)) {
         if (answer.ok != 0) return absl::OkStatus();
         return absl::FailedPreconditionError(Cat("scheduler: ", Read(answer.message)));

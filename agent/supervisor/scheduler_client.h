@@ -24,6 +24,15 @@ struct BindOrder {
   uint64_t pinned_limit_bytes = 0;
 };
 
+// What an allocation's programs have asked of CUDA that is not supported.
+struct UnsupportedCalls {
+  std::string allocation;
+  std::string pod_namespace;
+  std::string pod;
+  std::string container;
+  std::vector<std::string> names;
+};
+
 class SchedulerClient {
  public:
   virtual ~SchedulerClient() = default;
@@ -34,6 +43,8 @@ class SchedulerClient {
   virtual absl::Status RemoveAllocation(const std::string& name) = 0;
   // Names of the allocations that the scheduler knows.
   virtual absl::StatusOr<std::vector<std::string>> ListAllocations() = 0;
+  // Of all allocations that the scheduler knows.
+  virtual absl::StatusOr<std::vector<UnsupportedCalls>> ListUnsupported() = 0;
   // False once the scheduler has hung up. Never blocks.
   virtual bool IsConnected() = 0;
 };

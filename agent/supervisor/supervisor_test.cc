@@ -57,6 +57,9 @@ class FakeClient : public SchedulerClient {
   absl::StatusOr<std::vector<std::string>> ListAllocations() override {
     return std::vector<std::string>{};
   }
+  absl::StatusOr<std::vector<UnsupportedCalls>> ListUnsupported() override {
+    return std::vector<UnsupportedCalls>{};
+  }
   bool IsConnected() override { return connected; }
   bool connected = true;
 };

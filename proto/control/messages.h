@@ -46,6 +46,7 @@ enum class Type : uint32_t {
   kArenaReturned,
   kMemoryTransfer,
   kMemoryCharge,
+  kUnsupportedCall,
 };
 
 struct MessageHeader {
@@ -123,14 +124,17 @@ struct AllocationState {
   Name trust_domain;
   uint32_t bound;
   uint32_t slots;
-  uint32_t sessions;  // now
-  uint32_t unused;
+  uint32_t sessions;           // now
+  uint32_t unsupported_count;  // names, since the allocation was added
   uint64_t memory_quota_bytes;
   uint64_t memory_used_bytes;
   uint64_t memory_peak_bytes;
   uint64_t memory_refused_count;  // requests that the quota refused, since the allocation was added
   uint64_t kernels_launched;  // since the allocation was added, by sessions that have ended and by
                               // live ones
+  // What its programs have asked of CUDA that is not supported, the oldest first, each ended by a
+  // newline; as many as fit.
+  char unsupported[1536];
 };
 
 // ---- scheduler ↔ executor ----
@@ -282,6 +286,13 @@ struct MemoryTransfer {
   uint64_t from_session_id;
   uint64_t to_session_id;
   uint64_t memory_id;
+};
+
+// Executor: a program of the session has asked CUDA for something that is not supported.
+struct UnsupportedCall {
+  static constexpr Type kType = Type::kUnsupportedCall;
+  uint64_t session_id;
+  char name[104];
 };
 
 inline constexpr uint32_t kMaxMessageBytes = 4096;

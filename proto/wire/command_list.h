@@ -16,6 +16,7 @@
 #include "proto/wire/launch_commands.h"
 #include "proto/wire/link_commands.h"
 #include "proto/wire/memory_commands.h"
+#include "proto/wire/report_commands.h"
 #include "proto/wire/stream_memory_commands.h"
 #include "proto/wire/tensor_map_commands.h"
 
@@ -91,7 +92,8 @@ using AllCommands = CommandList<
     LinkDestroy,
     HostFunction,
     StreamWriteValue,
-    StreamWaitValue>;
+    StreamWaitValue,
+    UnsupportedCall>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

@@ -44,7 +44,8 @@ class AgentTenant : public ::testing::Test {
   }
   Ran Run(const FakeContainer& container, const std::string& program,
           const std::vector<std::string>& arguments = {}) {
-    std::vector<std::string> command = {GPULOOM_PROGRAMS "/" + program};
+    std::vector<std::string> command = {
+        program == "gpuloom-tenant" ? GPULOOM_TENANT : GPULOOM_PROGRAMS "/" + program};
     command.insert(command.end(), arguments.begin(), arguments.end());
     const std::string log =
         node_.state_directory() + "-" + program;  // beside it, in the node's own folder
@@ -74,6 +75,19 @@ TEST_F(AgentTenant, AFailedAssertSaysSoOnTheTenantsStandardError) {
   const Ran ran = Run(Admit("team-a", "p"), "device_assert_static");
   EXPECT_EQ(ran.result.exit_code, 0) << ran.output << node_.AgentLog();
   EXPECT_THAT(ran.output, HasSubstr("Assertion `value == 1` failed"));
+}
+
+TEST_F(AgentTenant, TheAgentSaysOnceWhatAPodMisses) {
+  const FakeContainer container = Admit("team-a", "p");
+  for (int i = 0; i < 2; ++i) {
+    const Ran ran = Run(container, "gpuloom-tenant", {"unsupported"});
+    EXPECT_EQ(ran.result.exit_code, 0) << ran.output << node_.AgentLog();
+  }
+  const std::string line = "team-a/p (main) asked CUDA for cuGraphicsUnregisterResource,";
+  EXPECT_TRUE(node_.WaitForLog(line)) << node_.AgentLog();
+  EXPECT_TRUE(node_.WaitForLog("asked CUDA for cuFly?Away,")) << node_.AgentLog();
+  const std::string log = node_.AgentLog();
+  EXPECT_EQ(log.find(line), log.rfind(line));
 }
 
 TEST_F(AgentTenant, WithoutItsPodBoundAContainerIsRefused) {

@@ -244,5 +244,18 @@ TEST_F(Sharing, WhatKernelsPrintReachesTheirOwnTenantBeforeItsCallReturns) {
   }
 }
 
+TEST_F(Sharing, WhatIsNotSupportedIsToldByAllocation) {
+  const Allocation a = stack_.Allocate({.pod = "a"});
+  const Allocation b = stack_.Allocate({.pod = "b"});
+  for (int i = 0; i < 2; ++i) {
+    Process tenant = stack_.Tenant(a, {"unsupported"});
+    ASSERT_EQ(tenant.ExitStatus(), 0) << tenant.output();
+    ASSERT_TRUE(stack_.BackToNothing(a));
+    EXPECT_EQ(stack_.State(a).unsupported_count, 2u);
+    EXPECT_STREQ(stack_.State(a).unsupported, "cuFly?Away\ncuGraphicsUnregisterResource\n");
+  }
+  EXPECT_EQ(stack_.State(b).unsupported_count, 0u);
+}
+
 }  // namespace
 }  // namespace gpuloom::testing

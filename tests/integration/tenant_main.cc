@@ -16,6 +16,7 @@
 //                      launches, synchronises and unloads; says "slowest MICROSECONDS what"
 //   print NUMBER       says "ready"; after a line of input its kernels print "tenant NUMBER line N", N = 0
 //                      to 199, at once and from two streams, and it says "synchronised N" between them
+//   unsupported        calls a function that gpuloom does not have and asks for one that nobody has
 //   inspect MIB        says "foreign N": how many words of fresh memory are not zero
 #include <unistd.h>
 
@@ -311,6 +312,18 @@ int Print(uint32_t number) {
   return 0;
 }
 
+int Unsupported() {
+  void* function = nullptr;
+  CUdriverProcAddressQueryResult status;
+  Ok(cu.cuGetProcAddress_v2("cuFly\nAway", &function, CUDA_VERSION, 0, &status),
+     "cuGetProcAddress");
+  const CUresult result = cu.cuGraphicsUnregisterResource(nullptr);
+  size_t free = 0, total = 0;
+  // Answered in order: the node knows of the others when this returns.
+  Ok(cu.cuMemGetInfo_v2(&free, &total), "cuMemGetInfo");
+  return result == CUDA_ERROR_NOT_SUPPORTED && function == nullptr ? 0 : 1;
+}
+
 // Whether fresh memory holds what somebody else left there.
 int Inspect(size_t mib) {
   CUdeviceptr memory;
@@ -344,6 +357,7 @@ int main(int argc, char** argv) {
   if (habit == "watch") return Watch();
   if (habit == "bystander") return Bystander();
   if (habit == "print") return Print(static_cast<uint32_t>(number));
+  if (habit == "unsupported") return Unsupported();
   if (habit == "inspect") return Inspect(static_cast<size_t>(number));
   std::fprintf(stderr, "gpuloom-tenant: unknown habit %s\n", argv[1]);
   return 2;

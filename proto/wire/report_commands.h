@@ -1,0 +1,20 @@
+// What a tenant tells the node about itself, for the operator's eyes only.
+#pragma once
+
+#include "proto/wire/commands.h"
+
+namespace gpuloom::wire {
+
+inline constexpr uint32_t kMaxReportBytes = 96;
+
+// The program has called or asked for something that is not supported: its name (payload, no NUL).
+// The shim says each name once in a process; the executor passes on a bounded number.
+struct UnsupportedCall {
+  static constexpr std::string_view kName = "UnsupportedCall";
+  static constexpr bool kReply = false;
+  static constexpr uint32_t kMaxPayloadBytes = kMaxReportBytes;
+  struct Request {};
+  using Reply = NoReply;
+};
+
+}  // namespace gpuloom::wire
