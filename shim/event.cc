@@ -83,6 +83,11 @@ CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags, DefaultS
   if (graph::CapturesRecord(RefOf(stream), handle, flags, &captured)) return captured;
   return RecordOn(event, stream);
 }
+CUresult AskWhetherDone(const Event* event, bool wait) {
+  wire::EventDone::Reply reply;
+  return session.Call<wire::EventDone>({IdOf(event), wait ? 1u : 0u}, &reply);
+}
+
 CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) {
   Event* start;
   Event* end;
@@ -142,6 +147,12 @@ CUresult MakeStreamWait(wire::StreamId stream, CUevent handle) {
   Event* event;
   if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
   const RecordPoint point = PointOf(*event);
+  if (event->shared.load(std::memory_order_acquire)) {
+    return session.PostOnStream<wire::StreamWaitEvent>(
+        stream, 0, [&](wire::StreamWaitEvent::Request& request, uint8_t*) {
+          request = {stream, IdOf(event)};
+        });
+  }
   // Never recorded, done, or the stream's own: nothing to wait for.
   if (point.ticket == wire::Ticket{0} || point.stream == stream ||
       session.Done(point.stream, point.ticket)) {
@@ -151,6 +162,39 @@ CUresult MakeStreamWait(wire::StreamId stream, CUevent handle) {
       stream, 0, [&](wire::StreamWaitEvent::Request& request, uint8_t*) {
         request = {stream, IdOf(event)};
       });
+}
+
+CUresult OpenEvent(const wire::Token& token, CUevent* handle) {
+  Event* event;
+  {
+    Holding holding(&events.lock);
+    event = events.table.Take();
+  }
+  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  event->flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+  event->shared.store(true, std::memory_order_release);
+  wire::EventOpen::Reply reply;
+  const CUresult result = session.Call<wire::EventOpen>({IdOf(event), 0, token}, &reply);
+  if (result != CUDA_SUCCESS) {
+    Holding holding(&events.lock);
+    events.table.Give(event);
+    return result;
+  }
+  *handle = reinterpret_cast<CUevent>(event);
+  NoteMade(MadeKind::kEvent, reinterpret_cast<uint64_t>(event));
+  return CUDA_SUCCESS;
+}
+
+CUresult ShareEvent(CUevent handle, wire::Token* token) {
+  Event* event = events.table.Find(handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if ((event->flags & CU_EVENT_INTERPROCESS) == 0) return CUDA_ERROR_INVALID_HANDLE;
+  wire::EventShare::Reply reply;
+  const CUresult result = session.Call<wire::EventShare>({IdOf(event)}, &reply);
+  if (result != CUDA_SUCCESS) return result;
+  event->shared.store(true, std::memory_order_release);
+  *token = reply.token;
+  return CUDA_SUCCESS;
 }
 
 void ReleaseAllEvents() {
@@ -170,9 +214,8 @@ CUresult cuEventCreate(CUevent* handle, unsigned flags) {
   constexpr unsigned kKnown =
       CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (handle == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((flags & CU_EVENT_INTERPROCESS) != 0) {
-    return (flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE
-                                                  : CUDA_ERROR_NOT_SUPPORTED;
+  if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
   Event* event;
   {
@@ -217,6 +260,7 @@ CUresult cuEventQuery(CUevent handle) {
   Event* event;
   if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
   if (const CUresult result = graph::CheckEventUse(handle); result != CUDA_SUCCESS) return result;
+  if (event->shared.load(std::memory_order_acquire)) return AskWhetherDone(event, /*wait=*/false);
   const RecordPoint point = PointOf(*event);
   if (session.Done(point.stream, point.ticket)) return CUDA_SUCCESS;
   const CUresult result = session.HealthOfPoller();
@@ -227,6 +271,10 @@ CUresult cuEventSynchronize(CUevent handle) {
   Event* event;
   if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
   if (const CUresult result = graph::CheckEventUse(handle); result != CUDA_SUCCESS) return result;
+  if (event->shared.load(std::memory_order_acquire)) {
+    const CUresult result = AskWhetherDone(event, /*wait=*/true);
+    return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
+  }
   const RecordPoint point = PointOf(*event);
   if (const CUresult result = session.WaitFor(point.stream, point.ticket); result != CUDA_SUCCESS) {
     return result;

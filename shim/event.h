@@ -7,12 +7,15 @@
 
 #include "proto/cuda/cuda_all.h"
 #include "proto/wire/handles.h"
+#include "proto/wire/memory_commands.h"
 
 namespace gpuloom {
 
 struct Event {
   std::atomic<uint32_t> alive;
   uint32_t flags;  // CU_EVENT_*
+  // Other processes may record it: what it stands at is asked of the executor.
+  std::atomic<bool> shared;
   // Stream id in the upper 12 bits, ticket below, in one word so that a thread that queries never
   // sees half of another's record; 0: never recorded.
   std::atomic<uint64_t> record;
@@ -33,6 +36,10 @@ void NoteRecord(CUevent handle, wire::StreamId stream, wire::Ticket ticket);
 [[nodiscard]] CUresult RecordEvent(CUevent handle, wire::StreamId stream);
 // May a launch record it? CUDA wants one without timing.
 [[nodiscard]] CUresult CheckLaunchEvent(CUevent handle);
+
+// An event of another process (ipc.cc).
+[[nodiscard]] CUresult OpenEvent(const wire::Token& token, CUevent* handle);
+[[nodiscard]] CUresult ShareEvent(CUevent handle, wire::Token* token);
 
 // For the reset of the context.
 void ReleaseAllEvents();

@@ -188,6 +188,7 @@ void ForgetGlobals(wire::LibraryId library) {
 }
 
 void ReleaseAllMemory() {
+  CloseAllShared();
   for (;;) {
     KnownMemory entry;
     {

@@ -58,6 +58,9 @@ void ForgetGlobals(wire::LibraryId library);
 // For memory that the table does not hold.
 [[nodiscard]] uint64_t NewBufferId();
 
+// Memory of other processes that is open here, for the reset of the context (ipc.cc).
+void CloseAllShared();
+
 // What was said about managed memory that is freed (managed_memory.cc).
 void ForgetManaged(uint64_t begin);
 

@@ -186,6 +186,7 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
   device_range_ = {welcome.device_range_begin, welcome.device_range_bytes};
   host_range_ = {welcome.host_range_begin, welcome.host_range_bytes};
   pinned_limit_bytes_ = welcome.pinned_limit_bytes;
+  id_ = welcome.session_id;
   settings_ = ReadSettings(device_);
   connection_ = connection;
   doorbell_ = fds[wire::kDoorbellFd].Release();

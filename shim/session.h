@@ -63,6 +63,7 @@ class Session {
   const wire::DeviceSnapshot& device() const { return device_; }
   const channel::Range& device_range() const { return device_range_; }
   const channel::Range& host_range() const { return host_range_; }
+  uint64_t id() const { return id_; }  // never used twice on this node
   uint64_t pinned_limit_bytes() const { return pinned_limit_bytes_; }
   const Settings& settings() const { return settings_; }
 
@@ -212,6 +213,7 @@ class Session {
   channel::Range device_range_;
   channel::Range host_range_;
   uint64_t pinned_limit_bytes_ = 0;
+  uint64_t id_ = 0;
   int connection_ = -1;
   int doorbell_ = -1;
 

@@ -25,6 +25,10 @@ void Session::On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request&
   // A new point each time: who waits for the record before this one keeps waiting for that one.
   event->latest =
       std::make_shared<Point>(place_.device, request.stream, record.ticket, event->timing);
+  if (event->shared != nullptr) {
+    event->shared->latest = event->latest;
+    event->shared->session = id();
+  }
   StreamCommand command;
   command.ticket = record.ticket;
   command.work = RecordWork{event->latest};
@@ -39,10 +43,63 @@ void Session::On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::
   if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
   StreamCommand command;
   command.ticket = record.ticket;
-  if (event->latest != nullptr && !event->latest->done) {
+  if (const SharedEvent* shared = event->shared.get(); shared != nullptr &&
+                                                       shared->session != id()) {
+    if (shared->latest != nullptr && !shared->latest->done) {
+      command.dependencies.push_back({wire::kLegacyStream, wire::Ticket{0}, shared->latest, true});
+    }
+  } else if (event->latest != nullptr && !event->latest->done) {
     command.dependencies.push_back({event->latest->stream, event->latest->ticket, event->latest});
   }
   streams_.Enqueue(*stream, std::move(command));
+}
+
+void Session::On(wire::Tag<wire::EventShare>, const wire::EventShare::Request& request,
+                 const wire::Record& record) {
+  Event* event = events_.Find(request.event);
+  if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Asker asker = AskerOf(record);
+  if (event->shared == nullptr) {
+    auto shared = std::make_shared<SharedEvent>();
+    shared->latest = event->latest;
+    shared->session = id();
+    if (!place_.shared->Export(shared)) {
+      return Reply<wire::EventShare>(asker, CUDA_ERROR_OPERATING_SYSTEM);
+    }
+    event->shared = std::move(shared);
+  }
+  const auto [first, second] = event->shared->token;
+  Reply<wire::EventShare>(asker, CUDA_SUCCESS, {{{first, second}}});
+}
+
+void Session::On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request& request,
+                 const wire::Record& record) {
+  const SharedEventRef shared = place_.shared->FindEvent(request.token);
+  const Asker asker = AskerOf(record);
+  if (shared == nullptr) return Reply<wire::EventOpen>(asker, CUDA_ERROR_INVALID_HANDLE);
+  Event* event = events_.Add(request.event);
+  if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  event->shared = shared;
+  Reply<wire::EventOpen>(asker, CUDA_SUCCESS);
+}
+
+void Session::On(wire::Tag<wire::EventDone>, const wire::EventDone::Request& request,
+                 const wire::Record& record) {
+  const Event* event = events_.Find(request.event);
+  if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const PointRef latest = event->shared != nullptr ? event->shared->latest : event->latest;
+  const Asker asker = AskerOf(record);
+  if (latest == nullptr || latest->done) return Reply<wire::EventDone>(asker, CUDA_SUCCESS);
+  if (request.wait == 0) return Reply<wire::EventDone>(asker, CUDA_ERROR_NOT_READY);
+  event_waiting_.emplace_back(asker, latest);
+}
+
+bool Session::AnswerEventWaits() {
+  return std::erase_if(event_waiting_, [this](const auto& waiting) {
+           if (!waiting.second->done) return false;
+           Reply<wire::EventDone>(waiting.first, CUDA_SUCCESS);
+           return true;
+         }) != 0;
 }
 
 void Session::On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request& request,

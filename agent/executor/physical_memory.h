@@ -13,6 +13,7 @@
 #include <memory>
 #include <utility>
 
+#include "agent/executor/point.h"
 #include "proto/cuda/cuda_all.h"
 #include "proto/wire/memory_commands.h"
 
@@ -30,6 +31,14 @@ struct Physical {
   TokenKey token{0, 0};                  // {0, 0}: never exported
 };
 using PhysicalRef = std::shared_ptr<Physical>;
+
+// An event that several sessions record and wait for.
+struct SharedEvent {
+  PointRef latest;       // null: never recorded
+  uint64_t session = 0;  // whose stream that lies in
+  TokenKey token{0, 0};
+};
+using SharedEventRef = std::shared_ptr<SharedEvent>;
 
 // A random name; false when the system has no random bytes.
 [[nodiscard]] inline bool MakeToken(TokenKey* key) {
@@ -53,6 +62,16 @@ class SharedMemory {
     const auto it = known_.find(KeyOf(token_untrusted));
     return it == known_.end() ? nullptr : it->second.lock();
   }
+  [[nodiscard]] bool Export(const SharedEventRef& event) {
+    if (!MakeToken(&event->token)) return false;
+    std::erase_if(events_, [](const auto& known) { return known.second.expired(); });
+    events_[event->token] = event;
+    return true;
+  }
+  SharedEventRef FindEvent(const wire::Token& token_untrusted) const {
+    const auto it = events_.find(KeyOf(token_untrusted));
+    return it == events_.end() ? nullptr : it->second.lock();
+  }
   template <typename F>
   void ForEach(F visit) const {
     for (const auto& [token, memory] : known_) {
@@ -65,6 +84,7 @@ class SharedMemory {
 
  private:
   std::map<TokenKey, std::weak_ptr<Physical>> known_;
+  std::map<TokenKey, std::weak_ptr<SharedEvent>> events_;
 };
 
 }  // namespace gpuloom::executor

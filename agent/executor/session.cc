@@ -194,6 +194,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   fences_.clear();
   small_waiting_.clear();
   asking_memory_.clear();
+  event_waiting_.clear();
   host_waiting_.clear();
   modules_.Drop();
   // A neighbour's long kernel must not keep this session from ending.
@@ -246,6 +247,7 @@ bool Session::Poll(uint64_t now_ns) {
   any |= text_.Poll();
   any |= PollGraphCalls();
   any |= RunFences();
+  any |= AnswerEventWaits();
   if (state_ == State::kEnding) {
     if (Idle() && outstanding_ == 0 && GraphsLetGo()) {
       ReturnEverything();

@@ -181,6 +181,9 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request&, const wire::Record&);
   void On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request&, const wire::Record&);
   void On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::Request&, const wire::Record&);
+  void On(wire::Tag<wire::EventShare>, const wire::EventShare::Request&, const wire::Record&);
+  void On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request&, const wire::Record&);
+  void On(wire::Tag<wire::EventDone>, const wire::EventDone::Request&, const wire::Record&);
   void On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request&, const wire::Record&);
   void On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::Request&,
           const wire::Record&);
@@ -217,7 +220,8 @@ class Session final : public StreamSink {
   };
   struct Event {
     bool timing = false;
-    PointRef latest;  // null: never recorded
+    PointRef latest;        // null: never recorded
+    SharedEventRef shared;  // other sessions know it, too
   };
   struct GraphEntry {
     GraphRef graph;  // null while it is made
@@ -346,6 +350,9 @@ class Session final : public StreamSink {
   void TellMemory(Asker asker);
   void LeaveToOthers(const PhysicalRef& memory);
 
+  // event.cc
+  bool AnswerEventWaits();
+
   // virtual_memory.cc
   PhysicalRef* FindPhysical(wire::PhysicalId id_untrusted);  // refuses when there is none
   bool CoversMappings(uint64_t address, uint64_t size_bytes) const;
@@ -422,6 +429,7 @@ class Session final : public StreamSink {
   IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: on its way
   std::map<uint64_t, MappedRange> mappings_;
   uint32_t returning_ = 0;           // pieces of memory on their way back to the scheduler
+  std::vector<std::pair<Asker, PointRef>> event_waiting_;
   std::deque<Asker> asking_memory_;  // until they are there
   RangeTable accessible_;            // what of them commands may name
   std::deque<std::pair<Asker, uint64_t>> small_waiting_;  // for a slab; sizes

@@ -89,6 +89,8 @@ struct Dependency {
   wire::StreamId stream;
   wire::Ticket ticket;
   PointRef point;
+  // Of another session's stream: `point` alone says when, and it may not have been recorded yet.
+  bool foreign = false;
 };
 
 struct StreamCommand {

@@ -80,6 +80,10 @@ void StreamSet::Enqueue(Stream& stream, StreamCommand&& command) {
 bool StreamSet::CanSubmit(const Stream& stream, const StreamCommand& command) const {
   if (*hold_ || stream.in_flight >= kMaxInFlight) return false;
   for (const Dependency& dependency : command.dependencies) {
+    if (dependency.foreign) {
+      if (!dependency.point->done && dependency.point->event == nullptr) return false;
+      continue;
+    }
     const Stream* other = FindAny(dependency.stream);
     // A stream that is gone was done before it went.
     if (other != nullptr && other->submitted < static_cast<uint64_t>(dependency.ticket) &&
@@ -172,6 +176,10 @@ bool StreamSet::AtDevice() const {
 
 void StreamSet::DropWaiting() {
   for (Stream* stream : waiting_) {
+    // Other sessions may wait for what will never be recorded.
+    for (const StreamCommand& command : stream->waiting) {
+      if (const auto* record = std::get_if<RecordWork>(&command.work)) record->point->done = true;
+    }
     stream->waiting.clear();
     stream->listed_waiting = false;
     stream->enqueued = stream->submitted;

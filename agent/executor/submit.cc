@@ -144,6 +144,12 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
 }
 
 void Session::WaitFor(Stream& stream, const Dependency& dependency) {
+  if (dependency.foreign) {
+    const CUevent recorded = dependency.point->done ? nullptr : dependency.point->event;
+    if (recorded == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
+    place_.device->Judge(place_.device->cuda().cuStreamWaitEvent(stream.cuda, recorded, 0));
+    return;
+  }
   Stream* other = streams_.FindAny(dependency.stream);
   if (other == nullptr || other == &stream ||
       other->completed >= static_cast<uint64_t>(dependency.ticket)) {

@@ -135,6 +135,42 @@ struct MemSetAccess {
   struct Reply {};
 };
 
+// Names an event to other processes of the domain; from here on its state is theirs, too.
+struct EventShare {
+  static constexpr std::string_view kName = "EventShare";
+  static constexpr bool kReply = true;
+  struct Request {
+    EventId event;
+  };
+  struct Reply {
+    Token token;
+  };
+};
+
+// CUDA_ERROR_INVALID_HANDLE when this executor knows no such event.
+struct EventOpen {
+  static constexpr std::string_view kName = "EventOpen";
+  static constexpr bool kReply = true;
+  struct Request {
+    EventId event;  // unused so far
+    uint32_t unused;
+    Token token;
+  };
+  struct Reply {};
+};
+
+// Whether the latest record is done, whoever made it: completion numbers tell only of the tenant's
+// own. CUDA_ERROR_NOT_READY when it is not and `wait` is 0.
+struct EventDone {
+  static constexpr std::string_view kName = "EventDone";
+  static constexpr bool kReply = true;
+  struct Request {
+    EventId event;
+    uint32_t wait;  // 1: answered when it is
+  };
+  struct Reply {};
+};
+
 // MemFree that nobody waits for.
 struct MemFreeLater {
   static constexpr std::string_view kName = "MemFreeLater";

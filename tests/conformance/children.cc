@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "tests/conformance/fixture.h"
@@ -250,6 +251,88 @@ int Forked() {
   return wrong;
 }
 
+// What sharing_test.cc has told in the environment.
+template <typename T>
+T Told(const char* name) {
+  T value = {};
+  const char* text = std::getenv(name);
+  auto* bytes = reinterpret_cast<unsigned char*>(&value);
+  for (size_t i = 0; text != nullptr && i < sizeof(value) && text[2 * i] != 0; ++i) {
+    unsigned byte = 0;
+    std::sscanf(text + 2 * i, "%2x", &byte);
+    bytes[i] = static_cast<unsigned char>(byte);
+  }
+  return value;
+}
+
+// Expects 0x21 everywhere and leaves 0x42.
+void ReadAndWrite(CUdeviceptr memory, size_t size, CUstream stream) {
+  std::vector<uint8_t> seen(size);
+  Want(Cu().cuMemcpyDtoHAsync_v2(seen.data(), memory, size, stream), CUDA_SUCCESS, "copy");
+  Want(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS, "cuStreamSynchronize");
+  for (const uint8_t byte : seen) {
+    if (byte == 0x21) continue;
+    ++wrong;
+    std::printf("the memory does not hold what the other process wrote\n");
+    break;
+  }
+  Want(Cu().cuMemsetD8Async(memory, 0x42, size, stream), CUDA_SUCCESS, "memset");
+}
+
+int OpensHandles() {
+  Begin();
+  const auto size = Told<size_t>("GPULOOM_TEST_SIZE");
+  const auto memory_handle = Told<CUipcMemHandle>("GPULOOM_TEST_MEMORY");
+  const auto event_handle = Told<CUipcEventHandle>("GPULOOM_TEST_EVENT");
+  constexpr unsigned kLazy = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
+  CUdeviceptr memory = 0;
+  CUdeviceptr again = 0;
+  CUevent event = nullptr;
+  CUstream stream = nullptr;
+  Want(Cu().cuIpcOpenMemHandle_v2(&memory, memory_handle, kLazy), CUDA_SUCCESS, "open memory");
+  Want(Cu().cuIpcOpenEventHandle(&event, event_handle), CUDA_SUCCESS, "open event");
+  Want(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS, "cuStreamCreate");
+  if (wrong != 0) return wrong;
+  Want(Cu().cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS, "cuStreamWaitEvent");
+  Want(Cu().cuEventSynchronize(event), CUDA_SUCCESS, "cuEventSynchronize");
+  Want(Cu().cuEventQuery(event), CUDA_SUCCESS, "cuEventQuery");
+  ReadAndWrite(memory, size, stream);
+  Want(Cu().cuEventRecord(event, stream), CUDA_SUCCESS, "cuEventRecord");
+  Want(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS, "cuStreamSynchronize");
+  Want(Cu().cuIpcOpenMemHandle_v2(&again, memory_handle, kLazy), CUDA_SUCCESS, "open again");
+  if (again != memory) {
+    ++wrong;
+    std::printf("the same memory opened twice has two addresses\n");
+  }
+  Want(Cu().cuIpcCloseMemHandle(again), CUDA_SUCCESS, "close");
+  Want(Cu().cuIpcCloseMemHandle(memory), CUDA_SUCCESS, "close at last");
+  Want(Cu().cuIpcCloseMemHandle(memory), CUDA_ERROR_INVALID_VALUE, "close once too often");
+  Want(Cu().cuEventDestroy_v2(event), CUDA_SUCCESS, "cuEventDestroy");
+  return wrong;
+}
+
+int ImportsDescriptor() {
+  Begin();
+  const auto size = Told<size_t>("GPULOOM_TEST_SIZE");
+  const auto fd = Told<int>("GPULOOM_TEST_DESCRIPTOR");
+  CUmemGenericAllocationHandle memory = 0;
+  CUdeviceptr address = 0;
+  CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, device},
+                            CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  Want(Cu().cuMemImportFromShareableHandle(&memory,
+                                           reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+       CUDA_SUCCESS, "import");
+  if (wrong != 0) return wrong;
+  Want(Cu().cuMemAddressReserve(&address, size, 0, 0, 0), CUDA_SUCCESS, "reserve");
+  Want(Cu().cuMemMap(address, size, 0, memory, 0), CUDA_SUCCESS, "map");
+  Want(Cu().cuMemSetAccess(address, size, &access, 1), CUDA_SUCCESS, "access");
+  ReadAndWrite(address, size, nullptr);
+  Want(Cu().cuCtxSynchronize(), CUDA_SUCCESS, "cuCtxSynchronize");
+  // Ends with the mapping there: nobody has to tidy up.
+  return wrong;
+}
+
 constexpr std::pair<const char*, int (*)()> kChildren[] = {
     {"before_init", BeforeInit},
     {"without_context", WithoutContext},
@@ -262,6 +345,8 @@ constexpr std::pair<const char*, int (*)()> kChildren[] = {
     {"calls_after_main", CallsAfterMain},
     {"context_again", ContextAgain},
     {"forked", Forked},
+    {"opens_handles", OpensHandles},
+    {"imports_descriptor", ImportsDescriptor},
 };
 
 }  // namespace
