@@ -43,8 +43,8 @@ void Session::On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::
   if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
   StreamCommand command;
   command.ticket = record.ticket;
-  if (const SharedEvent* shared = event->shared.get(); shared != nullptr &&
-                                                       shared->session != id()) {
+  if (const SharedEvent* shared = event->shared.get();
+      shared != nullptr && shared->session != id()) {
     if (shared->latest != nullptr && !shared->latest->done) {
       command.dependencies.push_back({wire::kLegacyStream, wire::Ticket{0}, shared->latest, true});
     }

@@ -428,10 +428,10 @@ class Session final : public StreamSink {
   channel::Range reservable_;               // the tenant's own part of the device range
   IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: on its way
   std::map<uint64_t, MappedRange> mappings_;
-  uint32_t returning_ = 0;           // pieces of memory on their way back to the scheduler
+  uint32_t returning_ = 0;  // pieces of memory on their way back to the scheduler
   std::vector<std::pair<Asker, PointRef>> event_waiting_;
-  std::deque<Asker> asking_memory_;  // until they are there
-  RangeTable accessible_;            // what of them commands may name
+  std::deque<Asker> asking_memory_;                       // until they are there
+  RangeTable accessible_;                                 // what of them commands may name
   std::deque<std::pair<Asker, uint64_t>> small_waiting_;  // for a slab; sizes
   bool slab_coming_ = false;
 
