@@ -17,7 +17,7 @@
 
 namespace gpuloom::control {
 
-inline constexpr uint32_t kControlVersion = 1;
+inline constexpr uint32_t kControlVersion = 2;
 inline constexpr int kExecutorControlFd = 3;
 inline constexpr char kControlSocketName[] = "control.sock";
 inline constexpr char kLockName[] = "lock";
