@@ -333,7 +333,8 @@ TEST_F(Graphs, HostNodesRunInOrder) {
 TEST_F(Graphs, AllocateForTheirNodes) {
   CUDA_MEM_ALLOC_NODE_PARAMS asked{};
   asked.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  asked.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
+  asked.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  asked.poolProps.location.id = device_;
   asked.bytesize = 4096;
   CUgraphNode allocated = nullptr;
   ASSERT_EQ(Cu().cuGraphAddMemAllocNode(&allocated, graph_, nullptr, 0, &asked), CUDA_SUCCESS);
