@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "proto/cuda/batch_copy.h"
 #include "proto/wire/array_commands.h"
 #include "shim/context.h"
 #include "shim/futex.h"
@@ -212,6 +213,12 @@ const Array* FindMipmap(CUmipmappedArray handle, uint32_t* id) {
   const Array* array = FindKind(handle, true);
   if (array != nullptr) *id = arrays.table.IdOf(array);
   return array;
+}
+
+uint32_t ArrayElementBytes(CUarray handle) {
+  uint32_t id;
+  const Array* array = FindArray(handle, &id);
+  return array == nullptr ? 0 : ElementBytes(array->descriptor);
 }
 
 uint32_t ElementBytes(const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {

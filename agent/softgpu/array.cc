@@ -5,6 +5,7 @@
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/memory.h"
 #include "agent/softgpu/registry.h"
+#include "proto/cuda/batch_copy.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -190,3 +191,8 @@ void DestroyArraysOf(const Context& context) {
 }
 
 }  // namespace gpuloom::softgpu
+
+uint32_t gpuloom::ArrayElementBytes(CUarray handle) {
+  const auto array = softgpu::FindArray(handle);
+  return array == nullptr ? 0 : array->image.element_bytes;
+}

@@ -1,12 +1,15 @@
 // Copies in batches. A batch has no order of its own, so its copies go one after the other; what
 // "asynchronous" and "during the call" mean for each source is what plain copies do anyway: a
 // pageable source has been read when the call returns.
-#include "shim/array.h"
-#include "shim/block_copy.h"
-#include "shim/context.h"
+//
+// Compiled into the shim and into the software driver, on each one's own plain copies.
+#include "proto/cuda/batch_copy.h"
+#include "proto/cuda/graph/library.h"
 
 namespace gpuloom {
 namespace {
+
+using graph::NullStream;
 
 // What the early form of these functions says when no copy in particular was wrong.
 constexpr size_t kNoneFailed = SIZE_MAX;
@@ -15,16 +18,16 @@ bool IsOrder(CUmemcpySrcAccessOrder order) {
   return order >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && order <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
 }
 
-CUresult JudgeStream(CUstream stream, DefaultStream null_means) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+CUresult JudgeStream(CUstream stream, NullStream null_means) {
+  if (const CUresult result = graph::CheckReady(); result != CUDA_SUCCESS) return result;
   const bool legacy =
-      stream == CU_STREAM_LEGACY || (stream == nullptr && null_means == DefaultStream::kLegacy);
+      stream == CU_STREAM_LEGACY || (stream == nullptr && null_means == NullStream::kLegacy);
   return legacy ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult Batch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* sizes, size_t count,
                const CUmemcpyAttributes* attributes, const size_t* first, size_t attribute_count,
-               CUstream stream, DefaultStream null_means, size_t* failed) {
+               CUstream stream, NullStream null_means, size_t* failed) {
   *failed = kNoneFailed;
   if (const CUresult result = JudgeStream(stream, null_means); result != CUDA_SUCCESS) {
     return result;
@@ -40,7 +43,7 @@ CUresult Batch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* siz
     }
   }
   for (size_t i = 0; i < count; ++i) {
-    const CUresult result = null_means == DefaultStream::kLegacy
+    const CUresult result = null_means == NullStream::kLegacy
                                 ? cuMemcpyAsync(to[i], from[i], sizes[i], stream)
                                 : cuMemcpyAsync_ptsz(to[i], from[i], sizes[i], stream);
     if (result != CUDA_SUCCESS) {
@@ -55,9 +58,7 @@ CUresult Batch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* siz
 uint32_t ElementBytesOf(const CUmemcpy3DOperand& operand) {
   if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) return 1;
   if (operand.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return 0;
-  uint32_t id;
-  const Array* array = FindArray(operand.op.array.array, &id);
-  return array == nullptr ? 0 : ElementBytes(array->descriptor);
+  return ArrayElementBytes(operand.op.array.array);
 }
 
 CUresult OneOf(const CUDA_MEMCPY3D_BATCH_OP& op, CUDA_MEMCPY3D* copy) {
@@ -115,7 +116,7 @@ CUresult OneOf(const CUDA_MEMCPY3D_BATCH_OP& op, CUDA_MEMCPY3D* copy) {
 }
 
 CUresult Batch3D(size_t count, const CUDA_MEMCPY3D_BATCH_OP* operations, unsigned long long flags,
-                 CUstream stream, DefaultStream null_means, size_t* failed) {
+                 CUstream stream, NullStream null_means, size_t* failed) {
   *failed = kNoneFailed;
   if (const CUresult result = JudgeStream(stream, null_means); result != CUDA_SUCCESS) {
     return result;
@@ -124,7 +125,10 @@ CUresult Batch3D(size_t count, const CUDA_MEMCPY3D_BATCH_OP* operations, unsigne
   for (size_t i = 0; i < count; ++i) {
     CUDA_MEMCPY3D copy;
     CUresult result = OneOf(operations[i], &copy);
-    if (result == CUDA_SUCCESS) result = CopyBlock(copy, stream, null_means, CopyTiming::kAsync);
+    if (result == CUDA_SUCCESS) {
+      result = null_means == NullStream::kLegacy ? cuMemcpy3DAsync_v2(&copy, stream)
+                                                 : cuMemcpy3DAsync_v2_ptsz(&copy, stream);
+    }
     if (result != CUDA_SUCCESS) {
       *failed = i;
       return result;
@@ -145,50 +149,50 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes
                                size_t attribute_count, CUstream stream) {
   size_t failed;
   return Batch(to, from, sizes, count, attributes, first, attribute_count, stream,
-               DefaultStream::kLegacy, &failed);
+               NullStream::kLegacy, &failed);
 }
 CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
                                     CUmemcpyAttributes* attributes, size_t* first,
                                     size_t attribute_count, CUstream stream) {
   size_t failed;
   return Batch(to, from, sizes, count, attributes, first, attribute_count, stream,
-               DefaultStream::kPerThread, &failed);
+               NullStream::kPerThread, &failed);
 }
 CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
                             CUmemcpyAttributes* attributes, size_t* first, size_t attribute_count,
                             size_t* failed, CUstream stream) {
   size_t which;
   return Batch(to, from, sizes, count, attributes, first, attribute_count, stream,
-               DefaultStream::kLegacy, failed != nullptr ? failed : &which);
+               NullStream::kLegacy, failed != nullptr ? failed : &which);
 }
 CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
                                  CUmemcpyAttributes* attributes, size_t* first,
                                  size_t attribute_count, size_t* failed, CUstream stream) {
   size_t which;
   return Batch(to, from, sizes, count, attributes, first, attribute_count, stream,
-               DefaultStream::kPerThread, failed != nullptr ? failed : &which);
+               NullStream::kPerThread, failed != nullptr ? failed : &which);
 }
 
 CUresult cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP* operations,
                                  unsigned long long flags, CUstream stream) {
   size_t failed;
-  return Batch3D(count, operations, flags, stream, DefaultStream::kLegacy, &failed);
+  return Batch3D(count, operations, flags, stream, NullStream::kLegacy, &failed);
 }
 CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* operations,
                                       unsigned long long flags, CUstream stream) {
   size_t failed;
-  return Batch3D(count, operations, flags, stream, DefaultStream::kPerThread, &failed);
+  return Batch3D(count, operations, flags, stream, NullStream::kPerThread, &failed);
 }
 CUresult cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* operations, size_t* failed,
                               unsigned long long flags, CUstream stream) {
   size_t which;
-  return Batch3D(count, operations, flags, stream, DefaultStream::kLegacy,
+  return Batch3D(count, operations, flags, stream, NullStream::kLegacy,
                  failed != nullptr ? failed : &which);
 }
 CUresult cuMemcpy3DBatchAsync_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* operations, size_t* failed,
                                    unsigned long long flags, CUstream stream) {
   size_t which;
-  return Batch3D(count, operations, flags, stream, DefaultStream::kPerThread,
+  return Batch3D(count, operations, flags, stream, NullStream::kPerThread,
                  failed != nullptr ? failed : &which);
 }
 
