@@ -83,6 +83,22 @@ def processor_seconds(pids):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def thread_seconds(pids):
+    """(program, thread id) → user and system time of each thread of these processes."""
+    seconds = {}
+    for pid in pids:
+        try:
+            threads = [int(entry.name) for entry in (PROC / str(pid) / "task").iterdir()]
+        except OSError:
+            continue
+        name = os.path.basename(words(pid)[0] if words(pid) else "")
+        for thread in threads:
+            fields = stat_fields(f"{pid}/task/{thread}")
+            if fields is not None:
+                seconds[name, thread] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
+
+
 def descendants(pid):
     """pid and everything below it."""
     parents = {child: int(fields[1]) for child in all_pids() if (fields := stat_fields(child)) is not None}

@@ -12,30 +12,37 @@ class Failed(Exception):
 
 
 class Sides:
-    """How the benchmark is started on each side: command line and environment."""
+    """How a program is started on each side: command line and environment. "mps" is native, as a client of MPS."""
 
     def __init__(self, bench, library, gpuloom, run_arguments, gpu):
-        self.commands = {
-            "native": [bench, "--library", library],
-            "gpuloom": [gpuloom, "run", *run_arguments, "--", bench],
-        }
-        self.environments = {"native": dict(os.environ), "gpuloom": dict(os.environ)}
+        tenant = [gpuloom, "run", *run_arguments, "--"]
+        self.prefixes = {"native": [], "mps": [], "gpuloom": tenant}
+        self.benches = {"native": [bench, "--library", library], "mps": [bench, "--library", library],
+                        "gpuloom": [bench]}
+        native = dict(os.environ)
         if gpu is not None:
-            self.environments["native"]["CUDA_VISIBLE_DEVICES"] = str(gpu)
+            native["CUDA_VISIBLE_DEVICES"] = str(gpu)
+        self.environments = {"native": native, "mps": native, "gpuloom": dict(os.environ)}
+
+    def use_mps(self, environment):
+        self.environments["mps"] = {**self.environments["native"], **environment}
 
     def start(self, side, *arguments):
-        return Bench(side, self.commands[side] + list(arguments), self.environments[side])
+        return self.start_program(side, self.benches[side] + list(arguments))
+
+    def start_program(self, side, command, errors=None):
+        return Bench(side, self.prefixes[side] + command, self.environments[side], errors)
 
 
 class Bench:
     """One running benchmark process. Closing its standard input ends one that holds."""
 
-    def __init__(self, side, command, environment):
+    def __init__(self, side, command, environment, errors=None):
         self.what = f"{side}: {' '.join(command)}"
         self.started_s = time.clock_gettime(time.CLOCK_MONOTONIC)
         self.rest = b""
         self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        bufsize=0)
+                                        stderr=errors, bufsize=0)
 
     @property
     def pid(self):

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Measures gpuloom beside the driver it stands on, in one run on one machine, and prints one table.
+"""Measures gpuloom beside the driver it stands on, in one run on one machine, and prints its tables.
 
   run.py --bench build/release/tests/bench/gpuloom-bench --gpuloom build/release/bin/gpuloom
-  run.py … --softgpu --native build/release/lib/softgpu/libcuda.so.1     every line once, on the software driver
+  run.py … --quick                  four minutes: fewer rounds, shorter
+  run.py … --only programs          groups: programs mixes micro rates memory idle; or how lines begin: resnet50,launch
+  run.py … --budget 540             leaves out, and says so, what does not fit into so many seconds
+  run.py … --softgpu --native build/release/lib/softgpu/libcuda.so.1     every call's line once, on the software driver
 
-Native and gpuloom rounds alternate, so that a machine that slows down slows down both. docs/benchmarks.md says
-what the lines mean. Exit status 1 when a line could not be measured; a goal that is missed is only shown.
+Sides take turns, so that a machine that slows down slows down all. docs/benchmarks.md says what the lines mean. Exit
+status 1 when a line could not be measured or a program's results differ; a goal that is missed is only shown.
 """
 
 import argparse
@@ -15,13 +18,39 @@ import sys
 import tempfile
 import time
 
+import micro_lines
 import node
+import program_lines
 import table
-from processes import Failed, Holders, Sides
+import tenant_lines
+from mps import Mps
+from processes import Failed, Sides
 
-SIDES = ("native", "gpuloom")
-# Units of the program's lines as the table shows them: unit → (shown unit, factor).
-SHOWN = {"launches/s": ("1000 launches/s", 1e-3)}
+GROUPS = ("programs", "mixes", "micro", "rates", "memory", "idle")
+
+
+class Selection:
+    """Which lines are wanted: by group, or by how the name begins."""
+
+    def __init__(self, only, skip):
+        self.only, self.skip = only, skip
+
+    def wants(self, group, name):
+        def among(words):
+            return any(word == group or (word not in GROUPS and name.startswith(word)) for word in words)
+        return (not self.only or among(self.only)) and not among(self.skip)
+
+    def may_want(self, group):
+        """Whether anything of the group can be wanted."""
+        prefixes = [word for word in self.only if word not in GROUPS]
+        return group not in self.skip and (not self.only or group in self.only or bool(prefixes))
+
+    def bench_arguments(self, group):
+        """The same choice for gpuloom-bench."""
+        only = [] if group in self.only else [word for word in self.only if word not in GROUPS]
+        skip = [word for word in self.skip if word not in GROUPS]
+        return [word for name, words in (("--only", only), ("--skip", skip)) if words
+                for word in (name, ",".join(words))]
 
 
 class Run:
@@ -31,12 +60,30 @@ class Run:
         self.results = table.Results()
         self.full = not options.softgpu
         self.state_dir = state_dir
+        self.selection = Selection(options.only, options.skip)
+        self.wants = self.selection.wants
+        self.mps_environment = None
+        self.started_s = time.monotonic()
 
     def say(self, text):
         print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
 
-    def in_turn(self, number):
-        return SIDES if number % 2 == 0 else SIDES[::-1]
+    def tiny(self):
+        return [] if self.full else ["--tiny"]
+
+    def in_turn(self, number, sides=("native", "gpuloom")):
+        """The order of a round: forth and back."""
+        return sides if number % 2 == 0 else sides[::-1]
+
+    def memory_used_mib(self):
+        return node.memory_used_mib(self.options.gpu)
+
+    def no_time_for(self, name, seconds):
+        """True, and noted, when so many seconds more are beyond the budget."""
+        if not self.options.budget or time.monotonic() - self.started_s + seconds <= self.options.budget:
+            return False
+        self.results.add_note(f"Left out, no time in {self.options.budget:g} s: {name}")
+        return True
 
     @contextlib.contextmanager
     def part(self, name, side):
@@ -59,122 +106,46 @@ class Run:
                 return
             time.sleep(0.05)
 
-    def check(self, side):
-        """Right before fast. Leaves no line in the table unless it fails."""
-        with self.part("check", side):
-            bench = self.sides.start(side, "--check")
+    def measure_programs(self):
+        if self.selection.may_want("programs"):
+            program_lines.measure(self, program_lines.alone(program_lines.ALONE))
+            self.wait_for_node_to_end()
+
+    def measure_mixes(self):
+        if not self.selection.may_want("mixes"):
+            return
+        for cast in (program_lines.together("resnet50_b1", ["resnet50_b1"] * 8, (2, 4, 8)),
+                     program_lines.together("mixed", program_lines.MIXED * 2, (2, 4, 8))):
+            program_lines.measure(self, cast)
+            self.wait_for_node_to_end()
+
+    @contextlib.contextmanager
+    def under_mps(self):
+        """MPS runs for the lines of several processes only."""
+        with Mps(self.options.gpu) as mps:
+            self.mps_environment = mps.environment
+            if mps.environment:
+                self.sides.use_mps(mps.environment)
+            else:
+                self.results.add_note(f"MPS: not available: {mps.missing}")
             try:
-                said = list(bench.lines(timeout_s=60))
-                if not said or said[-1] != {"name": "check", "ok": True}:
-                    raise Failed(f"{bench.what}: {said[-1] if said else 'said nothing'}")
+                yield
             finally:
-                bench.end(timeout_s=5)
-
-    def measure_round(self, side):
-        """All lines of one process."""
-        with self.part("lines", side):
-            bench = self.sides.start(side, *([] if self.full else ["--tiny"]))
-            try:
-                seen = 0
-                for line in bench.lines(timeout_s=240):
-                    seen += 1
-                    if "error" in line:
-                        self.results.add_error(line["name"], side, line["error"])
-                    elif "median" in line:
-                        unit, factor = SHOWN.get(line["unit"], (line["unit"], 1))
-                        self.results.add(line["name"], side, unit, line["median"] * factor)
-                if not seen or bench.process.returncode < 0 or bench.process.returncode > 1:
-                    raise Failed(f"{bench.what}: ended with status {bench.process.returncode}")
-            finally:
-                bench.end(timeout_s=5)
-
-    def measure_first_start(self, side):
-        """From nothing: for gpuloom, scheduler and executor start too."""
-        with self.part("start_up_first", side):
-            bench = self.sides.start(side, "--first-kernel")
-            try:
-                line = bench.line(time.monotonic() + 60)
-                if line is None or not line.isdigit():
-                    raise Failed(f"{bench.what}: {line or 'said nothing'}")
-                self.results.add("start_up_first", side, "ms", (int(line) / 1e9 - bench.started_s) * 1e3)
-            finally:
-                bench.end()
-
-    def measure_rate(self, side, count, seconds):
-        """Launches by several processes at the same time, all together."""
-        name = f"launch_rate_{count}"
-        with self.part(name, side):
-            group = []
-            try:
-                for _ in range(count):
-                    group.append(self.sides.start(side, "--rate", str(seconds), *([] if self.full else ["--tiny"])))
-                for bench in group:
-                    bench.wait_ready()
-                for bench in group:
-                    bench.go()
-                total = 0
-                for bench in group:
-                    for line in bench.lines(timeout_s=seconds + 60):
-                        if "error" in line:
-                            raise Failed(line["error"])
-                        total += line["median"]
-                self.results.add(name, side, "1000 launches/s", total / 1e3)
-            finally:
-                for bench in group:
-                    bench.end(timeout_s=5)
-
-    def measure_memory(self, side):
-        """GPU memory of idle processes that have a context, a stream, a module and one launch behind them."""
-        with self.part("memory_next_tenant", side):
-            used_mib = {0: node.memory_used_mib(self.options.gpu)}
-            for count in (1, 2, 5):
-                with Holders(self.sides, side, count, 120):
-                    time.sleep(0.5)
-                    used_mib[count] = node.memory_used_mib(self.options.gpu)
-                if side == "gpuloom":
-                    self.wait_for_node_to_end()
-            self.results.add("memory_first_tenant", side, "MiB", used_mib[1] - used_mib[0])
-            self.results.add("memory_next_tenant", side, "MiB", used_mib[2] - used_mib[1])
-            self.results.add("memory_next_tenant", side, "MiB", (used_mib[5] - used_mib[1]) / 4)
-
-    def measure_idle(self, side, count, seconds):
-        """Processor time of everything while `count` connected tenants do nothing."""
-        with self.part("idle_cpu_node", side):
-            with Holders(self.sides, side, count, seconds + 60) as pids:
-                time.sleep(2 if self.full else 0.2)
-                tenants = set().union(*(node.descendants(pid) for pid in pids))
-                ours = node.node_processes(self.state_dir)
-                tenants -= ours
-                if side == "gpuloom" and not ours:
-                    raise Failed("no scheduler and no executor is running beside connected tenants")
-                before = node.processor_seconds(ours), node.processor_seconds(tenants)
-                start_s = time.monotonic()
-                time.sleep(seconds)
-                passed_s = time.monotonic() - start_s
-                node_share = (node.processor_seconds(ours) - before[0]) / passed_s
-                tenant_share = (node.processor_seconds(tenants) - before[1]) / passed_s
-                if side == "gpuloom":
-                    self.results.add("idle_cpu_node", side, "% of a core", 100 * node_share)
-                self.results.add("idle_cpu_tenants", side, "% of a core", 100 * tenant_share)
+                self.mps_environment = None
 
     def run(self):
-        options = self.options
-        for side in SIDES:
-            self.check(side)
-        for number in range(options.rounds):
-            for side in self.in_turn(number):
-                self.say(f"round {number + 1} of {options.rounds}")
-                self.measure_first_start(side)
-                self.measure_round(side)
-        for number in range(min(options.rounds, 3)):
-            for count in (1, 2, 4) if self.full else (1, 2):
-                for side in self.in_turn(number):
-                    self.measure_rate(side, count, 3 if self.full else 0.2)
         if self.full:
-            for side in SIDES:
-                self.measure_memory(side)
-        for side in SIDES:
-            self.measure_idle(side, 4 if self.full else 2, 20 if self.full else 0.5)
+            self.measure_programs()
+            with self.under_mps():
+                self.measure_mixes()
+        if self.selection.may_want("micro"):
+            micro_lines.measure(self)
+        with self.under_mps() if self.full else contextlib.nullcontext():
+            tenant_lines.measure(self)
+
+
+def words(text):
+    return [word for word in text.split(",") if word]
 
 
 def parse(arguments):
@@ -184,12 +155,22 @@ def parse(arguments):
     parser.add_argument("--native", default="libcuda.so.1", help="the driver to compare with (default: %(default)s)")
     parser.add_argument("--softgpu", action="store_true", help="no GPU: every line once, goals not judged")
     parser.add_argument("--gpu", type=int, default=0, help="index of the GPU (default: 0)")
-    parser.add_argument("--rounds", type=int, help="rounds of each side (default: 5; 1 with --softgpu)")
+    parser.add_argument("--quick", action="store_true", help="two rounds, short ones")
+    parser.add_argument("--rounds", type=int, help="rounds of each side (default: 5; 2 quick; 1 with --softgpu)")
+    parser.add_argument("--seconds", type=float, help="a program's round (default: 2; 1 quick)")
+    parser.add_argument("--only", type=words, default=[], metavar="A,B", help="these groups or beginnings of lines")
+    parser.add_argument("--skip", type=words, default=[], metavar="A,B", help="not these")
+    parser.add_argument("--budget", type=float, help="seconds for the whole run")
     parser.add_argument("--run-argument", action="append", default=[], metavar="WORD", help="passed to gpuloom run")
     parser.add_argument("--out", help="also write the table to this file")
     options = parser.parse_args(arguments)
     if options.rounds is None:
-        options.rounds = 1 if options.softgpu else 5
+        options.rounds = 1 if options.softgpu else 2 if options.quick else 5
+    options.program_rounds = options.rounds
+    if options.seconds is None:
+        options.seconds = 1.0 if options.quick else 2.0
+    options.prepare_s, options.warm_s = 0.5, 0.2
+    options.idle_s = 0.5 if options.softgpu else 5 if options.quick else 20
     if options.softgpu and options.native == "libcuda.so.1":
         parser.error("--softgpu needs --native PATH of the software driver")
     return options

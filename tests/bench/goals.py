@@ -1,0 +1,64 @@
+"""What each line of the benchmark is to reach, in words and as a judgement. Pure."""
+
+import dataclasses
+import re
+import typing
+
+
+@dataclasses.dataclass
+class Goal:
+    words: str
+    # judge(native, gpuloom, mps) → met. native or mps is None where it was not measured.
+    judge: typing.Callable
+
+
+def times_native(least, mps_least=None):
+    """A rate: at least so many times native's (several native processes are time-sliced), and MPS's where there is one."""
+    words = f"≥ {least:g}x native"
+    if mps_least:
+        words += f", ≥ {mps_least:g}x MPS"
+
+    def judge(native, ours, mps):
+        if native is None or ours < least * native:
+            return False
+        return not mps_least or mps is None or ours >= mps_least * mps
+
+    return Goal(words, judge)
+
+
+def of_native_time(most):
+    return Goal(f"≤ {most:g}x native time", lambda native, ours, _: native is not None and ours <= most * native)
+
+
+def at_most(limit, unit):
+    return Goal(f"≤ {limit:g} {unit}", lambda _native, ours, _mps: ours <= limit)
+
+
+# The first pattern that matches a line's whole name counts. A line without one is reported only.
+GOALS = [
+    (r"launch_call", Goal("≤ 150 ns and ≤ 5 % of native", lambda native, ours, _: (
+        native is not None and ours <= 150 and ours <= 0.05 * native))),
+    (r"launch_sync", of_native_time(0.9)),
+    (r"launch_sustained", times_native(4)),
+    (r"launch_sustained_changing", times_native(1.2)),
+    (r"launch_rate_8", times_native(3, 1.5)),
+    (r"copy_(h2d|d2h)_pinned_.*", times_native(0.98)),
+    (r"copy_(h2d|d2h)_pageable_64KiB", times_native(1)),
+    (r"copy_(h2d|d2h)_pageable_\d+(MiB|GiB)", times_native(1.2)),
+    (r"mem_alloc_free_.*", of_native_time(1)),
+    (r"start_up", of_native_time(0.5)),
+    (r"memory_next_tenant", at_most(20, "MiB")),
+    (r"idle_cpu_node", Goal("< 1 % of a core", lambda _native, ours, _mps: ours < 1)),
+    (r"tiny_kernels_1000", times_native(1.5)),
+    (r"resnet50_b1", times_native(1.25)),
+    (r"transformer_training", times_native(1.05)),
+    (r"gemm_4096", times_native(0.99)),
+    (r"resnet50_b1_x4", times_native(1.5, 1.2)),
+]
+
+
+def goal_of(name):
+    for pattern, goal in GOALS:
+        if re.fullmatch(pattern, name):
+            return goal
+    return None

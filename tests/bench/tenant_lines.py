@@ -1,0 +1,88 @@
+"""Lines about several processes of gpuloom-bench at once: launches together, GPU memory and processor time when idle."""
+
+import time
+
+import node
+from processes import Failed, Holders
+
+
+def measure_rate(run, name, side, count, seconds, *arguments):
+    """Launches by several processes at the same time, all together."""
+    with run.part(name, side):
+        group = []
+        try:
+            for _ in range(count):
+                group.append(run.sides.start(side, "--rate", str(seconds), *arguments, *run.tiny()))
+            for bench in group:
+                bench.wait_ready()
+            for bench in group:
+                bench.go()
+            total = 0
+            for bench in group:
+                for line in bench.lines(timeout_s=seconds + 60):
+                    if "error" in line:
+                        raise Failed(line["error"])
+                    total += line["median"]
+            run.results.add(name, side, "1000 launches/s", total / 1e3)
+        finally:
+            for bench in group:
+                bench.end(timeout_s=5)
+
+
+def measure_rates(run):
+    seconds = 2 if run.full else 0.2
+    sides = ("native", "mps", "gpuloom") if run.mps_environment else ("native", "gpuloom")
+    for number in range(min(run.options.rounds, 3)):
+        for count in (1, 2, 4, 8) if run.full else (1, 2):
+            name = f"launch_rate_{count}"
+            taken = sides if count > 1 else ("native", "gpuloom")
+            if not run.wants("rates", name) or run.no_time_for(name, len(taken) * (seconds + 3)):
+                continue
+            for side in run.in_turn(number, taken):
+                measure_rate(run, name, side, count, seconds)
+
+
+def measure_memory(run, side):
+    """GPU memory of idle processes that have a context, a stream, a module and one launch behind them."""
+    with run.part("memory_next_tenant", side):
+        used_mib = {0: run.memory_used_mib()}
+        for count in (1, 2, 5):
+            with Holders(run.sides, side, count, 120):
+                time.sleep(0.5)
+                used_mib[count] = run.memory_used_mib()
+            if side == "gpuloom":
+                run.wait_for_node_to_end()
+        run.results.add("memory_first_tenant", side, "MiB", used_mib[1] - used_mib[0])
+        run.results.add("memory_next_tenant", side, "MiB", used_mib[2] - used_mib[1])
+        run.results.add("memory_next_tenant", side, "MiB", (used_mib[5] - used_mib[1]) / 4)
+
+
+def measure_idle(run, side, count, seconds):
+    """Processor time of everything while `count` connected tenants do nothing."""
+    with run.part("idle_cpu_node", side):
+        with Holders(run.sides, side, count, seconds + 60) as pids:
+            time.sleep(2 if run.full else 0.2)
+            tenants = set().union(*(node.descendants(pid) for pid in pids))
+            ours = node.node_processes(run.state_dir)
+            tenants -= ours
+            if side == "gpuloom" and not ours:
+                raise Failed("no scheduler and no executor is running beside connected tenants")
+            before = node.processor_seconds(ours), node.processor_seconds(tenants)
+            start_s = time.monotonic()
+            time.sleep(seconds)
+            passed_s = time.monotonic() - start_s
+            node_share = (node.processor_seconds(ours) - before[0]) / passed_s
+            tenant_share = (node.processor_seconds(tenants) - before[1]) / passed_s
+            if side == "gpuloom":
+                run.results.add("idle_cpu_node", side, "% of a core", 100 * node_share)
+            run.results.add("idle_cpu_tenants", side, "% of a core", 100 * tenant_share)
+
+
+def measure(run):
+    measure_rates(run)
+    if run.full and run.wants("memory", "memory_next_tenant") and not run.no_time_for("memory_next_tenant", 20):
+        for side in run.in_turn(0):
+            measure_memory(run, side)
+    if run.wants("idle", "idle_cpu_node") and not run.no_time_for("idle_cpu_node", 30 if run.full else 2):
+        for side in run.in_turn(0):
+            measure_idle(run, side, 4 if run.full else 2, run.options.idle_s)

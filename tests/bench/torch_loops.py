@@ -1,0 +1,199 @@
+"""Loops in PyTorch: convolution, attention, training, many tiny kernels, one large product. Each step ends synchronised."""
+
+import os
+import sys
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which repeatable results need
+
+import torch  # noqa: E402
+import torch.utils.deterministic  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+import loop  # noqa: E402
+
+DEVICE = "cuda"
+
+
+def repeatable(wanted):
+    """The same bits in every run. Not while time is measured: programs do not ask for it."""
+    torch.backends.cudnn.deterministic = wanted
+    torch.use_deterministic_algorithms(wanted, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+
+
+def numbers(*shape, seed=1, dtype=torch.float16):
+    """Normal numbers, the same on every machine: drawn on the CPU."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype).to(DEVICE)
+
+
+def hash_of(*tensors):
+    return loop.hash_of(*(tensor.detach().float().cpu().numpy().tobytes() for tensor in tensors))
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        outputs = 4 * width
+        self.body = nn.Sequential(
+            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+        self.shortcut = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        return F.relu(self.body(x) + self.shortcut(x), inplace=True)
+
+
+class ResNet50(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
+                                  nn.MaxPool2d(3, 2, 1))
+        blocks, inputs = [], 64
+        for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+            for i in range(count):
+                blocks.append(Bottleneck(inputs, width, stride if i == 0 else 1))
+                inputs = 4 * width
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Linear(inputs, 1000)
+
+    def forward(self, x):
+        return self.head(F.adaptive_avg_pool2d(self.blocks(self.stem(x)), 1).flatten(1))
+
+
+class Inference:
+    """A model's answer to one input, eager, in half precision."""
+
+    def __init__(self, model, *shape):
+        torch.manual_seed(0)
+        self.model = model().eval().to(DEVICE, torch.float16)
+        self.input = numbers(*shape)
+
+    def step(self):
+        with torch.inference_mode():
+            self.model(self.input)
+        torch.cuda.synchronize()
+
+    def check(self):
+        repeatable(True)
+        with torch.inference_mode():
+            result = hash_of(self.model(self.input))
+        repeatable(False)
+        return result
+
+
+def encoder():
+    layer = nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.0, batch_first=True)
+    return nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+
+
+class Layer(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm, self.second_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.inputs, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2)
+                   for part in self.inputs(self.norm(x)).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.output(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.feed(self.second_norm(x))
+
+
+class Gpt(nn.Module):
+    def __init__(self, words=8192, width=768, heads=12, layers=6, length=256):
+        super().__init__()
+        self.words, self.positions = nn.Embedding(words, width), nn.Embedding(length, width)
+        self.layers = nn.Sequential(*[Layer(width, heads) for _ in range(layers)])
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
+
+    def forward(self, tokens):
+        x = self.words(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        return self.head(self.norm(self.layers(x)))
+
+
+class Training:
+    """A small GPT in bfloat16 with AdamW, 8 sequences of 256 words a step; the loss is read after each."""
+
+    def __init__(self):
+        generator = torch.Generator().manual_seed(2)
+        tokens = torch.randint(0, 8192, (8, 257), generator=generator).to(DEVICE)
+        self.inputs, self.targets = tokens[:, :-1].contiguous(), tokens[:, 1:].flatten()
+        self.start()
+
+    def start(self):
+        torch.manual_seed(0)
+        self.model = Gpt().to(DEVICE, torch.bfloat16)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(self.model(self.inputs).flatten(0, 1), self.targets)
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+    def check(self):
+        """The losses of five steps from the beginning, and the weights behind them."""
+        repeatable(True)
+        self.start()
+        losses = [self.step() for _ in range(5)]
+        repeatable(False)
+        return f"{losses[-1]:.6f} {loop.hash_of(*losses)} {hash_of(*self.model.parameters())}"
+
+
+class TinyKernels:
+    """1000 element-wise kernels on 1024 numbers."""
+
+    def __init__(self):
+        self.x = numbers(1024, dtype=torch.float32)
+
+    def step(self):
+        for _ in range(1000):
+            self.x.mul_(1.0001)
+        torch.cuda.synchronize()
+
+    def check(self):
+        self.x = numbers(1024, dtype=torch.float32)
+        self.step()
+        result = hash_of(self.x)
+        self.x.zero_()  # so that many steps overflow nothing
+        return result
+
+
+class Gemm:
+    """Ten products of 4096 x 4096 matrices in half precision."""
+
+    def __init__(self):
+        self.a, self.b = numbers(4096, 4096), numbers(4096, 4096, seed=2)
+        self.c = torch.empty_like(self.a)
+
+    def step(self):
+        for _ in range(10):
+            torch.matmul(self.a, self.b, out=self.c)
+        torch.cuda.synchronize()
+
+    def check(self):
+        self.c.zero_()
+        self.step()
+        return hash_of(self.c)
+
+
+LOOPS = {
+    "resnet50_b1": lambda: Inference(ResNet50, 1, 3, 224, 224),
+    "resnet50_b32": lambda: Inference(ResNet50, 32, 3, 224, 224),
+    "transformer_b1": lambda: Inference(encoder, 1, 128, 768),
+    "transformer_training": Training,
+    "tiny_kernels_1000": TinyKernels,
+    "gemm_4096": Gemm,
+}
+
+if __name__ == "__main__":
+    sys.exit(loop.main(LOOPS))
