@@ -1,6 +1,5 @@
 #include "tests/bench/gpu.h"
 
-#include "tests/bench/kernels.h"
 #include "tests/bench/report.h"
 
 namespace gpuloom::bench {
@@ -9,14 +8,20 @@ bool Gpu::Start(const std::string& library) {
   if (!Load(library.c_str(), &cu_, &error_)) return false;
   CUcontext context = nullptr;
   CUmodule module = nullptr;
-  return Ok(cu_.cuInit(0), "cuInit") && Ok(cu_.cuDeviceGet(&device_, 0), "cuDeviceGet") &&
-         Ok(cu_.cuDevicePrimaryCtxRetain(&context, device_), "cuDevicePrimaryCtxRetain") &&
-         Ok(cu_.cuCtxSetCurrent(context), "cuCtxSetCurrent") &&
-         Ok(cu_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate") &&
-         Ok(cu_.cuModuleLoadData(&module, kKernels), "cuModuleLoadData") &&
-         Ok(cu_.cuModuleGetFunction(&nothing_, module, "nothing"), "cuModuleGetFunction") &&
-         Ok(cu_.cuModuleGetFunction(&count_, module, "count"), "cuModuleGetFunction") &&
-         Ok(cu_.cuModuleGetFunction(&fill_, module, "fill"), "cuModuleGetFunction");
+  const bool good =
+      Ok(cu_.cuInit(0), "cuInit") && Ok(cu_.cuDeviceGet(&device_, 0), "cuDeviceGet") &&
+      Ok(cu_.cuDevicePrimaryCtxRetain(&context, device_), "cuDevicePrimaryCtxRetain") &&
+      Ok(cu_.cuCtxSetCurrent(context), "cuCtxSetCurrent") &&
+      Ok(cu_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate") &&
+      Ok(cu_.cuModuleLoadData(&module, Kernels().c_str()), "cuModuleLoadData") &&
+      Ok(cu_.cuModuleGetFunction(&nothing_, module, "nothing"), "cuModuleGetFunction") &&
+      Ok(cu_.cuModuleGetFunction(&count_, module, "count"), "cuModuleGetFunction") &&
+      Ok(cu_.cuModuleGetFunction(&fill_, module, "fill"), "cuModuleGetFunction");
+  for (int i = 0; i < kNothings && !failed(); ++i) {
+    Ok(cu_.cuModuleGetFunction(&nothings_[i], module, ("nothing_" + std::to_string(i)).c_str()),
+       "cuModuleGetFunction");
+  }
+  return good && !failed();
 }
 
 bool Gpu::Ok(CUresult result, const char* call) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "proto/cuda/driver.h"
+#include "tests/bench/kernels.h"
 
 namespace gpuloom::bench {
 
@@ -31,6 +32,13 @@ class Gpu {
   // One asynchronous launch of one thread of kernel `nothing`: what the launch figures time. Not
   // checked here, so that nothing but the call is timed.
   CUresult LaunchNothing() { return Launch(nothing_, 1, 1, 0, 0, 0, 0); }
+  // The next of a sequence that does not repeat: function, number of blocks and arguments are drawn
+  // from a generator whose period is longer than any measurement.
+  CUresult LaunchChanging() {
+    changing_ = changing_ * 6'364'136'223'846'793'005 + 1'442'695'040'888'963'407;
+    return Launch(nothings_[changing_ >> 61], 1 + (changing_ >> 59 & 3), 32, changing_, 0,
+                  static_cast<uint32_t>(changing_ >> 32), 0);
+  }
   CUresult LaunchCount(CUdeviceptr counter, uint32_t step) {
     return Launch(count_, 1, 1, counter, 0, step, 0);
   }
@@ -38,6 +46,8 @@ class Gpu {
     return Launch(fill_, (n + kFillThreads - 1) / kFillThreads, kFillThreads, out, 0, seed, n);
   }
   bool Synchronize() { return Ok(cu_.cuStreamSynchronize(stream_), "cuStreamSynchronize"); }
+
+  CUfunction nothing() const { return nothing_; }
 
   // The fields of a ReportFact: device name, driver version, memory.
   std::string Describe();
@@ -55,6 +65,8 @@ class Gpu {
   CUdevice device_ = 0;
   CUstream stream_ = nullptr;
   CUfunction nothing_ = nullptr;
+  CUfunction nothings_[kNothings] = {};
+  uint64_t changing_ = 1;
   CUfunction count_ = nullptr;
   CUfunction fill_ = nullptr;
   std::string error_;

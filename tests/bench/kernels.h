@@ -2,14 +2,18 @@
 // real and the software driver compile the same source.
 #pragma once
 
+#include <string>
+
 namespace gpuloom::bench {
 
 // Kernels, each with four parameters (u64, u64, u32, u32), which is what the launch figures are
 // about:
 //   nothing(-, -, -, -)             returns: a launch and nothing else
+//   nothing_0 … nothing_7           the same, for sequences of different functions
 //   count(counter*, -, step, -)     adds step, atomically
 //   fill(out*, -, seed, n)          out[i] = seed + 3 * i for 32-bit words i < n
-inline constexpr char kKernels[] = R"PTX(
+inline constexpr int kNothings = 8;
+inline constexpr char kDifferentKernels[] = R"PTX(
 .version 7.0
 .target sm_80
 .address_size 64
@@ -51,5 +55,14 @@ DONE:
   ret;
 }
 )PTX";
+
+inline std::string Kernels() {
+  std::string text = kDifferentKernels;
+  for (int i = 0; i < kNothings; ++i) {
+    text += "\n.visible .entry nothing_" + std::to_string(i) +
+            "(.param .u64 a, .param .u64 b, .param .u32 c, .param .u32 d)\n{\n  ret;\n}\n";
+  }
+  return text;
+}
 
 }  // namespace gpuloom::bench

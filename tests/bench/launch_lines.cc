@@ -16,11 +16,11 @@ void SleepMs(int ms) {
 }
 
 // `count` launches and the synchronisation behind them; nanoseconds for all, 0 on failure.
-double TimedLaunches(Gpu& gpu, int count) {
+double TimedLaunches(Gpu& gpu, int count, bool changing = false) {
   CUresult worst = CUDA_SUCCESS;
   const uint64_t start_ns = NowNs();
   for (int i = 0; i < count; ++i) {
-    const CUresult result = gpu.LaunchNothing();
+    const CUresult result = changing ? gpu.LaunchChanging() : gpu.LaunchNothing();
     if (result != CUDA_SUCCESS) worst = result;
   }
   if (!gpu.Ok(worst, "cuLaunchKernel") || !gpu.Synchronize()) return 0;
@@ -28,20 +28,6 @@ double TimedLaunches(Gpu& gpu, int count) {
 }
 
 }  // namespace
-
-bool RunLine(Gpu& gpu, const Plan& plan, const std::string& name, const std::string& unit,
-             const std::function<void(std::vector<double>&)>& collect) {
-  if (name.compare(0, plan.only.size(), plan.only) != 0) return true;
-  std::vector<double> samples;
-  collect(samples);
-  if (gpu.failed() || samples.empty()) {
-    const std::string error = gpu.TakeError();
-    ReportError(name, error.empty() ? "nothing was measured" : error);
-    return false;
-  }
-  ReportSamples(name, unit, std::move(samples));
-  return true;
-}
 
 bool MeasureLaunches(Gpu& gpu, const Plan& plan) {
   // The first launches load code lazily and fill caches.
@@ -80,18 +66,22 @@ bool MeasureLaunches(Gpu& gpu, const Plan& plan) {
     for (int i = 0; i < times && !gpu.failed(); ++i) samples.push_back(TimedLaunches(gpu, 1));
   });
 
-  good &= RunLine(gpu, plan, "launch_sustained", "launches/s", [&](std::vector<double>& samples) {
-    const int times = plan.Times(10, 1);
-    const int length = plan.Times(10'000, 50);
-    for (int i = 0; i < times && !gpu.failed(); ++i) {
-      const double duration_ns = TimedLaunches(gpu, length);
-      if (duration_ns > 0) samples.push_back(length * 1e9 / duration_ns);
-    }
-  });
+  for (const bool changing : {false, true}) {
+    const char* name = changing ? "launch_sustained_changing" : "launch_sustained";
+    good &= RunLine(gpu, plan, name, "launches/s", [&](std::vector<double>& samples) {
+      const int times = plan.Times(10, 1);
+      const int length = plan.Times(10'000, 50);
+      TimedLaunches(gpu, length, changing);  // What learns from repetition has had its chance.
+      for (int i = 0; i < times && !gpu.failed(); ++i) {
+        const double duration_ns = TimedLaunches(gpu, length, changing);
+        if (duration_ns > 0) samples.push_back(length * 1e9 / duration_ns);
+      }
+    });
+  }
   return good;
 }
 
-bool MeasureLaunchRate(Gpu& gpu, const Plan& plan, double seconds) {
+bool MeasureLaunchRate(Gpu& gpu, const Plan& plan, double seconds, bool changing) {
   return RunLine(gpu, plan, "launch_rate", "launches/s", [&](std::vector<double>& samples) {
     const int length = plan.Times(10'000, 50);
     const uint64_t start_ns = NowNs();
@@ -99,50 +89,12 @@ bool MeasureLaunchRate(Gpu& gpu, const Plan& plan, double seconds) {
     double launches = 0;
     uint64_t passed_ns = 0;
     while (passed_ns < limit_ns && !gpu.failed()) {
-      TimedLaunches(gpu, length);
+      TimedLaunches(gpu, length, changing);
       launches += length;
       passed_ns = NowNs() - start_ns;
     }
     samples.push_back(launches * 1e9 / static_cast<double>(passed_ns));
   });
-}
-
-bool MeasureEvents(Gpu& gpu, const Plan& plan) {
-  CUevent event = nullptr;
-  gpu.Ok(gpu.cu().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-  const int bursts = plan.Times(500, 2);
-  const int length = plan.Times(kBurst, 8);
-
-  bool good = RunLine(gpu, plan, "event_record", "ns", [&](std::vector<double>& samples) {
-    for (int burst = 0; burst < bursts && !gpu.failed(); ++burst) {
-      CUresult worst = CUDA_SUCCESS;
-      const uint64_t start_ns = NowNs();
-      for (int i = 0; i < length; ++i) {
-        const CUresult result = gpu.cu().cuEventRecord(event, gpu.stream());
-        if (result != CUDA_SUCCESS) worst = result;
-      }
-      samples.push_back(static_cast<double>(NowNs() - start_ns) / length);
-      gpu.Ok(worst, "cuEventRecord");
-      gpu.Synchronize();
-    }
-  });
-
-  // Of an event that has happened: what a polling program calls most.
-  good &= RunLine(gpu, plan, "event_query", "ns", [&](std::vector<double>& samples) {
-    gpu.Ok(gpu.cu().cuEventRecord(event, gpu.stream()), "cuEventRecord");
-    gpu.Synchronize();
-    for (int burst = 0; burst < bursts && !gpu.failed(); ++burst) {
-      CUresult worst = CUDA_SUCCESS;
-      const uint64_t start_ns = NowNs();
-      for (int i = 0; i < length; ++i) {
-        const CUresult result = gpu.cu().cuEventQuery(event);
-        if (result != CUDA_SUCCESS) worst = result;
-      }
-      samples.push_back(static_cast<double>(NowNs() - start_ns) / length);
-      gpu.Ok(worst, "cuEventQuery");
-    }
-  });
-  return good;
 }
 
 }  // namespace gpuloom::bench

@@ -15,12 +15,14 @@ namespace gpuloom::bench {
 struct Plan {
   // Seconds, for figures; otherwise as little as still exercises every line, for software drivers.
   bool full = true;
-  // Only lines whose name starts so.
-  std::string only;
+  // Only lines whose name begins like one of these, if any; not those that begin like one of skip.
+  std::vector<std::string> only;
+  std::vector<std::string> skip;
   // How this program starts itself again, for start-up.
   std::string self;
   std::string library;
 
+  bool Wants(const std::string& name) const;
   int Times(int full_count, int tiny_count) const { return full ? full_count : tiny_count; }
 };
 
@@ -33,13 +35,19 @@ struct Plan {
 // Each false when one of its lines failed.
 [[nodiscard]] bool MeasureLaunches(Gpu& gpu, const Plan& plan);
 [[nodiscard]] bool MeasureEvents(Gpu& gpu, const Plan& plan);
+[[nodiscard]] bool MeasureGraphs(Gpu& gpu, const Plan& plan);
 [[nodiscard]] bool MeasureMemory(Gpu& gpu, const Plan& plan);
 [[nodiscard]] bool MeasureCopies(Gpu& gpu, const Plan& plan);
 [[nodiscard]] bool MeasureStartUp(Gpu& gpu, const Plan& plan);
 
 // Launches, 10,000 to a synchronisation, until `seconds` have passed; reports the rate over that
 // time as `launch_rate`. With other processes doing the same at the same time, rates add up.
-[[nodiscard]] bool MeasureLaunchRate(Gpu& gpu, const Plan& plan, double seconds);
+// `changing`: no sequence of functions, sizes and arguments comes twice.
+[[nodiscard]] bool MeasureLaunchRate(Gpu& gpu, const Plan& plan, double seconds, bool changing);
+
+// Loads the image in file `path` (cubin, fatbin or PTX; "-" for the benchmark's own kernels) as a
+// library and takes one kernel of it into the context; reports the time as `library_load`.
+[[nodiscard]] bool MeasureLibraryLoad(Gpu& gpu, const std::string& path);
 
 // Kernels, memsets and copies give the right results, odd sizes and offsets included.
 [[nodiscard]] bool CheckResults(Gpu& gpu);

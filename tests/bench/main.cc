@@ -3,16 +3,18 @@
 // shim, so that figures stand side by side. tests/bench/run.py runs it both ways;
 // docs/benchmarks.md explains the lines.
 //
-// Three ways of use, one process each:
+// Ways of use, one process each:
 //   measure          every line in turn, each on the GPU alone;
-//   --rate, --hold   start, print {"name":"ready"}, wait for a line on standard input (--rate),
-//   then
-//                    launch or stay idle: what several processes do at the same time;
+//   --rate, --hold, --load
+//                    start, (--load: time how long a library takes to load,) print
+//                    {"name":"ready"}, then wait for a line on standard input and launch (--rate),
+//                    or stay idle: what several processes do at the same time;
 //   --first-kernel   what `start_up` starts: one kernel, and when it was done.
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,20 +26,35 @@ namespace gpuloom::bench {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: gpuloom-bench [--library libcuda.so.1] [--tiny] [--only PREFIX]   measure\n"
+    "usage: gpuloom-bench [--library libcuda.so.1] [--tiny] [--only A,B] [--skip C,D]   measure\n"
+    "                                    the lines, or those whose names begin (not) so\n"
     "       gpuloom-bench --check           results are right; measures nothing\n"
-    "       gpuloom-bench --rate SECONDS    launch for so long, after a line on standard input\n"
+    "       gpuloom-bench --rate SECONDS [--changing]\n"
+    "                                       launch for so long, after a line on standard input\n"
+    "       gpuloom-bench --load FILE       load this image (-: our kernels), then stay idle\n"
     "       gpuloom-bench --hold SECONDS    stay idle, or until a pipe on standard input closes\n"
     "       gpuloom-bench --first-kernel    print when the first kernel was done\n"
     "One JSON object per line on standard output; exit status 1 when a line failed.\n";
 
-enum class Mode { kMeasure, kCheck, kRate, kHold, kFirstKernel };
+enum class Mode { kMeasure, kCheck, kRate, kHold, kLoad, kFirstKernel };
 
 struct Options {
   Mode mode = Mode::kMeasure;
   double seconds = 0;
+  bool changing = false;
+  std::string image;
   Plan plan;
 };
+
+std::vector<std::string> SplitAtCommas(const std::string& text) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
 
 bool Parse(int argc, char** argv, Options& options) {
   options.plan.library = "libcuda.so.1";
@@ -53,7 +70,14 @@ bool Parse(int argc, char** argv, Options& options) {
     } else if (word == "--library" && has_value) {
       options.plan.library = argv[++i];
     } else if (word == "--only" && has_value) {
-      options.plan.only = argv[++i];
+      options.plan.only = SplitAtCommas(argv[++i]);
+    } else if (word == "--skip" && has_value) {
+      options.plan.skip = SplitAtCommas(argv[++i]);
+    } else if (word == "--changing") {
+      options.changing = true;
+    } else if (word == "--load" && has_value) {
+      options.mode = Mode::kLoad;
+      options.image = argv[++i];
     } else if ((word == "--rate" || word == "--hold") && has_value) {
       options.mode = word == "--rate" ? Mode::kRate : Mode::kHold;
       char* end = nullptr;
@@ -91,6 +115,7 @@ bool LaunchOnce(Gpu& gpu) {
 bool MeasureAll(Gpu& gpu, const Plan& plan) {
   bool good = MeasureLaunches(gpu, plan);
   good &= MeasureEvents(gpu, plan);
+  good &= MeasureGraphs(gpu, plan);
   good &= MeasureMemory(gpu, plan);
   good &= MeasureCopies(gpu, plan);
   good &= MeasureStartUp(gpu, plan);
@@ -116,10 +141,15 @@ bool Run(Gpu& gpu, const Options& options) {
     StayIdle(options.seconds);
     return true;
   }
+  if (options.mode == Mode::kLoad) {
+    if (!LaunchOnce(gpu) || !MeasureLibraryLoad(gpu, options.image) || !Ready(gpu)) return false;
+    StayIdle(600);
+    return true;
+  }
   if (options.mode == Mode::kRate) {
     char go[64];
     return Ready(gpu) && std::fgets(go, sizeof(go), stdin) != nullptr &&
-           MeasureLaunchRate(gpu, options.plan, options.seconds);
+           MeasureLaunchRate(gpu, options.plan, options.seconds, options.changing);
   }
   const std::string facts = gpu.Describe();
   if (gpu.failed()) return false;

@@ -21,10 +21,9 @@ struct Size {
 };
 
 constexpr Size kSizes[] = {
-    {64 * kKiB, "64KiB", 500, true, 64},
-    {1 * kMiB, "1MiB", 200, true, 16},
-    {16 * kMiB, "16MiB", 50, true, 0},
-    {256 * kMiB, "256MiB", 10, false, 0},
+    {4 * kKiB, "4KiB", 1000, true, 0},    {64 * kKiB, "64KiB", 500, true, 64},
+    {1 * kMiB, "1MiB", 200, true, 16},    {16 * kMiB, "16MiB", 50, true, 0},
+    {256 * kMiB, "256MiB", 10, false, 0}, {1024 * kMiB, "1GiB", 4, false, 0},
 };
 
 enum class Direction { kToDevice, kToHost };
@@ -108,7 +107,7 @@ bool CopyLine(Gpu& gpu, const Plan& plan, const std::string& name, Direction dir
     if (Allocate(gpu, size.bytes, pinned, buffers) && RoundTrip(gpu, buffers)) {
       // What the timed copies carry is new to where they carry it.
       std::memset(buffers.host, direction == Direction::kToDevice ? 0x5a : 0, buffers.bytes);
-      const int times = plan.Times(std::max(8, size.full_count / per_sample), 1);
+      const int times = plan.Times(std::max(4, size.full_count / per_sample), 1);
       for (int i = 0; i < times && !gpu.failed(); ++i) {
         const uint64_t start_ns = NowNs();
         for (int j = 0; j < per_sample; ++j) Copy(gpu, direction, buffers, buffers.host);
@@ -131,16 +130,33 @@ bool CopyLine(Gpu& gpu, const Plan& plan, const std::string& name, Direction dir
 }  // namespace
 
 bool MeasureMemory(Gpu& gpu, const Plan& plan) {
-  return RunLine(gpu, plan, "mem_alloc_free_2MiB", "us", [&](std::vector<double>& samples) {
-    const int times = plan.Times(300, 3);
-    for (int i = 0; i < times && !gpu.failed(); ++i) {
-      CUdeviceptr memory = 0;
-      const uint64_t start_ns = NowNs();
-      gpu.Ok(gpu.cu().cuMemAlloc_v2(&memory, 2 * kMiB), "cuMemAlloc");
-      gpu.Ok(gpu.cu().cuMemFree_v2(memory), "cuMemFree");
-      samples.push_back(static_cast<double>(NowNs() - start_ns) / 1e3);
-    }
-  });
+  struct Allocated {
+    size_t bytes;
+    const char* name;
+    int full_count;
+    bool tiny;
+  };
+  constexpr Allocated kAllocated[] = {
+      {4 * kKiB, "mem_alloc_free_4KiB", 300, true},
+      {2 * kMiB, "mem_alloc_free_2MiB", 200, true},
+      {64 * kMiB, "mem_alloc_free_64MiB", 60, false},
+      {1024 * kMiB, "mem_alloc_free_1GiB", 20, false},
+  };
+  bool good = true;
+  for (const Allocated& size : kAllocated) {
+    if (!plan.full && !size.tiny) continue;
+    good &= RunLine(gpu, plan, size.name, "us", [&](std::vector<double>& samples) {
+      const int times = plan.Times(size.full_count, 3);
+      for (int i = 0; i < times && !gpu.failed(); ++i) {
+        CUdeviceptr memory = 0;
+        const uint64_t start_ns = NowNs();
+        gpu.Ok(gpu.cu().cuMemAlloc_v2(&memory, size.bytes), "cuMemAlloc");
+        gpu.Ok(gpu.cu().cuMemFree_v2(memory), "cuMemFree");
+        samples.push_back(static_cast<double>(NowNs() - start_ns) / 1e3);
+      }
+    });
+  }
+  return good;
 }
 
 bool MeasureCopies(Gpu& gpu, const Plan& plan) {

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 
+import library_lines
 import micro_lines
 import node
 import program_lines
@@ -107,11 +108,13 @@ class Run:
             time.sleep(0.05)
 
     def measure_programs(self):
+        """Each alone."""
         if self.selection.may_want("programs"):
             program_lines.measure(self, program_lines.alone(program_lines.ALONE))
             self.wait_for_node_to_end()
 
     def measure_mixes(self):
+        """Several at once."""
         if not self.selection.may_want("mixes"):
             return
         for cast in (program_lines.together("resnet50_b1", ["resnet50_b1"] * 8, (2, 4, 8)),
@@ -140,6 +143,7 @@ class Run:
                 self.measure_mixes()
         if self.selection.may_want("micro"):
             micro_lines.measure(self)
+            library_lines.measure(self)
         with self.under_mps() if self.full else contextlib.nullcontext():
             tenant_lines.measure(self)
 
@@ -156,7 +160,7 @@ def parse(arguments):
     parser.add_argument("--softgpu", action="store_true", help="no GPU: every line once, goals not judged")
     parser.add_argument("--gpu", type=int, default=0, help="index of the GPU (default: 0)")
     parser.add_argument("--quick", action="store_true", help="two rounds, short ones")
-    parser.add_argument("--rounds", type=int, help="rounds of each side (default: 5; 2 quick; 1 with --softgpu)")
+    parser.add_argument("--rounds", type=int, help="rounds of each side (default: 3; 2 quick; 1 with --softgpu)")
     parser.add_argument("--seconds", type=float, help="a program's round (default: 2; 1 quick)")
     parser.add_argument("--only", type=words, default=[], metavar="A,B", help="these groups or beginnings of lines")
     parser.add_argument("--skip", type=words, default=[], metavar="A,B", help="not these")
@@ -165,11 +169,12 @@ def parse(arguments):
     parser.add_argument("--out", help="also write the table to this file")
     options = parser.parse_args(arguments)
     if options.rounds is None:
-        options.rounds = 1 if options.softgpu else 2 if options.quick else 5
+        options.rounds = 1 if options.softgpu else 2 if options.quick else 3
     options.program_rounds = options.rounds
     if options.seconds is None:
         options.seconds = 1.0 if options.quick else 2.0
     options.prepare_s, options.warm_s = 0.5, 0.2
+    options.rate_s = 0.2 if options.softgpu else 1 if options.quick else 2
     options.idle_s = 0.5 if options.softgpu else 5 if options.quick else 20
     if options.softgpu and options.native == "libcuda.so.1":
         parser.error("--softgpu needs --native PATH of the software driver")

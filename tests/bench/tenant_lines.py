@@ -30,16 +30,17 @@ def measure_rate(run, name, side, count, seconds, *arguments):
 
 
 def measure_rates(run):
-    seconds = 2 if run.full else 0.2
+    seconds = run.options.rate_s
     sides = ("native", "mps", "gpuloom") if run.mps_environment else ("native", "gpuloom")
     for number in range(min(run.options.rounds, 3)):
-        for count in (1, 2, 4, 8) if run.full else (1, 2):
-            name = f"launch_rate_{count}"
-            taken = sides if count > 1 else ("native", "gpuloom")
-            if not run.wants("rates", name) or run.no_time_for(name, len(taken) * (seconds + 3)):
-                continue
-            for side in run.in_turn(number, taken):
-                measure_rate(run, name, side, count, seconds)
+        for kind, arguments in (("launch_rate", []), ("launch_rate_changing", ["--changing"])):
+            for count in (1, 2, 4, 8) if run.full else (1, 2):
+                name = f"{kind}_{count}"
+                taken = sides if count > 1 else ("native", "gpuloom")
+                if not run.wants("rates", name) or run.no_time_for(name, len(taken) * (seconds + 3)):
+                    continue
+                for side in run.in_turn(number, taken):
+                    measure_rate(run, name, side, count, seconds, *arguments)
 
 
 def measure_memory(run, side):

@@ -1,0 +1,63 @@
+#include "tests/bench/lines.h"
+#include "tests/bench/report.h"
+
+namespace gpuloom::bench {
+namespace {
+
+// Bursts of one call: each sample is a burst's mean. `behind` ends a burst, outside the time.
+bool BurstLine(Gpu& gpu, const Plan& plan, const char* name, const char* call,
+               const std::function<CUresult()>& timed, const std::function<void()>& behind) {
+  return RunLine(gpu, plan, name, "ns", [&](std::vector<double>& samples) {
+    const int bursts = plan.Times(500, 2);
+    const int length = plan.Times(64, 8);
+    for (int burst = 0; burst < bursts && !gpu.failed(); ++burst) {
+      CUresult worst = CUDA_SUCCESS;
+      const uint64_t start_ns = NowNs();
+      for (int i = 0; i < length; ++i) {
+        const CUresult result = timed();
+        if (result != CUDA_SUCCESS) worst = result;
+      }
+      samples.push_back(static_cast<double>(NowNs() - start_ns) / length);
+      gpu.Ok(worst, call);
+      behind();
+    }
+  });
+}
+
+}  // namespace
+
+bool MeasureEvents(Gpu& gpu, const Plan& plan) {
+  const Driver& cu = gpu.cu();
+  CUevent event = nullptr;
+  gpu.Ok(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+
+  bool good = BurstLine(
+      gpu, plan, "event_record", "cuEventRecord",
+      [&] { return cu.cuEventRecord(event, gpu.stream()); }, [&] { gpu.Synchronize(); });
+
+  // Of an event that has happened: what a polling program calls most.
+  gpu.Ok(cu.cuEventRecord(event, gpu.stream()), "cuEventRecord");
+  gpu.Synchronize();
+  good &= BurstLine(
+      gpu, plan, "event_query", "cuEventQuery", [&] { return cu.cuEventQuery(event); }, [] {});
+  good &= BurstLine(
+      gpu, plan, "event_synchronize", "cuEventSynchronize",
+      [&] { return cu.cuEventSynchronize(event); }, [] {});
+
+  good &= RunLine(gpu, plan, "launch_event_sync", "ns", [&](std::vector<double>& samples) {
+    const int times = plan.Times(2000, 3);
+    for (int i = 0; i < times && !gpu.failed(); ++i) {
+      const uint64_t start_ns = NowNs();
+      const CUresult launched = gpu.LaunchNothing();
+      const CUresult recorded = cu.cuEventRecord(event, gpu.stream());
+      const CUresult waited = cu.cuEventSynchronize(event);
+      samples.push_back(static_cast<double>(NowNs() - start_ns));
+      gpu.Ok(launched, "cuLaunchKernel");
+      gpu.Ok(recorded, "cuEventRecord");
+      gpu.Ok(waited, "cuEventSynchronize");
+    }
+  });
+  return good;
+}
+
+}  // namespace gpuloom::bench
