@@ -20,40 +20,43 @@ class Mps:
         self.gpu = gpu
         self.environment = None
         self.missing = None
-        self._folder = None
+        self.folder = None
 
-    def _command(self, *words, **more):
-        environment = {**os.environ, **self._places(), "CUDA_VISIBLE_DEVICES": str(self.gpu)}
-        return subprocess.run([PROGRAM, *words], env=environment, capture_output=True, text=True, timeout=20, **more)
+    def control(self, *words, said=""):
+        """(exit status, output) of the control program. Its daemon inherits the output, so that must not be a pipe."""
+        environment = {**os.environ, **self.places(), "CUDA_VISIBLE_DEVICES": str(self.gpu)}
+        with open(self.folder / "control", "w+", encoding="utf-8", errors="replace") as output:
+            done = subprocess.run([PROGRAM, *words], env=environment, input=said.encode(), stdout=output, stderr=output,
+                                  timeout=20)
+            output.seek(0)
+            return done.returncode, output.read().strip()
 
-    def _places(self):
-        return {"CUDA_MPS_PIPE_DIRECTORY": f"{self._folder}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{self._folder}/log"}
+    def places(self):
+        return {"CUDA_MPS_PIPE_DIRECTORY": str(self.folder / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(self.folder / "log")}
 
     def __enter__(self):
         if shutil.which(PROGRAM) is None:
             self.missing = f"{PROGRAM} is not on this machine"
             return self
-        self._folder = tempfile.mkdtemp(prefix="gpuloom-mps-")
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuloom-mps-"))
         for name in ("pipe", "log"):
-            (pathlib.Path(self._folder) / name).mkdir()
+            (self.folder / name).mkdir()
         try:
-            started = self._command("-d")
+            status, said = self.control("-d")
         except (OSError, subprocess.SubprocessError) as error:
-            self.missing = str(error)
-            return self
-        if started.returncode != 0:
-            self.missing = f"{PROGRAM} -d: {(started.stderr or started.stdout).strip() or started.returncode}"
-            return self
-        self.environment = self._places()
+            status, said = 1, str(error)
+        if status == 0:
+            self.environment = self.places()
+        else:
+            self.missing = f"{PROGRAM} -d: {said or status}"
         return self
 
     def __exit__(self, *_):
         if self.environment is not None:
-            try:
-                self._command(input="quit -t 5\n")
-            except (OSError, subprocess.SubprocessError):
-                pass  # it has ended already; its folder goes below
             self.environment = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+            try:
+                self.control(said="quit -t 5\n")
+            except (OSError, subprocess.SubprocessError):
+                pass  # it has ended already
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)

@@ -37,7 +37,7 @@ class Cast:
     sides: tuple
 
 
-ALONE = ("resnet50_b1", "resnet50_b32", "transformer_b1", "transformer_training", "tiny_kernels_1000", "gemm_4096",
+ALONE = ("resnet50_b1", "tiny_kernels_1000", "transformer_b1", "transformer_training", "gemm_4096", "resnet50_b32",
          "jax_training")
 MIXED = ("resnet50_b1", "transformer_training", "transformer_b1", "tiny_kernels_1000")
 
@@ -135,8 +135,11 @@ class Stage:
             self.broken[side] = str(error)
 
     def end(self, places):
-        for key in [key for key in self.players if key[1] in places]:
-            self.players.pop(key).end()
+        ending = [self.players.pop(key) for key in list(self.players) if key[1] in places]
+        for player in ending:
+            player.bench.process.stdin.close()  # all at once: a framework takes its time to end
+        for player in ending:
+            player.end()
 
     def working(self, side, line):
         return [self.players[side, place] for place in line.members]
