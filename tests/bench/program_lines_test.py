@@ -123,6 +123,9 @@ class SelectionTest(unittest.TestCase):
         self.assertFalse(only.wants("rates", "launch_rate_8"))
         self.assertEqual(only.bench_arguments("micro"), ["--only", "launch", "--skip", "launch_rate"])
         self.assertFalse(run.Selection(["programs"], []).may_want("micro"))
+        self.assertFalse(run.Selection(["resnet50_b1_x4"], []).may_want("micro"))
+        self.assertTrue(run.Selection(["resnet50_b1_x4"], []).may_want("mixes"))
+        self.assertTrue(run.Selection(["copy_h2d", "mem"], []).may_want("micro"))
         self.assertTrue(run.Selection([], ["mixes"]).wants("programs", "resnet50_b1"))
 
 

@@ -27,7 +27,15 @@ import tenant_lines
 from mps import Mps
 from processes import Failed, Sides
 
-GROUPS = ("programs", "mixes", "micro", "rates", "memory", "idle")
+# Groups of lines, and how the names of their lines begin.
+GROUPS = {
+    "programs": program_lines.ALONE,
+    "mixes": ("resnet50_b1_x", "mixed_x"),
+    "micro": ("copy_", "event_", "graph_", "launch_", "library_load", "mem_alloc", "start_up"),
+    "rates": ("launch_rate",),
+    "memory": ("memory_",),
+    "idle": ("idle_cpu",),
+}
 
 
 class Selection:
@@ -43,8 +51,10 @@ class Selection:
 
     def may_want(self, group):
         """Whether anything of the group can be wanted."""
-        prefixes = [word for word in self.only if word not in GROUPS]
-        return group not in self.skip and (not self.only or group in self.only or bool(prefixes))
+        def meet(word):
+            return any(word.startswith(beginning) or beginning.startswith(word) for beginning in GROUPS[group])
+        return group not in self.skip and (not self.only or any(
+            word == group or (word not in GROUPS and meet(word)) for word in self.only))
 
     def bench_arguments(self, group):
         """The same choice for gpuloom-bench."""
