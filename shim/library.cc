@@ -84,6 +84,14 @@ CUresult LoadLinked(const void* wrapper, bool is_module, const JitLog& errors, c
   return result;
 }
 
+// A module must have something in it when it is loaded; a library only when a kernel is asked for.
+bool HasMember(const Image& image) {
+  if (image.kind != ImageKind::kFatbin) return true;
+  FatbinReader members(image.bytes, image.size_bytes);
+  FatbinMember member;
+  return members.Next(&member) || members.error() != ImageError::kNone;
+}
+
 // What becomes of the image's memory: the program may reuse it, or leaves it as it is.
 enum class ImageMemory : bool { kTransient, kPreserved };
 
@@ -100,6 +108,7 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
   if (FindImage(image_pointer, &image) != ImageError::kNone || image.size_bytes == 0) {
     return CUDA_ERROR_INVALID_IMAGE;
   }
+  if (is_module && !HasMember(image)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   uint64_t address;
   if (const CUresult result = TakeTransferSpace(image.size_bytes, &address);
       result != CUDA_SUCCESS) {

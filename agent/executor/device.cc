@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "agent/executor/log.h"
+
 namespace gpuloom::executor {
 namespace {
 
@@ -65,8 +67,9 @@ bool Device::Start(const std::string& uuid, std::string* error) {
     *error = std::string("cuda: ") + call + " for " + uuid + ": " + NameOf(result);
     return false;
   };
-  return check(cuda_.cuInit(0), "cuInit") && Find(uuid, error) &&
-         check(cuda_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain") &&
+  if (!check(cuda_.cuInit(0), "cuInit") || !Find(uuid, error)) return false;
+  Log(LogLevel::kDebug, "start: cuInit is done");
+  return check(cuda_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain") &&
          check(cuda_.cuCtxSetCurrent(context_), "cuCtxSetCurrent") &&
          check(cuda_.cuCtxGetStreamPriorityRange(&priority_least_, &priority_greatest_),
                "cuCtxGetStreamPriorityRange");

@@ -39,6 +39,12 @@ class Device {
 
   // Passes `result` on and remembers the first sticky one.
   CUresult Judge(CUresult result);
+  // The same for calls that compile, link or load what a tenant gave. The compiler answers UNKNOWN
+  // for code that it cannot link: no tenant's text may end its neighbours. A context that is lost
+  // indeed says so again at the next call of another kind.
+  CUresult JudgeImage(CUresult result) {
+    return result == CUDA_ERROR_UNKNOWN ? result : Judge(result);
+  }
   // CUDA_SUCCESS while the context lives.
   CUresult lost() const { return lost_.load(std::memory_order_acquire); }
 

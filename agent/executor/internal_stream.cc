@@ -6,7 +6,8 @@
 namespace gpuloom::executor {
 
 bool InternalStream::Start(std::string* error) {
-  const CUresult result = device_->TakeStream(0, &stream_);
+  // A tenant waits for it, and it is short: before kernels that wait for room at the device.
+  const CUresult result = device_->TakeStream(device_->priority_greatest(), &stream_);
   if (result == CUDA_SUCCESS) return true;
   *error = std::string("cuda: cuStreamCreateWithPriority: ") + device_->NameOf(result);
   return false;

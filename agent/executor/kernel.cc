@@ -74,7 +74,7 @@ void Session::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
       library->loaded,
       [lookup, &cuda = place_.device->cuda()] { lookup->result = lookup->Find(cuda); },
       [this, lookup, asker, request, loaded = library->loaded] {
-        place_.device->Judge(lookup->result);
+        place_.device->JudgeImage(lookup->result);
         if (lookup->result == CUDA_SUCCESS) {
           const auto [known, added] = loaded->kernels.emplace(lookup->name, lookup->facts);
           return AnswerKernel(asker, request, known->second);

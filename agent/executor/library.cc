@@ -1,5 +1,6 @@
 // Libraries: modules that a tenant loads, and their global variables.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "agent/executor/session.h"
@@ -27,23 +28,37 @@ bool IsWhole(std::span<const uint8_t> bytes) {
 }  // namespace
 
 struct Session::Loading {
+  using Clock = std::chrono::steady_clock;
   std::vector<uint8_t> image;  // with a NUL behind it, which ends PTX
   ImageHash hash{};
   bool has_variables = true;
   bool prints = true;
+  bool undecided = false;  // loaded, but the driver has not looked at the text yet
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   CUlibrary library = nullptr;
+  LibraryRef loaded;  // ring thread: the same, once it is there
   uint32_t kernel_count = 0;
   char log[wire::kReplyPayloadBytes] = {};
+  double copy_ms = 0;
+  double hash_ms = 0;
+  double look_ms = 0;
+  double load_ms = 0;
 
+  static double Since(Clock::time_point begin) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  }
   std::span<const uint8_t> bytes() const { return {image.data(), image.size() - 1}; }
 
   // The tenant may write on while we look: only the copy counts.
   bool Copy(const HostMemory& host, uint64_t address, uint64_t size_bytes,
             const LibraryCache& cache) {
+    const auto begin = Clock::now();
     image.resize(size_bytes + 1);
     if (!host.Read(address, image.data(), size_bytes)) return false;
+    copy_ms = Since(begin);
+    const auto copied = Clock::now();
     hash = cache.HashImage(bytes());
+    hash_ms = Since(copied);
     return true;
   }
 
@@ -74,7 +89,18 @@ struct Session::Loading {
     if (linked == CUDA_SUCCESS) linked = cuda.cuLinkComplete(link, &cubin, &cubin_bytes);
     if (linked == CUDA_SUCCESS) linked = LoadImage(cuda, cubin);
     cuda.cuLinkDestroy(link);  // and with it `cubin`, which LoadImage has copied
-    return linked;
+    if (linked != CUDA_ERROR_UNKNOWN) return linked;
+    // It found no definition of something. For a module that may be no error: the driver shall say.
+    undecided = true;
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+
+  // Asks for a kernel, whatever its name, so that the driver reads the text.
+  void Decide(const Driver& cuda) {
+    CUkernel kernel = nullptr;
+    const CUresult found = cuda.cuLibraryGetKernel(&kernel, library, "-");
+    if (found == CUDA_SUCCESS || found == CUDA_ERROR_NOT_FOUND) return;
+    result = found;
   }
 
   void Load(const Driver& cuda) {
@@ -82,10 +108,14 @@ struct Session::Loading {
       snprintf(log, sizeof(log), "gpuloom: the image is cut short or is no fatbin, cubin or PTX");
       return;
     }
+    const auto begin = Clock::now();
     has_variables = HasVariables(bytes());
     prints = MayPrint(bytes());
+    look_ms = Since(begin);
+    const auto looked = Clock::now();
     result = Compile(cuda);
     if (result == CUDA_ERROR_NOT_SUPPORTED) result = LoadImage(cuda, image.data());
+    load_ms = Since(looked);
     if (result != CUDA_SUCCESS) return;
     unsigned count = 0;
     if (cuda.cuLibraryGetKernelCount != nullptr &&
@@ -120,6 +150,8 @@ void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&
         }
         if (LibraryRef known = place_.libraries->Find(loading->hash, now_ns_)) {
           const uint32_t count = known->kernel_count;
+          Log(LogLevel::kDebug, "load: known bytes=%zu copy=%.2f hash=%.2f ms",
+              loading->bytes().size(), loading->copy_ms, loading->hash_ms);
           libraries_.Find(id)->loaded = std::move(known);
           return Reply<wire::LibraryLoad>(asker, CUDA_SUCCESS, {count, 0});
         }
@@ -130,24 +162,42 @@ void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&
 void Session::LoadNew(Asker asker, wire::LibraryId id, std::shared_ptr<Loading> loading) {
   modules_.Post([loading, &cuda = place_.device->cuda()] { loading->Load(cuda); },
                 [this, loading, asker, id] {
-                  place_.device->Judge(loading->result);
-                  if (loading->result == CUDA_SUCCESS) {
-                    auto loaded =
+                  if (loading->library != nullptr) {
+                    loading->loaded =
                         std::make_shared<LoadedLibrary>(place_.quiet, &place_.device->cuda());
-                    loaded->handle = loading->library;
-                    loaded->kernel_count = loading->kernel_count;
-                    loaded->prints = loading->prints;
-                    if (!loading->has_variables) {
-                      place_.libraries->Add(loading->hash, loaded, now_ns_);
-                    }
-                    libraries_.Find(id)->loaded = std::move(loaded);
-                  } else {
-                    libraries_.Take(id);
+                    loading->loaded->handle = loading->library;
                   }
-                  const auto* log = reinterpret_cast<const uint8_t*>(loading->log);
-                  Reply<wire::LibraryLoad>(asker, loading->result, {loading->kernel_count, 0},
-                                           {log, strnlen(loading->log, sizeof(loading->log))});
+                  if (!loading->undecided || loading->result != CUDA_SUCCESS) {
+                    return AnswerLoad(asker, id, loading);
+                  }
+                  ++outstanding_;
+                  place_.quiet->Need(
+                      this, [loading, &cuda = place_.device->cuda()] { loading->Decide(cuda); },
+                      [this, loading, asker, id] {
+                        --outstanding_;
+                        AnswerLoad(asker, id, loading);
+                      });
                 });
+}
+
+void Session::AnswerLoad(Asker asker, wire::LibraryId id, const std::shared_ptr<Loading>& loading) {
+  place_.device->JudgeImage(loading->result);
+  Log(LogLevel::kDebug,
+      "load: new bytes=%zu copy=%.2f hash=%.2f look=%.2f load=%.2f ms variables=%d result=%d",
+      loading->bytes().size(), loading->copy_ms, loading->hash_ms, loading->look_ms,
+      loading->load_ms, loading->has_variables ? 1 : 0, static_cast<int>(loading->result));
+  if (loading->result == CUDA_SUCCESS) {
+    LoadedLibrary& loaded = *loading->loaded;
+    loaded.kernel_count = loading->kernel_count;
+    loaded.prints = loading->prints;
+    if (!loading->has_variables) place_.libraries->Add(loading->hash, loading->loaded, now_ns_);
+    libraries_.Find(id)->loaded = loading->loaded;
+  } else {
+    libraries_.Take(id);
+  }
+  const auto* log = reinterpret_cast<const uint8_t*>(loading->log);
+  Reply<wire::LibraryLoad>(asker, loading->result, {loading->kernel_count, 0},
+                           {log, strnlen(loading->log, sizeof(loading->log))});
 }
 
 Session::Library* Session::FindLibrary(wire::LibraryId id_untrusted) {
@@ -215,7 +265,7 @@ void Session::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Re
         }
       },
       [this, listed, asker, loaded = library->loaded, offset = request.offset_bytes] {
-        if (place_.device->Judge(listed->result) != CUDA_SUCCESS) {
+        if (place_.device->JudgeImage(listed->result) != CUDA_SUCCESS) {
           return Reply<wire::LibraryKernels>(asker, listed->result);
         }
         loaded->names = std::move(listed->names);
@@ -243,7 +293,7 @@ void Session::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& req
                                                 found->name.c_str());
       },
       [this, found, asker = AskerOf(record), id = request.library] {
-        place_.device->Judge(found->result);
+        place_.device->JudgeImage(found->result);
         Library* owner = libraries_.Find(id);
         if (owner == nullptr) found->result = CUDA_ERROR_INVALID_HANDLE;  // unloaded meanwhile
         if (found->result == CUDA_SUCCESS && globals_.Add(found->address, found->size_bytes)) {

@@ -80,7 +80,7 @@ void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& r
                                        link->options.data(), link->values.data(), &link->state);
       },
       [this, result, id = request.link, asker = AskerOf(record)] {
-        if (place_.device->Judge(*result) != CUDA_SUCCESS) links_.Take(id);
+        if (place_.device->JudgeImage(*result) != CUDA_SUCCESS) links_.Take(id);
         Reply<wire::LinkCreate>(asker, *result);
       });
 }
@@ -134,7 +134,8 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
                                                     input->options.data(), input->values.data());
       },
       [this, input, link = entry->link, asker] {
-        Reply<wire::LinkAdd>(asker, place_.device->Judge(input->result), {}, link->error_log());
+        Reply<wire::LinkAdd>(asker, place_.device->JudgeImage(input->result), {},
+                             link->error_log());
       });
 }
 
@@ -157,7 +158,7 @@ void Session::On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Reques
       },
       [this, result, link = entry->link, asker = AskerOf(record)] {
         link->complete = *result == CUDA_SUCCESS;
-        Reply<wire::LinkComplete>(asker, place_.device->Judge(*result), {link->image_bytes},
+        Reply<wire::LinkComplete>(asker, place_.device->JudgeImage(*result), {link->image_bytes},
                                   link->error_log());
       });
 }

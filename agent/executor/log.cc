@@ -1,6 +1,7 @@
 #include "agent/executor/log.h"
 
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdarg>
@@ -24,12 +25,21 @@ void Log(LogLevel level, const char* format, ...) {
   constexpr size_t kPrefixBytes = sizeof(kPrefix) - 1;
   std::memcpy(line, kPrefix, kPrefixBytes);
   constexpr size_t kRoom = sizeof(line) - kPrefixBytes - 1;
+  int begin = 0;
+  if (g_level == LogLevel::kDebug) {  // for who measures: the machine's monotonic clock
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    begin = snprintf(line + kPrefixBytes, kRoom, "[%lld.%06ld] ",
+                     static_cast<long long>(now.tv_sec), now.tv_nsec / 1000);
+    if (begin < 0) return;
+  }
   va_list arguments;
   va_start(arguments, format);
-  const int wanted = vsnprintf(line + kPrefixBytes, kRoom, format, arguments);
+  const int wanted = vsnprintf(line + kPrefixBytes + begin, kRoom - begin, format, arguments);
   va_end(arguments);
   if (wanted < 0) return;
-  size_t length = static_cast<size_t>(wanted) < kRoom ? static_cast<size_t>(wanted) : kRoom - 1;
+  const size_t text = static_cast<size_t>(begin) + static_cast<size_t>(wanted);
+  size_t length = text < kRoom ? text : kRoom - 1;
   // Text from a driver or a tenant's label must not forge lines.
   for (size_t i = 0; i < length; ++i) {
     char& c = line[kPrefixBytes + i];

@@ -13,7 +13,7 @@ void SetLogLevel(LogLevel level);
 // Where lines go from now on, instead of stderr. Set once, before threads are started.
 void SetLogFd(int fd);
 
-// printf-like; the prefix "gpuloom-executor: " and the newline are added. Longer lines are cut at
+// printf-like; the prefix "gpuloom-executor: " (with the time, when the level is kDebug) and the newline are added. Longer lines are cut at
 // 1 KiB.
 [[gnu::format(printf, 2, 3)]] void Log(LogLevel level, const char* format, ...);
 

@@ -29,7 +29,7 @@ constexpr uint64_t kCountersEveryNs = 1'000'000'000;
 constexpr int64_t kEndingSleepNs = 20'000'000;  // drain time-outs are looked at so often
 
 // Loading is slow and holds locks of the driver's: few threads. Memory calls are short.
-constexpr int kModuleThreads = 2;
+constexpr int kModuleThreads = 3;
 constexpr int kMemoryThreads = 2;
 
 uint64_t NowNs() {
@@ -72,11 +72,13 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output)
       spin_ns_(std::thread::hardware_concurrency() >= kManyProcessors ? kSpinNs : kShortSpinNs),
       modules_(device, kModuleThreads, wake_.get()),
       memory_(device, kMemoryThreads, wake_.get()),
-      quiet_(&modules_, LoadsWaitForDevice(device)),
+      quiet_work_(device, 1, wake_.get()),
+      quiet_(&quiet_work_),
       printer_(device, &memory_, output) {}
 
 Loop::~Loop() {
   modules_.Stop();
+  quiet_work_.Stop();
   memory_.Stop();
   quiet_.Close();
 }
@@ -88,6 +90,7 @@ bool Loop::Start(std::string* error) {
     *error = std::string("setting up the event loop: ") + strerror(errno);
   } else if (internal_.Start(error)) {
     staging_.Start(device_);
+    Log(LogLevel::kDebug, "start: staging memory is pinned");
     return true;
   }
   control::ExecutorReady refusal = {};
@@ -142,6 +145,7 @@ Loop::Outcome Loop::Run() {
 
 bool Loop::Serve(uint64_t now_ns) {
   bool worked = modules_.RunFinished();
+  worked |= quiet_work_.RunFinished();
   worked |= memory_.RunFinished();
   worked |= internal_.Poll();
   for (const auto& session : sessions_) {
@@ -190,7 +194,10 @@ int64_t Loop::SleepNs(uint64_t idle_ns) const {
     const int64_t sleep_ns = std::min(static_cast<int64_t>(idle_ns / 64), kLongestSleepNs);
     return sleep_ns < kShortestSleepNs ? 0 : sleep_ns;
   }
-  if (!quiet_.empty() && !quiet_.Running()) return kLongestSleepNs;
+  if (!quiet_.Running()) {
+    if (quiet_.Holding()) return kShortestSleepNs;
+    if (!quiet_.empty()) return kLongestSleepNs;
+  }
   for (const auto& session : sessions_) {
     // A tenant rings when it has taken text; this is for one that died in between.
     if (session->state() == Session::State::kEnding || session->HasText()) return kEndingSleepNs;

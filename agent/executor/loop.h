@@ -72,6 +72,7 @@ class Loop {
   const uint64_t spin_ns_;
   WorkPool modules_;
   WorkPool memory_;
+  WorkPool quiet_work_;
   Quiet quiet_;
   GraphRoom graphs_;
   Printer printer_;

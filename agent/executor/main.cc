@@ -99,13 +99,14 @@ int Refuse(gpuloom::channel::UniqueFd control, const std::string& error) {
 
 int main(int argc, char** argv) {
   Options options;
-  // For who looks for a fault: the scheduler passes the variable on.
-  if (const char* level = getenv("GPULOOM_EXECUTOR_LOG"); level != nullptr) {
-    ParseLevel(level, &options.log_level);
-  }
   if (!Parse(argc, argv, &options)) {
     fputs(kUsage, stderr);
     return 2;
+  }
+  // For who looks for a fault: the scheduler passes the variable on, and it counts more than what
+  // the scheduler says.
+  if (const char* level = getenv("GPULOOM_EXECUTOR_LOG"); level != nullptr) {
+    ParseLevel(level, &options.log_level);
   }
   gpuloom::executor::SetLogLevel(options.log_level);
   gpuloom::channel::UniqueFd control(gpuloom::control::kExecutorControlFd);
@@ -129,10 +130,12 @@ int main(int argc, char** argv) {
       !gpuloom::executor::DropPrivileges(&error)) {
     return Refuse(std::move(control), error);
   }
+  Log(LogLevel::kDebug, "start: the driver is loaded");
   gpuloom::executor::Device device(driver);
   if (!device.Start(options.gpu, &error) || !gpuloom::executor::RefuseSystemCalls(&error)) {
     return Refuse(std::move(control), error);
   }
+  Log(LogLevel::kDebug, "start: the context is made");
   Log(LogLevel::kInfo, "serves domain %s on %s", options.domain.c_str(), options.gpu.c_str());
   gpuloom::executor::Loop loop(&device, std::move(control), &output);
   if (!loop.Start(&error)) {

@@ -5,8 +5,13 @@
 // while nothing of anybody is at the device and nothing new is submitted.
 //
 // Need: a tenant waits for it. After kPatienceNs submissions are held back, so that the moment
-// comes even when the device is never idle by itself. Bury: nobody waits; it is done when the
-// device has been idle for a while. At the end of the process the driver does what is left.
+// comes even when the device is never idle by itself. The moment then serves everybody who waits, and
+// stays open for a little longer, because a program that starts needs one library after the
+// other. A long moment is followed by as long a time without one, so that who loads
+// without end takes no more than half of the device from the others.
+//
+// Bury: nobody waits; it is done when the device has been idle for a while. At the end of the
+// process the driver does what is left.
 //
 // Ring thread only.
 #pragma once
@@ -15,20 +20,14 @@
 #include <deque>
 #include <functional>
 
-#include "agent/executor/device.h"
 #include "agent/executor/work_pool.h"
 
 namespace gpuloom::executor {
 
-// Finds out, in at most a few hundred milliseconds, whether this driver's loads wait for the
-// device: loads a tiny image while a host function keeps a stream busy. True when it cannot be
-// found out.
-bool LoadsWaitForDevice(Device* device);
-
 class Quiet {
  public:
-  // With `loads_wait` false, Need is made at once.
-  Quiet(WorkPool* pool, bool loads_wait) : pool_(pool), loads_wait_(loads_wait) {}
+  // `pool` is for this alone: work that had to queue behind another's would hold up everybody.
+  explicit Quiet(WorkPool* pool) : pool_(pool) {}
 
   // `work` runs on a worker and owns what it needs; `done`, on the ring thread after it, may be
   // empty.
@@ -46,10 +45,21 @@ class Quiet {
   // done. `idle_ns`: how long nothing has happened. True when a piece was begun.
   bool Tick(uint64_t now_ns, bool at_device, uint64_t idle_ns);
   // True: nothing may be handed to CUDA now.
-  bool Holding() const { return holding_; }
+  bool Holding() const { return running_ || held_since_ns_ != 0; }
   bool Running() const { return running_; }
   bool empty() const { return needed_.empty() && buried_.empty(); }
   bool AnyNeeded() const { return !needed_.empty(); }
+
+  // Long enough for a driver's call to return and for most launches to find their gap, short beside
+  // what starting a program takes.
+  static constexpr uint64_t kPatienceNs = 1'000'000;
+  // What a tenant takes to ask for its next kernel, with a look at what it got.
+  static constexpr uint64_t kLingerNs = 500'000;
+  // A moment ends after so long at the latest, once somebody was served.
+  static constexpr uint64_t kLongestHoldNs = 50'000'000;
+  static constexpr uint64_t kLongestPauseNs = 50'000'000;
+  // What nobody waits for is left until the device has been idle for so long.
+  static constexpr uint64_t kQuietNs = 1'000'000;
 
  private:
   struct Piece {
@@ -58,15 +68,20 @@ class Quiet {
     std::function<void()> done;
     uint64_t since_ns = 0;  // set by the first Tick that sees it
   };
-  void Begin(std::deque<Piece>* pieces);
+  void Begin(std::deque<Piece>* pieces, uint64_t now_ns);
+  void LookAtHold(uint64_t now_ns);
 
   WorkPool* pool_;
-  const bool loads_wait_;
   std::deque<Piece> needed_;
   std::deque<Piece> buried_;
   bool closed_ = false;
   bool running_ = false;
-  bool holding_ = false;
+  bool ended_ = false;  // a piece, since the last Tick
+  // A moment that somebody's patience has opened.
+  uint64_t held_since_ns_ = 0;    // 0: none
+  bool served_ = false;           // somebody, in this moment
+  uint64_t linger_until_ns_ = 0;  // of this moment
+  uint64_t pause_until_ns_ = 0;   // no new one before
 };
 
 }  // namespace gpuloom::executor

@@ -215,7 +215,7 @@ class Harness {
   std::unique_ptr<SchedulerLink> link_;
   WorkPool modules_{&device_, 0, -1};
   WorkPool memory_{&device_, 0, -1};
-  Quiet quiet_{&modules_, true};
+  Quiet quiet_{&modules_};
   LibraryCache libraries_;
   GraphRoom graphs_;
   Printer printer_{&device_, &memory_, nullptr};

@@ -298,6 +298,7 @@ class Session final : public StreamSink {
   // library.cc
   struct Loading;
   void LoadNew(Asker asker, wire::LibraryId id, std::shared_ptr<Loading> loading);
+  void AnswerLoad(Asker asker, wire::LibraryId id, const std::shared_ptr<Loading>& loading);
   void AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLibrary& library);
   Library* FindLibrary(wire::LibraryId id_untrusted);  // refuses when there is none
   // Runs `work`, which looks something up in the library, as soon as that disturbs nobody.

@@ -139,7 +139,7 @@ TEST_F(SessionTest, MoreLaunchesThanTheDriverTakesAreQueuedAndRun) {
   const auto calls = TestingDriver::TakeCalls();
   EXPECT_EQ(std::count_if(calls.begin(), calls.end(),
                           [](const std::string& call) { return call.starts_with("launch"); }),
-            kMaxInFlight);
+            kFirstInFlight);
   TestingDriver::Release();
   EXPECT_TRUE(tenant_->WaitDone(0, last));
 }

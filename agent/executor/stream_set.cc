@@ -78,7 +78,7 @@ void StreamSet::Enqueue(Stream& stream, StreamCommand&& command) {
 }
 
 bool StreamSet::CanSubmit(const Stream& stream, const StreamCommand& command) const {
-  if (*hold_ || stream.in_flight >= kMaxInFlight) return false;
+  if (*hold_ || stream.in_flight >= stream.max_in_flight) return false;
   for (const Dependency& dependency : command.dependencies) {
     if (dependency.foreign) {
       if (!dependency.point->done && dependency.point->event == nullptr) return false;
@@ -149,10 +149,10 @@ bool StreamSet::SubmitWaiting() {
   return any;
 }
 
-void StreamSet::AddMark(Stream& stream, PointRef point) {
+void StreamSet::AddMark(Stream& stream, PointRef point, uint64_t now_ns) {
   const uint64_t first =
       stream.unmarked != 0 ? stream.unmarked_first : static_cast<uint64_t>(point->ticket);
-  stream.marks.push_back({std::move(point), stream.unmarked, first});
+  stream.marks.push_back({std::move(point), stream.unmarked, first, now_ns});
   stream.unmarked = 0;
 }
 
@@ -161,8 +161,16 @@ std::vector<Stream*> StreamSet::TakeUnmarked() {
   return std::move(unmarked_);
 }
 
-void StreamSet::CompleteOldestMark(Stream& stream) {
+void StreamSet::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
   const Mark& mark = stream.marks.front();
+  if (mark.commands != 0) {
+    const uint64_t begun_ns = std::max(stream.done_ns, mark.made_ns);
+    const uint64_t each_ns = (now_ns - std::min(begun_ns, now_ns)) / mark.commands;
+    stream.command_ns = stream.command_ns == 0 ? each_ns : (stream.command_ns + each_ns) / 2;
+    stream.max_in_flight = static_cast<uint32_t>(std::clamp<uint64_t>(
+        kAheadNs / std::max<uint64_t>(stream.command_ns, 1), kLeastInFlight, kMaxInFlight));
+    stream.done_ns = now_ns;
+  }
   mark.point->done = true;
   stream.completed = static_cast<uint64_t>(mark.point->ticket);
   stream.in_flight -= mark.commands;

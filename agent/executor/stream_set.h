@@ -23,10 +23,18 @@ namespace gpuloom::executor {
 
 inline constexpr uint32_t kMaxInFlight = 256;
 
+// Whoever loads a library waits until everything at CUDA has run (quiet.h), so no more is handed over
+// than what lasts about so long, by what the stream's commands took lately. Two go in any case: the
+// device must not wait for us. It is far longer than the loop ever sleeps with work at the device.
+inline constexpr uint64_t kAheadNs = 8'000'000;
+inline constexpr uint32_t kFirstInFlight = 32;  // as long as nothing is known of a stream
+inline constexpr uint32_t kLeastInFlight = 2;
+
 struct Mark {
   PointRef point;
   uint32_t commands;      // that end with this mark
   uint64_t first_ticket;  // of them
+  uint64_t made_ns;
 };
 
 // Pinned memory that a command's payload lies in until the command is done.
@@ -61,7 +69,10 @@ struct Stream {
   std::deque<uint64_t> printing;
   bool taking_text = false;
   uint32_t in_flight = 0;  // at CUDA, not known to be done
-  uint32_t unmarked = 0;   // at CUDA since the last mark
+  uint32_t max_in_flight = kFirstInFlight;
+  uint64_t command_ns = 0;  // what a command took lately
+  uint64_t done_ns = 0;     // when the newest mark was seen to be done
+  uint32_t unmarked = 0;    // at CUDA since the last mark
   uint64_t unmarked_first = 0;
   uint64_t behind_legacy = 0;  // newest legacy ticket that this stream is ordered behind
   uint64_t legacy_behind = 0;  // newest ticket of this stream that legacy is ordered behind
@@ -105,8 +116,8 @@ class StreamSet {
   bool SubmitWaiting();
 
   // Commands that ended with the stream's oldest mark are done.
-  void CompleteOldestMark(Stream& stream);
-  void AddMark(Stream& stream, PointRef point);
+  void CompleteOldestMark(Stream& stream, uint64_t now_ns);
+  void AddMark(Stream& stream, PointRef point, uint64_t now_ns);
 
   // Drops what CUDA does not have yet.
   void DropWaiting();

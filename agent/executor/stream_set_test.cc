@@ -34,17 +34,19 @@ class StreamSetTest : public ::testing::Test, private StreamSink {
 
   void Mark(Stream& stream) {
     set_.AddMark(stream,
-                 std::make_shared<Point>(nullptr, stream.id, Ticket{stream.submitted}, false));
+                 std::make_shared<Point>(nullptr, stream.id, Ticket{stream.submitted}, false),
+                 now_ns_);
   }
   void Complete(Stream& stream) {
     if (stream.unmarked != 0) Mark(stream);
-    while (!stream.marks.empty()) set_.CompleteOldestMark(stream);
+    while (!stream.marks.empty()) set_.CompleteOldestMark(stream, now_ns_);
   }
 
   std::vector<Handed> TakeHanded() { return std::move(handed_); }
 
   std::vector<Handed> handed_;
   uint64_t last_ticket_ = 0;
+  uint64_t now_ns_ = 1'000'000;
   bool hold_ = false;
   bool room_ = true;
   StreamSet set_{this, &hold_};
@@ -108,6 +110,9 @@ TEST_F(StreamSetTest, WhatIsDoneIsNotWaitedFor) {
 
 TEST_F(StreamSetTest, NoMoreThanTheDriverTakes) {
   Stream& a = Add(1);
+  Enqueue(a);
+  Complete(a);  // it took no time
+  (void)TakeHanded();
   for (uint32_t i = 0; i < kMaxInFlight + 10; ++i) Enqueue(a);
   EXPECT_EQ(TakeHanded().size(), kMaxInFlight);
   EXPECT_EQ(set_.waiting_commands(), 10u);
@@ -119,10 +124,34 @@ TEST_F(StreamSetTest, NoMoreThanTheDriverTakes) {
   EXPECT_EQ(set_.waiting_bytes(), 0u);
 }
 
+TEST_F(StreamSetTest, OfWhatTakesLongNoMoreGoesThanTheDeviceNeeds) {
+  Stream& a = Add(1);
+  for (uint32_t i = 0; i < kMaxInFlight; ++i) Enqueue(a);
+  EXPECT_EQ(TakeHanded().size(), kFirstInFlight) << "nothing is known of it yet";
+  Mark(a);
+  now_ns_ += kFirstInFlight * uint64_t{50'000'000};
+  Complete(a);
+  set_.SubmitWaiting();
+  EXPECT_EQ(TakeHanded().size(), kLeastInFlight);
+  // It becomes quicker, and so many go as last kAheadNs.
+  for (int i = 0; i < 20; ++i) {
+    Mark(a);
+    now_ns_ += a.in_flight * uint64_t{200'000};
+    Complete(a);
+    set_.SubmitWaiting();
+  }
+  EXPECT_NEAR(a.max_in_flight, kAheadNs / 200'000, 2);
+  while (a.in_flight != 0) {
+    Complete(a);
+    set_.SubmitWaiting();
+  }
+  EXPECT_EQ(set_.waiting_commands(), 0u);
+}
+
 TEST_F(StreamSetTest, DependantsWaitUntilWhatTheyDependOnHasGone) {
   Stream& a = Add(1);
   Stream& b = Add(2);
-  for (uint32_t i = 0; i < kMaxInFlight; ++i) Enqueue(a);
+  for (uint32_t i = 0; i < kFirstInFlight; ++i) Enqueue(a);
   const uint64_t behind = Enqueue(a);
   (void)TakeHanded();
   const uint64_t dependent = Enqueue(b, {{a.id, Ticket{behind}, nullptr}});
@@ -179,7 +208,7 @@ TEST_F(StreamSetTest, OldestUnfinishedIsExactToTheMark) {
   Enqueue(b);  // 2
   Enqueue(a);  // 3
   EXPECT_EQ(set_.OldestUnfinished(), 1u);
-  set_.CompleteOldestMark(a);
+  set_.CompleteOldestMark(a, now_ns_);
   EXPECT_EQ(set_.OldestUnfinished(), 2u);
   Complete(b);
   EXPECT_EQ(set_.OldestUnfinished(), 3u);

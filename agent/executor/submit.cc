@@ -177,7 +177,7 @@ void Session::WaitFor(Stream& stream, const Dependency& dependency) {
 
 void Session::AddMark(Stream& stream, PointRef point) {
   // A stream without anything at CUDA: nothing to wait for, PollStreams finds the mark done.
-  if (stream.cuda == nullptr) return streams_.AddMark(stream, std::move(point));
+  if (stream.cuda == nullptr) return streams_.AddMark(stream, std::move(point), now_ns_);
   CUresult result = place_.device->TakeEvent(point->timing, &point->event);
   if (result == CUDA_SUCCESS) {
     result = place_.device->Judge(place_.device->cuda().cuEventRecord(point->event, stream.cuda));
@@ -188,7 +188,7 @@ void Session::AddMark(Stream& stream, PointRef point) {
         place_.device->NameOf(result));
     place_.device->Judge(CUDA_ERROR_UNKNOWN);
   }
-  streams_.AddMark(stream, std::move(point));
+  streams_.AddMark(stream, std::move(point), now_ns_);
 }
 
 bool Session::AddMarks() {
@@ -234,7 +234,7 @@ bool Session::PollStreams() {
           event == nullptr ? CUDA_SUCCESS : place_.device->Judge(cuda.cuEventQuery(event));
       if (result == CUDA_ERROR_NOT_READY || place_.device->lost() != CUDA_SUCCESS) break;
       if (!TextTaken(*stream, stream->marks.front().point)) break;
-      streams_.CompleteOldestMark(*stream);
+      streams_.CompleteOldestMark(*stream, now_ns_);
     }
     if (stream->completed == before) continue;
     FreeStaged(*stream);

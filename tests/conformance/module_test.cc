@@ -70,6 +70,28 @@ TEST_F(Module, BadImages) {
       ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry f() { mov.u32 %r1, 5; ret; "
       "}\n";
   EXPECT_EQ(Cu().cuModuleLoadData(&module, unknown_register), CUDA_ERROR_INVALID_PTX);
+  const char no_target[] = ".version 8.0\n";
+  EXPECT_EQ(Cu().cuModuleLoadData(&module, no_target), CUDA_ERROR_INVALID_PTX);
+  const unsigned char empty_fatbin[64] = {0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0};
+  EXPECT_EQ(Cu().cuModuleLoadData(&module, empty_fatbin), CUDA_ERROR_NO_BINARY_FOR_GPU);
+}
+
+// The compiler's word for code that cannot be linked is the one for a lost context.
+TEST_F(Module, CodeThatCannotBeLinkedHurtsNothingElse) {
+  CUmodule module = nullptr;
+  const char unknown_function[] =
+      ".version 8.0\n.target sm_70\n.address_size 64\n.extern .func away();\n"
+      ".visible .entry k()\n{\n  call.uni away, ();\n  ret;\n}\n";
+  EXPECT_EQ(Cu().cuModuleLoadData(&module, unknown_function), CUDA_ERROR_INVALID_PTX);
+  EXPECT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  const char unknown_variable[] =
+      ".version 8.0\n.target sm_70\n.address_size 64\n.extern .global .u32 x;\n"
+      ".visible .entry k(.param .u64 p)\n{\n.reg .b32 %r<2>;\n.reg .b64 %d<2>;\n"
+      "ld.param.u64 %d0, [p];\nld.global.u32 %r0, [x];\nst.global.u32 [%d0], %r0;\nret;\n}\n";
+  (void)Cu().cuModuleLoadData(&module, unknown_variable);  // real drivers find no fault in it
+  EXPECT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuModuleLoadData(&module, kKernels), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuModuleUnload(module), CUDA_SUCCESS);
 }
 
 TEST_F(Module, ErrorLogNamesTheLine) {
