@@ -129,6 +129,7 @@ class TestingNode::Ring {
     std::vector<wire::KernelParam> params;
     if (name == "missing") return Reply<wire::KernelGet>(record, CUDA_ERROR_NOT_FOUND, reply);
     if (name == "int_pointer_struct") params = {{0, 4}, {8, 8}, {16, 12}};
+    if (name == "two_pointers_two_ints") params = {{0, 8}, {8, 8}, {16, 4}, {20, 4}};
     if (name == "many") {
       for (uint32_t i = 0; i < 600; ++i) params.push_back({i * 4, 4});
     }
