@@ -52,13 +52,16 @@ class Training:
         nothing = jax.tree_util.tree_map(jnp.zeros_like, weights)
         self.state = (weights, nothing, nothing, jnp.zeros(()))
 
-    def step(self):
+    def issue(self):
         loss, self.state = advance(*self.state, self.x, self.y)
+        return loss
+
+    def finish(self, loss):
         return float(loss)
 
     def check(self):
         self.start()
-        losses = [self.step() for _ in range(10)]
+        losses = [self.finish(self.issue()) for _ in range(10)]
         leaves = jax.tree_util.tree_leaves(self.state)
         return f"{losses[-1]:.6f} {loop.hash_of(*losses, *(numpy.asarray(leaf).tobytes() for leaf in leaves))}"
 

@@ -1,13 +1,14 @@
 """A program that does the same step again and again, as a process that does what a benchmark tells it.
 
-    main({"name": make})       make() returns a loop: check() → text, the same wherever results are right; step()
+    main({"name": make})       make() returns a loop: check() → text, the same wherever results are right; a step is
+                               issue() → something, then finish(that), behind which its work has been done
 
 The name is the command line's one word. Lines on standard input, each answered by one JSON object:
 
     prepare WARM               {"name":"ready","check":…,"pid":…}: made, checked, and run for WARM seconds
-    run START WARM SECONDS     {"name":"ran","steps":…,"seconds":…,"p50_ms":…,"p99_ms":…,"cpu_s":…,"waits":…}: steps
-                               from START on, on the clock that all processes of the machine share; those of the first
-                               WARM seconds are not counted; waits: how often a thread slept
+    run START WARM SECONDS     {"name":"ran","steps":…,"seconds":…,"p50_ms":…,"p99_ms":…,"issue_ms":…,"cpu_s":…,
+                               "waits":…}: steps from START on, on the clock that all processes of the machine share;
+                               those of the first WARM seconds are not counted; waits: how often a thread slept
     check                      {"name":"checked","check":…}: still right
 
 The first answer, {"name":"imported"}, comes unasked, before the GPU is touched. What fails is answered as
@@ -45,22 +46,33 @@ def used():
     return usage.ru_utime + usage.ru_stime, usage.ru_nvcsw
 
 
+def step(loop):
+    """When its work had been issued."""
+    issued = loop.issue()
+    issued_s = time.monotonic()
+    loop.finish(issued)
+    return issued_s
+
+
 def measure(loop, start_s, warm_s, seconds):
     time.sleep(max(0.0, start_s - time.monotonic()))
     while time.monotonic() < start_s + warm_s:
-        loop.step()
-    durations_s = []
+        step(loop)
+    durations_s, issues_s = [], []
     cpu_before_s, waits_before = used()
     began_s = last_s = time.monotonic()
     while last_s - began_s < seconds:
-        loop.step()
+        issued_s = step(loop)
         now_s = time.monotonic()
         durations_s.append(now_s - last_s)
+        issues_s.append(issued_s - last_s)
         last_s = now_s
     cpu_s, waits = used()
     durations_s.sort()
+    issues_s.sort()
     say(name="ran", steps=len(durations_s), seconds=last_s - began_s, cpu_s=cpu_s - cpu_before_s, waits=waits - waits_before,
-        p50_ms=percentile(durations_s, 0.5) * 1e3, p99_ms=percentile(durations_s, 0.99) * 1e3)
+        p50_ms=percentile(durations_s, 0.5) * 1e3, p99_ms=percentile(durations_s, 0.99) * 1e3,
+        issue_ms=percentile(issues_s, 0.5) * 1e3)
 
 
 def prepare(make, warm_s):
@@ -68,7 +80,7 @@ def prepare(make, warm_s):
     result = loop.check()
     warm_until_s = time.monotonic() + warm_s
     while time.monotonic() < warm_until_s:
-        loop.step()
+        step(loop)
     say(name="ready", check=result, pid=os.getpid())
     return loop
 

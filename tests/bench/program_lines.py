@@ -46,8 +46,8 @@ def alone(names):
     return Cast(list(names), [Line(name, (i,)) for i, name in enumerate(names)], ("native", "gpuloom"))
 
 
-def together(name, programs, counts):
-    """The first 2, 4 and 8, say, of these programs at the same time."""
+def together(name, programs, counts=(2, 4, 8)):
+    """The first so many of these programs at the same time."""
     mixed = len(set(programs)) > 1
     return Cast(list(programs), [Line(f"{name}_x{count}", tuple(range(count)), mixed) for count in counts],
                 ("native", "mps", "gpuloom"))
@@ -213,8 +213,8 @@ class Stage:
         waits = sum(answer["waits"] for answer in answers) / steps
         self.run.say(f"{line.name}: {side}: {value:.4g} {unit}; a step's thread waits {waits:.1f}")
         results.add_detail(line.name, side, "rates", rates)
-        results.add_detail(line.name, side, "p50_ms", [answer["p50_ms"] for answer in answers])
-        results.add_detail(line.name, side, "p99_ms", [answer["p99_ms"] for answer in answers])
+        for key in ("p50_ms", "p99_ms", "issue_ms"):
+            results.add_detail(line.name, side, key, [answer[key] for answer in answers])
         results.add_detail(line.name, side, "tenant_cpu_ms", [sum(answer["cpu_s"] for answer in answers) / steps * 1e3])
         if side == "gpuloom":
             results.add_detail(line.name, side, "node_cpu_ms", [node_cpu_s / steps * 1e3])

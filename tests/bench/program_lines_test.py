@@ -22,9 +22,11 @@ import loop
 
 class Sleep:
     steps = 0
-    def step(self):
+    def issue(self):
         Sleep.steps += 1
-        time.sleep({ours} if "tenant" in sys.argv[0] else 0.002)
+        return {ours} if "tenant" in sys.argv[0] else 0.002
+    def finish(self, seconds):
+        time.sleep(seconds)
     def check(self):
         return {answer}
 

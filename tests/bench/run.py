@@ -120,15 +120,17 @@ class Run:
     def measure_programs(self):
         """Each alone."""
         if self.selection.may_want("programs"):
-            program_lines.measure(self, program_lines.alone(program_lines.ALONE))
+            names = program_lines.ALONE[:5] if self.options.quick else program_lines.ALONE
+            program_lines.measure(self, program_lines.alone(names))
             self.wait_for_node_to_end()
 
     def measure_mixes(self):
         """Several at once."""
         if not self.selection.may_want("mixes"):
             return
-        for cast in (program_lines.together("resnet50_b1", ["resnet50_b1"] * 8, (2, 4, 8)),
-                     program_lines.together("mixed", program_lines.MIXED * 2, (2, 4, 8))):
+        counts = (4,) if self.options.quick else (2, 4, 8)
+        for cast in (program_lines.together("resnet50_b1", ["resnet50_b1"] * 8, counts),
+                     program_lines.together("mixed", program_lines.MIXED * 2, counts)):
             program_lines.measure(self, cast)
             self.wait_for_node_to_end()
 
@@ -186,6 +188,9 @@ def parse(arguments):
     options.prepare_s, options.warm_s = 0.5, 0.2
     options.rate_s = 0.2 if options.softgpu else 1 if options.quick else 2
     options.idle_s = 0.5 if options.softgpu else 5 if options.quick else 20
+    if options.quick:
+        options.budget = options.budget or 240
+        options.skip += [f"copy_{way}_{kind}_1GiB" for way in ("h2d", "d2h") for kind in ("pinned", "pageable")]
     if options.softgpu and options.native == "libcuda.so.1":
         parser.error("--softgpu needs --native PATH of the software driver")
     return options

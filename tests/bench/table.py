@@ -6,7 +6,7 @@ from goals import goal_of
 
 SIDES = {"native": "native", "mps": "MPS", "gpuloom": "gpuloom"}
 # Of a program's processes: (key, heading). A figure of several processes is the range from the best to the worst.
-DETAILS = [("rates", "each, steps/s"), ("p50_ms", "p50, ms"), ("p99_ms", "p99, ms"),
+DETAILS = [("rates", "each, steps/s"), ("p50_ms", "p50, ms"), ("p99_ms", "p99, ms"), ("issue_ms", "issued after, ms"),
            ("tenant_cpu_ms", "processor time a step, program, ms"), ("node_cpu_ms", "… executor and scheduler, ms"),
            ("memory_mib", "GPU memory a process, MiB")]
 

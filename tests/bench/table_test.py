@@ -65,7 +65,7 @@ class TableTest(unittest.TestCase):
             results.add_detail("gemm_4096_x2", "native", "rates", rates)
         results.set_fact("gemm_4096_x2", "native", "results", "same")
         text = table.markdown([], results)
-        self.assertIn("| gemm_4096_x2 | native | 4 … 7 | – | – | – | – | – | same |", text)
+        self.assertIn("| gemm_4096_x2 | native | 4 … 7 | – | – | – | – | – | – | same |", text)
         self.assertIn("| gemm_4096_x2 | steps/s | 11.0 | 20.0 | 1.82 | 15.0 | 1.33 | 10.0 … 12.0 | 20.0 … 20.0 "
                       "| 15.0 … 15.0 | – | – |", text)
         columns = {line.count("|") for line in text.splitlines() if "MPS" in line or line.startswith("| gemm_4096_x2 | st")}

@@ -32,9 +32,10 @@ def measure_rate(run, name, side, count, seconds, *arguments):
 def measure_rates(run):
     seconds = run.options.rate_s
     sides = ("native", "mps", "gpuloom") if run.mps_environment else ("native", "gpuloom")
-    for number in range(min(run.options.rounds, 3)):
+    counts = (1, 2) if not run.full else (1, 8) if run.options.quick else (1, 2, 4, 8)
+    for number in range(1 if run.options.quick else min(run.options.rounds, 3)):
         for kind, arguments in (("launch_rate", []), ("launch_rate_changing", ["--changing"])):
-            for count in (1, 2, 4, 8) if run.full else (1, 2):
+            for count in counts:
                 name = f"{kind}_{count}"
                 taken = sides if count > 1 else ("native", "gpuloom")
                 if not run.wants("rates", name) or run.no_time_for(name, len(taken) * (seconds + 3)):

@@ -22,6 +22,13 @@ def repeatable(wanted):
     torch.utils.deterministic.fill_uninitialized_memory = False
 
 
+class Synchronised:
+    """A loop whose steps end when the device has done everything."""
+
+    def finish(self, _):
+        torch.cuda.synchronize()
+
+
 def numbers(*shape, seed=1, dtype=torch.float16):
     """Normal numbers, the same on every machine: drawn on the CPU."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype).to(DEVICE)
@@ -64,7 +71,7 @@ class ResNet50(nn.Module):
         return self.head(F.adaptive_avg_pool2d(self.blocks(self.stem(x)), 1).flatten(1))
 
 
-class Inference:
+class Inference(Synchronised):
     """A model's answer to one input, eager, in half precision."""
 
     def __init__(self, model, *shape):
@@ -72,10 +79,9 @@ class Inference:
         self.model = model().eval().to(DEVICE, torch.float16)
         self.input = numbers(*shape)
 
-    def step(self):
+    def issue(self):
         with torch.inference_mode():
             self.model(self.input)
-        torch.cuda.synchronize()
 
     def check(self):
         repeatable(True)
@@ -133,56 +139,57 @@ class Training:
         self.model = Gpt().to(DEVICE, torch.bfloat16)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
 
-    def step(self):
+    def issue(self):
         self.optimizer.zero_grad(set_to_none=True)
         loss = F.cross_entropy(self.model(self.inputs).flatten(0, 1), self.targets)
         loss.backward()
         self.optimizer.step()
+        return loss
+
+    def finish(self, loss):
         return loss.item()
 
     def check(self):
         """The losses of five steps from the beginning, and the weights behind them."""
         repeatable(True)
         self.start()
-        losses = [self.step() for _ in range(5)]
+        losses = [self.finish(self.issue()) for _ in range(5)]
         repeatable(False)
         return f"{losses[-1]:.6f} {loop.hash_of(*losses)} {hash_of(*self.model.parameters())}"
 
 
-class TinyKernels:
+class TinyKernels(Synchronised):
     """1000 element-wise kernels on 1024 numbers."""
 
     def __init__(self):
         self.x = numbers(1024, dtype=torch.float32)
 
-    def step(self):
+    def issue(self):
         for _ in range(1000):
             self.x.mul_(1.0001)
-        torch.cuda.synchronize()
 
     def check(self):
         self.x = numbers(1024, dtype=torch.float32)
-        self.step()
+        self.issue()
         result = hash_of(self.x)
         self.x.zero_()  # so that many steps overflow nothing
         return result
 
 
-class Gemm:
+class Gemm(Synchronised):
     """Ten products of 4096 x 4096 matrices in half precision."""
 
     def __init__(self):
         self.a, self.b = numbers(4096, 4096), numbers(4096, 4096, seed=2)
         self.c = torch.empty_like(self.a)
 
-    def step(self):
+    def issue(self):
         for _ in range(10):
             torch.matmul(self.a, self.b, out=self.c)
-        torch.cuda.synchronize()
 
     def check(self):
         self.c.zero_()
-        self.step()
+        self.issue()
         return hash_of(self.c)
 
 
