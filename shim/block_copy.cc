@@ -8,6 +8,7 @@
 #include "shim/context.h"
 #include "shim/memory.h"
 #include "shim/session.h"
+#include "shim/staged_copy.h"
 #include "shim/staging.h"
 
 namespace gpuloom {
@@ -196,10 +197,10 @@ BlockEnd PartOf(const BlockEnd& end, const Piece& piece) {
   return part;
 }
 
-BlockEnd InStaging(const Staging& staging, const Shape& shape) {
+BlockEnd InStaging(const uint8_t* staging, const Shape& shape) {
   return {BlockEnd::Kind::kPinned,
           0,
-          reinterpret_cast<uint64_t>(staging.data),
+          reinterpret_cast<uint64_t>(staging),
           shape.width_bytes,
           shape.height,
           0,
@@ -218,68 +219,47 @@ void CopyRows(const BlockEnd& to, const BlockEnd& from, const Shape& shape) {
   }
 }
 
-CUresult FromPageable(const BlockCopy& copy, wire::StreamId stream, wire::Ticket* ticket) {
-  Pieces pieces(copy);
-  Piece piece;
-  while (pieces.Next(&piece)) {
-    Staging staging{};
-    if (const CUresult result = TakeStaging(&staging); result != CUDA_SUCCESS) return result;
-    const BlockEnd staged = InStaging(staging, piece.shape);
-    CopyRows(staged, PartOf(copy.from, piece), piece.shape);
-    *ticket = wire::Ticket{0};
-    const CUresult result = Post({PartOf(copy.to, piece), staged, piece.shape.width_bytes,
-                                  piece.shape.height, piece.shape.depth},
-                                 stream, ticket);
-    GiveStaging(staging, stream, *ticket);
-    if (result != CUDA_SUCCESS) return result;
-  }
-  return CUDA_SUCCESS;
-}
+enum class Staged : bool { kSource, kDestination };
 
-struct Arriving {
-  Staging staging;
-  wire::Ticket ticket{0};
-  Piece piece;
+// The pieces of a copy of which one side, the staged one, is pageable; see CopyIn and CopyOut.
+class BlockPieces {
+ public:
+  using Piece = gpuloom::Piece;
+
+  BlockPieces(const BlockCopy& copy, wire::StreamId stream, Staged staged)
+      : copy_(copy), stream_(stream), staged_(staged), pieces_(copy) {}
+
+  bool Next(Piece* piece) { return pieces_.Next(piece); }
+  void Fill(const Piece& piece, uint8_t* staging) const {
+    CopyRows(InStaging(staging, piece.shape), PartOf(copy_.from, piece), piece.shape);
+  }
+  void Empty(const Piece& piece, const uint8_t* staging) const {
+    CopyRows(PartOf(copy_.to, piece), InStaging(staging, piece.shape), piece.shape);
+  }
+  CUresult Post(const Piece& piece, uint8_t* staging, wire::Ticket* ticket) const {
+    BlockCopy part = {PartOf(copy_.to, piece), PartOf(copy_.from, piece), piece.shape.width_bytes,
+                      piece.shape.height, piece.shape.depth};
+    (staged_ == Staged::kSource ? part.from : part.to) = InStaging(staging, piece.shape);
+    return gpuloom::Post(part, stream_, ticket);
+  }
+
+ private:
+  const BlockCopy copy_;
+  const wire::StreamId stream_;
+  const Staged staged_;
+  Pieces pieces_;
 };
 
+uint64_t SizeOf(const BlockCopy& copy) { return copy.width_bytes * copy.height * copy.depth; }
+
+CUresult FromPageable(const BlockCopy& copy, wire::StreamId stream, wire::Ticket* ticket) {
+  BlockPieces pieces(copy, stream, Staged::kSource);
+  return CopyIn(&pieces, stream).Run(HelpFor(SizeOf(copy)), ticket);
+}
+
 CUresult ToPageable(const BlockCopy& copy, wire::StreamId stream) {
-  Pieces pieces(copy);
-  Arriving arriving[kStagingBuffers];
-  uint32_t first = 0;
-  uint32_t count = 0;
-  Piece piece;
-  bool more = pieces.Next(&piece);
-  CUresult result = CUDA_SUCCESS;
-  while (more || count != 0) {
-    // As many under way as there are buffers; whoever holds one never waits for another.
-    while (result == CUDA_SUCCESS && more && count < kStagingBuffers) {
-      Staging staging{};
-      if (count == 0) {
-        result = TakeStaging(&staging);
-        if (result != CUDA_SUCCESS) break;
-      } else if (!TryTakeStaging(&staging)) {
-        break;
-      }
-      wire::Ticket ticket{0};
-      result = Post({InStaging(staging, piece.shape), PartOf(copy.from, piece),
-                     piece.shape.width_bytes, piece.shape.height, piece.shape.depth},
-                    stream, &ticket);
-      arriving[(first + count++) % kStagingBuffers] = {staging, ticket, piece};
-      more = pieces.Next(&piece);
-    }
-    if (count == 0) break;
-    const Arriving& oldest = arriving[first];
-    if (result == CUDA_SUCCESS) result = session.WaitFor(stream, oldest.ticket);
-    if (result == CUDA_SUCCESS) {
-      CopyRows(PartOf(copy.to, oldest.piece), InStaging(oldest.staging, oldest.piece.shape),
-               oldest.piece.shape);
-    }
-    GiveStaging(oldest.staging, stream, oldest.ticket);
-    first = (first + 1) % kStagingBuffers;
-    --count;
-    if (result != CUDA_SUCCESS && count == 0) break;
-  }
-  return result;
+  BlockPieces pieces(copy, stream, Staged::kDestination);
+  return CopyOut(&pieces, stream).Run(HelpFor(SizeOf(copy)));
 }
 
 CUresult Run(const BlockCopy& copy, wire::StreamId stream, CopyTiming timing) {

@@ -7,6 +7,7 @@
 #include "shim/context.h"
 #include "shim/memory.h"
 #include "shim/session.h"
+#include "shim/staged_copy.h"
 #include "shim/staging.h"
 #include "shim/stream.h"
 
@@ -53,85 +54,88 @@ CUresult PostCopy(wire::CopyKind kind, const Request& copy, wire::Ticket* ticket
       ticket);
 }
 
-uint64_t PieceOf(uint64_t size_bytes, uint64_t offset) {
-  const uint64_t left = size_bytes - offset;
-  return left < kStagingBytes ? left : kStagingBytes;
+// Up to here a copy to the device travels in its command, which is handed on by copying it.
+constexpr uint64_t kInlineBytes = 4u << 10;
+// Up to here the first pieces are halves: a copy of one or two pieces would have nothing to overlap.
+constexpr uint64_t kSmallPiecesBytes = 4u << 20;
+constexpr uint64_t kSmallPieceBytes = kStagingBytes / 2;
+
+enum class Staged : bool { kSource, kDestination };
+
+// The pieces of a copy of which one side, the staged one, is pageable; see CopyIn and CopyOut.
+class LinearPieces {
+ public:
+  struct Piece {
+    uint64_t offset;
+    uint64_t size_bytes;
+  };
+
+  LinearPieces(wire::CopyKind kind, const Request& copy, Staged staged)
+      : kind_(kind),
+        staged_(staged),
+        copy_(copy),
+        piece_bytes_(copy.size_bytes > kSmallPiecesBytes ? uint64_t{kStagingBytes}
+                                                         : kSmallPieceBytes) {}
+
+  bool Next(Piece* piece) {
+    const uint64_t left = copy_.size_bytes - next_;
+    *piece = {next_, left < piece_bytes_ ? left : piece_bytes_};
+    next_ += piece->size_bytes;
+    return left != 0;
+  }
+  void Fill(const Piece& piece, uint8_t* staging) const {
+    memcpy(staging, reinterpret_cast<const uint8_t*>(copy_.source) + piece.offset,
+           piece.size_bytes);
+  }
+  void Empty(const Piece& piece, const uint8_t* staging) const {
+    memcpy(reinterpret_cast<uint8_t*>(copy_.destination) + piece.offset, staging, piece.size_bytes);
+  }
+  CUresult Post(const Piece& piece, uint8_t* staging, wire::Ticket* ticket) const {
+    Request part = {copy_.destination + piece.offset, copy_.source + piece.offset, piece.size_bytes,
+                    copy_.stream};
+    (staged_ == Staged::kSource ? part.source : part.destination) =
+        reinterpret_cast<uint64_t>(staging);
+    return PostCopy(kind_, part, ticket);
+  }
+
+ private:
+  const wire::CopyKind kind_;
+  const Staged staged_;
+  const Request copy_;
+  const uint64_t piece_bytes_;
+  uint64_t next_ = 0;
+};
+
+CUresult FromPageableInline(const Request& copy, wire::Ticket* ticket) {
+  return session.PostOnStream<wire::CopyInline>(
+      copy.stream, static_cast<uint32_t>(copy.size_bytes),
+      [&](wire::CopyInline::Request& request, uint8_t* payload) {
+        request = {copy.stream, 0, wire::DevicePtr{copy.destination}};
+        memcpy(payload, reinterpret_cast<const uint8_t*>(copy.source), copy.size_bytes);
+      },
+      ticket);
 }
 
 CUresult FromPageable(wire::CopyKind kind, const Request& copy, wire::Ticket* ticket) {
-  const auto* source = reinterpret_cast<const uint8_t*>(copy.source);
   if (kind == wire::CopyKind::kHostToDevice && copy.size_bytes <= wire::kMaxInlineCopyBytes) {
-    return session.PostOnStream<wire::CopyInline>(
-        copy.stream, static_cast<uint32_t>(copy.size_bytes),
-        [&](wire::CopyInline::Request& request, uint8_t* payload) {
-          request = {copy.stream, 0, wire::DevicePtr{copy.destination}};
-          memcpy(payload, source, copy.size_bytes);
-        },
-        ticket);
-  }
-  for (uint64_t offset = 0; offset < copy.size_bytes;) {
-    const uint64_t piece = PieceOf(copy.size_bytes, offset);
     Staging staging{};
-    if (const CUresult result = TakeStaging(&staging); result != CUDA_SUCCESS) return result;
-    memcpy(staging.data, source + offset, piece);
-    *ticket = wire::Ticket{0};
-    const CUresult result = PostCopy(
-        kind,
-        {copy.destination + offset, reinterpret_cast<uint64_t>(staging.data), piece, copy.stream},
-        ticket);
-    GiveStaging(staging, copy.stream, *ticket);
-    if (result != CUDA_SUCCESS) return result;
-    offset += piece;
+    // These never wait for the device, whatever the stream is waiting for.
+    if (copy.size_bytes <= kInlineBytes || !TryTakeSmallStaging(&staging)) {
+      return FromPageableInline(copy, ticket);
+    }
+    LinearPieces pieces(kind, copy, Staged::kSource);
+    pieces.Fill({0, copy.size_bytes}, staging.data);
+    const CUresult result = pieces.Post({0, copy.size_bytes}, staging.data, ticket);
+    GiveSmallStaging(staging, copy.stream, *ticket);
+    return result;
   }
-  return CUDA_SUCCESS;
+  LinearPieces pieces(kind, copy, Staged::kSource);
+  return CopyIn(&pieces, copy.stream).Run(HelpFor(copy.size_bytes), ticket);
 }
 
-// Pieces on their way into staging buffers, oldest first.
-struct Arriving {
-  Staging staging;
-  wire::Ticket ticket{0};
-  uint64_t offset;
-  uint64_t size_bytes;
-};
-
 CUresult ToPageable(wire::CopyKind kind, const Request& copy) {
-  auto* destination = reinterpret_cast<uint8_t*>(copy.destination);
-  Arriving arriving[kStagingBuffers];
-  uint32_t first = 0;
-  uint32_t count = 0;
-  uint64_t sent = 0;
-  CUresult result = CUDA_SUCCESS;
-  while (sent < copy.size_bytes || count != 0) {
-    // Keep as many pieces under way as there are buffers; whoever holds one never waits for
-    // another.
-    while (result == CUDA_SUCCESS && sent < copy.size_bytes && count < kStagingBuffers) {
-      Staging staging{};
-      if (count == 0) {
-        result = TakeStaging(&staging);
-        if (result != CUDA_SUCCESS) break;
-      } else if (!TryTakeStaging(&staging)) {
-        break;
-      }
-      const uint64_t piece = PieceOf(copy.size_bytes, sent);
-      wire::Ticket ticket{0};
-      result = PostCopy(
-          kind, {reinterpret_cast<uint64_t>(staging.data), copy.source + sent, piece, copy.stream},
-          &ticket);
-      arriving[(first + count++) % kStagingBuffers] = {staging, ticket, sent, piece};
-      sent += piece;
-    }
-    if (count == 0) break;
-    const Arriving& oldest = arriving[first];
-    if (result == CUDA_SUCCESS) result = session.WaitFor(copy.stream, oldest.ticket);
-    if (result == CUDA_SUCCESS) {
-      memcpy(destination + oldest.offset, oldest.staging.data, oldest.size_bytes);
-    }
-    GiveStaging(oldest.staging, copy.stream, oldest.ticket);
-    first = (first + 1) % kStagingBuffers;
-    --count;
-    if (result != CUDA_SUCCESS && count == 0) break;
-  }
-  return result;
+  LinearPieces pieces(kind, copy, Staged::kDestination);
+  return CopyOut(&pieces, copy.stream).Run(HelpFor(copy.size_bytes));
 }
 
 CUresult Finish(const Request& copy) {

@@ -1,31 +1,12 @@
 #include "shim/host_function.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <sys/prctl.h>
-
 #include "shim/capture.h"
 #include "shim/context.h"
 #include "shim/futex.h"
 #include "shim/growing.h"
-#include "shim/log.h"
 #include "shim/session.h"
 #include "shim/stream.h"
-
-// The versions that every container has. Weak: before glibc 2.34 they are in libpthread, which a
-// program without threads does not load.
-#if defined(__x86_64__)
-#define GPULOOM_OLDEST_GLIBC "GLIBC_2.2.5"
-#elif defined(__aarch64__)
-#define GPULOOM_OLDEST_GLIBC "GLIBC_2.17"
-#endif
-extern "C" {
-__attribute__((weak)) int OldPthreadCreate(pthread_t*, const pthread_attr_t*, void* (*)(void*),
-                                           void*);
-__attribute__((weak)) int OldPthreadDetach(pthread_t);
-}
-__asm__(".symver OldPthreadCreate, pthread_create@" GPULOOM_OLDEST_GLIBC);
-__asm__(".symver OldPthreadDetach, pthread_detach@" GPULOOM_OLDEST_GLIBC);
+#include "shim/thread.h"
 
 namespace gpuloom {
 namespace {
@@ -89,8 +70,7 @@ void TellCallbacks(CUresult status) {
   }
 }
 
-void* RunFunctions(void*) {
-  prctl(PR_SET_NAME, "gpuloom-host-fn", 0, 0, 0);
+void RunFunctions() {
   for (uint32_t done = 0;;) {
     const uint32_t expected = functions.expected.load(std::memory_order_acquire);
     if (expected == done) {
@@ -101,29 +81,12 @@ void* RunFunctions(void*) {
     const CUresult result = session.WaitForHostFunction(done, &id);
     if (result != CUDA_SUCCESS) {
       TellCallbacks(result);
-      return nullptr;
+      return;
     }
     KeptHostFunction kept;
     if (TakeById(id, &kept, false)) Call(kept, CUDA_SUCCESS);
     session.HostFunctionsDone(++done);
   }
-}
-
-bool StartLocked() {
-  if (OldPthreadCreate == nullptr || OldPthreadDetach == nullptr) {
-    Log(LogLevel::kWarn,
-        "host functions need a program with threads here: link it with -pthread, or run it on "
-        "glibc 2.34 or newer");
-    return false;
-  }
-  sigset_t all, before;
-  sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, &before);
-  pthread_t thread;
-  const bool started = OldPthreadCreate(&thread, nullptr, &RunFunctions, nullptr) == 0;
-  sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (started) OldPthreadDetach(thread);
-  return started;
 }
 
 CUresult Post(CUstream handle, KeptHostFunction kept, DefaultStream null_means) {
@@ -203,7 +166,7 @@ CUresult ExpectHostFunctions(uint32_t runs) {
   {
     Holding holding(&functions.lock);
     if (!functions.started) {
-      functions.started = StartLocked();
+      functions.started = StartThread("gpuloom-host-fn", "host functions", &RunFunctions);
       if (!functions.started) return CUDA_ERROR_NOT_SUPPORTED;
     }
   }

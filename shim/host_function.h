@@ -1,8 +1,7 @@
 // Functions of the program that run in a stream's order: kept here by number, and run on one thread
 // of ours when the executor says that their turn has come (proto/wire/host_function_commands.h).
 //
-// The thread starts with the first function. It has the process's default stack size and blocks
-// every signal, so that the program's handlers run on the program's threads. It sleeps without any
+// The thread (thread.h) starts with the first function. It sleeps without any
 // cost to others while nothing is expected, and never ends before the process unless the session is
 // lost; then it hands the error to the callbacks that are still kept, as CUDA does, and drops the
 // functions. A child of fork has neither the thread nor a session.

@@ -40,6 +40,9 @@ Settings ReadSettings(const wire::DeviceSnapshot& device) {
   Settings settings;
   settings.runtime_handshake = !SameText(getenv("GPULOOM_RUNTIME_HANDSHAKE"), "off");
   settings.eager_modules = SameText(getenv("CUDA_MODULE_LOADING"), "EAGER");
+  if (const char* threads = getenv("GPULOOM_COPY_THREADS"); threads != nullptr) {
+    settings.copy_threads = atoi(threads);
+  }
   if (const char* visible = getenv("CUDA_VISIBLE_DEVICES"); visible != nullptr) {
     const size_t first = strcspn(visible, ",");
     settings.device_visible =

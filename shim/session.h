@@ -31,6 +31,7 @@ struct Settings {
   bool runtime_handshake = true;  // GPULOOM_RUNTIME_HANDSHAKE is not "off"
   bool eager_modules = false;     // CUDA_MODULE_LOADING is "EAGER"
   bool device_visible = true;     // CUDA_VISIBLE_DEVICES is unset or begins with our device
+  int copy_threads = -1;          // GPULOOM_COPY_THREADS; -1: as many as help
 };
 
 // Where the payload of an answer goes; what does not fit is cut.

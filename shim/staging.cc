@@ -15,79 +15,96 @@ struct Buffer {
   wire::Ticket ticket;  // in use by the device until then
 };
 
-struct StagingBuffers {
-  Lock lock;
+template <uint32_t kCount, uint32_t kBytes>
+struct Buffers {
+  Lock lock;             // guards what follows, down to the empty line
   uint64_t address = 0;  // of the first; 0: not cut yet
-  Buffer buffers[kStagingBuffers] = {};
-  std::atomic<uint32_t> given{0};
+  Buffer buffers[kCount] = {};
+
+  CUresult CutLocked() {
+    return address != 0 ? CUDA_SUCCESS : TakePinned(uint64_t{kBytes} * kCount, &address);
+  }
+  Staging TakeLocked(uint32_t index) {
+    buffers[index].taken = true;
+    return {index, reinterpret_cast<uint8_t*>(address) + uint64_t{index} * kBytes};
+  }
+  // The first that is free: those in use stay in the cache.
+  bool TryTakeLocked(Staging* staging) {
+    for (uint32_t i = 0; i < kCount; ++i) {
+      const Buffer& buffer = buffers[i];
+      if (buffer.taken || !session.Done(buffer.stream, buffer.ticket)) continue;
+      *staging = TakeLocked(i);
+      return true;
+    }
+    return false;
+  }
 };
-constinit StagingBuffers staging_buffers;
+constinit Buffers<kStagingBuffers, kStagingBytes> large;
+constinit Buffers<kSmallStagingBuffers, kSmallStagingBytes> small;
 
-CUresult CutLocked() {
-  if (staging_buffers.address != 0) return CUDA_SUCCESS;
-  return TakePinned(uint64_t{kStagingBytes} * kStagingBuffers, &staging_buffers.address);
-}
+// For those who wait for a buffer that a thread, not the device, has.
+constinit std::atomic<uint32_t> given{0};
+constinit std::atomic<uint32_t> waiters{0};
 
-bool IsFree(const Buffer& buffer) {
-  return !buffer.taken && session.Done(buffer.stream, buffer.ticket);
-}
-
-Staging TakeLocked(uint32_t index) {
-  staging_buffers.buffers[index].taken = true;
-  return {index,
-          reinterpret_cast<uint8_t*>(staging_buffers.address) + uint64_t{index} * kStagingBytes};
+// The one that the device has had for longest, or kStagingBuffers.
+uint32_t OldestLocked() {
+  uint32_t oldest = kStagingBuffers;
+  for (uint32_t i = 0; i < kStagingBuffers; ++i) {
+    if (large.buffers[i].taken) continue;
+    if (oldest == kStagingBuffers || large.buffers[i].ticket < large.buffers[oldest].ticket) {
+      oldest = i;
+    }
+  }
+  return oldest;
 }
 
 }  // namespace
 
 CUresult TakeStaging(Staging* staging) {
   for (;;) {
-    const uint32_t given = staging_buffers.given.load(std::memory_order_acquire);
-    uint32_t oldest = kStagingBuffers;
+    const uint32_t seen = given.load(std::memory_order_seq_cst);
+    uint32_t oldest;
     {
-      Holding holding(&staging_buffers.lock);
-      if (const CUresult result = CutLocked(); result != CUDA_SUCCESS) return result;
-      for (uint32_t i = 0; i < kStagingBuffers; ++i) {
-        const Buffer& buffer = staging_buffers.buffers[i];
-        if (IsFree(buffer)) {
-          *staging = TakeLocked(i);
-          return CUDA_SUCCESS;
-        }
-        if (!buffer.taken &&
-            (oldest == kStagingBuffers || buffer.ticket < staging_buffers.buffers[oldest].ticket)) {
-          oldest = i;
-        }
-      }
-      if (oldest != kStagingBuffers) *staging = TakeLocked(oldest);
+      Holding holding(&large.lock);
+      if (const CUresult result = large.CutLocked(); result != CUDA_SUCCESS) return result;
+      if (large.TryTakeLocked(staging)) return CUDA_SUCCESS;
+      oldest = OldestLocked();
+      if (oldest != kStagingBuffers) *staging = large.TakeLocked(oldest);
     }
     if (oldest != kStagingBuffers) {
-      const Buffer& buffer = staging_buffers.buffers[oldest];  // ours now
+      const Buffer& buffer = large.buffers[oldest];  // ours now
       const CUresult result = session.WaitFor(buffer.stream, buffer.ticket);
       if (result != CUDA_SUCCESS) GiveStaging(*staging, buffer.stream, buffer.ticket);
       return result;
     }
-    FutexWait(&staging_buffers.given, given);
+    waiters.fetch_add(1, std::memory_order_seq_cst);
+    FutexWait(&given, seen);
+    waiters.fetch_sub(1, std::memory_order_seq_cst);
   }
 }
 
 bool TryTakeStaging(Staging* staging) {
-  Holding holding(&staging_buffers.lock);
-  if (CutLocked() != CUDA_SUCCESS) return false;
-  for (uint32_t i = 0; i < kStagingBuffers; ++i) {
-    if (!IsFree(staging_buffers.buffers[i])) continue;
-    *staging = TakeLocked(i);
-    return true;
-  }
-  return false;
+  Holding holding(&large.lock);
+  return large.CutLocked() == CUDA_SUCCESS && large.TryTakeLocked(staging);
 }
 
 void GiveStaging(const Staging& staging, wire::StreamId stream, wire::Ticket ticket) {
   {
-    Holding holding(&staging_buffers.lock);
-    staging_buffers.buffers[staging.index] = {false, stream, ticket};
+    Holding holding(&large.lock);
+    large.buffers[staging.index] = {false, stream, ticket};
   }
-  staging_buffers.given.fetch_add(1, std::memory_order_acq_rel);
-  FutexWake(&staging_buffers.given, 1);
+  given.fetch_add(1, std::memory_order_seq_cst);
+  if (waiters.load(std::memory_order_seq_cst) != 0) FutexWake(&given, 1);
+}
+
+bool TryTakeSmallStaging(Staging* staging) {
+  Holding holding(&small.lock);
+  return small.CutLocked() == CUDA_SUCCESS && small.TryTakeLocked(staging);
+}
+
+void GiveSmallStaging(const Staging& staging, wire::StreamId stream, wire::Ticket ticket) {
+  Holding holding(&small.lock);
+  small.buffers[staging.index] = {false, stream, ticket};
 }
 
 }  // namespace gpuloom

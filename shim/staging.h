@@ -9,10 +9,13 @@
 
 namespace gpuloom {
 
-// Small enough that copying into one and copying out of another overlap for a megabyte, large
-// enough that the device's copy engine is busy.
-inline constexpr uint32_t kStagingBytes = 512u << 10;
-inline constexpr uint32_t kStagingBuffers = 8;
+// Measured in docs/design/pageable-copies.md: pieces large enough that the device's copy engine is
+// busy, and all of them together small enough to stay in the processors' cache.
+inline constexpr uint32_t kStagingBytes = 256u << 10;
+inline constexpr uint32_t kStagingBuffers = 16;
+// For copies of one piece that the caller does not wait for, so that they cannot use up the others.
+inline constexpr uint32_t kSmallStagingBytes = 64u << 10;
+inline constexpr uint32_t kSmallStagingBuffers = 16;
 
 struct Staging {
   uint32_t index;
@@ -25,5 +28,9 @@ struct Staging {
 [[nodiscard]] bool TryTakeStaging(Staging* staging);
 // Free again when the stream has reached the ticket; the zero ticket means at once.
 void GiveStaging(const Staging& staging, wire::StreamId stream, wire::Ticket ticket);
+
+// The same of kSmallStagingBytes; false also when the arena has no memory for them.
+[[nodiscard]] bool TryTakeSmallStaging(Staging* staging);
+void GiveSmallStaging(const Staging& staging, wire::StreamId stream, wire::Ticket ticket);
 
 }  // namespace gpuloom

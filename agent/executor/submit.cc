@@ -14,6 +14,24 @@ bool Prints(const Work& work) {
   return graph != nullptr && !graph->upload && graph->graph->prints();
 }
 
+// A large copy to or from the host is a piece of a larger one, as often as not, and somebody waits to use
+// or to fill its place: it is marked at once. A mark costs little beside it.
+constexpr uint64_t kMarkedCopyBytes = 128u << 10;
+
+bool MarksAtOnce(const Work& work) {
+  if (const auto* copy = std::get_if<CopyWork>(&work)) {
+    return copy->request.kind != wire::CopyKind::kDeviceToDevice &&
+           copy->request.size_bytes >= kMarkedCopyBytes;
+  }
+  if (const auto* block = std::get_if<CopyBlockWork>(&work)) {
+    const wire::GraphCopy& copy = block->copy;
+    return (copy.to.space == wire::GraphCopySpace::kHost ||
+            copy.from.space == wire::GraphCopySpace::kHost) &&
+           copy.width_bytes * copy.height * copy.depth >= kMarkedCopyBytes;
+  }
+  return false;
+}
+
 }  // namespace
 
 // All streams are non-blocking to CUDA: the legacy stream's barrier must not cross tenants.
@@ -39,7 +57,7 @@ void Session::Submit(Stream& stream, StreamCommand& command) {
         place_.device->NameOf(result));
   }
   // Counted with this command, which StreamSet adds after us.
-  if (stream.unmarked + 1 >= kCommandsPerMark &&
+  if ((stream.unmarked + 1 >= kCommandsPerMark || MarksAtOnce(command.work)) &&
       !std::holds_alternative<RecordWork>(command.work)) {
     AddMark(stream, std::make_shared<Point>(place_.device, stream.id, command.ticket, false));
   }

@@ -180,6 +180,65 @@ int ExitWithWork() {
   return wrong;
 }
 
+constexpr size_t kCopiedBytes = 8u << 20;
+
+// Copies there and back for as long as the process lives, or until it is stopped; counts.
+struct Copying {
+  std::atomic<bool> stop{false};
+  std::atomic<int> rounds{0};
+
+  void Run(CUdeviceptr memory) {
+    Want(Cu().cuCtxSetCurrent(context), CUDA_SUCCESS, "cuCtxSetCurrent");
+    const std::vector<uint8_t> source(kCopiedBytes, 0x42);
+    std::vector<uint8_t> back(kCopiedBytes);
+    while (!stop) {
+      // The driver may have gone before us.
+      if (Cu().cuMemcpyHtoD_v2(memory, source.data(), kCopiedBytes) != CUDA_SUCCESS) return;
+      if (Cu().cuMemcpyDtoH_v2(back.data(), memory, kCopiedBytes) != CUDA_SUCCESS) return;
+      if (back != source) {
+        ++wrong;
+        std::printf("a copy came back changed\n");
+      }
+      ++rounds;
+    }
+  }
+};
+
+// The process ends while another thread copies: it ends.
+int ExitWhileCopying() {
+  Begin();
+  CUdeviceptr memory = 0;
+  Want(Cu().cuMemAlloc_v2(&memory, kCopiedBytes), CUDA_SUCCESS, "cuMemAlloc");
+  auto* copying = new Copying;
+  std::thread([=] { copying->Run(memory); }).detach();
+  while (copying->rounds < 3) std::this_thread::yield();
+  return wrong;
+}
+
+int ForkedWhileCopying() {
+  Begin();
+  CUdeviceptr memory = 0;
+  Want(Cu().cuMemAlloc_v2(&memory, kCopiedBytes), CUDA_SUCCESS, "cuMemAlloc");
+  Copying copying;
+  std::thread thread([&] { copying.Run(memory); });
+  for (int i = 0; i < 5; ++i) {
+    for (const int before = copying.rounds; copying.rounds < before + 2;) std::this_thread::yield();
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    int status = -1;
+    waitpid(child, &status, 0);
+    if (status != 0) {
+      ++wrong;
+      std::printf("a child forked during a copy crashed: status %x\n", status);
+    }
+  }
+  const int before = copying.rounds;
+  while (copying.rounds < before + 2) std::this_thread::yield();
+  copying.stop = true;
+  thread.join();
+  return wrong;
+}
+
 // What a static object's destructor does with CUDA works, or is refused because the driver has gone.
 int CallsAfterMain() {
   static struct Late {
@@ -341,10 +400,12 @@ constexpr std::pair<const char*, int (*)()> kChildren[] = {
     {"fault_seen_by_stream", FaultSeenByStream},
     {"fault_tells_callbacks", FaultTellsCallbacks},
     {"exit_in_host_function", ExitInHostFunction},
+    {"exit_while_copying", ExitWhileCopying},
     {"exit_with_work", ExitWithWork},
     {"calls_after_main", CallsAfterMain},
     {"context_again", ContextAgain},
     {"forked", Forked},
+    {"forked_while_copying", ForkedWhileCopying},
     {"opens_handles", OpensHandles},
     {"imports_descriptor", ImportsDescriptor},
 };

@@ -1,6 +1,10 @@
 // All one-dimensional copies and memsets, synchronous and asynchronous, over sizes around every
 // limit that an implementation may have, from pageable and pinned memory.
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "tests/conformance/fixture.h"
 
@@ -99,7 +103,74 @@ TEST_P(Copy, OrderedWithKernels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Words, Copy,
-                         testing::Values(1, 2, 250, 4096, 16'384, 16'385, 100'001, 786'433));
+                         testing::Values(1, 2, 250, 1024, 1025, 4096, 16'384, 16'385, 32'768,
+                                         65'537, 100'001, 262'144, 786'433, 1'048'577, 2'500'000));
+
+using LargeCopy = WithContext;
+
+// Into one piece of memory, each thread its part, over and over.
+TEST_F(LargeCopy, ThreadsCopyAtOnce) {
+  constexpr size_t kWords = 500'003, kThreads = 4;
+  const CUdeviceptr device = Alloc(kThreads * kWords * 4);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      ASSERT_EQ(Cu().cuCtxSetCurrent(context_), CUDA_SUCCESS);
+      const CUdeviceptr part = device + i * kWords * 4;
+      CUstream stream = nullptr;
+      ASSERT_EQ(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+      for (uint32_t round = 0; round < 5; ++round) {
+        const auto seed = static_cast<uint32_t>(10 * i + round);
+        std::vector<uint32_t> source = Pattern(kWords, seed);
+        std::vector<uint32_t> back(kWords);
+        EXPECT_EQ(Cu().cuMemcpyHtoDAsync_v2(part, source.data(), kWords * 4, stream), CUDA_SUCCESS);
+        std::memset(source.data(), 0, kWords * 4);
+        EXPECT_EQ(Cu().cuMemcpyDtoHAsync_v2(back.data(), part, kWords * 4, stream), CUDA_SUCCESS);
+        EXPECT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+        EXPECT_EQ(back, Pattern(kWords, seed));
+      }
+      EXPECT_EQ(Cu().cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Memory that no page stands behind yet, and memory from a file that is mapped for reading.
+TEST_F(LargeCopy, FreshAndReadOnlyMemory) {
+  constexpr size_t kBytes = 9u << 20;
+  const CUdeviceptr device = Alloc(kBytes);
+  const auto map = [](int protection) {
+    void* memory = mmap(nullptr, kBytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    return static_cast<uint8_t*>(memory);
+  };
+  uint8_t* zeroes = map(PROT_READ);
+  uint8_t* fresh = map(PROT_READ | PROT_WRITE);
+  ASSERT_EQ(Cu().cuMemsetD8_v2(device, 0x5a, kBytes), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemcpyDtoH_v2(fresh, device, kBytes), CUDA_SUCCESS);
+  EXPECT_EQ(std::count(fresh, fresh + kBytes, 0x5a), static_cast<ptrdiff_t>(kBytes));
+  ASSERT_EQ(Cu().cuMemcpyHtoD_v2(device, zeroes, kBytes), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemcpyDtoH_v2(fresh, device, kBytes), CUDA_SUCCESS);
+  EXPECT_EQ(std::count(fresh, fresh + kBytes, 0), static_cast<ptrdiff_t>(kBytes));
+  munmap(zeroes, kBytes);
+  munmap(fresh, kBytes);
+}
+
+// A copy back is done when the call returns, also behind a kernel and before another.
+TEST_F(LargeCopy, BackBetweenMemsets) {
+  constexpr size_t kBytes = 3u << 20;
+  const CUdeviceptr device = Alloc(kBytes);
+  CUstream stream = Stream();
+  for (int round = 0; round < 10; ++round) {
+    std::vector<uint8_t> back(kBytes);
+    const auto byte = static_cast<uint8_t>(round + 1);
+    ASSERT_EQ(Cu().cuMemsetD8Async(device, byte, kBytes, stream), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemcpyDtoHAsync_v2(back.data(), device, kBytes, stream), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemsetD8Async(device, 0xff, kBytes, stream), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(std::count(back.begin(), back.end(), byte), static_cast<ptrdiff_t>(kBytes));
+  }
+}
 
 using Memset = WithContext;
 

@@ -13,9 +13,11 @@ TEST(Fault, MisalignedAddressIsSticky) { EXPECT_EQ(RunChild("misaligned_address"
 TEST(Fault, StreamSeesIt) { EXPECT_EQ(RunChild("fault_seen_by_stream"), 0); }
 TEST(Fault, CallbacksAreTold) { EXPECT_EQ(RunChild("fault_tells_callbacks"), 0); }
 TEST(Exit, InsideHostFunction) { EXPECT_EQ(RunChild("exit_in_host_function"), 0); }
+TEST(Exit, WhileAThreadCopies) { EXPECT_EQ(RunChild("exit_while_copying"), 0); }
 TEST(Exit, WithWorkInFlight) { EXPECT_EQ(RunChild("exit_with_work"), 0); }
 TEST(Exit, StaticDestructorsMayCall) { EXPECT_EQ(RunChild("calls_after_main"), 0); }
 TEST(Reset, TheContextBeginsAnew) { EXPECT_EQ(RunChild("context_again"), 0); }
+TEST(Fork, WhileAThreadCopies) { EXPECT_EQ(RunChild("forked_while_copying"), 0); }
 TEST(Fork, ChildIsRefusedAndParentGoesOn) { EXPECT_EQ(RunChild("forked"), 0); }
 
 }  // namespace
