@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ class Device {
   CUresult JudgeImage(CUresult result) {
     return result == CUDA_ERROR_UNKNOWN ? result : Judge(result);
   }
+  // Held around every call of the linker: two threads of one process in it destroy its heap
+  // (driver 580.159). Never taken by the ring thread, which a compilation would hold up.
+  std::mutex& linker() { return linker_; }
   // CUDA_SUCCESS while the context lives.
   CUresult lost() const { return lost_.load(std::memory_order_acquire); }
 
@@ -67,6 +71,7 @@ class Device {
   CUcontext context_ = nullptr;
   int priority_least_ = 0;
   int priority_greatest_ = 0;
+  std::mutex linker_;
   std::atomic<CUresult> lost_{CUDA_SUCCESS};
   std::map<int, std::vector<CUstream>> idle_streams_;
   std::vector<CUevent> idle_events_[2];

@@ -71,7 +71,8 @@ struct Session::Loading {
   // Loads PTX text by way of the driver's linker: a library that is loaded lazily shows what is
   // wrong with its PTX only when a kernel is asked for, and cuModuleLoadData must show it at once.
   // CUDA_ERROR_NOT_SUPPORTED: no PTX, or a driver without a linker, which then reads PTX itself.
-  CUresult Compile(const Driver& cuda) {
+  CUresult Compile(Device* device) {
+    const Driver& cuda = device->cuda();
     Image found;
     if (FindImage(image.data(), bytes().size(), &found) != ImageError::kNone ||
         found.kind != ImageKind::kPtx || cuda.cuLinkCreate_v2 == nullptr) {
@@ -80,6 +81,7 @@ struct Session::Loading {
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
     CUlinkState link = nullptr;
+    std::lock_guard lock(device->linker());
     CUresult linked = cuda.cuLinkCreate_v2(2, options, values, &link);
     if (linked != CUDA_SUCCESS) return linked;
     void* cubin = nullptr;
@@ -103,7 +105,8 @@ struct Session::Loading {
     result = found;
   }
 
-  void Load(const Driver& cuda) {
+  void Load(Device* device) {
+    const Driver& cuda = device->cuda();
     if (!IsWhole(bytes())) {
       snprintf(log, sizeof(log), "gpuloom: the image is cut short or is no fatbin, cubin or PTX");
       return;
@@ -113,7 +116,7 @@ struct Session::Loading {
     prints = MayPrint(bytes());
     look_ms = Since(begin);
     const auto looked = Clock::now();
-    result = Compile(cuda);
+    result = Compile(device);
     if (result == CUDA_ERROR_NOT_SUPPORTED) result = LoadImage(cuda, image.data());
     load_ms = Since(looked);
     if (result != CUDA_SUCCESS) return;
@@ -160,7 +163,7 @@ void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&
 }
 
 void Session::LoadNew(Asker asker, wire::LibraryId id, std::shared_ptr<Loading> loading) {
-  modules_.Post([loading, &cuda = place_.device->cuda()] { loading->Load(cuda); },
+  modules_.Post([loading, device = place_.device] { loading->Load(device); },
                 [this, loading, asker, id] {
                   if (loading->library != nullptr) {
                     loading->loaded =

@@ -12,20 +12,26 @@ constexpr uint64_t kMaxInputBytes = 1u << 30;
 
 }  // namespace
 
-// The driver's state. Belongs to the session's table and to the worker that uses it; the last of
-// them destroys it.
+// The driver's state. Belongs to the session's table and to the worker that uses it; a worker
+// destroys it.
 struct Session::Link {
-  explicit Link(const Driver& driver) : cuda(driver) {}
+  explicit Link(Device* owner) : device(owner), cuda(owner->cuda()) {}
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
-  ~Link() {
-    if (state != nullptr) cuda.cuLinkDestroy(state);
+  ~Link() { Destroy(); }
+
+  void Destroy() {
+    if (state == nullptr) return;
+    std::lock_guard lock(device->linker());
+    cuda.cuLinkDestroy(state);
+    state = nullptr;
   }
 
   std::span<const uint8_t> error_log() const {
     return {reinterpret_cast<const uint8_t*>(log), strnlen(log, sizeof(log))};
   }
 
+  Device* const device;
   const Driver& cuda;
   CUlinkState state = nullptr;
   bool completing = false;         // ring thread: the tenant has asked for it
@@ -60,7 +66,7 @@ void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& r
   if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
     return Refuse(wire::Fatal::kRecordSize);
   }
-  auto link = std::make_shared<Link>(place_.device->cuda());
+  auto link = std::make_shared<Link>(place_.device);
   if (!ReadOptions(record.payload, record.payload.size() / sizeof(wire::LinkOption), &link->options,
                    &link->values)) {
     return Refuse(wire::Fatal::kBadArgument);
@@ -76,6 +82,7 @@ void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& r
   modules_.Post(
       [link, result, &cuda = place_.device->cuda()] {
         if (cuda.cuLinkCreate_v2 == nullptr) return;
+        std::lock_guard lock(link->device->linker());
         *result = cuda.cuLinkCreate_v2(static_cast<unsigned>(link->options.size()),
                                        link->options.data(), link->values.data(), &link->state);
       },
@@ -128,6 +135,7 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
         if (link->state == nullptr) return;  // a tenant that did not wait for its creation
         const auto type = static_cast<CUjitInputType>(request.type);
         const size_t bytes = request.data_bytes + (type == CU_JIT_INPUT_PTX ? 1 : 0);
+        std::lock_guard lock(link->device->linker());
         input->result = link->cuda.cuLinkAddData_v2(link->state, type, input->data.data(), bytes,
                                                     input->name.c_str(),
                                                     static_cast<unsigned>(input->options.size()),
@@ -153,6 +161,7 @@ void Session::On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Reques
         void* image = nullptr;
         *result = CUDA_ERROR_INVALID_HANDLE;
         if (link->state == nullptr) return;
+        std::lock_guard lock(link->device->linker());
         *result = link->cuda.cuLinkComplete(link->state, &image, &link->image_bytes);
         link->image = static_cast<const uint8_t*>(image);
       },
@@ -179,10 +188,22 @@ void Session::On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request& reque
 
 void Session::On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request& request,
                  const wire::Record& record) {
-  if (FindLink(request.link) == nullptr) return;
+  const LinkEntry* entry = FindLink(request.link);
+  if (entry == nullptr) return;
   // In its turn behind what a worker may still do with it.
-  modules_.Post([link = links_.Take(request.link)->link] {},
-                [this, asker = AskerOf(record)] { Reply<wire::LinkDestroy>(asker, CUDA_SUCCESS); });
+  entry->link->complete = false;
+  modules_.Post([link = entry->link] { link->Destroy(); },
+                [this, id = request.link, asker = AskerOf(record)] {
+                  links_.Take(id);
+                  Reply<wire::LinkDestroy>(asker, CUDA_SUCCESS);
+                });
+}
+
+// Nobody may wait for the linker on the ring thread.
+void Session::ReturnLinks() {
+  links_.ForEach(
+      [this](LinkEntry& entry) { modules_.Post([link = entry.link] { link->Destroy(); }, [] {}); });
+  links_.Clear();
 }
 
 }  // namespace gpuloom::executor

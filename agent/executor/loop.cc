@@ -28,8 +28,9 @@ constexpr int64_t kLongestSleepNs = 1'000'000;  // with work at the device
 constexpr uint64_t kCountersEveryNs = 1'000'000'000;
 constexpr int64_t kEndingSleepNs = 20'000'000;  // drain time-outs are looked at so often
 
-// Loading is slow and holds locks of the driver's: few threads. Memory calls are short.
-constexpr int kModuleThreads = 3;
+// Loading is slow and holds locks of the driver's: few threads; some may wait for the linker. Memory
+// calls are short.
+constexpr int kModuleThreads = 4;
 constexpr int kMemoryThreads = 2;
 
 uint64_t NowNs() {

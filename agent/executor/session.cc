@@ -271,7 +271,7 @@ void Session::ReturnEverything() {
   graphs_.Clear();
   kernels_.Clear();
   libraries_.Clear();
-  links_.Clear();
+  ReturnLinks();
   DestroyViews();
   arrays_.Clear();
   std::vector<std::pair<uint64_t, uint64_t>> registered(host_->registered.begin(),

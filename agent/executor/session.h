@@ -294,6 +294,7 @@ class Session final : public StreamSink {
     std::shared_ptr<Link> link;
   };
   LinkEntry* FindLink(wire::LinkId id_untrusted);  // refuses when there is none
+  void ReturnLinks();
 
   // library.cc
   struct Loading;
