@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -10,25 +9,11 @@
 
 #include <cstring>
 
+#include "agent/executor/crash_report.h"
 #include "agent/executor/log.h"
 #include "agent/executor/sanitized.h"
 
 namespace gpuloom::executor {
-namespace {
-
-int g_errors = -1;
-int g_log = -1;
-
-// A library that gives up says why on stderr; that must reach the log although the process ends.
-void OnAbort(int) {
-  char piece[1024];
-  ssize_t bytes;
-  for (off_t at = 0; (bytes = pread(g_errors, piece, sizeof(piece), at)) > 0; at += bytes) {
-    if (write(g_log, piece, static_cast<size_t>(bytes)) < 0) return;
-  }
-}
-
-}  // namespace
 
 bool DriverOutput::Redirect(int standard, const char* name, File* file) {
   file->fd = channel::UniqueFd(memfd_create(name, MFD_CLOEXEC));
@@ -45,16 +30,12 @@ bool DriverOutput::Capture(std::string* error) {
   if (!Redirect(STDOUT_FILENO, "printed", &printed_)) return fail();
   // Sanitizers report on stderr and end the process.
   if (kSanitized) return true;
-  g_log = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-  if (g_log < 0) return fail();
-  SetLogFd(g_log);
+  const int log = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (log < 0) return fail();
+  SetLogFd(log);
   if (!Redirect(STDERR_FILENO, "errors", &errors_)) return fail();
-  g_errors = errors_.fd.get();
   setvbuf(stderr, nullptr, _IONBF, 0);
-  struct sigaction action = {};
-  action.sa_handler = &OnAbort;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGABRT, &action, nullptr);
+  ReportCrashes(log, errors_.fd.get());
   return true;
 }
 

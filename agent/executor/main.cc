@@ -143,6 +143,9 @@ int main(int argc, char** argv) {
     _exit(1);
   }
   const auto outcome = loop.Run();
+  if (outcome == gpuloom::executor::Loop::Outcome::kSchedulerGone) {
+    Log(LogLevel::kInfo, "ends: the scheduler has hung up");
+  }
   // Without destructors: kernels may still run, and the driver's own would wait for them.
   _exit(outcome == gpuloom::executor::Loop::Outcome::kSchedulerGone ? 0 : 1);
 }

@@ -1,6 +1,10 @@
 #include "agent/executor/scheduler_link.h"
 
+#include <errno.h>
+#include <string.h>
 #include <sys/socket.h>
+
+#include "agent/executor/log.h"
 
 namespace gpuloom::executor {
 
@@ -14,18 +18,26 @@ void SchedulerLink::Flush() {
     const std::vector<uint8_t>& bytes = outbox_.front();
     if (!channel::SendMessage(connection_.fd(), bytes.data(), bytes.size(), nullptr, 0,
                               MSG_DONTWAIT)) {
-      if (errno != EAGAIN && errno != EWOULDBLOCK) closed_ = true;
+      if (errno != EAGAIN && errno != EWOULDBLOCK) Close("sending");
       return;
     }
     outbox_.pop_front();
   }
 }
 
+void SchedulerLink::Close(const char* doing) {
+  // The usual end; anything else is worth knowing.
+  if (errno != ECONNRESET && errno != EPIPE) {
+    Log(LogLevel::kError, "control: %s: %s; the executor ends", doing, strerror(errno));
+  }
+  closed_ = true;
+}
+
 bool SchedulerLink::Receive(control::Incoming* in, bool* is_order) {
   *is_order = false;
   if (closed_) return false;
   if (!connection_.Receive(in, channel::kMaxFds, MSG_DONTWAIT)) {
-    if (errno != EAGAIN && errno != EWOULDBLOCK) closed_ = true;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) Close("receiving");
     return false;
   }
   // Both sides number their own questions, so the type tells an order from an answer.

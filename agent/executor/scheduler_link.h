@@ -49,6 +49,8 @@ class SchedulerLink {
 
  private:
   void SendBytes(std::vector<uint8_t> bytes);
+  // Because of errno.
+  void Close(const char* doing);
 
   control::Connection connection_;
   std::unordered_map<uint32_t, OnAnswer> waiting_;

@@ -69,7 +69,9 @@ bool ChildProcess::Start(const std::vector<std::string>& arguments, int control,
 }
 
 void ChildProcess::Kill() {
-  if (pid_ > 0) kill(-pid_, SIGKILL);
+  if (pid_ <= 0) return;
+  kill(-pid_, SIGKILL);
+  killed_ = true;
 }
 
 bool ChildProcess::Reap(std::string* how) {
@@ -83,8 +85,15 @@ bool ChildProcess::Reap(std::string* how) {
   int status = 0;
   waitpid(pid_, &status, 0);
   pid_ = 0;
-  *how = WIFSIGNALED(status) ? "killed by signal " + std::to_string(WTERMSIG(status))
-                             : "exited with " + std::to_string(WEXITSTATUS(status));
+  if (WIFSIGNALED(status)) {
+    const int signal = WTERMSIG(status);
+    const char* name = sigabbrev_np(signal);
+    *how = "killed by signal " + std::to_string(signal) +
+           (name == nullptr ? "" : std::string(" (SIG") + name + ")");
+    if (signal == SIGKILL) *how += killed_ ? ", ours" : ", not ours: is the machine out of memory?";
+  } else {
+    *how = "exited with " + std::to_string(WEXITSTATUS(status));
+  }
   return true;
 }
 

@@ -20,11 +20,12 @@ class ChildProcess {
   int pid() const { return pid_; }
   // SIGKILL to the whole group. It is dead when Reap says so.
   void Kill();
-  // True once the process has ended; `how` then says how ("exited with 1", "killed by signal 9").
+  // True once the process has ended; `how` then says how ("exited with 1", "killed by signal 11 (SIGSEGV)").
   [[nodiscard]] bool Reap(std::string* how);
 
  private:
   int pid_ = 0;
+  bool killed_ = false;  // by us
 };
 
 // Of `environment`, what an executor needs: the driver's own variables and where to find programs
