@@ -283,6 +283,8 @@ class Session final : public StreamSink {
   void AddMark(Stream& stream, PointRef point);
   bool AddMarks();
   bool PollStreams();
+  // Takes the stream's marks that are done. True when there was one.
+  bool TakeDone(Stream& stream);
 
   // launch.cc
   CUresult SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
@@ -407,7 +409,14 @@ class Session final : public StreamSink {
   uint32_t looks_left_ = 0;   // at words, in this round of the loop
   uint32_t outstanding_ = 0;  // questions to the scheduler, clears: what calls back into this
 
+  struct DoneMark {
+    uint64_t order;
+    wire::StreamId stream;
+    wire::Ticket ticket;
+  };
+
   StreamSet streams_;
+  std::vector<DoneMark> done_marks_;  // of PollStreams
   std::deque<Fence> fences_;
   IdTable<wire::EventId, Event, wire::kMaxEvents> events_;
   IdTable<wire::LibraryId, Library, wire::kMaxLibraries> libraries_;

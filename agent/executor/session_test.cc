@@ -53,6 +53,27 @@ TEST_F(SessionTest, AllocatesCopiesLaunchesAndFrees) {
   EXPECT_EQ(tenant_->reader.async_error_count(), 0u);
 }
 
+// Whoever sees a stream done sees done what the stream waited for.
+TEST_F(SessionTest, WhatAStreamWaitedForIsPublishedBeforeIt) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  ASSERT_TRUE(tenant_->CreateStream(1, /*nonblocking=*/false));
+  for (int i = 0; i < 500; ++i) {
+    TestingDriver::Hold();
+    const Ticket before = tenant_->LaunchPlain(1, 1);
+    const Ticket behind = tenant_->LaunchPlain(0, 1);  // the legacy stream waits for the other
+    std::vector<std::string> calls;
+    ASSERT_TRUE(tenant_->Wait([&] {
+      for (std::string& call : TestingDriver::TakeCalls()) calls.push_back(std::move(call));
+      return std::count_if(calls.begin(), calls.end(),
+                           [](const std::string& call) { return call.starts_with("launch"); }) == 2;
+    }));
+    TestingDriver::Release();
+    while (!tenant_->reader.Done(StreamId{0}, behind)) {
+    }
+    ASSERT_TRUE(tenant_->reader.Done(StreamId{1}, before)) << "in round " << i;
+  }
+}
+
 TEST_F(SessionTest, SmallAllocationsShareAGranuleAndGiveItBack) {
   const uint64_t a = tenant_->Alloc(100);
   const uint64_t b = tenant_->Alloc(100);

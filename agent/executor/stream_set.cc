@@ -152,7 +152,7 @@ bool StreamSet::SubmitWaiting() {
 void StreamSet::AddMark(Stream& stream, PointRef point, uint64_t now_ns) {
   const uint64_t first =
       stream.unmarked != 0 ? stream.unmarked_first : static_cast<uint64_t>(point->ticket);
-  stream.marks.push_back({std::move(point), stream.unmarked, first, now_ns});
+  stream.marks.push_back({std::move(point), stream.unmarked, first, now_ns, ++last_order_});
   stream.unmarked = 0;
 }
 

@@ -35,6 +35,7 @@ struct Mark {
   uint32_t commands;      // that end with this mark
   uint64_t first_ticket;  // of them
   uint64_t made_ns;
+  uint64_t order;  // among the session's marks: what one waits for has a lower one
 };
 
 // Pinned memory that a command's payload lies in until the command is done.
@@ -151,6 +152,7 @@ class StreamSet {
   std::vector<Stream*> blocking_since_legacy_;  // blocking streams used since legacy's last command
   size_t waiting_commands_ = 0;
   size_t waiting_bytes_ = 0;
+  uint64_t last_order_ = 0;
 };
 
 }  // namespace gpuloom::executor

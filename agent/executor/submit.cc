@@ -1,4 +1,6 @@
 // From a session's streams to CUDA's: submission, waits between streams, marks, completion.
+#include <algorithm>
+
 #include "agent/executor/session.h"
 
 namespace gpuloom::executor {
@@ -240,26 +242,45 @@ bool Session::TextTaken(Stream& stream, const PointRef& point) {
   return false;
 }
 
+bool Session::TakeDone(Stream& stream) {
+  const Driver& cuda = place_.device->cuda();
+  const uint64_t before = stream.completed;
+  while (!stream.marks.empty()) {
+    const Mark& mark = stream.marks.front();
+    const CUevent event = mark.point->event;
+    const CUresult result =
+        event == nullptr ? CUDA_SUCCESS : place_.device->Judge(cuda.cuEventQuery(event));
+    if (result == CUDA_ERROR_NOT_READY || place_.device->lost() != CUDA_SUCCESS) break;
+    if (!TextTaken(stream, mark.point)) break;
+    done_marks_.push_back({mark.order, stream.id, mark.point->ticket});
+    streams_.CompleteOldestMark(stream, now_ns_);
+  }
+  if (stream.completed == before) return false;
+  FreeStaged(stream);
+  FinishGraphs(stream);
+  return true;
+}
+
+// A tenant that has seen a stream done may ask for the event that the stream waited for, and must not
+// be told that it is not ready. So what is done is published in the order of the marks, and what
+// was looked at before something else was found done is looked at again first: it may be what
+// that waited for.
 bool Session::PollStreams() {
   if (streams_.Idle()) return false;
-  bool any = false;
-  const Driver& cuda = place_.device->cuda();
-  for (Stream* stream : streams_.active()) {
-    const uint64_t before = stream->completed;
-    while (!stream->marks.empty()) {
-      const CUevent event = stream->marks.front().point->event;
-      const CUresult result =
-          event == nullptr ? CUDA_SUCCESS : place_.device->Judge(cuda.cuEventQuery(event));
-      if (result == CUDA_ERROR_NOT_READY || place_.device->lost() != CUDA_SUCCESS) break;
-      if (!TextTaken(*stream, stream->marks.front().point)) break;
-      streams_.CompleteOldestMark(*stream, now_ns_);
+  for (size_t look = streams_.active().size(); look != 0;) {
+    size_t newest = 0;
+    for (size_t i = 0; i < look; ++i) {
+      if (TakeDone(*streams_.active()[i])) newest = i;
     }
-    if (stream->completed == before) continue;
-    FreeStaged(*stream);
-    FinishGraphs(*stream);
-    writer_.PublishCompleted(stream->id, wire::Ticket{stream->completed});
+    look = newest;
+  }
+  const bool any = !done_marks_.empty();
+  if (any) {
+    std::sort(done_marks_.begin(), done_marks_.end(),
+              [](const DoneMark& a, const DoneMark& b) { return a.order < b.order; });
+    for (const DoneMark& mark : done_marks_) writer_.PublishCompleted(mark.stream, mark.ticket);
+    done_marks_.clear();
     published_ = true;
-    any = true;
   }
   for (const auto& ended : streams_.TakeEnded()) {
     place_.device->GiveStream(ended->priority, ended->cuda);

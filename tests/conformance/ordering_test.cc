@@ -147,6 +147,22 @@ TEST_F(Ordering, MemoryIsFreedWhileInUse) {
   EXPECT_EQ(Cu().cuStreamQuery(stream), CUDA_SUCCESS);
 }
 
+// What a finished stream has waited for is finished, for whoever asks.
+TEST_F(Ordering, AnEventIsReadyWhenWhatWaitedForItIsDone) {
+  CUstream first = Stream(CU_STREAM_NON_BLOCKING), second = Stream(CU_STREAM_NON_BLOCKING);
+  CUevent event = Event(CU_EVENT_DISABLE_TIMING);
+  const CUdeviceptr memory = Alloc(8192);
+  for (uint32_t i = 0; i < 2000; ++i) {
+    ASSERT_EQ(Cu().cuMemsetD32Async(memory, i, 1000, first), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuEventRecord(event, first), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamWaitEvent(second, event, 0), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemsetD32Async(memory + 4096, i, 10, second), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamSynchronize(second), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuEventQuery(event), CUDA_SUCCESS) << "in round " << i;
+    ASSERT_EQ(Cu().cuStreamQuery(first), CUDA_SUCCESS) << "in round " << i;
+  }
+}
+
 // A refused call leaves nothing behind.
 TEST_F(Ordering, RefusalsDoNotStay) {
   CUdeviceptr memory = 0;
