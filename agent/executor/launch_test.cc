@@ -136,6 +136,29 @@ TEST_F(LaunchTest, ALinkIsMadeReadAndDestroyed) {
   EXPECT_THAT(TestingDriver::TakeCalls(), Contains("unlink"));
 }
 
+// NVIDIA's compiler crashes otherwise.
+TEST_F(LaunchTest, ALinkHasAThreadOfItsOwn) {
+  const HostPtr text = Place("part");
+  for (const uint32_t id : {1, 2, 3, 4}) {
+    ASSERT_EQ(tenant_->Call<wire::LinkCreate>({LinkId{id}}), CUDA_SUCCESS);
+  }
+  for (int turn = 0; turn < 20; ++turn) {
+    for (const uint32_t id : {3, 1, 4, 2}) {
+      ASSERT_EQ(tenant_->Call<wire::LinkAdd>({LinkId{id}, CU_JIT_INPUT_PTX, text, 4, 0, 0}),
+                CUDA_SUCCESS);
+    }
+    ASSERT_EQ(tenant_->LoadLibrary(7, kEmptyPtx), CUDA_SUCCESS);
+    ASSERT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{7}}), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(tenant_->Call<wire::LinkComplete>({LinkId{2}}), CUDA_SUCCESS);
+  ASSERT_EQ(tenant_->Call<wire::LinkDestroy>({LinkId{2}}), CUDA_SUCCESS);
+  ASSERT_EQ(tenant_->Call<wire::LinkDestroy>({LinkId{1}}), CUDA_SUCCESS);
+  const uint64_t session = tenant_->order.session_id;
+  scheduler_.RemoveTenant(*tenant_);
+  ASSERT_TRUE(scheduler_.WaitEnded(session).has_value());
+  EXPECT_EQ(TestingDriver::foreign_link_calls(), 0);
+}
+
 TEST_F(LaunchTest, LinksEndWithTheSession) {
   ASSERT_EQ(tenant_->Call<wire::LinkCreate>({LinkId{1}}), CUDA_SUCCESS);
   scheduler_.RemoveTenant(*tenant_);

@@ -1,4 +1,7 @@
-// Linking for a tenant: the driver's linker on a worker, one linker state for each of the tenant's.
+// Linking for a tenant: one linker state of the driver's for each of the tenant's, on a thread of its
+// own. NVIDIA's compiler (580.159.04) keeps something per thread between the calls about a state:
+// made, fed and destroyed on changing threads of a pool, a state leaves those threads with what is
+// freed, and the next module that is compiled there crashes.
 #include <algorithm>
 #include <cstring>
 
@@ -9,17 +12,16 @@ namespace {
 
 // As one image may be large; bounds what a link can make us copy at once.
 constexpr uint64_t kMaxInputBytes = 1u << 30;
+// Of all sessions at a time: each has a thread. Programs link one thing after the other.
+constexpr size_t kMaxLive = 64;
 
 }  // namespace
 
-// The driver's state. Belongs to the session's table and to the worker that uses it; a worker
-// destroys it.
+// The driver's state. Made, used and destroyed on the link's own thread.
 struct Session::Link {
   explicit Link(Device* owner) : device(owner), cuda(owner->cuda()) {}
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
-  ~Link() { Destroy(); }
-
   void Destroy() {
     if (state == nullptr) return;
     std::lock_guard lock(device->linker());
@@ -43,6 +45,24 @@ struct Session::Link {
   std::vector<CUjit_option> options;
   std::vector<void*> values;
 };
+
+void Session::EndLinks() {
+  links_.ForEach([this](LinkEntry& entry) {
+    if (entry.link != nullptr)
+      OnLinker(
+          &entry, [link = entry.link] { link->Destroy(); }, [] {});
+  });
+  links_.Clear();
+}
+
+// The session lives until `done` has run.
+void Session::OnLinker(LinkEntry* entry, std::function<void()> work, std::function<void()> done) {
+  ++outstanding_;
+  entry->thread->Post(std::move(work), [this, done = std::move(done)] {
+    --outstanding_;
+    done();
+  });
+}
 
 namespace {
 
@@ -73,21 +93,30 @@ void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& r
   }
   LinkEntry* entry = links_.Add(request.link);
   if (entry == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Asker asker = AskerOf(record);
+  if (place_.modules->own_threads() >= kMaxLive) {
+    links_.Take(request.link);
+    return Reply<wire::LinkCreate>(asker, CUDA_ERROR_OUT_OF_MEMORY);
+  }
   entry->link = link;
+  entry->thread = std::make_unique<OwnThread>(place_.modules);
   link->options.push_back(CU_JIT_ERROR_LOG_BUFFER);
   link->values.push_back(link->log);
   link->options.push_back(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
   link->values.push_back(reinterpret_cast<void*>(sizeof(link->log)));
   auto result = std::make_shared<CUresult>(CUDA_ERROR_NOT_SUPPORTED);
-  modules_.Post(
+  OnLinker(
+      entry,
       [link, result, &cuda = place_.device->cuda()] {
         if (cuda.cuLinkCreate_v2 == nullptr) return;
         std::lock_guard lock(link->device->linker());
         *result = cuda.cuLinkCreate_v2(static_cast<unsigned>(link->options.size()),
                                        link->options.data(), link->values.data(), &link->state);
       },
-      [this, result, id = request.link, asker = AskerOf(record)] {
-        if (place_.device->JudgeImage(*result) != CUDA_SUCCESS) links_.Take(id);
+      [this, link, result, id = request.link, asker] {
+        const LinkEntry* made =
+            place_.device->JudgeImage(*result) == CUDA_SUCCESS ? nullptr : links_.Find(id);
+        if (made != nullptr && made->link == link) links_.Take(id);
         Reply<wire::LinkCreate>(asker, *result);
       });
 }
@@ -100,7 +129,7 @@ Session::LinkEntry* Session::FindLink(wire::LinkId id_untrusted) {
 
 void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request,
                  const wire::Record& record) {
-  const LinkEntry* entry = FindLink(request.link);
+  LinkEntry* entry = FindLink(request.link);
   if (entry == nullptr) return;
   const auto address = static_cast<uint64_t>(request.data);
   if (request.data_bytes == 0 || !host_->range.Contains(address, request.data_bytes)) {
@@ -127,7 +156,8 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
   }
   input->name.assign(record.payload.begin() + static_cast<ptrdiff_t>(option_bytes),
                      record.payload.end());
-  modules_.Post(
+  OnLinker(
+      entry,
       [input, link = entry->link, host = host_, request, address] {
         // The tenant may write on while we look: only the copy counts. A NUL ends PTX.
         input->data.resize(request.data_bytes + 1);
@@ -149,14 +179,15 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
 
 void Session::On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Request& request,
                  const wire::Record& record) {
-  const LinkEntry* entry = FindLink(request.link);
+  LinkEntry* entry = FindLink(request.link);
   if (entry == nullptr) return;
   if (entry->link->completing) {
     return Reply<wire::LinkComplete>(AskerOf(record), CUDA_ERROR_INVALID_VALUE);
   }
   entry->link->completing = true;
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
-  modules_.Post(
+  OnLinker(
+      entry,
       [result, link = entry->link] {
         void* image = nullptr;
         *result = CUDA_ERROR_INVALID_HANDLE;
@@ -188,22 +219,12 @@ void Session::On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request& reque
 
 void Session::On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request& request,
                  const wire::Record& record) {
-  const LinkEntry* entry = FindLink(request.link);
-  if (entry == nullptr) return;
-  // In its turn behind what a worker may still do with it.
-  entry->link->complete = false;
-  modules_.Post([link = entry->link] { link->Destroy(); },
-                [this, id = request.link, asker = AskerOf(record)] {
-                  links_.Take(id);
-                  Reply<wire::LinkDestroy>(asker, CUDA_SUCCESS);
-                });
-}
-
-// Nobody may wait for the linker on the ring thread.
-void Session::ReturnLinks() {
-  links_.ForEach(
-      [this](LinkEntry& entry) { modules_.Post([link = entry.link] { link->Destroy(); }, [] {}); });
-  links_.Clear();
+  if (FindLink(request.link) == nullptr) return;
+  const std::unique_ptr<LinkEntry> entry = links_.Take(request.link);
+  // In its turn behind what the thread may still do with it.
+  OnLinker(
+      entry.get(), [link = entry->link] { link->Destroy(); },
+      [this, asker = AskerOf(record)] { Reply<wire::LinkDestroy>(asker, CUDA_SUCCESS); });
 }
 
 }  // namespace gpuloom::executor

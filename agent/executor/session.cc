@@ -197,6 +197,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   event_waiting_.clear();
   host_waiting_.clear();
   modules_.Drop();
+  EndLinks();
   // A neighbour's long kernel must not keep this session from ending.
   outstanding_ -= place_.quiet->Drop(this);
   // The memory lane runs out: its jobs hold what must be returned.
@@ -271,7 +272,6 @@ void Session::ReturnEverything() {
   graphs_.Clear();
   kernels_.Clear();
   libraries_.Clear();
-  ReturnLinks();
   DestroyViews();
   arrays_.Clear();
   std::vector<std::pair<uint64_t, uint64_t>> registered(host_->registered.begin(),

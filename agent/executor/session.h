@@ -294,9 +294,12 @@ class Session final : public StreamSink {
   struct Link;
   struct LinkEntry {
     std::shared_ptr<Link> link;
+    // The driver's linker crashes when a state is used on several threads.
+    std::unique_ptr<OwnThread> thread;
   };
+  void EndLinks();
+  void OnLinker(LinkEntry* entry, std::function<void()> work, std::function<void()> done);
   LinkEntry* FindLink(wire::LinkId id_untrusted);  // refuses when there is none
-  void ReturnLinks();
 
   // library.cc
   struct Loading;

@@ -60,6 +60,8 @@ struct State {
   std::map<uint64_t, Pending> event_work;
   std::vector<std::string> calls;
   int unquiet = 0;
+  std::map<CUlinkState, std::thread::id> link_threads;
+  int foreign_link_calls = 0;
   size_t limit = 1024;  // of the context, whichever was asked for
 
   bool Done(const Pending& pending) const {
@@ -92,6 +94,11 @@ CUresult Work(const std::string& what, CUstream stream) {
   auto& pending = S().stream_work[Number(stream)];
   pending = {S().held || !S().Done(pending), S().release, pending.program};
   return CUDA_SUCCESS;
+}
+
+void OnLinksThread(CUlinkState state) {
+  std::lock_guard lock(S().mutex);
+  if (S().link_threads[state] != std::this_thread::get_id()) ++S().foreign_link_calls;
 }
 
 template <typename Handle>
@@ -393,16 +400,20 @@ void FillTable(Driver* d) {
   // Links are made of 5000 bytes, whatever goes in.
   d->cuLinkCreate_v2 = [](unsigned, CUjit_option*, void**, CUlinkState* state) {
     std::lock_guard lock(S().mutex);
-    return *state = Make<CUlinkState>(++S().objects), S().failure;
+    *state = Make<CUlinkState>(++S().objects);
+    S().link_threads[*state] = std::this_thread::get_id();
+    return S().failure;
   };
-  d->cuLinkAddData_v2 = [](CUlinkState, CUjitInputType, void*, size_t, const char*, unsigned,
-                           CUjit_option*, void**) { return CUDA_SUCCESS; };
-  d->cuLinkComplete = [](CUlinkState, void** image, size_t* size) {
+  d->cuLinkAddData_v2 = [](CUlinkState state, CUjitInputType, void*, size_t, const char*, unsigned,
+                           CUjit_option*, void**) { return OnLinksThread(state), CUDA_SUCCESS; };
+  d->cuLinkComplete = [](CUlinkState state, void** image, size_t* size) {
+    OnLinksThread(state);
     static char linked[5000] = ".version 8.0";
     *image = linked;
     return *size = sizeof(linked), CUDA_SUCCESS;
   };
-  d->cuLinkDestroy = [](CUlinkState) {
+  d->cuLinkDestroy = [](CUlinkState state) {
+    OnLinksThread(state);
     std::lock_guard lock(S().mutex);
     S().calls.push_back("unlink");
     return CUDA_SUCCESS;
@@ -483,6 +494,8 @@ const Driver& TestingDriver::Reset() {
   S().calls.clear();
   S().unquiet = 0;
   S().limit = 1024;
+  S().link_threads.clear();
+  S().foreign_link_calls = 0;
   return kDriver;
 }
 
@@ -513,6 +526,11 @@ std::vector<std::string> TestingDriver::TakeCalls() {
 }
 
 int TestingDriver::live_graphs() { return S().live_graphs; }
+
+int TestingDriver::foreign_link_calls() {
+  std::lock_guard lock(S().mutex);
+  return S().foreign_link_calls;
+}
 
 int TestingDriver::unquiet_calls() {
   std::lock_guard lock(S().mutex);

@@ -36,6 +36,8 @@ class TestingDriver {
   static std::vector<std::string> TakeCalls();
   // How often something was called while work was unfinished that must not be then.
   static int unquiet_calls();
+  // How often a linker's state was used on another thread than the one that made it.
+  static int foreign_link_calls();
 };
 
 }  // namespace gpuloom::executor

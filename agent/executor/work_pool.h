@@ -3,7 +3,9 @@
 // ring thread, in RunFinished. A Lane keeps the jobs of one session in order and one at a time, so
 // that a session with many slow jobs takes no more than one thread.
 //
-// Post, RunFinished and Lane belong to the ring thread. Work must not throw and must not touch what
+// An OwnThread is for libraries that want every call about a thing from one thread.
+//
+// Post, RunFinished, Lane and OwnThread belong to the ring thread. Work must not throw and must not touch what
 // belongs to the ring thread.
 #pragma once
 
@@ -11,6 +13,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -34,13 +37,30 @@ class WorkPool {
   // Runs the `done` of what has finished. True when there was any.
   bool RunFinished();
 
+  // OwnThreads that still run, also those whose owner has left them.
+  size_t own_threads();
+
  private:
+  friend class OwnThread;
   struct Job {
     std::function<void()> work;
     std::function<void()> done;
   };
+  struct Jobs {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<Job> waiting;
+    bool closed = false;  // nothing more comes
+    std::atomic<bool> ended{false};
+  };
+  struct Own {
+    std::thread thread;
+    std::shared_ptr<Jobs> jobs;
+  };
 
   void Run();
+  void RunOwn(Jobs* jobs);
+  void Finish(Job* job);
 
   const Device* device_;
   const int wake_fd_;
@@ -51,6 +71,7 @@ class WorkPool {
   std::atomic<bool> any_finished_{false};
   bool stopping_ = false;
   std::vector<std::thread> threads_;
+  std::vector<Own> own_;
 };
 
 class Lane {
@@ -69,6 +90,21 @@ class Lane {
   WorkPool* pool_;
   std::deque<std::pair<std::function<void()>, std::function<void()>>> waiting_;
   bool busy_ = false;
+};
+
+class OwnThread {
+ public:
+  explicit OwnThread(WorkPool* pool);
+  OwnThread(const OwnThread&) = delete;
+  OwnThread& operator=(const OwnThread&) = delete;
+  // What was posted is done all the same; nobody waits for it.
+  ~OwnThread();
+
+  void Post(std::function<void()> work, std::function<void()> done);
+
+ private:
+  WorkPool* pool_;
+  std::shared_ptr<WorkPool::Jobs> jobs_;  // null: the pool has no threads
 };
 
 }  // namespace gpuloom::executor
