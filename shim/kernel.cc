@@ -337,6 +337,14 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
+  // A module's function that was only listed: with lazy loading nothing is known of it before it is
+  // used or loaded.
+  const Kernel* kernel = FindKernel(function);
+  if (kernel != nullptr && kernel->library->is_module && !session.settings().eager_modules &&
+      kernel->alive.load(std::memory_order_acquire) == Kernel::kStale &&
+      session.Check() == CUDA_SUCCESS) {
+    return CUDA_ERROR_FUNCTION_NOT_LOADED;
+  }
   return GetAttribute(value, attribute, function);
 }
 CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel kernel,

@@ -243,11 +243,14 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descript
   if (descriptors == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     const CUmemAccessDesc& one = descriptors[i];
+    if (one.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+        one.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
     if (one.location.type != CU_MEM_LOCATION_TYPE_DEVICE || one.location.id != kOnlyDevice) {
       return CUDA_ERROR_INVALID_DEVICE;
     }
     if (one.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
-    if (one.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_NOT_SUPPORTED;
   }
   return CUDA_SUCCESS;
 }

@@ -243,12 +243,11 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t size_bytes, size_t offset_bytes,
   uint64_t reserved, reserved_bytes;
   // The real driver maps whole memory only, and says it like this.
   if (offset_bytes != 0 || size_bytes != memory->size_bytes) return CUDA_ERROR_NOT_SUPPORTED;
-  constexpr CUdeviceptr kPageBytes = 4096;
-  if (pointer % kPageBytes != 0 || !FindReservation(pointer, 1, &reserved, &reserved_bytes)) {
+  if (!IsGranular(pointer) || !FindReservation(pointer, 1, &reserved, &reserved_bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   // Here a mapping also ends within its reservation.
-  if (!IsGranular(pointer) || !FindReservation(pointer, size_bytes, &reserved, &reserved_bytes)) {
+  if (!FindReservation(pointer, size_bytes, &reserved, &reserved_bytes)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   KnownMemory known;

@@ -202,13 +202,16 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descript
   if (result != CUDA_SUCCESS) return result;
   if (descriptors == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
-    if (descriptors[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-        FindDevice(descriptors[i].location.id) == nullptr) {
+    const CUmemAccess_flags flags = descriptors[i].flags;
+    // The pool's own device reads and writes.
+    if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
+        (descriptors[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+         FindDevice(descriptors[i].location.id) == nullptr)) {
       return CUDA_ERROR_INVALID_DEVICE;
     }
-    // The pool's own device reads and writes.
-    if (descriptors[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
-    if (descriptors[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_NOT_SUPPORTED;
   }
   return CUDA_SUCCESS;
 }

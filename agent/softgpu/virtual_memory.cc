@@ -96,7 +96,8 @@ CUresult VirtualMemory::Map(uint64_t begin, uint64_t size_bytes,
                             std::shared_ptr<Physical> physical) {
   // As the real driver answers: it maps whole memory, into one reservation.
   if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (!IsGranular(begin) || size_bytes != physical->size_bytes) return CUDA_ERROR_NOT_SUPPORTED;
+  if (size_bytes != physical->size_bytes) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!IsGranular(begin)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(mutex_);
   uint64_t reserved = 0;
   uint64_t reserved_bytes = 0;

@@ -218,7 +218,15 @@ TEST_F(Module, AllItsFunctions) {
     CUmodule module = nullptr;
     ASSERT_EQ(Cu().cuFuncGetModule(&module, function), CUDA_SUCCESS);
     EXPECT_EQ(module, module_);
+    // A driver that loads lazily knows nothing of it yet.
+    CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_MAX;
+    ASSERT_EQ(Cu().cuFuncIsLoaded(&state, function), CUDA_SUCCESS);
     int threads = 0;
+    const CUresult early =
+        Cu().cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
+    EXPECT_EQ(early, state == CU_FUNCTION_LOADING_STATE_LOADED ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_FUNCTION_NOT_LOADED);
+    ASSERT_EQ(Cu().cuFuncLoad(function), CUDA_SUCCESS);
     EXPECT_EQ(Cu().cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function),
               CUDA_SUCCESS);
     EXPECT_EQ(threads, 1024);
