@@ -6,6 +6,7 @@
 #include "shim/array.h"
 #include "shim/capture.h"
 #include "shim/context.h"
+#include "shim/host_function.h"
 #include "shim/memory.h"
 #include "shim/session.h"
 #include "shim/staged_copy.h"
@@ -281,6 +282,12 @@ CUresult Run(const BlockCopy& copy, wire::StreamId stream, CopyTiming timing) {
   }
   const bool within_device = (copy.to.kind == Kind::kDevice || copy.to.kind == Kind::kArray) &&
                              (copy.from.kind == Kind::kDevice || copy.from.kind == Kind::kArray);
+  // A synchronous copy reads its source in the stream's order, where only the program's own functions
+  // can have written to it.
+  if (copy.from.kind == Kind::kPageable && timing == CopyTiming::kSync && HostFunctionsPending()) {
+    result = SynchronizeStream(stream);
+    if (result != CUDA_SUCCESS) return result;
+  }
   result = copy.from.kind == Kind::kPageable ? FromPageable(copy, stream, &ticket)
                                              : Post(copy, stream, &ticket);
   // CUDA does not wait for copies within the device either.

@@ -5,6 +5,7 @@
 
 #include "shim/capture.h"
 #include "shim/context.h"
+#include "shim/host_function.h"
 #include "shim/memory.h"
 #include "shim/session.h"
 #include "shim/staged_copy.h"
@@ -163,6 +164,12 @@ CUresult Copy(const Request& copy, Side to, Side from, Timing timing) {
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
   if (from == Side::kPageable) {
+    // A synchronous copy reads its source in the stream's order, where only the program's own
+    // functions can have written to it.
+    if (timing == Timing::kSync && HostFunctionsPending()) {
+      result = SynchronizeStream(copy.stream);
+      if (result != CUDA_SUCCESS) return result;
+    }
     result = FromPageable(kind, copy, &ticket);
   } else {
     result = PostCopy(kind, copy, &ticket);

@@ -24,6 +24,7 @@ struct HostFunctions {
   bool started = false;
 
   std::atomic<uint32_t> expected{0};  // runs, ever, running free
+  std::atomic<uint32_t> returned{0};  // of them
 };
 constinit HostFunctions functions;
 
@@ -85,7 +86,8 @@ void RunFunctions() {
     }
     KeptHostFunction kept;
     if (TakeById(id, &kept, false)) Call(kept, CUDA_SUCCESS);
-    session.HostFunctionsDone(++done);
+    functions.returned.store(++done, std::memory_order_release);
+    session.HostFunctionsDone(done);
   }
 }
 
@@ -178,6 +180,11 @@ CUresult ExpectHostFunctions(uint32_t runs) {
 void UnexpectHostFunctions(uint32_t runs) {
   functions.expected.fetch_sub(runs, std::memory_order_acq_rel);
   FutexWake(&functions.expected, 1);
+}
+
+bool HostFunctionsPending() {
+  return functions.returned.load(std::memory_order_acquire) !=
+         functions.expected.load(std::memory_order_acquire);
 }
 
 bool InsideHostFunction() { return inside; }

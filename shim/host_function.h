@@ -39,6 +39,9 @@ void ForgetHostFunction(uint64_t id);
 // What was expected is not going to be posted.
 void UnexpectHostFunctions(uint32_t runs);
 
+// Whether functions that were expected have not returned yet: what they write may still change.
+bool HostFunctionsPending();
+
 // True on the thread, while it runs a function of the program's: CUDA forbids CUDA calls there.
 bool InsideHostFunction();
 

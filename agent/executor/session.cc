@@ -1,5 +1,7 @@
 #include "agent/executor/session.h"
 
+#include <utility>
+
 #include "proto/channel/socket.h"
 
 namespace gpuloom::executor {
@@ -135,6 +137,8 @@ bool Session::Read(uint64_t now_ns) {
       End(reader_.fatal(), now_ns_);
       break;
     }
+    // Somebody waits for the pieces before this one: look at them before handing over the next.
+    if (std::exchange(marked_piece_, false)) break;
   }
   return AddMarks() || any;
 }

@@ -400,6 +400,7 @@ class Session final : public StreamSink {
   TextSender text_{&writer_};
   std::bitset<wire::kReplySlots> answering_;  // slots whose question is not answered yet
   bool published_ = false;
+  bool marked_piece_ = false;  // at CUDA since the last look at what is done
   State state_ = State::kServing;
   uint64_t deadline_ns_ = 0;
   uint64_t now_ns_ = 0;

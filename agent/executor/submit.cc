@@ -58,8 +58,10 @@ void Session::Submit(Stream& stream, StreamCommand& command) {
         static_cast<unsigned long long>(id()), label(), static_cast<unsigned>(stream.id),
         place_.device->NameOf(result));
   }
+  const bool piece = MarksAtOnce(command.work);
+  marked_piece_ |= piece;
   // Counted with this command, which StreamSet adds after us.
-  if ((stream.unmarked + 1 >= kCommandsPerMark || MarksAtOnce(command.work)) &&
+  if ((stream.unmarked + 1 >= kCommandsPerMark || piece) &&
       !std::holds_alternative<RecordWork>(command.work)) {
     AddMark(stream, std::make_shared<Point>(place_.device, stream.id, command.ticket, false));
   }

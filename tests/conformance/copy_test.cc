@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -169,6 +170,22 @@ TEST_F(LargeCopy, BackBetweenMemsets) {
     ASSERT_EQ(Cu().cuMemsetD8Async(device, 0xff, kBytes, stream), CUDA_SUCCESS);
     ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
     EXPECT_EQ(std::count(back.begin(), back.end(), byte), static_cast<ptrdiff_t>(kBytes));
+  }
+}
+
+// A synchronous copy reads pageable memory when its turn in the stream has come.
+TEST_F(LargeCopy, ReadsWhatAFunctionBeforeItWrites) {
+  for (const size_t bytes : {size_t{16}, size_t{40'000}, size_t{3} << 20}) {
+    std::vector<uint8_t> source(bytes, 1);
+    const CUdeviceptr device = Alloc(bytes);
+    const auto write = [](void* vector) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      auto& bytes = *static_cast<std::vector<uint8_t>*>(vector);
+      std::fill(bytes.begin(), bytes.end(), uint8_t{2});
+    };
+    ASSERT_EQ(Cu().cuLaunchHostFunc(nullptr, write, &source), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemcpyHtoD_v2(device, source.data(), bytes), CUDA_SUCCESS);
+    EXPECT_EQ(Download<uint8_t>(device, bytes), std::vector<uint8_t>(bytes, 2));
   }
 }
 
