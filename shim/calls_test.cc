@@ -339,7 +339,7 @@ TEST_F(Calls, AddressesThatAreNotTheProgramsNeverLeaveTheProcess) {
   EXPECT_EQ(cu_.cuMemFree_v2(device + 8), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cu_.cuMemcpyHtoD_v2(device, buffer, 0), CUDA_SUCCESS);
   EXPECT_EQ(cu_.cuCtxSynchronize(), CUDA_SUCCESS);
-  for (const char* name : {"Copy", "CopyInline", "Fill", "MemFree"})
+  for (const char* name : {"Copy", "CopyInline", "Fill", "MemFree", "MemFreeLater"})
     EXPECT_EQ(node_.count(name), 0u);
 }
 

@@ -8,11 +8,10 @@
 namespace gpuloom {
 namespace {
 
-constexpr uint64_t kGranuleBytes = 2u << 20;    // the executor's unit for large allocations
-constexpr uint64_t kLargeBytes = 1u << 20;      // from here on it gives whole granules
-constexpr uint64_t kSmallStepBytes = 512;       // and below slices of this
-constexpr uint64_t kMostKeptBytes = 64u << 20;  // of a small quota less: a part of it
-constexpr uint64_t kPartOfQuota = 32;
+constexpr uint64_t kGranuleBytes = 2u << 20;  // the executor's unit for large allocations
+constexpr uint64_t kLargeBytes = 1u << 20;    // from here on it gives whole granules
+constexpr uint64_t kSmallStepBytes = 512;     // and below slices of this
+constexpr uint64_t kMostKeptBytes = 4u << 20;
 constexpr size_t kMostKept = 64;
 
 struct Kept {
@@ -29,16 +28,6 @@ struct KeptMemory {
 };
 constinit KeptMemory kept;
 
-uint64_t MostKeptBytes() {
-  const uint64_t part = session.device().total_memory_bytes / kPartOfQuota;
-  return part < kMostKeptBytes ? part : kMostKeptBytes;
-}
-
-CUresult Free(uint64_t address) {
-  wire::MemFree::Reply reply;
-  return session.Call<wire::MemFree>({wire::DevicePtr{address}}, &reply);
-}
-
 bool TakeKept(uint64_t taken_bytes, uint64_t* address) {
   Holding holding(&kept.lock);
   for (size_t i = kept.blocks.count(); i-- > 0;) {
@@ -53,9 +42,9 @@ bool TakeKept(uint64_t taken_bytes, uint64_t* address) {
 }
 
 // The oldest that nobody uses, when there is more than may be kept.
-bool TakeSurplus(uint64_t most_bytes, uint64_t* address) {
+bool TakeSurplus(uint64_t* address) {
   Holding holding(&kept.lock);
-  if (kept.bytes <= most_bytes && kept.blocks.count() <= kMostKept) return false;
+  if (kept.bytes <= kMostKeptBytes && kept.blocks.count() <= kMostKept) return false;
   for (size_t i = 0; i < kept.blocks.count(); ++i) {
     const Kept block = kept.blocks[i];
     if (!session.Done(block.stream, block.ticket)) continue;
@@ -79,9 +68,8 @@ void FreeLater(uint64_t address) {
 }
 
 void FreeSurplus() {
-  const uint64_t most_bytes = MostKeptBytes();
   uint64_t address;
-  while (TakeSurplus(most_bytes, &address)) FreeLater(address);
+  while (TakeSurplus(&address)) FreeLater(address);
 }
 
 }  // namespace
@@ -98,13 +86,9 @@ uint64_t TakenBytes(uint64_t size_bytes) {
 CUresult TakeDeviceMemory(uint64_t size_bytes, uint64_t* address) {
   const uint64_t taken_bytes = TakenBytes(size_bytes);
   if (taken_bytes == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (TakeKept(taken_bytes, address)) return CUDA_SUCCESS;
+  if (taken_bytes < kLargeBytes && TakeKept(taken_bytes, address)) return CUDA_SUCCESS;
   wire::MemAlloc::Reply reply;
-  CUresult result = session.Call<wire::MemAlloc>({taken_bytes}, &reply);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-    ReturnKeptMemory();
-    result = session.Call<wire::MemAlloc>({taken_bytes}, &reply);
-  }
+  const CUresult result = session.Call<wire::MemAlloc>({taken_bytes}, &reply);
   if (result == CUDA_SUCCESS) *address = static_cast<uint64_t>(reply.address);
   return result;
 }
@@ -112,30 +96,10 @@ CUresult TakeDeviceMemory(uint64_t size_bytes, uint64_t* address) {
 void GiveDeviceMemory(uint64_t address, uint64_t size_bytes, wire::StreamId stream,
                       wire::Ticket ticket) {
   const uint64_t taken_bytes = TakenBytes(size_bytes);
-  if ((taken_bytes > MostKeptBytes() && session.Done(stream, ticket)) ||
-      !Keep({address, taken_bytes, stream, ticket})) {
+  if (taken_bytes >= kLargeBytes || !Keep({address, taken_bytes, stream, ticket})) {
     return FreeLater(address);
   }
   FreeSurplus();
-}
-
-CUresult FreeDeviceMemory(uint64_t address, uint64_t size_bytes) {
-  const uint64_t taken_bytes = TakenBytes(size_bytes);
-  if (taken_bytes > MostKeptBytes() ||
-      !Keep({address, taken_bytes, wire::kLegacyStream, wire::Ticket{0}})) {
-    return Free(address);
-  }
-  FreeSurplus();
-  return CUDA_SUCCESS;
-}
-
-uint64_t KeptGranuleBytes() {
-  Holding holding(&kept.lock);
-  uint64_t sum = 0;
-  for (const Kept& block : kept.blocks) {
-    if (block.taken_bytes >= kLargeBytes) sum += block.taken_bytes;
-  }
-  return sum;
 }
 
 void ReturnKeptMemory() {
@@ -149,7 +113,7 @@ void ReturnKeptMemory() {
       kept.bytes -= kept.blocks[last].taken_bytes;
       kept.blocks.Remove(last);
     }
-    (void)Free(address);
+    FreeLater(address);
   }
 }
 

@@ -98,7 +98,7 @@ CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address) {
   const CUresult result = TakeDeviceMemory(size_bytes, &begin);
   if (result != CUDA_SUCCESS) return result;
   if (!NoteMemory({begin, size_bytes, MemoryKind::kDevice, 0, {}, 0, 0})) {
-    (void)FreeDeviceMemory(begin, size_bytes);
+    GiveDeviceMemory(begin, size_bytes, wire::kLegacyStream, wire::Ticket{0});
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = begin;
@@ -110,7 +110,7 @@ void FreeForGraph(CUdeviceptr address) {
   if (!ForgetMemory(address, MemoryKind::kDevice, &freed)) return;
   // Launches may have been queued in any stream.
   (void)session.WaitForAll();
-  (void)FreeDeviceMemory(address, freed.size_bytes);
+  GiveDeviceMemory(address, freed.size_bytes, wire::kLegacyStream, wire::Ticket{0});
 }
 
 bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes) {

@@ -41,7 +41,10 @@ CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   uint64_t begin = 0;
   CUresult result = TakeDeviceMemory(size_bytes, &begin);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && size_bytes <= session.device().total_memory_bytes) {
+    // What has been freed in stream order comes back when the streams have come so far.
+    result = session.WaitForAll();
+    if (result != CUDA_SUCCESS) return result;
     ReclaimMemory();
     result = TakeDeviceMemory(size_bytes, &begin);
   }
@@ -86,12 +89,8 @@ CUresult AllocateHost(void** address, size_t size_bytes, unsigned flags) {
 
 CUresult GetInfo(wire::MemInfo::Reply* reply) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  // What is kept aside is free to the program. Giving it back would wait for work that is not done.
-  if (session.Idle()) ReturnKeptMemory();
-  const uint64_t kept_bytes = KeptGranuleBytes();
-  const CUresult result = session.Call<wire::MemInfo>({}, reply);
-  if (result == CUDA_SUCCESS) reply->free_bytes += kept_bytes;
-  return result;
+  ReturnKeptMemory();
+  return session.Call<wire::MemInfo>({}, reply);
 }
 
 unsigned Saturated(uint64_t bytes) {
@@ -246,8 +245,8 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   KnownMemory freed;
   if (ForgetMemory(address, MemoryKind::kDevice, &freed)) {
     ForgetMade(MadeKind::kDeviceMemory, address);
-    CUresult result = session.WaitForAll();
-    if (result == CUDA_SUCCESS) result = FreeDeviceMemory(address, freed.size_bytes);
+    const CUresult result = session.WaitForAll();
+    GiveDeviceMemory(address, freed.size_bytes, wire::kLegacyStream, wire::Ticket{0});
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
   if (ForgetMemory(address, MemoryKind::kPooled, &freed)) {

@@ -32,8 +32,9 @@ TEST_F(Reset, ReleasingTheContextGivesEverythingBack) {
   ASSERT_EQ(cu_.cuEventCreate(&event, 0), CUDA_SUCCESS);
   const CUfunction kernel = Function("none");
   ASSERT_EQ(cu_.cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
-  node_.WaitForCount("MemFree", 1);
-  EXPECT_EQ(node_.seen("MemFree")[0].As<wire::MemFree>().address, wire::DevicePtr{device});
+  node_.WaitForCount("MemFreeLater", 1);
+  EXPECT_EQ(node_.seen("MemFreeLater")[0].As<wire::MemFreeLater>().address,
+            wire::DevicePtr{device});
   EXPECT_EQ(node_.count("LibraryUnload"), 1u);
   EXPECT_EQ(node_.count("StreamDestroy"), 1u);
   EXPECT_EQ(node_.count("EventDestroy"), 1u);

@@ -131,7 +131,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
   Holding holding(&physical_lock);
   PhysicalMemory* memory = nullptr;
   CUresult result = CreatePhysicalLocked(size_bytes, wanted->requestedHandleTypes, &memory);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && size_bytes <= session.device().total_memory_bytes) {
     ReclaimMemory();
     result = CreatePhysicalLocked(size_bytes, wanted->requestedHandleTypes, &memory);
   }

@@ -5,10 +5,25 @@
 
 namespace gpuloom::executor {
 
+namespace {
+
+// Several times the memory of any device: reserving addresses costs the same whatever the size, and
+// several calls a grant are saved.
+constexpr uint64_t kHiddenBytes = uint64_t{1} << 40;
+
+}  // namespace
+
 bool InternalStream::Start(std::string* error) {
   // A tenant waits for it, and it is short: before kernels that wait for room at the device.
   const CUresult result = device_->TakeStream(device_->priority_greatest(), &stream_);
-  if (result == CUDA_SUCCESS) return true;
+  if (result == CUDA_SUCCESS) {
+    CUdeviceptr begin = 0;
+    if (device_->cuda().cuMemAddressReserve(&begin, kHiddenBytes, kGranuleBytes, 0, 0) ==
+        CUDA_SUCCESS) {
+      hidden_ = FreeAddresses(begin, kHiddenBytes);
+    }
+    return true;
+  }
   *error = std::string("cuda: cuStreamCreateWithPriority: ") + device_->NameOf(result);
   return false;
 }

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "agent/executor/device.h"
+#include "agent/executor/device_space.h"
 #include "agent/executor/staging.h"
 
 namespace gpuloom::executor {
@@ -16,6 +17,10 @@ class InternalStream {
 
   // False with a message when the stream cannot be made.
   [[nodiscard]] bool Start(std::string* error);
+
+  // Addresses that no tenant knows, for clearing memory there. 0 when there are none left.
+  uint64_t TakeHidden(uint64_t size_bytes) { return hidden_.Take(size_bytes); }
+  void GiveHidden(uint64_t address, uint64_t size_bytes) { hidden_.Give(address, size_bytes); }
 
   // Writes zeros; `done` runs in Poll with what came of it.
   void Clear(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done);
@@ -39,6 +44,7 @@ class InternalStream {
 
   Device* device_;
   CUstream stream_ = nullptr;
+  FreeAddresses hidden_;
   std::deque<Waiting> waiting_;
 };
 

@@ -159,7 +159,10 @@ bool Loop::Serve(uint64_t now_ns) {
 
 void Loop::SendCounters(uint64_t now_ns) {
   last_counters_ns_ = now_ns;
-  for (const auto& session : sessions_) session->SendCounters();
+  for (const auto& session : sessions_) {
+    session->SendCounters();
+    session->GiveBackOld(now_ns);
+  }
   LogDriverErrors();
   libraries_.Tick(now_ns);
 }
@@ -202,7 +205,7 @@ int64_t Loop::SleepNs(uint64_t idle_ns) const {
   for (const auto& session : sessions_) {
     // A tenant rings when it has taken text; this is for one that died in between.
     if (session->state() == Session::State::kEnding || session->HasText()) return kEndingSleepNs;
-    if (session->HasCounters()) return kCountersEveryNs;
+    if (session->HasCounters() || session->HasKept()) return kCountersEveryNs;
   }
   return -1;
 }
@@ -259,6 +262,15 @@ void Loop::OnOrder(control::Incoming* in, uint64_t now_ns) {
     // Unknown: it has ended already, and SessionEnded is on its way.
     if (Session* session = FindSession(remove.session_id)) {
       session->End(wire::Fatal::kNone, now_ns);
+    }
+    return;
+  }
+  control::MemoryReclaim reclaim;
+  if (in->As(&reclaim)) {
+    if (Session* session = FindSession(reclaim.session_id)) {
+      session->Reclaim(reclaim.reclaim_id);
+    } else {
+      scheduler_.Send(control::MemoryReclaimed{reclaim.session_id, reclaim.reclaim_id});
     }
     return;
   }

@@ -42,7 +42,8 @@ bool SchedulerLink::Receive(control::Incoming* in, bool* is_order) {
   }
   // Both sides number their own questions, so the type tells an order from an answer.
   if (in->header.type == control::Type::kAddSession ||
-      in->header.type == control::Type::kRemoveSession) {
+      in->header.type == control::Type::kRemoveSession ||
+      in->header.type == control::Type::kMemoryReclaim) {
     *is_order = true;
     return true;
   }

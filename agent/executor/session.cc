@@ -303,6 +303,9 @@ void Session::ReturnEverything() {
   physicals_.ForEach([&](const PhysicalRef& memory) {
     if (memory != nullptr) let_go(memory);
   });
+  for (const KeptMemory::Block& kept : kept_.TakeAll()) {
+    if (kept.address == 0) let_go(kept.memory);  // what is mapped is among the blocks
+  }
   blocks_.clear();
   mappings_.clear();
   physicals_.Clear();

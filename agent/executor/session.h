@@ -26,6 +26,7 @@
 #include "agent/executor/host_memory.h"
 #include "agent/executor/id_table.h"
 #include "agent/executor/internal_stream.h"
+#include "agent/executor/kept_memory.h"
 #include "agent/executor/library_cache.h"
 #include "agent/executor/log.h"
 #include "agent/executor/physical_memory.h"
@@ -97,6 +98,11 @@ class Session final : public StreamSink {
   // Tells the scheduler how many kernels there were, when there were more.
   void SendCounters();
   bool HasCounters() const { return kernels_told_ != kernels_launched_; }
+  // Gives back to the scheduler what is kept for nothing. To be called about once a second.
+  void GiveBackOld(uint64_t now_ns);
+  bool HasKept() const { return !kept_.empty(); }
+  // Gives back all that is kept, and says so to the scheduler when it has it.
+  void Reclaim(uint64_t reclaim_id);
 
   enum class State { kServing, kEnding, kReturning, kEnded, kStuck };
   State state() const { return state_; }
@@ -341,20 +347,33 @@ class Session final : public StreamSink {
   void EndFor(wire::Fatal reason);  // outside of a handler
 
   // memory.cc
-  struct NewMemory;
-  using OnMemory = std::function<void(CUresult, const PhysicalRef&)>;
-  void Keep(const NewMemory& memory, const OnMemory& done);
   void AskForSlab();
   void ServeSmall(CUresult failure);
-  void MapNew(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done);
-  void Obtain(uint64_t address, uint64_t size_bytes, OnMemory done);
-  void OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer, OnMemory done);
-  void Unmap(uint64_t address, PhysicalRef memory, std::function<void()> done);
-  void Hold(const PhysicalRef& memory) { ++memory->holders[id()]; }
-  bool LetGo(const PhysicalRef& memory);
-  void Drop(const PhysicalRef& memory, std::function<void()> done);
   void FreeAllocation(uint64_t address, wire::Ticket ticket, std::function<void()> done);
   void TellMemory(Asker asker);
+
+  // grant.cc
+  struct NewMemory;
+  using OnMemory = std::function<void(CUresult, const PhysicalRef&)>;
+  void MapNew(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done);
+  void MapKept(const PhysicalRef& memory, uint64_t address, std::function<void(CUresult)> done);
+  void ObtainUnmapped(uint64_t size_bytes, OnMemory done);
+  void Obtain(uint64_t address, uint64_t size_bytes, OnMemory done);
+  void OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer, OnMemory done);
+  void Arrive(NewMemory& memory, const OnMemory& done);
+  void Hold(const PhysicalRef& memory) { ++memory->holders[id()]; }
+
+  // give_back.cc
+  void Unmap(uint64_t address, PhysicalRef memory, std::function<void()> done);
+  void JudgeUnmap(CUresult result);
+  bool MayKeep(const Physical& memory) const;
+  bool LetGo(const PhysicalRef& memory);
+  void Drop(const PhysicalRef& memory, std::function<void()> done);
+  void GiveBack(std::vector<KeptMemory::Block> blocks, std::function<void()> done);
+  void GiveBackKept(std::vector<KeptMemory::Block> blocks);
+  void BeginReturn();
+  void EndReturn();
+  void TellReturned();
   void LeaveToOthers(const PhysicalRef& memory);
 
   // event.cc
@@ -443,7 +462,9 @@ class Session final : public StreamSink {
   channel::Range reservable_;               // the tenant's own part of the device range
   IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: on its way
   std::map<uint64_t, MappedRange> mappings_;
-  uint32_t returning_ = 0;  // pieces of memory on their way back to the scheduler
+  KeptMemory kept_;                 // what is mapped of it is in blocks_, too
+  uint32_t returning_ = 0;          // pieces of memory on their way back to the scheduler
+  std::vector<uint64_t> reclaims_;  // of the scheduler's, answered when nothing is on its way
   std::vector<std::pair<Asker, PointRef>> event_waiting_;
   std::deque<Asker> asking_memory_;                       // until they are there
   RangeTable accessible_;                                 // what of them commands may name

@@ -49,6 +49,7 @@ TEST_F(SessionTest, AllocatesCopiesLaunchesAndFrees) {
   const Ticket last = tenant_->Post<wire::Fill>({StreamId{0}, 4, 7, 0, memory, 1024});
   EXPECT_TRUE(tenant_->WaitDone(0, last));
   EXPECT_EQ(tenant_->Free(memory), CUDA_SUCCESS);
+  EXPECT_TRUE(scheduler_.Reclaim(*tenant_));
   EXPECT_EQ(scheduler_.memory_in_use(), 0u);
   EXPECT_EQ(tenant_->reader.async_error_count(), 0u);
 }
@@ -81,7 +82,10 @@ TEST_F(SessionTest, SmallAllocationsShareAGranuleAndGiveItBack) {
   EXPECT_EQ(scheduler_.memory_in_use(), kGranuleBytes);
   EXPECT_EQ(tenant_->Free(a), CUDA_SUCCESS);
   EXPECT_EQ(scheduler_.memory_in_use(), kGranuleBytes);
+  EXPECT_TRUE(scheduler_.Reclaim(*tenant_));
+  EXPECT_EQ(scheduler_.memory_in_use(), kGranuleBytes);
   EXPECT_EQ(tenant_->Free(b), CUDA_SUCCESS);
+  EXPECT_TRUE(scheduler_.Reclaim(*tenant_));
   EXPECT_EQ(scheduler_.memory_in_use(), 0u);
   EXPECT_EQ(tenant_->Free(b), CUDA_ERROR_INVALID_VALUE);
 }
@@ -96,7 +100,77 @@ TEST_F(SessionTest, OutOfMemoryIsTheSchedulersAnswerAndNothingIsLost) {
   EXPECT_EQ(tenant_->Call<wire::MemInfo>({}, &info), CUDA_SUCCESS);
   EXPECT_EQ(info.free_bytes, 0u);
   EXPECT_EQ(tenant_->Free(all), CUDA_SUCCESS);
+  EXPECT_EQ(tenant_->Call<wire::MemInfo>({}, &info), CUDA_SUCCESS);
+  EXPECT_EQ(info.free_bytes, 4u << 20) << "what is kept is free to the tenant";
+  EXPECT_TRUE(scheduler_.Reclaim(*tenant_));
   EXPECT_NE(tenant_->Alloc(1), 0u);
+}
+
+TEST_F(SessionTest, FreedMemoryIsTakenUpAgainWithoutTheScheduler) {
+  scheduler_.must_clear = true;
+  const uint64_t first = tenant_->Alloc(4u << 20);
+  ASSERT_NE(first, 0u);
+  tenant_->Post<wire::MemFreeLater>({DevicePtr{first}});
+  (void)TestingDriver::TakeCalls();
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(tenant_->Alloc((4u << 20) - 5), first);
+    EXPECT_EQ(tenant_->Free(first), CUDA_SUCCESS);
+    EXPECT_EQ(tenant_->Free(first), CUDA_ERROR_INVALID_VALUE);
+  }
+  EXPECT_TRUE(TestingDriver::TakeCalls().empty()) << "nothing is mapped or cleared again";
+  EXPECT_EQ(scheduler_.memory_in_use(), 4u << 20);
+  const uint64_t other = tenant_->Alloc(2u << 20);
+  EXPECT_NE(other, 0u);
+  EXPECT_NE(other, first);
+  EXPECT_EQ(scheduler_.memory_in_use(), 6u << 20);
+}
+
+TEST_F(SessionTest, PhysicalMemoryIsTakenUpAgain) {
+  scheduler_.must_clear = true;
+  ASSERT_EQ(tenant_->Call<wire::PhysicalCreate>({wire::PhysicalId{1}, 0, 2u << 20}), CUDA_SUCCESS);
+  ASSERT_EQ(tenant_->Call<wire::PhysicalRelease>({wire::PhysicalId{1}}), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), 2u << 20);
+  EXPECT_THAT(TestingDriver::TakeCalls(), Contains(::testing::StartsWith("clear")));
+  // By an id and as an allocation, in turn.
+  for (uint32_t i = 0; i < 4; ++i) {
+    ASSERT_EQ(tenant_->Call<wire::PhysicalCreate>({wire::PhysicalId{2}, 0, 2u << 20}),
+              CUDA_SUCCESS);
+    ASSERT_EQ(tenant_->Call<wire::PhysicalRelease>({wire::PhysicalId{2}}), CUDA_SUCCESS);
+    const uint64_t memory = tenant_->Alloc(2u << 20);
+    ASSERT_NE(memory, 0u);
+    EXPECT_EQ(tenant_->Free(memory), CUDA_SUCCESS);
+    EXPECT_EQ(scheduler_.memory_in_use(), 2u << 20);
+  }
+  EXPECT_THAT(TestingDriver::TakeCalls(), Not(Contains(::testing::StartsWith("clear"))));
+  EXPECT_TRUE(scheduler_.Reclaim(*tenant_));
+  EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+}
+
+TEST_F(SessionTest, WhatOthersHaveANameForIsNotKept) {
+  const uint64_t memory = tenant_->Alloc(2u << 20);
+  wire::MemExport::Reply exported{};
+  ASSERT_EQ(tenant_->Call<wire::MemExport>({DevicePtr{memory}}, &exported), CUDA_SUCCESS);
+  EXPECT_EQ(tenant_->Free(memory), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+}
+
+TEST_F(SessionTest, WhatIsKeptForNothingGoesBackByItself) {
+  const uint64_t memory = tenant_->Alloc(2u << 20);
+  ASSERT_NE(memory, 0u);
+  EXPECT_EQ(tenant_->Free(memory), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), 2u << 20);
+  EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.memory_in_use() == 0; }));
+}
+
+TEST_F(SessionTest, EndReturnsWhatIsKept) {
+  EXPECT_EQ(tenant_->Free(tenant_->Alloc(4u << 20)), CUDA_SUCCESS);
+  ASSERT_EQ(tenant_->Call<wire::PhysicalCreate>({wire::PhysicalId{1}, 0, 2u << 20}), CUDA_SUCCESS);
+  ASSERT_EQ(tenant_->Call<wire::PhysicalRelease>({wire::PhysicalId{1}}), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), 6u << 20);
+  scheduler_.RemoveTenant(*tenant_);
+  ASSERT_TRUE(scheduler_.WaitEnded(tenant_->order.session_id).has_value());
+  EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+  EXPECT_TRUE(scheduler_.Reclaim(*tenant_)) << "an unknown session has nothing";
 }
 
 TEST_F(SessionTest, MemoryIsClearedBeforeItIsGivenOut) {
@@ -456,6 +530,7 @@ TEST_F(MaliciousTest, NeighboursMemory) {
   tenant_->Post<wire::Fill>({StreamId{0}, 1, 0, 0, theirs, 16});
   EXPECT_TRUE(tenant_->WaitFatal(Fatal::kBadRange));
   EXPECT_EQ(neighbour->Free(theirs), CUDA_SUCCESS);
+  EXPECT_TRUE(scheduler_.Reclaim(*neighbour));
   ExpectEnds(Fatal::kBadRange);
 }
 

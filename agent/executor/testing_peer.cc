@@ -164,6 +164,7 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   control::SessionReady ready;
   control::SessionEnded ended;
   control::ExecutorFault fault;
+  control::MemoryReclaimed reclaimed;
   if (in.As(&request)) {
     control::MemoryGranted granted{request.session_id, 0, request.size_bytes, CUDA_SUCCESS,
                                    must_clear};
@@ -204,6 +205,8 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
     ended_[ended.session_id] = ended;
   } else if (in.As(&fault)) {
     fault_ = fault;
+  } else if (in.As(&reclaimed)) {
+    reclaimed_ = reclaimed.reclaim_id;
   }
 }
 
@@ -253,6 +256,20 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant() {
 
 void TestingScheduler::RemoveTenant(const TestingTenant& tenant) {
   (void)connection_.Send(0, control::RemoveSession{tenant.order.session_id});
+}
+
+bool TestingScheduler::Reclaim(const TestingTenant& tenant) {
+  const uint64_t id = ++last_reclaim_;
+  (void)connection_.Send(0, control::MemoryReclaim{tenant.order.session_id, id});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (std::chrono::steady_clock::now() < end) {
+    {
+      std::lock_guard lock(mutex_);
+      if (reclaimed_ == id) return true;
+    }
+    std::this_thread::yield();
+  }
+  return false;
 }
 
 std::optional<control::SessionEnded> TestingScheduler::WaitEnded(

@@ -113,6 +113,9 @@ class TestingScheduler {
   // The loop has ended; false when it has not within the timeout.
   bool WaitLoopEnd(std::chrono::milliseconds timeout);
 
+  // Asks back what is kept of the tenant's memory; false when no answer came in time.
+  bool Reclaim(const TestingTenant& tenant);
+
   // Granted and not returned.
   uint64_t memory_in_use() const { return memory_in_use_; }
 
@@ -138,12 +141,14 @@ class TestingScheduler {
   std::atomic<uint64_t> memory_in_use_{0};
   uint64_t last_memory_ = 0;
   uint64_t last_session_ = 0;
+  uint64_t last_reclaim_ = 0;
   std::map<uint64_t, uint64_t> memory_;  // id → size
 
   std::mutex mutex_;
   std::map<uint64_t, control::SessionReady> ready_;
   std::map<uint64_t, control::SessionEnded> ended_;
   std::optional<control::ExecutorFault> fault_;
+  uint64_t reclaimed_ = 0;  // the newest answer
 };
 
 // Parameters of TestingDriver's kernels.

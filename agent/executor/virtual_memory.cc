@@ -36,7 +36,7 @@ void Session::On(wire::Tag<wire::PhysicalCreate>, const wire::PhysicalCreate::Re
   const uint64_t size_bytes = request.size_bytes;
   if (size_bytes == 0 || !IsGranular(size_bytes)) return Refuse(wire::Fatal::kBadArgument);
   if (physicals_.Add(physical) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  Obtain(0, size_bytes, [this, asker, physical](CUresult result, const PhysicalRef& memory) {
+  ObtainUnmapped(size_bytes, [this, asker, physical](CUresult result, const PhysicalRef& memory) {
     if (result == CUDA_SUCCESS) {
       *physicals_.Find(physical) = memory;
     } else {

@@ -93,6 +93,7 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming&
   control::MemoryReturn memory_return;
   control::MemoryTransfer memory_transfer;
   control::MemoryInfoRequest memory_info;
+  control::MemoryReclaimed memory_reclaimed;
   if (in.As(&memory_request)) {
     On(executor, memory_request, in.header.request);
   } else if (in.As(&memory_charge)) {
@@ -103,6 +104,8 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming&
     On(executor, memory_transfer);
   } else if (in.As(&memory_info)) {
     On(executor, memory_info, in.header.request);
+  } else if (in.As(&memory_reclaimed)) {
+    On(executor, memory_reclaimed);
   } else if (in.As(&counters)) {
     On(executor, counters);
   } else if (in.As(&unsupported)) {
@@ -209,77 +212,6 @@ void Scheduler::On(Executor* executor, const control::ExecutorFault& message) {
   LoseExecutor(executor, End::kAsk,
                "device context lost with CUresult " + std::to_string(message.result) +
                    (culprit == nullptr ? "" : ", most likely by " + culprit->Label()));
-}
-
-void Scheduler::On(Executor* executor, const control::MemoryRequest& message, uint32_t request) {
-  control::MemoryGranted granted{};
-  granted.session_id = message.session_id;
-  granted.size_bytes = message.size_bytes;
-  granted.must_clear = 1;  // no driver promises that what it hands out was nobody's before
-  Session* session = FindSession(message.session_id, *executor);
-  std::vector<channel::UniqueFd> fds;
-  if (session != nullptr && session->state != Session::State::kLive &&
-      session->state != Session::State::kAdding) {
-    session = nullptr;  // it has ended: nothing more is granted to it
-  }
-  MemoryBook::Grant grant = session == nullptr ? MemoryBook::NoGrant()
-                                               : memory_.Make(message.size_bytes, &session->memory,
-                                                              &session->allocation->usage);
-  granted.result = grant.result;
-  granted.memory_id = grant.memory_id;
-  if (grant.memory.valid()) fds.push_back(std::move(grant.memory));
-  executor->peer->Send(request, granted, std::move(fds));
-}
-
-void Scheduler::On(Executor* executor, const control::MemoryCharge& message, uint32_t request) {
-  control::MemoryGranted granted{};
-  granted.session_id = message.session_id;
-  granted.size_bytes = message.size_bytes;
-  Session* session = FindSession(message.session_id, *executor);
-  if (session != nullptr && session->state != Session::State::kLive &&
-      session->state != Session::State::kAdding) {
-    session = nullptr;
-  }
-  const MemoryBook::Grant grant =
-      session == nullptr
-          ? MemoryBook::NoGrant()
-          : memory_.Charge(message.size_bytes, &session->memory, &session->allocation->usage);
-  granted.result = grant.result;
-  granted.memory_id = grant.memory_id;
-  executor->peer->Send(request, granted);
-}
-
-void Scheduler::On(Executor* executor, const control::MemoryReturn& message, uint32_t request) {
-  Session* session = FindSession(message.session_id, *executor);
-  const bool returned = session != nullptr && memory_.Return(message.memory_id, &session->memory,
-                                                             &session->allocation->usage);
-  if (!returned) LogDebug(executor->Label() + " returned memory that is not its session's");
-  if (request == 0) return;
-  control::Answer answer{};
-  answer.ok = returned ? 1 : 0;
-  if (!returned) control::SetText(answer.message, "memory is not the session's");
-  executor->peer->Send(request, answer);
-}
-
-void Scheduler::On(Executor* executor, const control::MemoryTransfer& message) {
-  Session* from = FindSession(message.from_session_id, *executor);
-  Session* to = FindSession(message.to_session_id, *executor);
-  if (from == nullptr || to == nullptr ||
-      !MemoryBook::Transfer(message.memory_id, &from->memory, &from->allocation->usage, &to->memory,
-                            &to->allocation->usage)) {
-    LogDebug(executor->Label() + " handed on memory that is not its session's");
-  }
-}
-
-void Scheduler::On(Executor* executor, const control::MemoryInfoRequest& message,
-                   uint32_t request) {
-  control::MemoryInfo info{};
-  info.session_id = message.session_id;
-  if (const Session* session = FindSession(message.session_id, *executor); session != nullptr) {
-    info.free_bytes = session->allocation->usage.free_bytes();
-    info.total_bytes = session->allocation->usage.quota_bytes();
-  }
-  executor->peer->Send(request, info);
 }
 
 void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& reason) {

@@ -3,12 +3,14 @@
 // before it changes anything, and costs at most its own session or its own domain.
 //
 // Split by noun: control_flow.cc (agent ↔ scheduler), session_flow.cc (tenants), query_flow.cc
-// (who only asks), executor_flow.cc (executors), scheduler.cc (start, end, and what joins them).
+// (who only asks), executor_flow.cc (executors), memory_flow.cc (device memory), scheduler.cc (start, end, and what joins them).
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "agent/scheduler/address_window.h"
@@ -64,6 +66,11 @@ class Scheduler {
     std::unique_ptr<Peer> peer;
     bool greeted = false;
   };
+  struct ReclaimRound {
+    std::set<uint64_t> sessions;  // that have not answered
+    std::function<void()> then;
+    Timer deadline;
+  };
   using AllocationPtr = std::shared_ptr<Allocation>;
   struct DoorAndAllocation {
     AllocationPtr allocation;
@@ -107,16 +114,34 @@ class Scheduler {
   void On(Executor* executor, const control::UnsupportedCall& message);
   void On(Executor* executor, const control::ArenaReturned& message);
   void On(Executor* executor, const control::ExecutorFault& message);
-  void On(Executor* executor, const control::MemoryRequest& message, uint32_t request);
-  void On(Executor* executor, const control::MemoryCharge& message, uint32_t request);
-  void On(Executor* executor, const control::MemoryReturn& message, uint32_t request);
-  void On(Executor* executor, const control::MemoryTransfer& message);
-  void On(Executor* executor, const control::MemoryInfoRequest& message, uint32_t request);
   enum class End { kAsk, kKill };
   // It serves nobody from now on: its tenants are hung up on, its domain may start another.
   void LoseExecutor(Executor* executor, End end, const std::string& reason);
   void OnReaped(uint64_t executor_id, const std::string& how);
   void LookIdle(Executor* executor);
+
+  // memory_flow.cc
+  void On(Executor* executor, const control::MemoryRequest& message, uint32_t request);
+  void On(Executor* executor, const control::MemoryCharge& message, uint32_t request);
+  void On(Executor* executor, const control::MemoryReturn& message, uint32_t request);
+  void On(Executor* executor, const control::MemoryTransfer& message);
+  void On(Executor* executor, const control::MemoryInfoRequest& message, uint32_t request);
+  void On(Executor* executor, const control::MemoryReclaimed& message);
+  // Answers a question for memory. Of the session nullptr when there is none that may have any;
+  // false, unless it is the last try, when the device had no room.
+  using OnRoom = std::function<bool(Executor*, Session*, bool last_try)>;
+  // Calls `then`; before that, or again, when what sessions keep has been asked back, where the
+  // quota or the device has no room without.
+  void WithRoom(Executor* executor, uint64_t session_id_untrusted, uint64_t size_bytes,
+                OnRoom then);
+  [[nodiscard]] bool Grant(Executor* executor, Session* session,
+                           const control::MemoryRequest& message, uint32_t request, bool last_try);
+  Session* FindServed(uint64_t session_id_untrusted, const Executor& executor);
+  // Asks back what the sessions of an allocation (nullptr: all sessions) keep; `then` when they have
+  // returned it, are gone, or take too long.
+  void Reclaim(const Allocation* allocation, std::function<void()> then);
+  void NoteReclaimed(uint64_t reclaim_id, uint64_t session_id);
+  void EndReclaim(uint64_t reclaim_id);
 
   // scheduler.cc
   bool Unused() const;
@@ -143,6 +168,7 @@ class Scheduler {
   std::map<uint64_t, std::unique_ptr<Executor>> executors_;
   std::map<std::string, Executor*> domains_;  // the one that serves new sessions
   std::map<std::string, StartHistory> start_history_;
+  std::map<uint64_t, ReclaimRound> reclaims_;
 };
 
 }  // namespace gpuloom::scheduler

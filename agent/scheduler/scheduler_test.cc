@@ -145,6 +145,61 @@ TEST_F(SchedulerTest, MemoryIsCountedPerAllocationAndGivenBackToTheByte) {
   EXPECT_EQ(device_.live, 0);
 }
 
+TEST_F(SchedulerTest, WhatOneSessionKeepsGoesToAnotherThatNeedsIt) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a", 128 * kMiB);
+  Tenant keeper, other, stranger;
+  ASSERT_TRUE(keeper.Attach(directory));
+  ASSERT_TRUE(other.Attach(directory));
+  ASSERT_TRUE(stranger.Attach(Allocate(&client, "b", "team-b", 128 * kMiB)));
+  EXPECT_EQ(keeper.Order('m'), 0);
+  EXPECT_EQ(keeper.Order('q'), 0);
+  EXPECT_EQ(keeper.Order('k'), 'k');
+  EXPECT_EQ(stranger.Order('m'), 0);
+  EXPECT_EQ(stranger.Order('k'), 'k');
+  EXPECT_EQ(other.Order('m'), 0) << "asked back and granted";
+  EXPECT_EQ(State(&client, "a").memory_used_bytes, 64 * kMiB);
+  EXPECT_EQ(State(&client, "a").memory_refused_count, 0u);
+  EXPECT_EQ(State(&client, "b").memory_used_bytes, 64 * kMiB) << "another allocation's";
+
+  // The device itself has no room: whoever keeps memory of it gives it back.
+  device_.result = 2;
+  EXPECT_EQ(other.Order('m'), 2);
+  EXPECT_EQ(State(&client, "b").memory_used_bytes, 0u);
+  device_.result = 0;
+  EXPECT_EQ(other.Order('m'), 0);
+  EXPECT_EQ(other.Order('q'), 2);
+  EXPECT_EQ(State(&client, "a").memory_refused_count, 1u);
+}
+
+TEST_F(SchedulerTest, Malicious_AnExecutorThatDoesNotGiveBackMakesOthersFailAndNoMore) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a", 128 * kMiB);
+  Tenant keeper, other;
+  ASSERT_TRUE(keeper.Attach(directory));
+  ASSERT_TRUE(other.Attach(directory));
+  EXPECT_EQ(keeper.Order('m'), 0);
+  EXPECT_EQ(keeper.Order('m'), 0);
+  EXPECT_EQ(keeper.Order('l'), 'k');
+  EXPECT_EQ(other.Order('m'), 2);
+  EXPECT_EQ(keeper.Order('r'), 0);
+  EXPECT_EQ(other.Order('m'), 0);
+}
+
+TEST_F(SchedulerTest, AnEndingSessionsMemoryIsWaitedFor) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a", 64 * kMiB);
+  Tenant first, second;
+  ASSERT_TRUE(first.Attach(directory));
+  ASSERT_TRUE(second.Attach(directory));
+  EXPECT_EQ(first.Order('m'), 0);
+  first.Leave();
+  EXPECT_EQ(second.Order('m'), 0);
+}
+
 TEST_F(SchedulerTest, WhatTheExecutorsDriverTakesIsCountedWithoutMemory) {
   Start();
   control::Client client = Controller();

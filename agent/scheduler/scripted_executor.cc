@@ -5,6 +5,8 @@
 //   m  asks for 64 MiB: answers with the CUresult
 //   q  asks for 64 MiB of the quota, without memory: answers with the CUresult
 //   r  returns all memory: answers 0 or 1
+//   k  keeps all memory for nothing: returns it when the scheduler asks it back
+//   l  will not hear when the scheduler asks memory back
 //   i  asks how much is free: answers with MiB (4 bytes)
 //   c  reports 42 kernels
 //   a  says that the arena of every session before this one is unmapped; never does so unasked
@@ -29,6 +31,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "proto/control/connection.h"
@@ -45,6 +48,8 @@ struct Session {
   uint64_t kernels = 0;
   bool drains = true;
   bool ends = true;
+  bool keeps = false;
+  bool hears = true;
 };
 
 class Executor {
@@ -104,6 +109,7 @@ class Executor {
   void OnOrder(control::Incoming* in) {
     control::AddSession add;
     control::RemoveSession remove;
+    control::MemoryReclaim reclaim;
     if (in->As(&add)) {
       control::SessionReady ready{};
       ready.session_id = add.session_id;
@@ -115,6 +121,16 @@ class Executor {
     } else if (in->As(&remove)) {
       const auto it = sessions_.find(remove.session_id);
       if (it != sessions_.end() && it->second.ends) End(it, wire::Fatal::kNone);
+    } else if (in->As(&reclaim)) {
+      const auto it = sessions_.find(reclaim.session_id);
+      if (it == sessions_.end() || !it->second.hears) return;
+      if (std::exchange(it->second.keeps, false)) {
+        for (const uint64_t memory : it->second.memory) {
+          Send(control::MemoryReturn{it->first, memory});
+        }
+        it->second.memory.clear();
+      }
+      Send(control::MemoryReclaimed{reclaim.session_id, reclaim.reclaim_id});
     }
   }
 
@@ -170,6 +186,14 @@ class Executor {
         answer(&result, 1);
         break;
       }
+      case 'k':
+        session.keeps = true;
+        done();
+        break;
+      case 'l':
+        session.hears = false;
+        done();
+        break;
       case 'i': {
         const auto info = Ask<control::MemoryInfo>(control::MemoryInfoRequest{id});
         const auto free_mib = static_cast<uint32_t>(info.free_bytes >> 20);

@@ -219,6 +219,10 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   LogInfo(session->Label() + " ended after " + std::to_string(session->kernels_launched) +
           " kernels" + (bytes == 0 ? "" : ", " + std::to_string(bytes >> 20) + " MiB taken back"));
   LookIdle(session->executor);
+  // Whoever waits for what it had may have it now.
+  std::vector<uint64_t> rounds;
+  for (const auto& [id, round] : reclaims_) rounds.push_back(id);
+  for (const uint64_t id : rounds) NoteReclaimed(id, session_id);
   LookUnused();
 }
 

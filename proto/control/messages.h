@@ -17,7 +17,7 @@
 
 namespace gpuloom::control {
 
-inline constexpr uint32_t kControlVersion = 2;
+inline constexpr uint32_t kControlVersion = 3;
 inline constexpr int kExecutorControlFd = 3;
 inline constexpr char kControlSocketName[] = "control.sock";
 inline constexpr char kLockName[] = "lock";
@@ -47,6 +47,8 @@ enum class Type : uint32_t {
   kMemoryTransfer,
   kMemoryCharge,
   kUnsupportedCall,
+  kMemoryReclaim,
+  kMemoryReclaimed,
 };
 
 struct MessageHeader {
@@ -293,6 +295,21 @@ struct UnsupportedCall {
   static constexpr Type kType = Type::kUnsupportedCall;
   uint64_t session_id;
   char name[104];
+};
+
+// Scheduler: somebody needs memory. The executor gives back what it keeps of the session's freed
+// memory, waits for what is on its way, and answers MemoryReclaimed; of a session that it does not
+// know, at once.
+struct MemoryReclaim {
+  static constexpr Type kType = Type::kMemoryReclaim;
+  uint64_t session_id;
+  uint64_t reclaim_id;
+};
+
+struct MemoryReclaimed {
+  static constexpr Type kType = Type::kMemoryReclaimed;
+  uint64_t session_id;
+  uint64_t reclaim_id;
 };
 
 inline constexpr uint32_t kMaxMessageBytes = 4096;

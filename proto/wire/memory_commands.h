@@ -36,7 +36,7 @@ struct AddressSpace {
   };
 };
 
-// New memory of whole granules, cleared, not mapped.
+// Memory of whole granules, not mapped: cleared, or what this session let go of before.
 struct PhysicalCreate {
   static constexpr std::string_view kName = "PhysicalCreate";
   static constexpr bool kReply = true;

@@ -57,6 +57,31 @@ TEST_F(Memory, FreeMemoryComesBack) {
   EXPECT_EQ(after, before);
 }
 
+// Until there is no more; then other sizes, out of what was given back.
+TEST_F(Memory, OutOfMemoryAndOn) {
+  size_t before = 0, after = 0, total = 0;
+  ASSERT_EQ(Cu().cuMemGetInfo_v2(&before, &total), CUDA_SUCCESS);
+  const size_t piece = before / 9 / (2u << 20) * (2u << 20);
+  ASSERT_NE(piece, 0u);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<CUdeviceptr> pieces;
+    CUdeviceptr address = 0;
+    CUresult result = CUDA_SUCCESS;
+    while (pieces.size() < 20 && (result = Cu().cuMemAlloc_v2(&address, piece)) == CUDA_SUCCESS) {
+      pieces.push_back(address);
+    }
+    EXPECT_EQ(result, CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_GE(pieces.size(), 8u);
+    EXPECT_EQ(Cu().cuMemAlloc_v2(&address, before), CUDA_ERROR_OUT_OF_MEMORY);
+    for (const CUdeviceptr one : pieces) EXPECT_EQ(Cu().cuMemFree_v2(one), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemAlloc_v2(&address, piece * 7), CUDA_SUCCESS) << "in one piece";
+    EXPECT_EQ(Cu().cuMemsetD8_v2(address + piece * 7 - 100, 5, 100), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuMemFree_v2(address), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(Cu().cuMemGetInfo_v2(&after, &total), CUDA_SUCCESS);
+  EXPECT_GE(after, before);
+}
+
 TEST_F(Memory, AllocateAndFreeManyTimes) {
   // More than the address range of a session could hold if freeing did not give addresses back.
   for (int i = 0; i < 2000; ++i) {

@@ -203,6 +203,61 @@ TEST_F(StreamMemory, FreeMemoryComesBack) {
   EXPECT_GE(after, before);
 }
 
+TEST_F(StreamMemory, WhatATrimGivesBackIsFreeAtOnce) {
+  const CUstream stream = Stream();
+  uint64_t keep = ~uint64_t{0};
+  ASSERT_EQ(Cu().cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemPoolTrimTo(pool_, 0), CUDA_SUCCESS);
+  size_t before = 0, during = 0, after = 0, total = 0;
+  ASSERT_EQ(Cu().cuMemGetInfo_v2(&before, &total), CUDA_SUCCESS);
+  const CUdeviceptr address = Take(200 * kMiB, stream);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemGetInfo_v2(&during, &total), CUDA_SUCCESS);
+  EXPECT_LE(during, before - 200 * kMiB);
+  Give(address, stream);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemPoolTrimTo(pool_, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemGetInfo_v2(&after, &total), CUDA_SUCCESS);
+  EXPECT_GE(after, before);
+}
+
+// Pieces of a pool that keeps what it has fill the memory; then something larger is wanted.
+TEST_F(StreamMemory, APoolGivesBackWhatAnAllocationNeeds) {
+  const CUstream stream = Stream();
+  uint64_t keep = ~uint64_t{0};
+  ASSERT_EQ(Cu().cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+            CUDA_SUCCESS);
+  size_t free = 0, total = 0;
+  ASSERT_EQ(Cu().cuMemGetInfo_v2(&free, &total), CUDA_SUCCESS);
+  const size_t piece = free / 10 / (2 * kMiB) * (2 * kMiB);
+  ASSERT_NE(piece, 0u);
+  const auto fill = [&] {
+    std::vector<CUdeviceptr> pieces;
+    for (int i = 0; i < 8; ++i) {
+      pieces.push_back(Take(piece, stream));
+      ASSERT_EQ(Cu().cuMemsetD8Async(pieces.back(), 7, 1000, stream), CUDA_SUCCESS);
+    }
+    for (const CUdeviceptr one : pieces) Give(one, stream);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  };
+  // In the pool's order, and beside the pool.
+  fill();
+  const CUdeviceptr ordered = Take(6 * piece, stream);
+  EXPECT_EQ(Cu().cuMemsetD8Async(ordered + 6 * piece - 1000, 9, 1000, stream), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint8_t>(ordered + 6 * piece - 1000, 1000), std::vector<uint8_t>(1000, 9));
+  Give(ordered, stream);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemPoolTrimTo(pool_, 0), CUDA_SUCCESS);
+  fill();
+  CUdeviceptr plain = 0;
+  ASSERT_EQ(Cu().cuMemAlloc_v2(&plain, 6 * piece), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemFree_v2(plain), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemPoolTrimTo(pool_, 0), CUDA_SUCCESS);
+}
+
 TEST_F(StreamMemory, OtherWaysToFree) {
   const CUstream stream = Stream();
   // cuMemFree of a pool's memory, cuMemFreeAsync of cuMemAlloc's.

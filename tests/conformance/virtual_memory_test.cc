@@ -91,12 +91,6 @@ TEST_F(VirtualMemory, KernelsAndCopiesUseIt) {
   EXPECT_EQ(Download<uint32_t>(address, 1000), words);
 }
 
-TEST_F(VirtualMemory, NewMemoryIsNobodysOld) {
-  // Nothing of what was there before may be seen; not promised by CUDA, but by us.
-  const CUdeviceptr address = Mapped(kGranule);
-  EXPECT_EQ(Download<uint8_t>(address, kGranule), std::vector<uint8_t>(kGranule, 0));
-}
-
 // As PyTorch's expandable segments do: a tensor lies across mappings.
 TEST_F(VirtualMemory, OneRangeOfSeveralMappings) {
   const CUdeviceptr address = Reserve(16 * kGranule);

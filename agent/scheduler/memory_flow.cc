@@ -1,0 +1,167 @@
+// Device memory of sessions: granted, returned, and asked back where one session's need meets what
+// others have freed and keep. What an executor says is untrusted: it may name only its own sessions
+// and their own memory.
+#include <algorithm>
+
+#include "agent/scheduler/log.h"
+#include "agent/scheduler/scheduler.h"
+#include "proto/control/connection.h"
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::scheduler {
+namespace {
+
+// Unmapping what a session keeps takes milliseconds; an executor that is busy for longer than this
+// makes an allocation fail that might have been served.
+constexpr std::chrono::milliseconds kReclaimTimeout{2'000};
+
+}  // namespace
+
+void Scheduler::On(Executor* executor, const control::MemoryRequest& message, uint32_t request) {
+  WithRoom(executor, message.session_id, message.size_bytes,
+           [this, message, request](Executor* asker, Session* session, bool last_try) {
+             return Grant(asker, session, message, request, last_try);
+           });
+}
+
+void Scheduler::On(Executor* executor, const control::MemoryCharge& message, uint32_t request) {
+  WithRoom(executor, message.session_id, message.size_bytes,
+           [this, message, request](Executor* asker, Session* session, bool) {
+             control::MemoryGranted granted{};
+             granted.session_id = message.session_id;
+             granted.size_bytes = message.size_bytes;
+             const MemoryBook::Grant grant =
+                 session == nullptr ? MemoryBook::NoGrant()
+                                    : memory_.Charge(message.size_bytes, &session->memory,
+                                                     &session->allocation->usage);
+             granted.result = grant.result;
+             granted.memory_id = grant.memory_id;
+             asker->peer->Send(request, granted);
+             return true;
+           });
+}
+
+// False: the device has no room, and another try may find some.
+bool Scheduler::Grant(Executor* executor, Session* session, const control::MemoryRequest& message,
+                      uint32_t request, bool last_try) {
+  control::MemoryGranted granted{};
+  granted.session_id = message.session_id;
+  granted.size_bytes = message.size_bytes;
+  granted.must_clear = 1;  // no driver promises that what it hands out was nobody's before
+  MemoryBook::Grant grant = session == nullptr ? MemoryBook::NoGrant()
+                                               : memory_.Make(message.size_bytes, &session->memory,
+                                                              &session->allocation->usage);
+  if (grant.result == CUDA_ERROR_OUT_OF_MEMORY && !last_try &&
+      message.size_bytes <= session->allocation->usage.free_bytes()) {
+    return false;
+  }
+  granted.result = grant.result;
+  granted.memory_id = grant.memory_id;
+  std::vector<channel::UniqueFd> fds;
+  if (grant.memory.valid()) fds.push_back(std::move(grant.memory));
+  executor->peer->Send(request, granted, std::move(fds));
+  return true;
+}
+
+Session* Scheduler::FindServed(uint64_t session_id_untrusted, const Executor& executor) {
+  Session* session = FindSession(session_id_untrusted, executor);
+  // To one that has ended nothing more is granted.
+  return session != nullptr && (session->state == Session::State::kLive ||
+                                session->state == Session::State::kAdding)
+             ? session
+             : nullptr;
+}
+
+void Scheduler::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint64_t size_bytes,
+                         OnRoom then) {
+  Session* session = FindServed(session_id_untrusted, *executor);
+  const auto again = [this, executor_id = executor->id, session_id = session_id_untrusted, then] {
+    const auto it = executors_.find(executor_id);
+    if (it == executors_.end() || it->second->peer == nullptr) return;
+    then(it->second.get(), FindServed(session_id, *it->second), true);
+  };
+  if (session == nullptr) {
+    then(executor, nullptr, true);
+    return;
+  }
+  const Usage& usage = session->allocation->usage;
+  if (size_bytes > usage.quota_bytes()) {
+    then(executor, session, true);
+  } else if (size_bytes > usage.free_bytes()) {
+    Reclaim(session->allocation.get(), again);
+  } else if (!then(executor, session, false)) {
+    Reclaim(nullptr, again);
+  }
+}
+
+void Scheduler::Reclaim(const Allocation* allocation, std::function<void()> then) {
+  const uint64_t id = ++last_id_;
+  ReclaimRound round;
+  for (const auto& [session_id, session] : sessions_) {
+    if (allocation != nullptr && session->allocation.get() != allocation) continue;
+    if (session->state == Session::State::kWaiting) continue;
+    round.sessions.insert(session_id);
+  }
+  round.then = std::move(then);
+  round.deadline = loop_->After(kReclaimTimeout, [this, id] { EndReclaim(id); });
+  const auto& [it, added] = reclaims_.emplace(id, std::move(round));
+  const std::set<uint64_t> sessions = it->second.sessions;
+  if (sessions.empty()) return EndReclaim(id);
+  for (const uint64_t session_id : sessions) {
+    const Session& session = *sessions_.at(session_id);
+    // What ends gives back everything without being asked.
+    if (session.state == Session::State::kEnding || session.executor->peer == nullptr) continue;
+    session.executor->peer->Send(0, control::MemoryReclaim{session_id, id});
+  }
+}
+
+void Scheduler::EndReclaim(uint64_t reclaim_id) {
+  auto round = reclaims_.extract(reclaim_id);
+  if (!round.empty()) round.mapped().then();
+}
+
+void Scheduler::NoteReclaimed(uint64_t reclaim_id, uint64_t session_id) {
+  const auto it = reclaims_.find(reclaim_id);
+  if (it == reclaims_.end() || it->second.sessions.erase(session_id) == 0) return;
+  if (it->second.sessions.empty()) EndReclaim(reclaim_id);
+}
+
+void Scheduler::On(Executor* executor, const control::MemoryReclaimed& message) {
+  if (FindSession(message.session_id, *executor) == nullptr) return;
+  NoteReclaimed(message.reclaim_id, message.session_id);
+}
+
+void Scheduler::On(Executor* executor, const control::MemoryReturn& message, uint32_t request) {
+  Session* session = FindSession(message.session_id, *executor);
+  const bool returned = session != nullptr && memory_.Return(message.memory_id, &session->memory,
+                                                             &session->allocation->usage);
+  if (!returned) LogDebug(executor->Label() + " returned memory that is not its session's");
+  if (request == 0) return;
+  control::Answer answer{};
+  answer.ok = returned ? 1 : 0;
+  if (!returned) control::SetText(answer.message, "memory is not the session's");
+  executor->peer->Send(request, answer);
+}
+
+void Scheduler::On(Executor* executor, const control::MemoryTransfer& message) {
+  Session* from = FindSession(message.from_session_id, *executor);
+  Session* to = FindSession(message.to_session_id, *executor);
+  if (from == nullptr || to == nullptr ||
+      !MemoryBook::Transfer(message.memory_id, &from->memory, &from->allocation->usage, &to->memory,
+                            &to->allocation->usage)) {
+    LogDebug(executor->Label() + " handed on memory that is not its session's");
+  }
+}
+
+void Scheduler::On(Executor* executor, const control::MemoryInfoRequest& message,
+                   uint32_t request) {
+  control::MemoryInfo info{};
+  info.session_id = message.session_id;
+  if (const Session* session = FindSession(message.session_id, *executor); session != nullptr) {
+    info.free_bytes = session->allocation->usage.free_bytes();
+    info.total_bytes = session->allocation->usage.quota_bytes();
+  }
+  executor->peer->Send(request, info);
+}
+
+}  // namespace gpuloom::scheduler
