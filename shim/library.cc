@@ -13,6 +13,7 @@
 #include "shim/host_arena.h"
 #include "shim/jit_log.h"
 #include "shim/link.h"
+#include "shim/managed_variables.h"
 #include "shim/memory.h"
 #include "shim/session.h"
 
@@ -26,16 +27,26 @@ struct Libraries {
 };
 constinit Libraries libraries;
 
-CUresult CallLoad(const Library* library, uint64_t address, uint64_t image_bytes,
-                  ReplyPayload* log) {
-  wire::LibraryLoad::Reply reply;
-  return session.Call<wire::LibraryLoad>({IdOf(library), 0, wire::HostPtr{address}, image_bytes},
-                                         &reply, nullptr, 0, log);
-}
-
 CUresult CallUnload(const Library* library) {
   wire::LibraryUnload::Reply reply;
   return session.Call<wire::LibraryUnload>({IdOf(library)}, &reply);
+}
+
+CUresult CallLoad(Library* library, uint64_t address, uint64_t image_bytes, ReplyPayload* log) {
+  wire::LibraryLoad::Reply reply;
+  CUresult result = session.Call<wire::LibraryLoad>(
+      {IdOf(library), 0, wire::HostPtr{address}, image_bytes}, &reply, nullptr, 0, log);
+  if (result != CUDA_SUCCESS || reply.managed_bytes == 0) return result;
+  result = PlaceManaged(library, reply.managed_bytes);
+  if (result != CUDA_SUCCESS) {
+    (void)CallUnload(library);
+    return result;
+  }
+  wire::LibraryPlace::Reply placed;
+  result = session.Call<wire::LibraryPlace>(
+      {IdOf(library), 0, wire::HostPtr{library->managed_begin}}, &placed, nullptr, 0, log);
+  if (result != CUDA_SUCCESS) ReleaseManaged(library);
+  return result;
 }
 
 // Loads what lies in the arena already.
@@ -163,12 +174,15 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
 
 CUresult Unload(Library* library) {
   CUresult result = CUDA_SUCCESS;
+  // Kernels that are still to write into the managed variables come first.
+  if (library->managed_begin != 0) (void)session.WaitForAll();
   if (library->loaded.load(std::memory_order_acquire)) result = CallUnload(library);
   // Afterwards: an id that is free here must be free there.
   ReleaseKernels(library);
   if (library->is_module) ForgetMade(MadeKind::kModule, reinterpret_cast<uint64_t>(library));
   free(library->listed);
   ForgetGlobals(IdOf(library));
+  ReleaseManaged(library);
   Holding holding(&libraries.lock);
   libraries.table.Give(library);
   return result;
@@ -191,19 +205,30 @@ CUresult FindFunction(const void* handle, bool is_module, const char* name, Kern
   return GetKernel(library, name, kernel);
 }
 
-CUresult FindGlobalByName(const void* handle, const char* name, CUdeviceptr* address,
-                          size_t* size) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  Library* library = FindLibrary(handle);
+// What the functions that find a variable by its name check before.
+CUresult CheckVariableName(Library* library, const char* name, const CUdeviceptr* address,
+                           const size_t* size) {
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr || (address == nullptr && size == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   const size_t name_bytes = strlen(name);
   if (name_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (name_bytes > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
-  if (const CUresult result = EnsureLoaded(library); result != CUDA_SUCCESS) return result;
+  return EnsureLoaded(library);
+}
+
+CUresult FindGlobalByName(const void* handle, const char* name, CUdeviceptr* address,
+                          size_t* size) {
+  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  Library* library = FindLibrary(handle);
+  if (const CUresult result = CheckVariableName(library, name, address, size);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  const CUresult managed = FindManagedVariable(library, name, address, size);
+  if (managed != CUDA_ERROR_NOT_FOUND) return managed;
   wire::GlobalGet::Reply reply;
   const CUresult result = session.Call<wire::GlobalGet>({IdOf(library)}, &reply, name,
-                                                        static_cast<uint32_t>(name_bytes));
+                                                        static_cast<uint32_t>(strlen(name)));
   if (result != CUDA_SUCCESS) return result;
   if (!NoteGlobal(reply.address, reply.size_bytes, IdOf(library))) return CUDA_ERROR_OUT_OF_MEMORY;
   if (address != nullptr) *address = static_cast<CUdeviceptr>(reply.address);
@@ -317,6 +342,14 @@ CUresult cuLibraryGetKernel(CUkernel* handle, CUlibrary library, const char* nam
 CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary library,
                             const char* name) {
   return FindGlobalByName(library, name, address, bytes);
+}
+
+CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary handle,
+                             const char* name) {
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  Library* library = FindLibrary(handle);
+  const CUresult result = CheckVariableName(library, name, address, bytes);
+  return result != CUDA_SUCCESS ? result : FindManagedVariable(library, name, address, bytes);
 }
 
 CUresult cuLibraryGetModule(CUmodule* module, CUlibrary handle) {

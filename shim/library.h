@@ -22,6 +22,10 @@ struct Library {
   std::atomic<bool> loaded;  // the executor has it
   const void* image;         // where the program preserves it, or null
   uint64_t image_bytes;
+  // Its `__managed__` variables: a part of the arena, which lives as long as the library, resets
+  // included.
+  uint64_t managed_begin;  // 0: none
+  uint64_t managed_bytes;
   // All kernels in the image's order, asked for once; guarded by the list lock.
   Kernel** listed;  // malloc'ed
   uint32_t listed_count;

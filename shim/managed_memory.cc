@@ -187,6 +187,31 @@ void ForgetManaged(uint64_t begin) {
   if (i != managed.advice.count() && managed.advice[i].begin == begin) managed.advice.Remove(i);
 }
 
+bool NoteManagedVariable(uint64_t begin, uint64_t size_bytes) {
+  KnownMemory known;
+  if (size_bytes == 0 || FindKnown(begin, &known)) return true;
+  {
+    Holding holding(&managed.lock);
+    if (!InsertSorted(&managed.advice, {begin, size_bytes, false, false, kNowhere, kNowhere})) {
+      return false;
+    }
+  }
+  if (NoteMemory(
+          {begin, size_bytes, MemoryKind::kManaged, CU_MEM_ATTACH_GLOBAL, {}, kVariable, 0})) {
+    return true;
+  }
+  ForgetManaged(begin);
+  return false;
+}
+
+void ForgetManagedVariables(uint64_t begin, uint64_t size_bytes) {
+  KnownMemory found;
+  while (FindKnownFrom(begin, &found) && found.begin - begin < size_bytes) {
+    if (!ForgetMemory(found.begin, MemoryKind::kManaged)) return;
+    ForgetManaged(found.begin);
+  }
+}
+
 }  // namespace gpuloom
 
 using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms

@@ -27,8 +27,9 @@ constinit Memory memory;
 constexpr size_t kPitchBytes = 512;
 
 // A reset leaves it: modules go by themselves, mappings are the process's.
-bool BelongsToNoContext(MemoryKind kind) {
-  return kind == MemoryKind::kGlobal || kind == MemoryKind::kMapped;
+bool BelongsToNoContext(const KnownMemory& entry) {
+  return entry.kind == MemoryKind::kGlobal || entry.kind == MemoryKind::kMapped ||
+         (entry.kind == MemoryKind::kManaged && entry.object == kVariable);
 }
 
 bool Accessible(const KnownMemory& entry) {
@@ -193,7 +194,7 @@ void ReleaseAllMemory() {
     {
       Holding holding(&memory.lock);
       size_t i = memory.known.count();
-      while (i > 0 && BelongsToNoContext(memory.known[i - 1].kind)) --i;
+      while (i > 0 && BelongsToNoContext(memory.known[i - 1])) --i;
       if (i == 0) break;
       entry = memory.known[i - 1];
       memory.known.Remove(i - 1);
@@ -255,7 +256,9 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     TrimAtSynchronisation();
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
-  if (ForgetMemory(address, MemoryKind::kManaged)) {
+  KnownMemory known;
+  const bool variable = FindKnown(address, &known) && known.object == kVariable;
+  if (!variable && ForgetMemory(address, MemoryKind::kManaged)) {
     ForgetMade(MadeKind::kDeviceMemory, address);
     const CUresult result = session.WaitForAll();
     ForgetManaged(address);

@@ -16,9 +16,11 @@ enum class MemoryKind : uint32_t {
   kPinnedHost,  // cuMemHostAlloc
   kMapped,      // cuMemMap
   kPooled,      // cuMemAllocAsync
-  kManaged,     // cuMemAllocManaged
+  kManaged,     // cuMemAllocManaged; a module's variable when `object` is kVariable
   kRegistered,  // cuMemHostRegister: never in this table (registered_memory.h)
 };
+
+inline constexpr uint32_t kVariable = 1;
 
 struct KnownMemory {
   uint64_t begin;
@@ -26,7 +28,7 @@ struct KnownMemory {
   MemoryKind kind;
   uint32_t flags;           // kPinnedHost: CU_MEMHOSTALLOC_*; kMapped: CUmemAccess_flags
   wire::LibraryId library;  // kGlobal
-  uint32_t object;          // kMapped: the physical memory; kPooled: the piece
+  uint32_t object;          // kMapped: the physical memory; kPooled: the piece; kManaged
   uint64_t buffer_id;       // never used twice
 };
 
@@ -63,6 +65,10 @@ void CloseAllShared();
 
 // What was said about managed memory that is freed (managed_memory.cc).
 void ForgetManaged(uint64_t begin);
+// A module's `__managed__` variable, when the program has asked for it; all in a range. False
+// without memory.
+[[nodiscard]] bool NoteManagedVariable(uint64_t begin, uint64_t size_bytes);
+void ForgetManagedVariables(uint64_t begin, uint64_t size_bytes);
 
 // For the reset of the context; nothing is in flight.
 void ReleaseAllMemory();

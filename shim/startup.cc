@@ -72,7 +72,7 @@ void LogTable(const char* line) {
 // Libraries ask for functions of drivers to come and do without them: worth knowing, no warning.
 void NoteUnknown(const char* name) {
   Log(LogLevel::kInfo, "%s is unknown here", name);
-  ReportUnsupported(name, strlen(name));
+  if (!IsGraphicsInterop(name)) ReportUnsupported(name, strlen(name));
 }
 
 constexpr RuntimeHooks kHooks = {

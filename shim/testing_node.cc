@@ -116,6 +116,15 @@ class TestingNode::Ring {
         record, load_result_, {3, 0},
         {reinterpret_cast<const uint8_t*>(load_log_.data()), load_log_.size()});
   }
+  // What it loads has no managed variables.
+  void On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request&,
+          const wire::Record& record) {
+    Reply<wire::LibraryPlace>(record, CUDA_ERROR_INVALID_HANDLE, {});
+  }
+  void On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request&,
+          const wire::Record& record) {
+    Reply<wire::ManagedGet>(record, CUDA_ERROR_NOT_FOUND, {});
+  }
   void On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Request&,
           const wire::Record& record) {
     Reply<wire::LibraryUnload>(record, 0, {});

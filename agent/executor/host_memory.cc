@@ -27,6 +27,20 @@ bool HostMemory::Read(uint64_t address, void* to, uint64_t size_bytes) const {
   return true;
 }
 
+bool HostMemory::Write(uint64_t address, const void* from, uint64_t size_bytes) const {
+  const auto* in = static_cast<const uint8_t*>(from);
+  auto offset = static_cast<off_t>(address - range.begin);
+  while (size_bytes != 0) {
+    const ssize_t n = pwrite(arena.get(), in, size_bytes, offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    in += n;
+    offset += n;
+    size_bytes -= static_cast<uint64_t>(n);
+  }
+  return true;
+}
+
 void Session::On(wire::Tag<wire::HostRegister>, const wire::HostRegister::Request& request,
                  const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);

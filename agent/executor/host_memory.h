@@ -1,5 +1,5 @@
 // A session's arena on this side, and which parts of it are pinned. Outlives the session while
-// something of it is still pinned (quiet.h). Ring thread only, but for Populated and Read,
+// something of it is still pinned (quiet.h). Ring thread only, but for Populated, Read and Write,
 // which touch the descriptor only.
 #pragma once
 
@@ -37,6 +37,8 @@ struct HostMemory {
   // Copies out through the descriptor: a tenant that punches holes meanwhile gets zeros, and no
   // page is made.
   bool Read(uint64_t address, void* to, uint64_t size_bytes) const;
+  // The other way.
+  bool Write(uint64_t address, const void* from, uint64_t size_bytes) const;
 };
 
 }  // namespace gpuloom::executor

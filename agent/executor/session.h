@@ -29,6 +29,7 @@
 #include "agent/executor/kept_memory.h"
 #include "agent/executor/library_cache.h"
 #include "agent/executor/log.h"
+#include "agent/executor/managed_image.h"
 #include "agent/executor/physical_memory.h"
 #include "agent/executor/printer.h"
 #include "agent/executor/quiet.h"
@@ -199,6 +200,8 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request&, const wire::Record&);
   void On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request&, const wire::Record&);
   void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request&, const wire::Record&);
+  void On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request&, const wire::Record&);
+  void On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request&, const wire::Record&);
   void On(wire::Tag<wire::UnsupportedCall>, const wire::UnsupportedCall::Request&,
           const wire::Record&);
   void On(wire::Tag<wire::StreamWriteValue>, const wire::StreamWriteValue::Request&,
@@ -212,8 +215,11 @@ class Session final : public StreamSink {
     uint16_t slot;
     wire::Ticket ticket;
   };
+  struct Loading;  // loading.h
   struct Library {
-    LibraryRef loaded;  // null while it is being loaded
+    LibraryRef loaded;                 // null while it is being loaded
+    std::shared_ptr<Loading> placing;  // its managed variables have no place yet
+    std::vector<ManagedImage::Place> managed;
     std::vector<wire::KernelId> kernels;
     std::vector<uint64_t> globals;  // where they begin
   };
@@ -308,8 +314,8 @@ class Session final : public StreamSink {
   LinkEntry* FindLink(wire::LinkId id_untrusted);  // refuses when there is none
 
   // library.cc
-  struct Loading;
   void LoadNew(Asker asker, wire::LibraryId id, std::shared_ptr<Loading> loading);
+  template <typename C>  // loading.h
   void AnswerLoad(Asker asker, wire::LibraryId id, const std::shared_ptr<Loading>& loading);
   void AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLibrary& library);
   Library* FindLibrary(wire::LibraryId id_untrusted);  // refuses when there is none

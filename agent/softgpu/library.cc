@@ -62,8 +62,28 @@ CUresult ReadImage(const void* image, std::string& ptx, std::string& log) {
                                            : CUDA_ERROR_INVALID_IMAGE;
 }
 
+Externals ReadExternals(unsigned count, const CUjit_option* options, void** values) {
+  if (options == nullptr || values == nullptr) return {};
+  const auto find = [&](CUjit_option wanted) -> void* {
+    for (unsigned i = 0; i < count; ++i) {
+      if (options[i] == wanted) return values[i];
+    }
+    return nullptr;
+  };
+  const auto* names = static_cast<const char* const*>(find(CU_JIT_GLOBAL_SYMBOL_NAMES));
+  const auto* addresses = static_cast<void* const*>(find(CU_JIT_GLOBAL_SYMBOL_ADDRESSES));
+  const auto symbols =
+      static_cast<unsigned>(reinterpret_cast<uintptr_t>(find(CU_JIT_GLOBAL_SYMBOL_COUNT)));
+  Externals externals;
+  if (names == nullptr || addresses == nullptr) return externals;
+  for (unsigned i = 0; i < symbols; ++i) {
+    externals.emplace(names[i], reinterpret_cast<uint64_t>(addresses[i]));
+  }
+  return externals;
+}
+
 CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<LoadedModule>& module,
-                    std::string& log) {
+                    std::string& log, const Externals& externals) {
   auto made = std::make_shared<LoadedModule>(context);
   bool out_of_memory = false;
   const auto allocate = [&](size_t size_bytes, size_t align_bytes) -> uint64_t {
@@ -76,7 +96,7 @@ CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<Load
     made->globals_begin = begin;
     return begin;
   };
-  made->code = Module::Load(ptx, allocate, &log, &out_of_memory);
+  made->code = Module::Load(ptx, allocate, &log, &out_of_memory, externals);
   if (made->code == nullptr) {
     if (made->globals_begin != 0) {
       static_cast<void>(Memory::Instance().Free(made->globals_begin, RegionKind::kModule));
@@ -119,12 +139,13 @@ void Unload(const std::shared_ptr<LoadedModule>& module) {
 }
 
 CUresult LoadLibrary(Context* context, std::string ptx, std::shared_ptr<LoadedLibrary>& library,
-                     std::string& log) {
+                     std::string& log, const Externals& externals) {
   auto made = std::make_shared<LoadedLibrary>();
   made->ptx = std::move(ptx);
+  made->externals = externals;
   if (context != nullptr) {
     std::shared_ptr<LoadedModule> module;
-    const CUresult loaded = LoadModule(*context, made->ptx, module, log);
+    const CUresult loaded = LoadModule(*context, made->ptx, module, log, externals);
     if (loaded != CUDA_SUCCESS) return loaded;
     module->library = made.get();
     made->blueprint = module->code;
@@ -136,7 +157,7 @@ CUresult LoadLibrary(Context* context, std::string ptx, std::shared_ptr<LoadedLi
       const auto begin = reinterpret_cast<uint64_t>(made->blueprint_globals.data());
       return (begin + align_bytes - 1) / align_bytes * align_bytes;
     };
-    made->blueprint = Module::Load(made->ptx, allocate, &log, &out_of_memory);
+    made->blueprint = Module::Load(made->ptx, allocate, &log, &out_of_memory, externals);
     if (made->blueprint == nullptr) return LoadFailure(out_of_memory, log);
   }
   const int ptx_version = PtxVersionOf(made->ptx);
@@ -170,7 +191,7 @@ CUresult LoadedLibrary::ModuleIn(Context& context, std::shared_ptr<LoadedModule>
   std::shared_ptr<LoadedModule>& instance = instances[&context];
   if (instance == nullptr) {
     std::string log;
-    const CUresult loaded = LoadModule(context, ptx, instance, log);
+    const CUresult loaded = LoadModule(context, ptx, instance, log, externals);
     if (loaded != CUDA_SUCCESS) {
       instances.erase(&context);
       return loaded;

@@ -88,6 +88,7 @@ struct LoadedLibrary {
   [[nodiscard]] CUresult ModuleIn(Context& context, std::shared_ptr<LoadedModule>& module);
 
   std::string ptx;
+  Externals externals;
   std::shared_ptr<Module> blueprint;  // for names and sizes; perhaps the code of an instance, too
   std::vector<std::byte> blueprint_globals;
   std::vector<std::shared_ptr<LibraryKernel>> kernels;
@@ -99,14 +100,19 @@ struct LoadedLibrary {
 // From an image to PTX text. `log` receives what a person needs to know on failure.
 [[nodiscard]] CUresult ReadImage(const void* image, std::string& ptx, std::string& log);
 
+// The CU_JIT_GLOBAL_SYMBOL_… of JIT options; empty when they are not all there.
+[[nodiscard]] Externals ReadExternals(unsigned count, const CUjit_option* options, void** values);
+
 [[nodiscard]] CUresult LoadModule(Context& context, std::string_view ptx,
-                                  std::shared_ptr<LoadedModule>& module, std::string& log);
+                                  std::shared_ptr<LoadedModule>& module, std::string& log,
+                                  const Externals& externals = {});
 // Its handles die now. Waits for the device, as CUDA does, then frees its variables.
 void Unload(const std::shared_ptr<LoadedModule>& module);
 
 // `context` may be nullptr: then it is checked now and loaded into contexts later.
 [[nodiscard]] CUresult LoadLibrary(Context* context, std::string ptx,
-                                   std::shared_ptr<LoadedLibrary>& library, std::string& log);
+                                   std::shared_ptr<LoadedLibrary>& library, std::string& log,
+                                   const Externals& externals = {});
 void Unload(const std::shared_ptr<LoadedLibrary>& library);
 
 // What a handle means in a context, be it a function or a library's kernel. `module` keeps it

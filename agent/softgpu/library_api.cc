@@ -54,7 +54,10 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option* j
   Context* context = CurrentContext();
   if (context != nullptr && !context->alive) context = nullptr;
   std::shared_ptr<LoadedLibrary> library;
-  if (result == CUDA_SUCCESS) result = LoadLibrary(context, std::move(ptx), library, log);
+  if (result == CUDA_SUCCESS) {
+    result = LoadLibrary(context, std::move(ptx), library, log,
+                         ReadExternals(jit_count, jit_options, jit_values));
+  }
   jit_log.Tell(log);
   if (result == CUDA_SUCCESS) {
     *handle = reinterpret_cast<CUlibrary>(library.get());
@@ -124,9 +127,19 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* pointer, size_t* size_bytes, CUlibrary 
 }
 
 // Every variable here lies where the host can reach it, so a managed one is where the others are.
-CUresult cuLibraryGetManaged(CUdeviceptr* pointer, size_t* size_bytes, CUlibrary library,
+CUresult cuLibraryGetManaged(CUdeviceptr* pointer, size_t* size_bytes, CUlibrary handle,
                              const char* name) {
-  return cuLibraryGetGlobal(pointer, size_bytes, library, name);
+  std::shared_ptr<LoadedModule> module;
+  const CUresult result = RequireModule(handle, module);
+  if (result != CUDA_SUCCESS) return result;
+  if (name == nullptr || *name == 0 || (pointer == nullptr && size_bytes == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const Global* global = module->code->FindGlobal(name);
+  if (global == nullptr || !global->managed) return CUDA_ERROR_NOT_FOUND;
+  if (pointer != nullptr) *pointer = global->address;
+  if (size_bytes != nullptr) *size_bytes = global->size_bytes;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuKernelGetFunction(CUfunction* function, CUkernel handle) {

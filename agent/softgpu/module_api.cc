@@ -16,7 +16,8 @@ using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C fu
 
 namespace {
 
-CUresult Load(CUmodule* handle, const void* image, const JitLog& jit_log) {
+CUresult Load(CUmodule* handle, const void* image, const JitLog& jit_log,
+              const Externals& externals = {}) {
   Context* context = nullptr;
   CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
@@ -25,7 +26,7 @@ CUresult Load(CUmodule* handle, const void* image, const JitLog& jit_log) {
   std::string log;
   result = ReadImage(image, ptx, log);
   std::shared_ptr<LoadedModule> module;
-  if (result == CUDA_SUCCESS) result = LoadModule(*context, ptx, module, log);
+  if (result == CUDA_SUCCESS) result = LoadModule(*context, ptx, module, log, externals);
   jit_log.Tell(log);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmodule>(module.get());
   return result;
@@ -56,7 +57,8 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned option
   for (unsigned i = 0; i < option_count; ++i) {
     if (options[i] < 0 || options[i] >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
   }
-  return Load(module, image, JitLog(option_count, options, values));
+  return Load(module, image, JitLog(option_count, options, values),
+              ReadExternals(option_count, options, values));
 }
 
 CUresult cuModuleLoad(CUmodule* module, const char* path) {

@@ -2,6 +2,7 @@
 
 #include <cudaProfilerTypedefs.h>
 #include <cudaTypedefs.h>
+#include <string.h>
 
 #include <cstddef>
 #include <type_traits>
@@ -82,6 +83,13 @@ ProcAddress FindProcAddress(const char* name, int cuda_version, bool per_thread)
     answer = {ProcAddressStatus::kFound, row.symbol};
   }
   return answer;
+}
+
+bool IsGraphicsInterop(const char* name) {
+  for (const char* part : {"GL", "Egl", "VDPAU"}) {
+    if (strstr(name, part) != nullptr) return true;
+  }
+  return false;
 }
 
 CUresult AnswerGetProcAddress(const char* name, void** function, int cuda_version, cuuint64_t flags,

@@ -15,6 +15,7 @@
 #include "proto/wire/host_function_commands.h"
 #include "proto/wire/launch_commands.h"
 #include "proto/wire/link_commands.h"
+#include "proto/wire/managed_commands.h"
 #include "proto/wire/memory_commands.h"
 #include "proto/wire/report_commands.h"
 #include "proto/wire/stream_memory_commands.h"
@@ -96,7 +97,9 @@ using AllCommands = CommandList<
     HostFunction,
     StreamWriteValue,
     StreamWaitValue,
-    UnsupportedCall>;
+    UnsupportedCall,
+    LibraryPlace,
+    ManagedGet>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

@@ -46,7 +46,8 @@ struct LibraryLoad {
   };
   struct Reply {
     uint32_t kernel_count;
-    uint32_t unused;
+    // Not 0: nothing is loaded yet; LibraryPlace gives the `__managed__` variables their place.
+    uint32_t managed_bytes;
   };
 };
 

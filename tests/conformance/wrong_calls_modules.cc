@@ -188,6 +188,12 @@ void WrongLibraries(Calls& c, const Place& at) {
     [&] { return cu.cuLibraryGetManaged(&address, &size_bytes, library, "nothing"); });
   c("cuLibraryGetManaged of what is not managed",
     [&] { return cu.cuLibraryGetManaged(&address, &size_bytes, library, "counter"); });
+  c("cuLibraryGetManaged without outputs",
+    [&] { return cu.cuLibraryGetManaged(nullptr, nullptr, library, "counter"); });
+  c("cuLibraryGetManaged without a name",
+    [&] { return cu.cuLibraryGetManaged(&address, &size_bytes, library, nullptr); });
+  c("cuLibraryGetManaged of no library",
+    [&] { return cu.cuLibraryGetManaged(&address, &size_bytes, nullptr, "counter"); });
   c("cuLibraryGetUnifiedFunction of no such name",
     [&] { return cu.cuLibraryGetUnifiedFunction(&pointer, library, "nothing"); });
   c("cuLibraryGetKernelCount without output",

@@ -19,7 +19,8 @@ Module::Module() : program_(std::make_unique<Program>()) {}
 Module::~Module() = default;
 
 std::unique_ptr<Module> Module::Load(std::string_view ptx, const AllocateGlobals& allocate,
-                                     std::string* error, bool* out_of_memory) {
+                                     std::string* error, bool* out_of_memory,
+                                     const Externals& externals) {
   if (out_of_memory != nullptr) *out_of_memory = false;
   try {
     ptx::ModuleTree tree;
@@ -35,7 +36,7 @@ std::unique_ptr<Module> Module::Load(std::string_view ptx, const AllocateGlobals
       return nullptr;
     }
     std::unique_ptr<Module> module(new Module());
-    ModuleBuilder builder(tree, module->program_.get());
+    ModuleBuilder builder(tree, module->program_.get(), externals);
     if (!builder.Declare(allocate, &module->globals_) || !builder.DecodeAll(&module->kernels_) ||
         builder.failed()) {
       *error = builder.error();

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -50,7 +51,11 @@ struct Global {
   uint64_t address = 0;
   size_t size_bytes = 0;
   bool constant = false;  // .const: kernels read it only
+  bool managed = false;
 };
+
+// Variables that the text only declares, and where the loader of the module says they lie.
+using Externals = std::map<std::string, uint64_t, std::less<>>;
 
 class Module {
  public:
@@ -67,7 +72,8 @@ class Module {
   [[nodiscard]] static std::unique_ptr<Module> Load(std::string_view ptx,
                                                     const AllocateGlobals& allocate,
                                                     std::string* error,
-                                                    bool* out_of_memory = nullptr);
+                                                    bool* out_of_memory = nullptr,
+                                                    const Externals& externals = {});
   ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;

@@ -79,6 +79,11 @@ bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
     if (variable.type == ptx::Type::kPred) return Fail(variable.line, "a predicate in memory");
     if (variable.is_extern || variable.is_unsized) {
       // A declaration; what defines it may follow.
+      const auto external = externals_.find(variable.name);
+      if (variable.is_extern && external != externals_.end()) {
+        names_.try_emplace(variable.name, Symbol{Symbol::kGlobal, variable.type, external->second,
+                                                 variable.size_bytes});
+      }
       continue;
     }
     Symbol symbol{Symbol::kGlobal, variable.type, 0, variable.size_bytes};
@@ -98,7 +103,7 @@ bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
     align_bytes = std::max<uint64_t>(align_bytes, variable.align_bytes);
     globals->push_back({std::string(variable.name), symbol.value,
                         static_cast<size_t>(variable.size_bytes),
-                        variable.space == ptx::Space::kConst});
+                        variable.space == ptx::Space::kConst, variable.is_managed});
   }
   if (size_bytes == 0) return true;
   const uint64_t base = allocate(size_bytes, align_bytes);

@@ -17,7 +17,8 @@ namespace gpuloom::softgpu {
 
 class ModuleBuilder {
  public:
-  ModuleBuilder(const ptx::ModuleTree& tree, Program* program) : tree_(tree), program_(*program) {}
+  ModuleBuilder(const ptx::ModuleTree& tree, Program* program, const Externals& externals)
+      : tree_(tree), program_(*program), externals_(externals) {}
 
   // Places variables, in memory from `allocate`, and numbers the functions.
   bool Declare(const Module::AllocateGlobals& allocate, std::vector<Global>* globals);
@@ -53,6 +54,7 @@ class ModuleBuilder {
 
   const ptx::ModuleTree& tree_;
   Program& program_;
+  const Externals& externals_;
   std::map<std::string_view, Symbol> names_;
   std::map<std::pair<uint64_t, uint32_t>, Ref> constants_;
   std::vector<const ptx::FunctionTree*>

@@ -211,6 +211,7 @@ bool ParseQualifiers(Cursor& cursor, Variable* variable) {
       if (!cursor.Expect('(')) return false;
       while (!cursor.token().Is(')')) {
         if (cursor.token().kind == Token::kEnd) return cursor.Fail("expected ')'");
+        variable->is_managed |= cursor.token().Is(".managed");
         cursor.Take();
       }
       cursor.Take();

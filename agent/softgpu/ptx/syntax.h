@@ -47,6 +47,7 @@ struct Variable {
   bool is_extern = false;
   bool is_weak = false;
   bool is_unsized = false;
+  bool is_managed = false;
   uint32_t line = 0;
   std::vector<InitialValue> values;
 };

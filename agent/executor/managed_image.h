@@ -1,0 +1,52 @@
+// An image with `__managed__` variables on its way to the driver. The driver would put them where
+// only this process reaches them; so the tenant gives a place in its arena, and the image is loaded
+// with the variables declared as lying there (docs/design/managed-variables.md).
+//
+// Used on worker threads, one after the other. Trusts nothing of the image. What it cannot take
+// apart is not an image of ours (Find gives null) and goes to the driver as it is.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "agent/executor/device.h"
+#include "agent/executor/host_memory.h"
+#include "proto/cuda/managed_variables.h"
+
+namespace gpuloom::executor {
+
+class ManagedImage {
+ public:
+  struct Place {
+    std::string name;
+    uint64_t address;
+    uint64_t size_bytes;
+  };
+
+  // nullptr: it has none. `log` gets what the driver's linker says.
+  static std::unique_ptr<ManagedImage> Find(Device* device, std::span<const uint8_t> image,
+                                            std::span<char> log);
+
+  uint64_t size_bytes() const { return size_bytes_; }
+
+  // Writes the initial values and loads the image. The tenant may write there meanwhile; the values
+  // are its own.
+  CUresult Load(const Driver& cuda, const HostMemory& host, uint64_t address, std::span<char> log,
+                CUlibrary* library);
+  // Once loaded.
+  std::vector<Place> PlacesAt(uint64_t address) const;
+
+ private:
+  bool FindInText(const Driver& cuda);
+  bool PlaceAll();
+
+  DeviceCode code_;  // with the variables released
+  std::vector<ManagedVariable> variables_;
+  std::vector<uint64_t> offsets_;
+  uint64_t size_bytes_ = 0;
+};
+
+}  // namespace gpuloom::executor

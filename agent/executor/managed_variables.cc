@@ -1,0 +1,44 @@
+// Libraries with `__managed__` variables: they are loaded when the tenant has given those a place.
+#include <string_view>
+
+#include "agent/executor/loading.h"
+
+namespace gpuloom::executor {
+
+void Session::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request& request,
+                 const wire::Record& record) {
+  Library* library = libraries_.Find(request.library);
+  if (library == nullptr || library->placing == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const auto place = static_cast<uint64_t>(request.place);
+  const ManagedImage& image = *library->placing->managed;
+  if (place % wire::kManagedAlignBytes != 0) return Refuse(wire::Fatal::kBadArgument);
+  if (!OwnsHost(place, image.size_bytes())) return Refuse(wire::Fatal::kBadRange);
+  auto loading = std::exchange(library->placing, nullptr);
+  library->managed = image.PlacesAt(place);
+  modules_.Post([loading, host = host_, place,
+                 &cuda = place_.device->cuda()] { loading->LoadAt(cuda, *host, place); },
+                [this, loading, asker = AskerOf(record), id = request.library] {
+                  if (loading->library != nullptr) {
+                    loading->loaded =
+                        std::make_shared<LoadedLibrary>(place_.quiet, &place_.device->cuda());
+                    loading->loaded->handle = loading->library;
+                  }
+                  AnswerLoad<wire::LibraryPlace>(asker, id, loading);
+                });
+}
+
+void Session::On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request& request,
+                 const wire::Record& record) {
+  const Library* library = FindLibrary(request.library);
+  if (library == nullptr) return;
+  const std::string_view name(reinterpret_cast<const char*>(record.payload.data()),
+                              record.payload.size());
+  for (const ManagedImage::Place& place : library->managed) {
+    if (place.name != name) continue;
+    return Reply<wire::ManagedGet>(AskerOf(record), CUDA_SUCCESS,
+                                   {wire::HostPtr{place.address}, place.size_bytes});
+  }
+  Reply<wire::ManagedGet>(AskerOf(record), CUDA_ERROR_NOT_FOUND);
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,243 @@
+#include "proto/cuda/managed_variables.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+
+namespace gpuloom {
+namespace {
+
+using fatbin_internal::ElfHeader;
+using fatbin_internal::ElfSection;
+using fatbin_internal::ReadAt;
+
+constexpr uint32_t kSectionSymbols = 2;
+constexpr uint8_t kTypeObject = 1;
+constexpr uint8_t kBindGlobal = 1;
+// nvcc's mark on a managed variable, in a symbol's `other`.
+constexpr uint8_t kOtherManaged = 0x04;
+constexpr size_t kMaxMemberBytes = size_t{512} << 20;
+constexpr uint64_t kMostAlignedBytes = 512;
+constexpr std::string_view kAttribute = ".attribute(.managed)";
+
+struct ElfSymbol {
+  uint32_t name;
+  uint8_t info;
+  uint8_t other;
+  uint16_t section;
+  uint64_t value;
+  uint64_t size;
+};
+static_assert(sizeof(ElfSymbol) == 24);
+
+bool IsManaged(const ElfSymbol& symbol) {
+  return (symbol.info & 0xf) == kTypeObject && (symbol.other & kOtherManaged) != 0 &&
+         symbol.section != 0;
+}
+
+class Cubin {
+ public:
+  // False when it is no ELF of CUDA's or a part lies outside of it.
+  bool Open(std::span<const uint8_t> bytes) {
+    Image image;
+    if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone ||
+        image.kind != ImageKind::kElf) {
+      return false;
+    }
+    bytes_ = bytes;
+    header_ = ReadAt<ElfHeader>(bytes.data());
+    for (uint32_t i = 0; i < header_.section_count; ++i) {
+      const ElfSection section = SectionAt(i);
+      if (section.type != kSectionSymbols) continue;
+      if (!Inside(section) || section.link >= header_.section_count) return false;
+      symbols_ = section;
+      names_ = SectionAt(section.link);
+      return Inside(names_);
+    }
+    return true;
+  }
+
+  ElfSection SectionAt(uint32_t i) const {
+    return ReadAt<ElfSection>(bytes_.data() + header_.section_offset +
+                              uint64_t{i} * header_.section_entry_bytes);
+  }
+  uint32_t section_count() const { return header_.section_count; }
+  bool Inside(const ElfSection& section) const {
+    return section.offset <= bytes_.size() && section.size <= bytes_.size() - section.offset;
+  }
+
+  uint64_t symbol_count() const { return symbols_.size / sizeof(ElfSymbol); }
+  uint64_t SymbolOffset(uint64_t i) const { return symbols_.offset + i * sizeof(ElfSymbol); }
+  ElfSymbol SymbolAt(uint64_t i) const {
+    return ReadAt<ElfSymbol>(bytes_.data() + SymbolOffset(i));
+  }
+  std::string_view NameOf(const ElfSymbol& symbol) const {
+    if (symbol.name >= names_.size) return {};
+    const std::string_view names(reinterpret_cast<const char*>(bytes_.data()) + names_.offset,
+                                 names_.size);
+    const std::string_view name = names.substr(symbol.name);
+    return name.substr(0, name.find('\0'));
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+  ElfHeader header_{};
+  ElfSection symbols_{};
+  ElfSection names_{};
+};
+
+bool ElfHasManaged(std::span<const uint8_t> bytes) {
+  Cubin cubin;
+  if (!cubin.Open(bytes)) return false;
+  for (uint64_t i = 0; i < cubin.symbol_count(); ++i) {
+    if (IsManaged(cubin.SymbolAt(i))) return true;
+  }
+  return false;
+}
+
+std::string_view TextOf(std::span<const uint8_t> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return text.substr(0, text.find('\0'));
+}
+
+bool HasManaged(FatbinMemberKind kind, std::span<const uint8_t> bytes) {
+  if (kind == FatbinMemberKind::kElf) return ElfHasManaged(bytes);
+  return kind == FatbinMemberKind::kPtx && TextOf(bytes).find(kAttribute) != std::string_view::npos;
+}
+
+FatbinMemberKind KindOf(const Image& image) {
+  return image.kind == ImageKind::kElf ? FatbinMemberKind::kElf : FatbinMemberKind::kPtx;
+}
+
+void EndText(DeviceCode* code) {
+  if (code->kind == ImageKind::kPtx) code->bytes.push_back(0);
+}
+
+// One declaration, from its first directive to before the semicolon: its name and the text that
+// only declares it.
+bool Release(std::string_view declaration, std::string* name, std::string* released) {
+  std::string text(declaration.substr(0, declaration.find('=')));
+  const size_t attribute = text.find(kAttribute);
+  if (attribute == std::string::npos) return false;
+  text.erase(attribute, kAttribute.size());
+  const size_t global = text.find(".global");
+  // Compilers declare one variable at a time.
+  if (global == std::string::npos || text.find(',') != std::string::npos) return false;
+  text.erase(0, global);  // .visible, .weak
+  size_t end = std::min(text.find('['), text.size());
+  end = text.find_last_not_of(" \t\r\n", end - 1);
+  const size_t begin = text.find_last_of(" \t\r\n", end);
+  if (end == std::string::npos || begin == std::string::npos) return false;
+  *name = text.substr(begin + 1, end - begin);
+  *released = ".extern " + text;
+  return !name->empty();
+}
+
+}  // namespace
+
+bool MayHaveManagedVariables(std::span<const uint8_t> bytes) {
+  Image image;
+  if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone) return false;
+  if (image.kind != ImageKind::kFatbin) {
+    return HasManaged(KindOf(image), {image.bytes, image.size_bytes});
+  }
+  FatbinReader reader(image.bytes, image.size_bytes);
+  FatbinMember member;
+  std::vector<uint8_t> unpacked;
+  std::string error;
+  while (reader.Next(&member)) {
+    if (!UnpackMember(member, kMaxMemberBytes, &unpacked, &error)) return false;
+    if (HasManaged(member.kind, unpacked)) return true;
+  }
+  return false;
+}
+
+bool ChooseCode(std::span<const uint8_t> bytes, uint32_t capability, DeviceCode* code) {
+  Image image;
+  if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone) return false;
+  if (image.kind != ImageKind::kFatbin) {
+    code->kind = image.kind;
+    code->bytes.assign(image.bytes, image.bytes + image.size_bytes);
+    EndText(code);
+    return true;
+  }
+  std::optional<FatbinMember> cubin, ptx;
+  FatbinReader reader(image.bytes, image.size_bytes);
+  FatbinMember member;
+  while (reader.Next(&member)) {
+    if (member.sm > capability) continue;
+    if (member.kind == FatbinMemberKind::kElf && member.sm / 10 == capability / 10) {
+      if (!cubin || member.sm > cubin->sm) cubin = member;
+    } else if (member.kind == FatbinMemberKind::kPtx) {
+      if (!ptx || member.sm > ptx->sm) ptx = member;
+    }
+  }
+  if (!cubin && !ptx) return false;
+  code->kind = cubin ? ImageKind::kElf : ImageKind::kPtx;
+  std::string error;
+  if (!UnpackMember(cubin ? *cubin : *ptx, kMaxMemberBytes, &code->bytes, &error)) return false;
+  EndText(code);
+  return true;
+}
+
+bool ListManagedVariables(std::span<const uint8_t> bytes, std::vector<ManagedVariable>* variables) {
+  Cubin cubin;
+  if (!cubin.Open(bytes)) return false;
+  for (uint64_t i = 0; i < cubin.symbol_count(); ++i) {
+    const ElfSymbol symbol = cubin.SymbolAt(i);
+    if (!IsManaged(symbol)) continue;
+    if (symbol.section >= cubin.section_count()) return false;
+    const ElfSection section = cubin.SectionAt(symbol.section);
+    if (symbol.value > section.size || symbol.size > section.size - symbol.value) return false;
+    ManagedVariable variable;
+    variable.name = cubin.NameOf(symbol);
+    variable.size_bytes = symbol.size;
+    if (std::has_single_bit(section.align)) {
+      variable.align_bytes = std::clamp(section.align, variable.align_bytes, kMostAlignedBytes);
+    }
+    if (section.type != fatbin_internal::kElfSectionNoBits) {
+      if (!cubin.Inside(section)) return false;
+      const uint8_t* begin = bytes.data() + section.offset + symbol.value;
+      variable.initial.assign(begin, begin + symbol.size);
+    }
+    variables->push_back(std::move(variable));
+  }
+  return true;
+}
+
+void ReleaseManagedVariables(std::span<uint8_t> bytes) {
+  Cubin cubin;
+  if (!cubin.Open(bytes)) return;
+  for (uint64_t i = 0; i < cubin.symbol_count(); ++i) {
+    ElfSymbol symbol = cubin.SymbolAt(i);
+    if (!IsManaged(symbol)) continue;
+    symbol.info = static_cast<uint8_t>(kBindGlobal << 4 | kTypeObject);
+    symbol.other = static_cast<uint8_t>(symbol.other & ~kOtherManaged);
+    symbol.section = 0;
+    symbol.value = 0;
+    std::memcpy(bytes.data() + cubin.SymbolOffset(i), &symbol, sizeof(symbol));
+  }
+}
+
+bool ReleaseManagedVariables(std::string_view ptx, std::vector<std::string>* names,
+                             std::string* released) {
+  size_t done = 0;
+  for (size_t at = ptx.find(kAttribute); at != std::string_view::npos;
+       at = ptx.find(kAttribute, done)) {
+    const size_t before = ptx.find_last_of(";}\n", at);
+    const size_t begin = before == std::string_view::npos ? 0 : before + 1;
+    const size_t end = ptx.find(';', at);
+    std::string declaration;
+    if (begin < done || end == std::string_view::npos ||
+        !Release(ptx.substr(begin, end - begin), &names->emplace_back(), &declaration)) {
+      return false;
+    }
+    released->append(ptx.substr(done, begin - done)).append(declaration);
+    done = end;
+  }
+  released->append(ptx.substr(done));
+  return true;
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,54 @@
+// The `__managed__` variables of an image, and the image made over so that they lie elsewhere: in
+// memory that host and device both reach, which the loader names by address. Node side only.
+//
+// Pure functions over bytes that a tenant made: nothing outside the given bounds is read or
+// written, and nothing much larger than the image is allocated. False means that the image is not
+// as nvcc makes it; it is then left to the driver.
+//
+//   if (!MayHaveManagedVariables(image)) …
+//   ChooseCode(image, 90, &code)             // then PTX → cubin by the driver's linker
+//   ListManagedVariables(code.bytes, &list)  // and give each of them an address
+//   ReleaseManagedVariables(&code.bytes)     // now the loader wants those addresses
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "proto/cuda/fatbin_unpack.h"
+
+namespace gpuloom {
+
+// False: no member of the image has any.
+[[nodiscard]] bool MayHaveManagedVariables(std::span<const uint8_t> image);
+
+struct DeviceCode {
+  ImageKind kind = ImageKind::kElf;  // or kPtx, with a NUL behind it
+  std::vector<uint8_t> bytes;
+};
+
+// What a driver would take from the image for a device of this compute capability (90 for 9.0): the
+// newest cubin of its generation, or else the newest PTX that is not too new.
+[[nodiscard]] bool ChooseCode(std::span<const uint8_t> image, uint32_t capability,
+                              DeviceCode* code);
+
+struct ManagedVariable {
+  std::string name;
+  uint64_t size_bytes = 0;
+  uint64_t align_bytes = 16;
+  std::vector<uint8_t> initial;  // empty: zeroes
+};
+
+// Of a cubin.
+[[nodiscard]] bool ListManagedVariables(std::span<const uint8_t> cubin,
+                                        std::vector<ManagedVariable>* variables);
+// Makes them symbols that are defined elsewhere.
+void ReleaseManagedVariables(std::span<uint8_t> cubin);
+
+// The same of PTX text: the names alone, and the text that only declares them.
+[[nodiscard]] bool ReleaseManagedVariables(std::string_view ptx, std::vector<std::string>* names,
+                                           std::string* released);
+
+}  // namespace gpuloom

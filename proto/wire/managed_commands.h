@@ -1,0 +1,41 @@
+// `__managed__` variables: where the tenant puts them, and where each of them is.
+#pragma once
+
+#include "proto/wire/commands.h"
+
+namespace gpuloom::wire {
+
+// How the place of a library's managed variables is aligned: more than any of them asks for.
+inline constexpr uint64_t kManagedAlignBytes = 512;
+
+// Goes on with a LibraryLoad that was answered with managed_bytes, which has loaded nothing yet:
+// the variables' place, that many bytes of registered memory, zeroed. Reply payload: the log.
+struct LibraryPlace {
+  static constexpr std::string_view kName = "LibraryPlace";
+  static constexpr bool kReply = true;
+  struct Request {
+    LibraryId library;
+    uint32_t unused;
+    HostPtr place;
+  };
+  struct Reply {
+    uint32_t kernel_count;
+    uint32_t unused;
+  };
+};
+
+// Payload: the name.
+struct ManagedGet {
+  static constexpr std::string_view kName = "ManagedGet";
+  static constexpr bool kReply = true;
+  static constexpr uint32_t kMaxPayloadBytes = kMaxNameBytes;
+  struct Request {
+    LibraryId library;
+  };
+  struct Reply {
+    HostPtr address;
+    uint64_t size_bytes;
+  };
+};
+
+}  // namespace gpuloom::wire
