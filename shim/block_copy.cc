@@ -11,6 +11,7 @@
 #include "shim/session.h"
 #include "shim/staged_copy.h"
 #include "shim/staging.h"
+#include "shim/streaming_copy.h"
 
 namespace gpuloom {
 namespace {
@@ -209,13 +210,19 @@ BlockEnd InStaging(const uint8_t* staging, const Shape& shape) {
           0};
 }
 
+void CopyRow(uint8_t* to, const uint8_t* from, uint64_t size_bytes) {
+  memmove(to, from, size_bytes);
+}
+
 // Within the tenant's own memory.
-void CopyRows(const BlockEnd& to, const BlockEnd& from, const Shape& shape) {
+void CopyRows(const BlockEnd& to, const BlockEnd& from, const Shape& shape,
+              void (*copy_row)(uint8_t*, const uint8_t*, uint64_t) = &CopyRow) {
   for (uint64_t z = 0; z < shape.depth; ++z) {
     for (uint64_t y = 0; y < shape.height; ++y) {
-      memmove(reinterpret_cast<void*>(to.address + (z * to.rows + y) * to.pitch_bytes),
-              reinterpret_cast<const void*>(from.address + (z * from.rows + y) * from.pitch_bytes),
-              shape.width_bytes);
+      copy_row(
+          reinterpret_cast<uint8_t*>(to.address + (z * to.rows + y) * to.pitch_bytes),
+          reinterpret_cast<const uint8_t*>(from.address + (z * from.rows + y) * from.pitch_bytes),
+          shape.width_bytes);
     }
   }
 }
@@ -232,7 +239,8 @@ class BlockPieces {
 
   bool Next(Piece* piece) { return pieces_.Next(piece); }
   void Fill(const Piece& piece, uint8_t* staging) const {
-    CopyRows(InStaging(staging, piece.shape), PartOf(copy_.from, piece), piece.shape);
+    CopyRows(InStaging(staging, piece.shape), PartOf(copy_.from, piece), piece.shape,
+             &StreamingCopy);
   }
   void Empty(const Piece& piece, const uint8_t* staging) const {
     CopyRows(PartOf(copy_.to, piece), InStaging(staging, piece.shape), piece.shape);

@@ -11,6 +11,7 @@
 #include "shim/staged_copy.h"
 #include "shim/staging.h"
 #include "shim/stream.h"
+#include "shim/streaming_copy.h"
 
 namespace gpuloom {
 namespace {
@@ -85,8 +86,8 @@ class LinearPieces {
     return left != 0;
   }
   void Fill(const Piece& piece, uint8_t* staging) const {
-    memcpy(staging, reinterpret_cast<const uint8_t*>(copy_.source) + piece.offset,
-           piece.size_bytes);
+    StreamingCopy(staging, reinterpret_cast<const uint8_t*>(copy_.source) + piece.offset,
+                  piece.size_bytes);
   }
   void Empty(const Piece& piece, const uint8_t* staging) const {
     memcpy(reinterpret_cast<uint8_t*>(copy_.destination) + piece.offset, staging, piece.size_bytes);
