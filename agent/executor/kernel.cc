@@ -98,6 +98,7 @@ void Session::AnswerKernel(Asker asker, const wire::KernelGet::Request& request,
   kernel->function = facts.function;
   kernel->param_bytes = facts.reply.param_bytes;
   kernel->params = &facts.params;
+  SetCollects(kernel, facts.reply.attributes);
   Reply<wire::KernelGet>(asker, CUDA_SUCCESS, facts.reply, ParamsFrom(facts.params, 0));
 }
 
@@ -125,6 +126,8 @@ void Session::On(wire::Tag<wire::KernelSetAttribute>,
       static_cast<uint32_t>(request.attribute) >= wire::kFunctionAttributes) {
     return Refuse(wire::Fatal::kBadArgument);
   }
+  // Launches before this have the attributes as they were.
+  streams_.Flush(true);
   auto lookup = std::make_shared<KernelLookup>();
   lookup->facts.kernel = kernel->kernel;
   lookup->device = place_.device->device();
@@ -151,7 +154,13 @@ void Session::On(wire::Tag<wire::KernelSetAttribute>,
                                       lookup->facts.kernel, lookup->device);
         lookup->ReadAttributes(cuda, lookup->facts.reply.attributes);
       },
-      [this, lookup, request, value, library = kernel->library, asker = AskerOf(record)] {
+      [this, lookup, request, value, function = kernel->function, library = kernel->library,
+       asker = AskerOf(record)] {
+        if (place_.chains != nullptr) place_.chains->Forget(function);
+        if (Kernel* named = kernels_.Find(request.kernel);
+            named != nullptr && named->function == function) {
+          SetCollects(named, lookup->facts.reply.attributes);
+        }
         wire::KernelSetAttribute::Reply reply;
         std::copy(std::begin(lookup->facts.reply.attributes),
                   std::end(lookup->facts.reply.attributes), reply.attributes);

@@ -11,6 +11,14 @@ void Session::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
   if (kernel == nullptr) return;
   if (record.payload.size() != kernel->param_bytes) return Refuse(wire::Fatal::kRecordSize);
   if (request.flags != 0) return Refuse(wire::Fatal::kBadArgument);
+  if (StreamSet::Gains(*stream) && MayCollect(*kernel, request)) {
+    const ChunkNode node = {kernel->function,
+                            {request.grid[0], request.grid[1], request.grid[2]},
+                            {request.block[0], request.block[1], request.block[2]},
+                            request.dynamic_shared_bytes,
+                            kernel->param_bytes};
+    return streams_.Collect(*stream, record.ticket, node, record.payload, kernel->library);
+  }
   StreamCommand command;
   command.ticket = record.ticket;
   command.work = LaunchWork{request, kernel->function, kernel->library, kernel->library->prints};

@@ -58,8 +58,8 @@ void Session::LoadNew(Asker asker, wire::LibraryId id, std::shared_ptr<Loading> 
                     return Reply<wire::LibraryLoad>(asker, CUDA_SUCCESS, {0, bytes});
                   }
                   if (loading->library != nullptr) {
-                    loading->loaded =
-                        std::make_shared<LoadedLibrary>(place_.quiet, &place_.device->cuda());
+                    loading->loaded = std::make_shared<LoadedLibrary>(place_.quiet, place_.chains,
+                                                                      &place_.device->cuda());
                     loading->loaded->handle = loading->library;
                   }
                   if (!loading->undecided || loading->result != CUDA_SUCCESS) {

@@ -43,7 +43,14 @@ struct SipState {
 
 LoadedLibrary::~LoadedLibrary() {
   if (handle == nullptr) return;
-  quiet->Bury([driver = cuda, library = handle] { driver->cuLibraryUnload(library); }, {});
+  std::vector<ChainRef> users;
+  if (chains != nullptr) users = chains->TakeOut(this);
+  quiet->Bury(
+      [driver = cuda, library = handle, users = std::move(users)]() mutable {
+        users.clear();
+        driver->cuLibraryUnload(library);
+      },
+      {});
 }
 
 LibraryCache::LibraryCache() {

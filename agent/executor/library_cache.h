@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/executor/chain.h"
 #include "agent/executor/quiet.h"
 #include "proto/wire/commands.h"
 
@@ -30,12 +31,14 @@ struct KernelFacts {
 };
 
 struct LoadedLibrary {
-  explicit LoadedLibrary(Quiet* unloads, const Driver* driver) : quiet(unloads), cuda(driver) {}
+  LoadedLibrary(Quiet* unloads, Chains* users, const Driver* driver)
+      : quiet(unloads), chains(users), cuda(driver) {}
   LoadedLibrary(const LoadedLibrary&) = delete;
   LoadedLibrary& operator=(const LoadedLibrary&) = delete;
   ~LoadedLibrary();
 
   Quiet* const quiet;
+  Chains* const chains;  // may name its kernels; may be null
   const Driver* const cuda;
   CUlibrary handle = nullptr;
   uint32_t kernel_count = 0;

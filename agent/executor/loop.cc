@@ -63,7 +63,7 @@ int Wait(int epoll, epoll_event* events, int capacity, int64_t timeout_ns) {
 
 }  // namespace
 
-Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output)
+Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool batches)
     : device_(device),
       output_(output),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -75,6 +75,8 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output)
       memory_(device, kMemoryThreads, wake_.get()),
       quiet_work_(device, 1, wake_.get()),
       quiet_(&quiet_work_),
+      chains_(device, &modules_, &quiet_, &graphs_),
+      batches_(batches),
       printer_(device, &memory_, output) {}
 
 Loop::~Loop() {
@@ -165,6 +167,15 @@ void Loop::SendCounters(uint64_t now_ns) {
   }
   LogDriverErrors();
   libraries_.Tick(now_ns);
+  const Chains::Counts& chunks = chains_.counts();
+  if (chunks.replayed + chunks.updated + chunks.rewritten + chunks.plain == chunks_told_) return;
+  chunks_told_ = chunks.replayed + chunks.updated + chunks.rewritten + chunks.plain;
+  Log(LogLevel::kDebug,
+      "chunks so far: %llu replayed, %llu updated, %llu rewritten, %llu plain; %zu chains",
+      static_cast<unsigned long long>(chunks.replayed),
+      static_cast<unsigned long long>(chunks.updated),
+      static_cast<unsigned long long>(chunks.rewritten),
+      static_cast<unsigned long long>(chunks.plain), chains_.size());
 }
 
 void Loop::DropEnded() {
@@ -287,8 +298,19 @@ void Loop::AddSession(control::Incoming* in) {
   control::SessionReady ready = {};
   ready.session_id = order.session_id;
   std::string error;
-  const Place place{device_,    &modules_, &memory_, &scheduler_, &quiet_,   &libraries_,
-                    &internal_, &staging_, &graphs_, &shared_,    &printer_, &hold_};
+  const Place place{device_,
+                    &modules_,
+                    &memory_,
+                    &scheduler_,
+                    &quiet_,
+                    &libraries_,
+                    &internal_,
+                    &staging_,
+                    &graphs_,
+                    &shared_,
+                    &printer_,
+                    &hold_,
+                    batches_ ? &chains_ : nullptr};
   std::unique_ptr<Session> session = Session::Make(place, order, in->fds, &error);
   if (session != nullptr &&
       !Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN, order.session_id)) {

@@ -30,7 +30,9 @@ class Loop {
  public:
   // `device` is started, its context current on the calling thread.
   // `output` may be null: what kernels print is nobody's.
-  Loop(Device* device, channel::UniqueFd control, DriverOutput* output = nullptr);
+  // With `batches` false every launch goes to CUDA by itself.
+  Loop(Device* device, channel::UniqueFd control, DriverOutput* output = nullptr,
+       bool batches = true);
   ~Loop();
 
   // False with a message, which the scheduler has been told too.
@@ -75,12 +77,15 @@ class Loop {
   WorkPool quiet_work_;
   Quiet quiet_;
   GraphRoom graphs_;
+  Chains chains_;
+  const bool batches_;
   Printer printer_;
   bool hold_ = false;
   LibraryCache libraries_;
   std::vector<std::unique_ptr<Session>> sessions_;
   bool watching_write_ = false;
   uint64_t last_counters_ns_ = 0;
+  uint64_t chunks_told_ = 0;
 };
 
 }  // namespace gpuloom::executor

@@ -137,7 +137,10 @@ int main(int argc, char** argv) {
   }
   Log(LogLevel::kDebug, "start: the context is made");
   Log(LogLevel::kInfo, "serves domain %s on %s", options.domain.c_str(), options.gpu.c_str());
-  gpuloom::executor::Loop loop(&device, std::move(control), &output);
+  // For comparisons: as above.
+  const char* batching = getenv("GPULOOM_EXECUTOR_BATCHING");
+  const bool batches = batching == nullptr || strcmp(batching, "off") != 0;
+  gpuloom::executor::Loop loop(&device, std::move(control), &output, batches);
   if (!loop.Start(&error)) {
     Log(LogLevel::kError, "%s", error.c_str());
     _exit(1);

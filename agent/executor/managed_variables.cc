@@ -19,8 +19,8 @@ void Session::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Reques
                  &cuda = place_.device->cuda()] { loading->LoadAt(cuda, *host, place); },
                 [this, loading, asker = AskerOf(record), id = request.library] {
                   if (loading->library != nullptr) {
-                    loading->loaded =
-                        std::make_shared<LoadedLibrary>(place_.quiet, &place_.device->cuda());
+                    loading->loaded = std::make_shared<LoadedLibrary>(place_.quiet, place_.chains,
+                                                                      &place_.device->cuda());
                     loading->loaded->handle = loading->library;
                   }
                   AnswerLoad<wire::LibraryPlace>(asker, id, loading);

@@ -117,10 +117,14 @@ bool Session::MayRead() const {
 bool Session::Read(uint64_t now_ns) {
   now_ns_ = now_ns;
   bool any = false;
+  ring_empty_ = !MayRead();
   for (int i = 0; i < kReadAtATime && MayRead(); ++i) {
     wire::Record record;
     const auto status = reader_.Next(&record);
-    if (status == wire::RingReader::Status::kEmpty) break;
+    if (status == wire::RingReader::Status::kEmpty) {
+      ring_empty_ = true;
+      break;
+    }
     any = true;
     if (status == wire::RingReader::Status::kRecord) {
       if (record.reply_slot == wire::kNoReply) {
@@ -140,6 +144,8 @@ bool Session::Read(uint64_t now_ns) {
     // Somebody waits for the pieces before this one: look at them before handing over the next.
     if (std::exchange(marked_piece_, false)) break;
   }
+  // Launches that have not piled up do not wait for more.
+  if (any) streams_.Flush(ring_empty_);
   return AddMarks() || any;
 }
 
@@ -154,6 +160,7 @@ bool Session::SubmitWaiting(uint64_t now_ns) {
     return true;
   }
   any |= streams_.SubmitWaiting();
+  if (ring_empty_) streams_.Flush(true);
   // Functions that have become due are to be run at once.
   any |= published_;
   return AddMarks() || any;
@@ -228,6 +235,7 @@ void Session::Notify() {
 }
 
 void Session::AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) {
+  streams_.Flush(true);
   AddMarks();
   fences_.push_back({static_cast<uint64_t>(ticket), std::move(action)});
   RunFences();

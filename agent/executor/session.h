@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "agent/executor/array.h"
+#include "agent/executor/chain.h"
 #include "agent/executor/device.h"
 #include "agent/executor/device_space.h"
 #include "agent/executor/graph.h"
@@ -58,7 +59,8 @@ struct Place {
   GraphRoom* graphs;
   SharedMemory* shared;
   Printer* printer;
-  const bool* hold;  // true: nothing may be handed to CUDA now
+  const bool* hold;          // true: nothing may be handed to CUDA now
+  Chains* chains = nullptr;  // null: every launch goes by itself
 };
 
 class Session final : public StreamSink {
@@ -229,6 +231,10 @@ class Session final : public StreamSink {
     CUfunction function = nullptr;  // null while it is looked up
     uint32_t param_bytes = 0;
     const std::vector<wire::KernelParam>* params = nullptr;  // of the library's facts
+    // Launches may go together with others, when they stay within these.
+    bool collects = false;
+    uint32_t max_threads = 0;
+    uint32_t max_dynamic_shared_bytes = 0;
   };
   struct Event {
     bool timing = false;
@@ -288,6 +294,7 @@ class Session final : public StreamSink {
   bool HasRoom(const StreamCommand& command) const override;
   CUresult SubmitCopyInline(Stream& stream, const StreamCommand& command, uint64_t destination);
   void FreeStaged(Stream& stream);
+  void TellAsyncError(const Stream& stream, CUresult result);
   bool TextTaken(Stream& stream, const PointRef& point);
   CUresult MakeStream(Stream& stream);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
@@ -297,6 +304,13 @@ class Session final : public StreamSink {
   bool PollStreams();
   // Takes the stream's marks that are done. True when there was one.
   bool TakeDone(Stream& stream);
+
+  // chunk.cc
+  bool MayCollect(const Kernel& kernel, const wire::Launch::Request& request) const;
+  void SetCollects(Kernel* kernel, const int32_t* attributes) const;
+  void SubmitChunk(Stream& stream, StreamCommand& command);
+  void SubmitPlainly(Stream& stream, const Chunk& chunk);
+  void FinishChains(Stream& stream);
 
   // launch.cc
   CUresult SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
@@ -435,6 +449,7 @@ class Session final : public StreamSink {
   uint32_t unsupported_calls_ = 0;  // passed on
   bool watching_words_ = false;
   bool words_overdue_ = false;
+  bool ring_empty_ = true;    // when it was read last
   uint32_t looks_left_ = 0;   // at words, in this round of the loop
   uint32_t outstanding_ = 0;  // questions to the scheduler, clears: what calls back into this
 

@@ -232,9 +232,12 @@ TEST_F(SessionTest, MoreLaunchesThanTheDriverTakesAreQueuedAndRun) {
   for (int i = 0; i < 3000; ++i) last = tenant_->LaunchPlain(0, 1);
   std::this_thread::sleep_for(milliseconds(50));
   const auto calls = TestingDriver::TakeCalls();
-  EXPECT_EQ(std::count_if(calls.begin(), calls.end(),
-                          [](const std::string& call) { return call.starts_with("launch"); }),
-            kFirstInFlight);
+  const auto launches =
+      static_cast<uint32_t>(std::count_if(calls.begin(), calls.end(), [](const std::string& call) {
+        return call.starts_with("launch");
+      }));
+  EXPECT_GE(launches, kFirstInFlight);
+  EXPECT_LT(launches, kFirstInFlight + kMaxChunkLaunches);
   TestingDriver::Release();
   EXPECT_TRUE(tenant_->WaitDone(0, last));
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agent/executor/array.h"
+#include "agent/executor/chunk.h"
 #include "agent/executor/point.h"
 #include "proto/wire/block_commands.h"
 #include "proto/wire/launch_commands.h"
@@ -65,9 +66,14 @@ struct GraphWork {
   bool upload;                   // instead of a launch
   std::vector<PointRef> points;  // of the events that it records
 };
+// Launches that go together. Its ticket is the last one's.
+struct ChunkWork {
+  ChunkPtr chunk;
+};
 struct NoWork {};  // only order: a wait for an event, the end of a stream
-using Work = std::variant<NoWork, LaunchWork, LaunchExWork, CopyWork, CopyInlineWork, FillWork,
-                          CopyBlockWork, FillBlockWork, WriteValueWork, RecordWork, GraphWork>;
+using Work =
+    std::variant<NoWork, LaunchWork, LaunchExWork, CopyWork, CopyInlineWork, FillWork,
+                 CopyBlockWork, FillBlockWork, WriteValueWork, RecordWork, GraphWork, ChunkWork>;
 
 // block.cc: what CUDA says to the work.
 CUresult SubmitBlock(const Driver& cuda, const CopyBlockWork& work, CUstream stream);
@@ -101,6 +107,9 @@ struct StreamCommand {
   // Points into the ring's private copy until the command has to wait: then OwnPayload.
   std::span<const uint8_t> payload;
   std::unique_ptr<uint8_t[]> owned_payload;
+  uint32_t commands = 1;  // of the tenant's, the last with this ticket
+  // How much of the driver's queue it fills. The sink says so of a chunk.
+  uint32_t weight = 1;
 
   void OwnPayload() {
     if (payload.empty() || owned_payload != nullptr) return;

@@ -5,9 +5,23 @@
 namespace gpuloom::executor {
 namespace {
 
-constexpr size_t CostBytes(const StreamCommand& command) {
-  return sizeof(StreamCommand) + command.payload.size() +
-         command.dependencies.size() * sizeof(Dependency);
+// More are freed.
+constexpr size_t kIdleChunks = 64;
+
+size_t DependencyBytes(const std::vector<Dependency>& dependencies) {
+  return dependencies.size() * sizeof(Dependency);
+}
+
+size_t CostBytes(const StreamCommand& command) {
+  const size_t bytes =
+      sizeof(StreamCommand) + command.payload.size() + DependencyBytes(command.dependencies);
+  const auto* work = std::get_if<ChunkWork>(&command.work);
+  return work == nullptr ? bytes : bytes + sizeof(Chunk) + work->chunk->cost_bytes();
+}
+
+uint64_t FirstTicket(const StreamCommand& command) {
+  const auto* work = std::get_if<ChunkWork>(&command.work);
+  return work == nullptr ? static_cast<uint64_t>(command.ticket) : work->chunk->first_ticket;
 }
 
 }  // namespace
@@ -36,11 +50,11 @@ Stream* StreamSet::Find(wire::StreamId id_untrusted) const {
   return stream != nullptr && !stream->destroyed ? stream : nullptr;
 }
 
-void StreamSet::AddDependencies(Stream& stream, StreamCommand& command) {
+void StreamSet::AddDependencies(Stream& stream, std::vector<Dependency>* dependencies) {
   if (stream.id == wire::kLegacyStream) {
     for (Stream* other : blocking_since_legacy_) {
       if (other->enqueued > other->legacy_behind && other->enqueued > other->completed) {
-        command.dependencies.push_back({other->id, wire::Ticket{other->enqueued}, nullptr});
+        dependencies->push_back({other->id, wire::Ticket{other->enqueued}, nullptr});
       }
       other->legacy_behind = other->enqueued;
     }
@@ -51,25 +65,34 @@ void StreamSet::AddDependencies(Stream& stream, StreamCommand& command) {
   if (stream.enqueued == stream.legacy_behind) blocking_since_legacy_.push_back(&stream);
   const Stream& legacy = *streams_[static_cast<uint32_t>(wire::kLegacyStream)];
   if (legacy.enqueued > stream.behind_legacy && legacy.enqueued > legacy.completed) {
-    command.dependencies.push_back({legacy.id, wire::Ticket{legacy.enqueued}, nullptr});
+    dependencies->push_back({legacy.id, wire::Ticket{legacy.enqueued}, nullptr});
   }
   stream.behind_legacy = legacy.enqueued;
 }
 
+void StreamSet::SetActive(Stream& stream) {
+  if (stream.listed_active) return;
+  stream.listed_active = true;
+  active_.push_back(&stream);
+}
+
 void StreamSet::Enqueue(Stream& stream, StreamCommand&& command) {
-  AddDependencies(stream, command);
+  AddDependencies(stream, &command.dependencies);
+  if (stream.open != nullptr) Close(stream);
+  CloseBefore(command.dependencies);
   stream.enqueued = static_cast<uint64_t>(command.ticket);
-  if (!stream.listed_active) {
-    stream.listed_active = true;
-    active_.push_back(&stream);
-  }
+  SetActive(stream);
   if (stream.waiting.empty() && CanSubmit(stream, command)) {
     Hand(stream, command);
     return;
   }
   command.OwnPayload();
-  ++waiting_commands_;
+  waiting_commands_ += command.commands;
   waiting_bytes_ += CostBytes(command);
+  Wait(stream, std::move(command));
+}
+
+void StreamSet::Wait(Stream& stream, StreamCommand&& command) {
   stream.waiting.push_back(std::move(command));
   if (!stream.listed_waiting) {
     stream.listed_waiting = true;
@@ -77,9 +100,85 @@ void StreamSet::Enqueue(Stream& stream, StreamCommand&& command) {
   }
 }
 
-bool StreamSet::CanSubmit(const Stream& stream, const StreamCommand& command) const {
-  if (*hold_ || stream.in_flight >= stream.max_in_flight) return false;
-  for (const Dependency& dependency : command.dependencies) {
+void StreamSet::Collect(Stream& stream, wire::Ticket ticket, const ChunkNode& node,
+                        std::span<const uint8_t> params,
+                        const std::shared_ptr<const void>& library) {
+  AddDependencies(stream, &new_dependencies_);
+  if (!new_dependencies_.empty()) {
+    // A chunk waits as a whole for what its first launch waits for.
+    if (stream.open != nullptr) Close(stream);
+    CloseBefore(new_dependencies_);
+  }
+  if (stream.open == nullptr) {
+    if (idle_chunks_.empty()) {
+      stream.open = std::make_unique<Chunk>();
+    } else {
+      stream.open = std::move(idle_chunks_.back());
+      idle_chunks_.pop_back();
+    }
+    stream.open->first_ticket = static_cast<uint64_t>(ticket);
+    stream.open_dependencies.swap(new_dependencies_);
+    waiting_bytes_ +=
+        sizeof(StreamCommand) + sizeof(Chunk) + DependencyBytes(stream.open_dependencies);
+    if (!stream.listed_open) {
+      stream.listed_open = true;
+      open_.push_back(&stream);
+    }
+    SetActive(stream);
+  }
+  stream.enqueued = static_cast<uint64_t>(ticket);
+  grown_ = &stream;
+  ++waiting_commands_;
+  waiting_bytes_ += Chunk::CostBytes(params.size());
+  if (stream.open->Append(node, params, library)) Close(stream);
+}
+
+void StreamSet::CloseBefore(const std::vector<Dependency>& dependencies) {
+  for (const Dependency& dependency : dependencies) {
+    if (dependency.foreign) continue;
+    Stream* other = FindAny(dependency.stream);
+    if (other != nullptr && other->open != nullptr) Close(*other);
+  }
+}
+
+void StreamSet::Close(Stream& stream) {
+  StreamCommand command;
+  command.ticket = wire::Ticket{stream.enqueued};
+  command.dependencies.swap(stream.open_dependencies);
+  command.commands = command.weight = stream.open->size();
+  command.work = ChunkWork{std::move(stream.open)};
+  if (!stream.waiting.empty() || !CanSubmit(stream, command)) {
+    return Wait(stream, std::move(command));
+  }
+  waiting_commands_ -= command.commands;
+  waiting_bytes_ -= CostBytes(command);
+  Hand(stream, command);
+}
+
+void StreamSet::Flush(bool all) {
+  if (open_.empty()) return;
+  std::erase_if(open_, [&](Stream* stream) {
+    const bool stays =
+        stream->open != nullptr && ((!all && stream == grown_) || !stream->waiting.empty() ||
+                                    !HasRoom(*stream) || !HaveGone(stream->open_dependencies));
+    if (!stays && stream->open != nullptr) Close(*stream);
+    stream->listed_open = stays;
+    return !stays;
+  });
+}
+
+void StreamSet::Recycle(ChunkPtr chunk) {
+  if (idle_chunks_.size() == kIdleChunks) return;
+  chunk->Clear();
+  idle_chunks_.push_back(std::move(chunk));
+}
+
+bool StreamSet::HasRoom(const Stream& stream) const {
+  return !*hold_ && stream.in_flight < stream.max_in_flight && stream.queued < kMaxInFlight;
+}
+
+bool StreamSet::HaveGone(const std::vector<Dependency>& dependencies) const {
+  for (const Dependency& dependency : dependencies) {
     if (dependency.foreign) {
       if (!dependency.point->done && dependency.point->event == nullptr) return false;
       continue;
@@ -91,6 +190,11 @@ bool StreamSet::CanSubmit(const Stream& stream, const StreamCommand& command) co
       return false;
     }
   }
+  return true;
+}
+
+bool StreamSet::CanSubmit(const Stream& stream, const StreamCommand& command) const {
+  if (!HasRoom(stream) || !HaveGone(command.dependencies)) return false;
   return (command.gate == nullptr || PassesGate(stream, command)) && sink_->HasRoom(command);
 }
 
@@ -110,15 +214,22 @@ bool StreamSet::PassesGate(const Stream& stream, const StreamCommand& command) c
 }
 
 void StreamSet::Hand(Stream& stream, StreamCommand& command) {
+  const uint64_t first = FirstTicket(command);
   sink_->Submit(stream, command);
   stream.submitted = static_cast<uint64_t>(command.ticket);
-  ++stream.in_flight;
-  // The sink has marked an event record already: AddMark counts this command then.
+  stream.in_flight += command.commands;
+  stream.queued += command.weight;
+  // The sink has marked the command already: AddMark counts it then.
   if (!stream.marks.empty() && stream.marks.back().point->ticket == command.ticket) {
-    ++stream.marks.back().commands;
+    Mark& mark = stream.marks.back();
+    if (mark.commands == 0) mark.first_ticket = first;
+    mark.commands += command.commands;
+    mark.weight += command.weight;
     return;
   }
-  if (stream.unmarked++ == 0) stream.unmarked_first = stream.submitted;
+  if (stream.unmarked == 0) stream.unmarked_first = first;
+  stream.unmarked += command.commands;
+  stream.unmarked_weight += command.weight;
   if (!stream.listed_unmarked) {
     stream.listed_unmarked = true;
     unmarked_.push_back(&stream);
@@ -134,7 +245,7 @@ bool StreamSet::SubmitWaiting() {
       while (!stream->waiting.empty() && CanSubmit(*stream, stream->waiting.front())) {
         StreamCommand command = std::move(stream->waiting.front());
         stream->waiting.pop_front();
-        --waiting_commands_;
+        waiting_commands_ -= command.commands;
         waiting_bytes_ -= CostBytes(command);
         Hand(*stream, command);
         progress = true;
@@ -152,8 +263,9 @@ bool StreamSet::SubmitWaiting() {
 void StreamSet::AddMark(Stream& stream, PointRef point, uint64_t now_ns) {
   const uint64_t first =
       stream.unmarked != 0 ? stream.unmarked_first : static_cast<uint64_t>(point->ticket);
-  stream.marks.push_back({std::move(point), stream.unmarked, first, now_ns, ++last_order_});
-  stream.unmarked = 0;
+  stream.marks.push_back(
+      {std::move(point), stream.unmarked, stream.unmarked_weight, first, now_ns, ++last_order_});
+  stream.unmarked = stream.unmarked_weight = 0;
 }
 
 std::vector<Stream*> StreamSet::TakeUnmarked() {
@@ -168,12 +280,13 @@ void StreamSet::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
     const uint64_t each_ns = (now_ns - std::min(begun_ns, now_ns)) / mark.commands;
     stream.command_ns = stream.command_ns == 0 ? each_ns : (stream.command_ns + each_ns) / 2;
     stream.max_in_flight = static_cast<uint32_t>(std::clamp<uint64_t>(
-        kAheadNs / std::max<uint64_t>(stream.command_ns, 1), kLeastInFlight, kMaxInFlight));
+        kAheadNs / std::max<uint64_t>(stream.command_ns, 1), kLeastInFlight, kMostInFlight));
     stream.done_ns = now_ns;
   }
   mark.point->done = true;
   stream.completed = static_cast<uint64_t>(mark.point->ticket);
   stream.in_flight -= mark.commands;
+  stream.queued -= mark.weight;
   stream.marks.pop_front();
 }
 
@@ -193,6 +306,13 @@ void StreamSet::DropWaiting() {
     stream->enqueued = stream->submitted;
   }
   waiting_.clear();
+  for (Stream* stream : open_) {
+    stream->open.reset();
+    stream->open_dependencies.clear();
+    stream->listed_open = false;
+    stream->enqueued = stream->submitted;
+  }
+  open_.clear();
   waiting_commands_ = 0;
   waiting_bytes_ = 0;
 }
@@ -204,6 +324,8 @@ std::vector<std::unique_ptr<Stream>> StreamSet::TakeEnded() {
     stream->listed_active = false;
     if (stream->destroyed) {
       std::erase(blocking_since_legacy_, stream);
+      std::erase(open_, stream);
+      if (grown_ == stream) grown_ = nullptr;
       ended.push_back(std::move(streams_[static_cast<uint32_t>(stream->id)]));
     }
     return true;
@@ -220,7 +342,9 @@ uint64_t StreamSet::OldestUnfinished() const {
     } else if (stream->unmarked != 0) {
       first = stream->unmarked_first;
     } else if (!stream->waiting.empty()) {
-      first = static_cast<uint64_t>(stream->waiting.front().ticket);
+      first = FirstTicket(stream->waiting.front());
+    } else if (stream->open != nullptr) {
+      first = stream->open->first_ticket;
     }
     oldest = std::min(oldest, first);
   }

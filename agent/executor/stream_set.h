@@ -5,9 +5,14 @@
 // gone (not: is done); the sink then makes the GPU wait where that is not done. Dependencies always
 // name older tickets, so no cycle can arise. The legacy default stream (id 0) waits for all
 // blocking streams of this session and they for it, as CUDA's does; other sessions are never
-// involved. At most kMaxInFlight commands of a stream are at CUDA at a time, because a full queue
+// involved. At most kMaxInFlight launches of a stream are at CUDA at a time, because a full queue
 // of the driver (about 1,024 launches) would block the thread that serves everybody. A command with a gate
 // goes when everything before it is done and the gate is open.
+//
+// Launches that may go together (Collect) gather at the end of their stream, in a chunk, while there
+// are more in the ring. The chunk is closed, and goes like one command, when its content says so, when
+// something else comes behind it or waits for it, and when the ring is empty (Flush). Until then
+// its launches are enqueued and not submitted, as if they waited.
 //
 // Ring thread only; owned by the session.
 #pragma once
@@ -21,6 +26,8 @@
 
 namespace gpuloom::executor {
 
+struct Chain;
+
 inline constexpr uint32_t kMaxInFlight = 256;
 
 // Whoever loads a library waits until everything at CUDA has run (quiet.h), so no more is handed over
@@ -29,10 +36,15 @@ inline constexpr uint32_t kMaxInFlight = 256;
 inline constexpr uint64_t kAheadNs = 8'000'000;
 inline constexpr uint32_t kFirstInFlight = 32;  // as long as nothing is known of a stream
 inline constexpr uint32_t kLeastInFlight = 2;
+inline constexpr uint32_t kMostInFlight = 2048;  // where a chain's launch stands for many
+
+// Launches that take longer than this on average gain nothing by going together.
+inline constexpr uint64_t kSlowCommandNs = 20'000;
 
 struct Mark {
   PointRef point;
   uint32_t commands;      // that end with this mark
+  uint32_t weight;        // of them
   uint64_t first_ticket;  // of them
   uint64_t made_ns;
   uint64_t order;  // among the session's marks: what one waits for has a lower one
@@ -52,6 +64,12 @@ struct GraphRun {
   std::vector<PointRef> points;
 };
 
+// A chain at CUDA.
+struct ChainRun {
+  uint64_t ticket;
+  std::shared_ptr<Chain> chain;
+};
+
 // Read by the sink; changed by StreamSet only, but for the fields that say otherwise.
 struct Stream {
   wire::StreamId id{};
@@ -63,23 +81,29 @@ struct Stream {
   uint64_t submitted = 0;   // newest ticket that CUDA has
   uint64_t completed = 0;   // newest ticket that is done
   std::deque<StreamCommand> waiting;
+  ChunkPtr open;  // behind `waiting`; never empty
+  std::vector<Dependency> open_dependencies;
   std::deque<Mark> marks;       // oldest first
   std::deque<Staged> staged;    // the sink's, oldest first
   std::deque<GraphRun> graphs;  // the sink's, oldest first
+  std::deque<ChainRun> chains;  // the sink's, oldest first
   // The sink's: tickets of launches that may print and whose text is not taken yet, oldest first.
   std::deque<uint64_t> printing;
   bool taking_text = false;
   uint32_t in_flight = 0;  // at CUDA, not known to be done
+  uint32_t queued = 0;     // weight of those
   uint32_t max_in_flight = kFirstInFlight;
   uint64_t command_ns = 0;  // what a command took lately
   uint64_t done_ns = 0;     // when the newest mark was seen to be done
   uint32_t unmarked = 0;    // at CUDA since the last mark
+  uint32_t unmarked_weight = 0;
   uint64_t unmarked_first = 0;
   uint64_t behind_legacy = 0;  // newest legacy ticket that this stream is ordered behind
   uint64_t legacy_behind = 0;  // newest ticket of this stream that legacy is ordered behind
   bool listed_active = false;
   bool listed_waiting = false;
   bool listed_unmarked = false;
+  bool listed_open = false;
 
   bool Idle() const { return enqueued == completed; }
 };
@@ -113,6 +137,18 @@ class StreamSet {
   // before it. Tickets rise from call to call.
   void Enqueue(Stream& stream, StreamCommand&& command);
 
+  // True when the stream's launches may gain by going together.
+  static bool Gains(const Stream& stream) { return stream.command_ns <= kSlowCommandNs; }
+  // The same as Enqueue for a launch that may go with others.
+  void Collect(Stream& stream, wire::Ticket ticket, const ChunkNode& node,
+               std::span<const uint8_t> params, const std::shared_ptr<const void>& library);
+
+  // Closes the chunks that can go, because nothing may come to join them. With `all` false the one
+  // that has grown last stays open.
+  void Flush(bool all);
+  // A chunk that the sink has handed over.
+  void Recycle(ChunkPtr chunk);
+
   // Hands over what has become free to go. True when something did.
   bool SubmitWaiting();
 
@@ -138,7 +174,14 @@ class StreamSet {
   std::vector<Stream*> TakeUnmarked();
 
  private:
-  void AddDependencies(Stream& stream, StreamCommand& command);
+  void AddDependencies(Stream& stream, std::vector<Dependency>* dependencies);
+  // What others wait for must be on its way.
+  void CloseBefore(const std::vector<Dependency>& dependencies);
+  void Close(Stream& stream);
+  void SetActive(Stream& stream);
+  void Wait(Stream& stream, StreamCommand&& command);
+  bool HasRoom(const Stream& stream) const;
+  bool HaveGone(const std::vector<Dependency>& dependencies) const;
   bool CanSubmit(const Stream& stream, const StreamCommand& command) const;
   bool PassesGate(const Stream& stream, const StreamCommand& command) const;
   void Hand(Stream& stream, StreamCommand& command);
@@ -147,8 +190,12 @@ class StreamSet {
   const bool* hold_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<Stream*> active_;
-  std::vector<Stream*> waiting_;                // have commands in `waiting`
-  std::vector<Stream*> unmarked_;               // have `unmarked` commands
+  std::vector<Stream*> waiting_;              // have commands in `waiting`
+  std::vector<Stream*> unmarked_;             // have `unmarked` commands
+  std::vector<Stream*> open_;                 // have `open`, or had it
+  Stream* grown_ = nullptr;                   // the last to collect
+  std::vector<Dependency> new_dependencies_;  // of the launch that comes
+  std::vector<ChunkPtr> idle_chunks_;
   std::vector<Stream*> blocking_since_legacy_;  // blocking streams used since legacy's last command
   size_t waiting_commands_ = 0;
   size_t waiting_bytes_ = 0;

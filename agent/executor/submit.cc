@@ -51,20 +51,25 @@ void Session::Submit(Stream& stream, StreamCommand& command) {
     stream.printing.push_back(static_cast<uint64_t>(command.ticket));
   }
   if (result == CUDA_SUCCESS) result = place_.device->Judge(SubmitWork(stream, command));
-  // A lost device is told by PublishFault, to everybody.
-  if (result != CUDA_SUCCESS && place_.device->lost() == CUDA_SUCCESS) {
-    writer_.PublishAsyncError(static_cast<uint32_t>(result));
-    Log(LogLevel::kDebug, "session %llu (%s): a command of stream %u failed: %s",
-        static_cast<unsigned long long>(id()), label(), static_cast<unsigned>(stream.id),
-        place_.device->NameOf(result));
+  for (uint32_t i = 0; i < command.commands && result != CUDA_SUCCESS; ++i) {
+    TellAsyncError(stream, result);
   }
   const bool piece = MarksAtOnce(command.work);
   marked_piece_ |= piece;
   // Counted with this command, which StreamSet adds after us.
-  if ((stream.unmarked + 1 >= kCommandsPerMark || piece) &&
+  if ((stream.unmarked + command.commands >= kCommandsPerMark || piece) &&
       !std::holds_alternative<RecordWork>(command.work)) {
     AddMark(stream, std::make_shared<Point>(place_.device, stream.id, command.ticket, false));
   }
+}
+
+void Session::TellAsyncError(const Stream& stream, CUresult result) {
+  // A lost device is told by PublishFault, to everybody.
+  if (result == CUDA_SUCCESS || place_.device->lost() != CUDA_SUCCESS) return;
+  writer_.PublishAsyncError(static_cast<uint32_t>(result));
+  Log(LogLevel::kDebug, "session %llu (%s): a command of stream %u failed: %s",
+      static_cast<unsigned long long>(id()), label(), static_cast<unsigned>(stream.id),
+      place_.device->NameOf(result));
 }
 
 bool Session::HasRoom(const StreamCommand& command) const {
@@ -157,6 +162,10 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
   }
   if (auto* graph = std::get_if<GraphWork>(&command.work)) {
     return SubmitGraph(stream, command.ticket, *graph);
+  }
+  if (std::holds_alternative<ChunkWork>(command.work)) {
+    SubmitChunk(stream, command);
+    return CUDA_SUCCESS;
   }
   if (auto* record = std::get_if<RecordWork>(&command.work)) {
     // The tenant's event and the mark that tells of its completion are one.
@@ -260,6 +269,7 @@ bool Session::TakeDone(Stream& stream) {
   if (stream.completed == before) return false;
   FreeStaged(stream);
   FinishGraphs(stream);
+  FinishChains(stream);
   return true;
 }
 

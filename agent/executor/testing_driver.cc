@@ -449,7 +449,9 @@ void FillTable(Driver* d) {
     return index < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   };
   d->cuKernelGetAttribute = [](int* value, CUfunction_attribute attribute, CUkernel, CUdevice) {
-    return *value = attribute, CUDA_SUCCESS;
+    // No clusters, and room for some threads.
+    const bool cluster = attribute >= CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET;
+    return *value = cluster ? 0 : 1024 + attribute, CUDA_SUCCESS;
   };
   d->cuKernelSetAttribute = [](CUfunction_attribute, int, CUkernel, CUdevice) {
     return CUDA_SUCCESS;

@@ -98,8 +98,8 @@ class TestingTenant {
 
 class TestingScheduler {
  public:
-  // Starts a device on `driver` and the loop.
-  explicit TestingScheduler(const Driver& driver);
+  // Starts a device on `driver` and the loop; `batches` as Loop's.
+  explicit TestingScheduler(const Driver& driver, bool batches = true);
   // Closes the control socket and waits for the loop's end.
   ~TestingScheduler();
 

@@ -1,0 +1,90 @@
+// Launches that go to CUDA together: which may, and how a chunk of them goes.
+#include "agent/executor/session.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// A chain's launch takes one place of the driver's queue, however long it is (measured). It is
+// counted as more, because the device needs only a few ahead.
+constexpr uint32_t kChainWeight = 4;
+
+constexpr uint32_t kMaxGridY = 65535;
+constexpr uint32_t kMaxBlockZ = 64;
+
+uint32_t Limit(int32_t attribute) {
+  return attribute == wire::kNoAttribute || attribute < 0 ? 0 : static_cast<uint32_t>(attribute);
+}
+
+}  // namespace
+
+void Session::SetCollects(Kernel* kernel, const int32_t* attributes) const {
+  kernel->max_threads = Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
+  kernel->max_dynamic_shared_bytes =
+      Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]);
+  // Nodes of a chain have no clusters, and what prints takes turns.
+  kernel->collects = place_.chains != nullptr && !kernel->library->prints &&
+                     kernel->param_bytes <= kMaxChunkedParamBytes &&
+                     Limit(attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]) == 0 &&
+                     Limit(attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]) == 0 &&
+                     !place_.chains->Refuses(kernel->function);
+}
+
+// What CUDA would refuse in the launch goes by itself, so that its answer is that launch's.
+bool Session::MayCollect(const Kernel& kernel, const wire::Launch::Request& request) const {
+  if (!kernel.collects) return false;
+  const auto& grid = request.grid;
+  const auto& block = request.block;
+  if (grid[0] == 0 || grid[0] > INT32_MAX || grid[1] - 1 >= kMaxGridY || grid[2] - 1 >= kMaxGridY) {
+    return false;
+  }
+  if (block[2] - 1 >= kMaxBlockZ || block[0] > kernel.max_threads ||
+      block[1] > kernel.max_threads) {
+    return false;
+  }
+  const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
+  return threads != 0 && threads <= kernel.max_threads &&
+         request.dynamic_shared_bytes <= kernel.max_dynamic_shared_bytes;
+}
+
+void Session::SubmitChunk(Stream& stream, StreamCommand& command) {
+  ChunkPtr chunk = std::move(std::get<ChunkWork>(command.work).chunk);
+  if (ChainRef chain = place_.chains->Launch(*chunk, stream)) {
+    kernels_launched_ += chunk->size();
+    command.weight = std::min(kChainWeight, command.weight);
+    stream.chains.push_back({static_cast<uint64_t>(command.ticket), std::move(chain)});
+  } else {
+    SubmitPlainly(stream, *chunk);
+    if (place_.chains->any_refused()) {
+      kernels_.ForEach([&](Kernel& kernel) {
+        if (place_.chains->Refuses(kernel.function)) kernel.collects = false;
+      });
+    }
+  }
+  streams_.Recycle(std::move(chunk));
+}
+
+void Session::SubmitPlainly(Stream& stream, const Chunk& chunk) {
+  const Driver& cuda = place_.device->cuda();
+  const uint8_t* params = chunk.params.data();
+  for (const ChunkNode& node : chunk.nodes) {
+    size_t bytes = node.param_bytes;
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(params),
+                     CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+    ++kernels_launched_;
+    TellAsyncError(
+        stream, place_.device->Judge(cuda.cuLaunchKernel(
+                    node.function, node.grid[0], node.grid[1], node.grid[2], node.block[0],
+                    node.block[1], node.block[2], node.dynamic_shared_bytes, stream.cuda, nullptr,
+                    bytes == 0 ? nullptr : extra)));
+    params += Chunk::RoundUp(bytes);
+  }
+}
+
+void Session::FinishChains(Stream& stream) {
+  while (!stream.chains.empty() && stream.chains.front().ticket <= stream.completed) {
+    Chains::Done(*stream.chains.front().chain);
+    stream.chains.pop_front();
+  }
+}
+
+}  // namespace gpuloom::executor
