@@ -125,8 +125,10 @@ Loop::Outcome Loop::Run() {
 
     const uint64_t idle_ns = now_ns - last_work_ns;
     quiet_.Tick(now_ns, AnythingAtDevice(), idle_ns);
+    // What was held back goes in the next round: there must be one.
+    const bool released = hold_ && !quiet_.Holding();
     hold_ = quiet_.Holding();
-    const int64_t sleep_ns = worked || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
+    const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
     if (sleep_ns == 0) {
       if (now_ns - last_events_ns >= kEventsEveryNs) {
         HandleEvents(0, now_ns);

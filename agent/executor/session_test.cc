@@ -263,7 +263,10 @@ TEST_F(SessionTest, LoadsThatWouldWaitForTheDeviceWaitForAnIdleMoment) {
   EXPECT_NE(neighbour->Alloc(1000), 0u) << "memory does not wait";
   TestingDriver::Release();
   EXPECT_TRUE(neighbour->Wait(answered));
+  const auto released = std::chrono::steady_clock::now();
   EXPECT_TRUE(tenant_->WaitDone(0, later));
+  EXPECT_LT(std::chrono::steady_clock::now() - released, milliseconds(500))
+      << "what was held back waited for something else to happen";
   EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
 }
 
