@@ -213,6 +213,32 @@ TEST_F(GpuloomRun, OneAfterTheOtherFindsASchedulerEachTime) {
   EXPECT_EQ(Errors(), "");
 }
 
+TEST_F(GpuloomRun, ASoftwareGpuWithOtherSettingsIsNotUsed) {
+  constexpr char kTotal[] =
+      "import ctypes\n"
+      "cuda = ctypes.CDLL('libcuda.so.1')\n"
+      "total = ctypes.c_size_t()\n"
+      "assert cuda.cuInit(0) == 0\n"
+      "assert cuda.cuDeviceTotalMem_v2(ctypes.byref(total), 0) == 0\n"
+      "print(total.value >> 20)\n";
+  const auto start = [&](const char* memory, std::vector<std::string> command) {
+    setenv("GPULOOM_SOFTGPU_MEMORY", memory, 1);
+    const pid_t pid = Start(std::move(command), {"--slots", "10"});
+    unsetenv("GPULOOM_SOFTGPU_MEMORY");
+    return pid;
+  };
+  const pid_t first = start("1GiB", {"sh", "-c", "echo ready; exec sleep 1"});
+  ASSERT_TRUE(Within(seconds(10), [&] { return Output().find("ready") != std::string::npos; }));
+  EXPECT_EQ(Wait(start("2GiB", {"true"})), 125);
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("GPULOOM_SOFTGPU_MEMORY=1GiB"));
+  EXPECT_EQ(Wait(start("1GiB", {"true"})), 0);
+  EXPECT_EQ(Wait(first), 0);
+  // One that is about to end is waited for.
+  EXPECT_EQ(Wait(start("2GiB", {GPULOOM_PYTHON, "-c", kTotal})), 0) << Errors();
+  EXPECT_EQ(Wait(start("4GiB", {GPULOOM_PYTHON, "-c", kTotal})), 0) << Errors();
+  EXPECT_THAT(Output(), ::testing::HasSubstr("1790\n3582\n"));
+}
+
 TEST_F(GpuloomRun, WhenItIsKilledNothingIsLeft) {
   const pid_t pid = Start({"sh", "-c", "echo ready; exec sleep 1"});
   ASSERT_TRUE(Within(seconds(10), [&] { return Output().find("ready") != std::string::npos; }));

@@ -6,10 +6,14 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <set>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -125,6 +129,56 @@ std::string WhyItEnded(const SchedulerPlace& place, const Started& started, int 
   return "the scheduler ended with status " + std::to_string(status) + ": " + output;
 }
 
+using Settings = std::set<std::string>;
+
+// What the software GPU reads at its start.
+bool IsSetting(std::string_view variable) { return variable.starts_with("GPULOOM_SOFTGPU_"); }
+
+Settings OurSettings() {
+  Settings settings;
+  for (char* const* variable = environ; *variable != nullptr; ++variable) {
+    if (IsSetting(*variable)) settings.insert(*variable);
+  }
+  return settings;
+}
+
+// Of the process that listens behind the socket; false when it cannot be looked at.
+bool SettingsOfScheduler(int socket, Settings* settings) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) return false;
+  std::ifstream environment("/proc/" + std::to_string(peer.pid) + "/environ", std::ios::binary);
+  if (!environment) return false;
+  for (std::string variable; std::getline(environment, variable, '\0');) {
+    if (IsSetting(variable)) settings->insert(variable);
+  }
+  return true;
+}
+
+std::string Listed(const Settings& settings) {
+  std::string text;
+  for (const std::string& setting : settings) text += (text.empty() ? "" : " ") + setting;
+  return text.empty() ? "none" : text;
+}
+
+// Whether the software GPU that answered is one with our settings. With false and no message it is
+// another one that nobody uses, which ends when we leave it.
+bool HasOurSettings(const SchedulerPlace& place, control::Client* client, std::string* error) {
+  const Settings ours = OurSettings();
+  Settings theirs;
+  if (!SettingsOfScheduler(client->fd(), &theirs) || theirs == ours) return true;
+  std::vector<control::AllocationState> used;
+  std::string gone;
+  if (client->ListAllocations(&used, &gone) && !used.empty()) {
+    *error = "the software GPU of " + place.state_dir +
+             " is in use with other settings (there: " + Listed(theirs) +
+             "; here: " + Listed(ours) +
+             "): wait for the commands that use it, or name another --state-dir";
+  }
+  client->Close();
+  return false;
+}
+
 }  // namespace
 
 bool ReachScheduler(const SchedulerPlace& place, control::Client* client, std::string* error) {
@@ -133,7 +187,11 @@ bool ReachScheduler(const SchedulerPlace& place, control::Client* client, std::s
   std::string connect_error;
   while (Clock::now() < deadline) {
     if (client->Connect(place.state_dir, control::Client::kDefaultTimeout, &connect_error)) {
-      return true;
+      if (!place.softgpu || HasOurSettings(place, client, error)) return true;
+      if (!error->empty()) return false;
+      connect_error = "one with other settings does not end";
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      continue;
     }
     if (client->refused()) {
       *error = connect_error;

@@ -1,17 +1,44 @@
 #include "agent/scheduler/log.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "proto/channel/unique_fd.h"
 
 namespace gpuloom::scheduler {
 namespace {
 
 LogLevel g_level = LogLevel::kInfo;
 
+// Our own and the executors' lines, in a file that others append to as well.
+constexpr off_t kMaxLogBytes = 4 << 20;
+constexpr off_t kKeptLogBytes = 1 << 20;
+
+// Only of a file that everybody appends to: elsewhere whoever collects the lines bounds them.
+void BoundLog() {
+  struct stat status;
+  if (fstat(STDERR_FILENO, &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_size <= kMaxLogBytes || (fcntl(STDERR_FILENO, F_GETFL) & O_APPEND) == 0) {
+    return;
+  }
+  const channel::UniqueFd log(open("/proc/self/fd/2", O_RDWR | O_CLOEXEC));
+  if (!log.valid()) return;
+  std::string kept(static_cast<size_t>(kKeptLogBytes), '\0');
+  const ssize_t size = pread(log.get(), kept.data(), kept.size(), status.st_size - kKeptLogBytes);
+  kept.resize(size > 0 ? static_cast<size_t>(size) : 0);
+  kept.erase(0, kept.find('\n') + 1);
+  kept.insert(0, "gpuloom-scheduler: earlier lines were dropped\n");
+  if (ftruncate(log.get(), 0) != 0) return;
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kept.data(), kept.size());
+}
+
 void Write(LogLevel level, const char* mark, const std::string& line) {
   if (level < g_level) return;
   const std::string text = std::string("gpuloom-scheduler: ") + mark + line + "\n";
   // A lost log line is no reason to stop serving.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+  BoundLog();
 }
 
 }  // namespace

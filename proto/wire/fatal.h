@@ -19,9 +19,7 @@ namespace gpuloom::wire {
   X(kBadReplySlot, "reply slot is out of range, or present or absent against the rule") \
   X(kBadHandle, "handle is out of range, unknown, or in use already")                   \
   X(kBadRange, "address range is not the session's own")                                \
-  X(kBadArgument, "argument that no shim of ours would send")                           \
-  X(kTooManyPending, "more commands wait for one stream than a session may queue")      \
-  X(kPeerGone, "peer hung up")
+  X(kBadArgument, "argument that no shim of ours would send")
 
 enum class Fatal : uint32_t {
 #define X(name, text) name,

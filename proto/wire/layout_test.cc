@@ -32,7 +32,7 @@ std::string Layout() {
         << info.max_payload_bytes << "\n";
   }
   out << "\n# why a session ends\n";
-  for (uint32_t i = 0; i <= static_cast<uint32_t>(Fatal::kPeerGone); ++i) {
+  for (uint32_t i = 0; i <= static_cast<uint32_t>(Fatal::kBadArgument); ++i) {
     out << i << " " << FatalText(static_cast<Fatal>(i)) << "\n";
   }
   out << "\n# structures: size, then the offset of each field\n";

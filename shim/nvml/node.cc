@@ -1,12 +1,15 @@
 #include "shim/nvml/node.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>
+
+#include <new>
 
 #include "proto/channel/socket.h"
 #include "shim/door.h"
@@ -41,8 +44,18 @@ Return CheckDevice(DeviceHandle device) {
   return device == OnlyDevice() ? kSuccess : kInvalidArgument;
 }
 
+// A thread that is not in the child may have held the lock, and been writing what it guards.
+void Node::OnForkedChild() {
+  ::new (&node.lock_) Lock;
+  node.last_valid_ = false;
+}
+
 Return Node::Init() {
   Holding holding(&lock_);
+  if (!fork_handled_) {
+    if (pthread_atfork(nullptr, nullptr, &Node::OnForkedChild) != 0) return kUnknown;
+    fork_handled_ = true;
+  }
   if (init_count_.load(std::memory_order_relaxed) == 0) {
     ReadLogLevel();
     wire::QueryAnswer answer;

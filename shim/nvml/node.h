@@ -30,12 +30,14 @@ class Node {
   static constexpr int64_t kBurst = 10;
   static constexpr int64_t kTurnNs = 50'000'000;
 
+  static void OnForkedChild();
   [[nodiscard]] Return Ask(wire::QueryAnswer* answer);
   void LogOnce(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
   Lock lock_;
   std::atomic<uint32_t> init_count_{0};
   bool failure_logged_ = false;
+  bool fork_handled_ = false;
   bool known_ = false;  // first_ is set; guarded by lock_
   wire::QueryAnswer first_ = {};
   wire::QueryAnswer last_ = {};  // guarded by lock_

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -347,6 +348,31 @@ TEST_F(Nvml, ASchedulerThatEndsIsALostDevice) {
 }
 
 // Every function that is not answered says so, and the page lists exactly those that are.
+// Also when another thread was asking at that moment.
+TEST_F(Nvml, AForkedChildMayGoOnAsking) {
+  Begin();
+  std::atomic<bool> ends{false};
+  std::thread asker([&] {
+    DeviceHandle device = Device();
+    uint64_t memory[3] = {};
+    while (!ends) Call("nvmlDeviceGetMemoryInfo", device, &memory[0]);
+  });
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      uint64_t memory[3] = {};
+      const int result = Call("nvmlDeviceGetMemoryInfo", Device(), &memory[0]);
+      _exit(result == kSuccess && memory[0] == 4 * kGiB ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  ends = true;
+  asker.join();
+}
+
 TEST_F(Nvml, ThePageListsWhatAnswers) {
   std::ifstream page(GPULOOM_NVML_PAGE);
   std::set<std::string> listed;

@@ -1,0 +1,48 @@
+#include "agent/scheduler/log.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace gpuloom::scheduler {
+namespace {
+
+TEST(Log, AFileKeepsItsLastLines) {
+  const std::string path = ::testing::TempDir() + "scheduler-log-" + std::to_string(getpid());
+  const int before = dup(STDERR_FILENO);
+  const int log = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  ASSERT_GE(log, 0);
+  ASSERT_EQ(dup2(log, STDERR_FILENO), STDERR_FILENO);
+  constexpr int kLines = 60'000;
+  const std::string rest(90, 'x');
+  off_t largest = 0;
+  for (int i = 0; i < kLines; ++i) {
+    LogInfo(std::to_string(i) + " " + rest);
+    struct stat status;
+    ASSERT_EQ(fstat(log, &status), 0);
+    largest = std::max(largest, status.st_size);
+  }
+  ASSERT_EQ(dup2(before, STDERR_FILENO), STDERR_FILENO);
+  close(before);
+  close(log);
+  EXPECT_GT(largest, 3 << 20);
+  EXPECT_LT(largest, 5 << 20);
+  std::ifstream file(path);
+  std::string line, last;
+  std::getline(file, line);
+  EXPECT_EQ(line, "gpuloom-scheduler: earlier lines were dropped");
+  for (int lines = 0; std::getline(file, line); ++lines) {
+    ASSERT_EQ(line.rfind("gpuloom-scheduler: ", 0), 0u) << line;
+    last = line;
+  }
+  EXPECT_EQ(last, "gpuloom-scheduler: " + std::to_string(kLines - 1) + " " + rest);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace gpuloom::scheduler
