@@ -196,8 +196,13 @@ bool NoteManagedVariable(uint64_t begin, uint64_t size_bytes) {
       return false;
     }
   }
-  if (NoteMemory(
-          {begin, size_bytes, MemoryKind::kManaged, CU_MEM_ATTACH_GLOBAL, {}, kVariable, 0})) {
+  if (NoteMemory({begin,
+                  size_bytes,
+                  MemoryKind::kManaged,
+                  CU_MEM_ATTACH_GLOBAL,
+                  {},
+                  kBelongsToOther,
+                  0})) {
     return true;
   }
   ForgetManaged(begin);

@@ -29,7 +29,7 @@ constexpr size_t kPitchBytes = 512;
 // A reset leaves it: modules go by themselves, mappings are the process's.
 bool BelongsToNoContext(const KnownMemory& entry) {
   return entry.kind == MemoryKind::kGlobal || entry.kind == MemoryKind::kMapped ||
-         (entry.kind == MemoryKind::kManaged && entry.object == kVariable);
+         (LiesInArena(entry.kind) && entry.object == kBelongsToOther);
 }
 
 bool Accessible(const KnownMemory& entry) {
@@ -257,7 +257,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
   KnownMemory known;
-  const bool variable = FindKnown(address, &known) && known.object == kVariable;
+  const bool variable = FindKnown(address, &known) && known.object == kBelongsToOther;
   if (!variable && ForgetMemory(address, MemoryKind::kManaged)) {
     ForgetMade(MadeKind::kDeviceMemory, address);
     const CUresult result = session.WaitForAll();
@@ -311,7 +311,11 @@ CUresult cuMemFreeHost(void* address) {
   if (address == nullptr) return CUDA_SUCCESS;
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   const auto begin = reinterpret_cast<uint64_t>(address);
-  if (!ForgetMemory(begin, MemoryKind::kPinnedHost)) return CUDA_ERROR_INVALID_VALUE;
+  KnownMemory known;
+  if ((FindKnown(begin, &known) && known.object == kBelongsToOther) ||
+      !ForgetMemory(begin, MemoryKind::kPinnedHost)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   ForgetMade(MadeKind::kHostMemory, begin);
   // Copies and kernels that still use it come first: the memory is given out again.
   const CUresult result = session.WaitForAll();
@@ -322,10 +326,9 @@ CUresult cuMemFreeHost(void* address) {
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* address, unsigned flags) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   KnownMemory found;
-  RegisteredMemory registered;
-  if (device != nullptr && flags == 0 &&
-      FindRegistered(reinterpret_cast<uint64_t>(address), &registered)) {
-    return CUDA_ERROR_NOT_SUPPORTED;  // the device does not reach it
+  if (device != nullptr && flags == 0) {
+    const CUresult result = MapRegistered(reinterpret_cast<uint64_t>(address), device);
+    if (result != CUDA_ERROR_INVALID_VALUE) return result;
   }
   if (device == nullptr || flags != 0 ||
       !FindMemory(reinterpret_cast<uint64_t>(address), 1, &found) ||

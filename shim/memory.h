@@ -16,11 +16,12 @@ enum class MemoryKind : uint32_t {
   kPinnedHost,  // cuMemHostAlloc
   kMapped,      // cuMemMap
   kPooled,      // cuMemAllocAsync
-  kManaged,     // cuMemAllocManaged; a module's variable when `object` is kVariable
+  kManaged,     // cuMemAllocManaged, or a module's variable
   kRegistered,  // cuMemHostRegister: never in this table (registered_memory.h)
 };
 
-inline constexpr uint32_t kVariable = 1;
+// `object` of memory in the arena that is part of something: a module's variable, moved pages.
+inline constexpr uint32_t kBelongsToOther = 1;
 
 struct KnownMemory {
   uint64_t begin;
@@ -28,7 +29,7 @@ struct KnownMemory {
   MemoryKind kind;
   uint32_t flags;           // kPinnedHost: CU_MEMHOSTALLOC_*; kMapped: CUmemAccess_flags
   wire::LibraryId library;  // kGlobal
-  uint32_t object;          // kMapped: the physical memory; kPooled: the piece; kManaged
+  uint32_t object;          // kMapped: the physical memory; kPooled: the piece; see kBelongsToOther
   uint64_t buffer_id;       // never used twice
 };
 

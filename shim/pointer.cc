@@ -38,7 +38,13 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Write<unsigned>(out, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return no_access || registered ? CUDA_ERROR_INVALID_VALUE : Write<CUdeviceptr>(out, address);
+      if (registered) {
+        if (found.object == 0) return CUDA_ERROR_INVALID_VALUE;  // nobody wanted one
+        CUdeviceptr device = 0;
+        const CUresult result = MapRegistered(address, &device);
+        return result != CUDA_SUCCESS ? result : Write<CUdeviceptr>(out, device);
+      }
+      return no_access ? CUDA_ERROR_INVALID_VALUE : Write<CUdeviceptr>(out, address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       return host || found.kind == MemoryKind::kManaged
                  ? Write<void*>(out, reinterpret_cast<void*>(address))
@@ -83,9 +89,13 @@ bool FindAny(uint64_t address, KnownMemory* found) {
   if (FindKnown(address, found)) return true;
   RegisteredMemory registered;
   if (!FindRegistered(address, &registered)) return false;
-  *found = {
-      registered.begin,    registered.size_bytes, MemoryKind::kRegistered, registered.flags, {}, 0,
-      registered.buffer_id};
+  *found = {registered.begin,
+            registered.size_bytes,
+            MemoryKind::kRegistered,
+            registered.flags,
+            {},
+            registered.pages.size_bytes != 0 ? kBelongsToOther : 0,
+            registered.buffer_id};
   return true;
 }
 

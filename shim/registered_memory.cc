@@ -59,9 +59,20 @@ CUresult Register(uint64_t begin, uint64_t size_bytes, unsigned flags) {
   const uint64_t buffer_id = NewBufferId();
   Holding holding(&registered.lock);
   if (OverlapsLocked(begin, size_bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  return InsertSorted(&registered.ranges, {begin, size_bytes, flags, 0, buffer_id})
+  return InsertSorted(&registered.ranges, {begin, size_bytes, flags, 0, buffer_id, {}})
              ? CUDA_SUCCESS
              : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+uint64_t DeviceBegin(const RegisteredMemory& range) {
+  return range.pages.place + (range.begin - range.pages.begin);
+}
+
+// Nothing is in flight.
+void MoveBack(const RegisteredMemory& range) {
+  if (range.pages.size_bytes == 0) return;
+  (void)ForgetMemory(DeviceBegin(range), MemoryKind::kPinnedHost);
+  UnsharePages(range.pages);
 }
 
 CUresult Unregister(uint64_t begin) {
@@ -69,15 +80,22 @@ CUresult Unregister(uint64_t begin) {
   KnownMemory known;
   if (begin == 0 || FindKnown(begin, &known)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
-  Holding holding(&registered.lock);
-  const size_t i = FindAtOrBefore(registered.ranges, begin);
-  if (i == registered.ranges.count() ||
-      registered.ranges[i].begin + registered.ranges[i].size_bytes <= begin) {
-    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  RegisteredMemory range;
+  {
+    Holding holding(&registered.lock);
+    const size_t i = FindAtOrBefore(registered.ranges, begin);
+    if (i == registered.ranges.count() ||
+        registered.ranges[i].begin + registered.ranges[i].size_bytes <= begin) {
+      return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    }
+    if (registered.ranges[i].begin != begin) return CUDA_ERROR_INVALID_VALUE;
+    range = registered.ranges[i];
+    registered.ranges.Remove(i);
   }
-  if (registered.ranges[i].begin != begin) return CUDA_ERROR_INVALID_VALUE;
-  registered.ranges.Remove(i);
-  return CUDA_SUCCESS;
+  if (range.pages.size_bytes == 0) return CUDA_SUCCESS;
+  const CUresult result = session.WaitForAll();
+  MoveBack(range);
+  return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
 }
 
 }  // namespace
@@ -90,8 +108,36 @@ bool FindRegistered(uint64_t address, RegisteredMemory* found) {
   return true;
 }
 
+CUresult MapRegistered(uint64_t address, CUdeviceptr* device) {
+  Holding holding(&registered.lock);
+  RegisteredMemory* range = FindRange(registered.ranges, address, 1);
+  if (range == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (range->pages.size_bytes == 0) {
+    SharedPages pages{};
+    if (const CUresult result = SharePages(range->begin, range->size_bytes, &pages);
+        result != CUDA_SUCCESS) {
+      return result;
+    }
+    range->pages = pages;
+    if (!NoteMemory({DeviceBegin(*range),
+                     range->size_bytes,
+                     MemoryKind::kPinnedHost,
+                     range->flags | CU_MEMHOSTALLOC_DEVICEMAP,
+                     {},
+                     kBelongsToOther,
+                     0})) {
+      UnsharePages(pages);
+      range->pages = {};
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  *device = DeviceBegin(*range) + (address - range->begin);
+  return CUDA_SUCCESS;
+}
+
 void ForgetAllRegistered() {
   Holding holding(&registered.lock);
+  for (const RegisteredMemory& range : registered.ranges) MoveBack(range);
   registered.ranges.Clear();
 }
 

@@ -1,6 +1,8 @@
-// The program's own memory, registered. Whether the device reaches it is the driver's to say. The
+// The program's own memory, registered. Its device address may be another than the program's. The
 // codes of wrong calls are those of driver 580 on an H200.
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -51,20 +53,92 @@ TEST_F(RegisteredMemory, CopiesInBothDirections) {
   EXPECT_EQ(std::memcmp(pages_, words.data(), kSize), 0) << "the contents stay";
 }
 
-TEST_F(RegisteredMemory, TheDeviceReachesItOrNobodySaysSo) {
+TEST_F(RegisteredMemory, KernelsReachItByItsDeviceAddress) {
+  for (size_t i = 0; i < kSize; ++i) pages_[i] = static_cast<uint8_t>(i * 7);
+  const size_t offset = 100, size = 600'000;
+  ASSERT_EQ(Register(pages_ + offset, size, CU_MEMHOSTREGISTER_DEVICEMAP), CUDA_SUCCESS);
+  CUdeviceptr device = 0;
+  ASSERT_EQ(Cu().cuMemHostGetDevicePointer_v2(&device, pages_ + offset, 0), CUDA_SUCCESS);
+  CUdeviceptr inside = 0;
+  ASSERT_EQ(Cu().cuMemHostGetDevicePointer_v2(&inside, pages_ + offset + 5000, 0), CUDA_SUCCESS);
+  EXPECT_EQ(inside, device + 5000);
+  for (size_t i = 0; i < kSize; ++i) ASSERT_EQ(pages_[i], static_cast<uint8_t>(i * 7)) << i;
+
+  const uint32_t count = 100'000;
+  ASSERT_EQ(Launch(Function("fill"), (count + 127) / 128, 128, nullptr, device, 3u, count),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  const auto word = [this](size_t at) {
+    uint32_t value;
+    std::memcpy(&value, pages_ + at, sizeof(value));
+    return value;
+  };
+  EXPECT_EQ(word(offset), 3u);
+  EXPECT_EQ(word(offset + 4 * (count - 1)), 3u);
+  EXPECT_EQ(pages_[offset - 1], static_cast<uint8_t>((offset - 1) * 7));
+  EXPECT_EQ(pages_[offset + 4 * count], static_cast<uint8_t>((offset + 4 * count) * 7));
+
+  // The program writes, a kernel reads; copies take either address.
+  const uint32_t value = 41;
+  std::memcpy(pages_ + offset + 8, &value, sizeof(value));
+  ASSERT_EQ(Launch(Function("increment"), 1, 1, nullptr, device + 8), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(device + 8, 1)[0], 42u);
+  const CUdeviceptr memory = Alloc(size);
+  ASSERT_EQ(Cu().cuMemcpyHtoD_v2(memory, pages_ + offset, size), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(memory, 3)[2], 42u);
+  ASSERT_EQ(Cu().cuMemsetD32_v2(memory, 8, 16), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemcpyDtoD_v2(device + 64, memory, 64), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(word(offset + 64 + 60), 8u);
+
+  unsigned type = 0;
+  CUdeviceptr told = 0;
+  const auto host = reinterpret_cast<CUdeviceptr>(pages_ + offset);
+  EXPECT_EQ(Cu().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, host),
+            CUDA_SUCCESS);
+  EXPECT_EQ(type, unsigned{CU_MEMORYTYPE_HOST});
+  EXPECT_EQ(Cu().cuPointerGetAttribute(&told, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, host),
+            CUDA_SUCCESS);
+  EXPECT_EQ(told, device);
+
+  // What the device is still to write is there when unregistering returns, and stays.
+  ASSERT_EQ(Launch(Function("increment"), 1, 1, Stream(), device + 8), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemHostUnregister(pages_ + offset), CUDA_SUCCESS);
+  EXPECT_EQ(word(offset + 8), 43u);
+  EXPECT_EQ(word(offset + 4 * (count - 1)), 3u);
+  EXPECT_EQ(pages_[kSize - 1], static_cast<uint8_t>((kSize - 1) * 7));
+  pages_[offset] = 9;
+  EXPECT_EQ(Cu().cuMemHostGetDevicePointer_v2(&device, pages_ + offset, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  // And again.
+  ASSERT_EQ(Register(pages_, kSize), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemHostGetDevicePointer_v2(&device, pages_, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint8_t>(device + offset, 1)[0], 9);
+  ASSERT_EQ(Cu().cuMemHostUnregister(pages_), CUDA_SUCCESS);
+}
+
+TEST_F(RegisteredMemory, AChildOfForkHasItsOwn) {
   ASSERT_EQ(Register(pages_, kSize, CU_MEMHOSTREGISTER_DEVICEMAP), CUDA_SUCCESS);
   CUdeviceptr device = 0;
-  if (Cu().cuMemHostGetDevicePointer_v2(&device, pages_ + 8, 0) == CUDA_SUCCESS) {
-    ASSERT_EQ(Launch(Function("fill"), 1, 128, nullptr, device, 3u, 100u), CUDA_SUCCESS);
-    ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
-    EXPECT_EQ(*reinterpret_cast<uint32_t*>(pages_ + 8), 3u);
-  } else {
-    int same = 1;
-    ASSERT_EQ(Cu().cuDeviceGetAttribute(
-                  &same, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, device_),
-              CUDA_SUCCESS);
-    EXPECT_EQ(same, 0);
+  ASSERT_EQ(Cu().cuMemHostGetDevicePointer_v2(&device, pages_, 0), CUDA_SUCCESS);
+  pages_[5000] = 5;
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool there = pages_[5000] == 5 && pages_[kSize - 1] == 1;
+    std::memset(pages_, 77, kSize);
+    _exit(there ? 0 : 1);
   }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(pages_[5000], 5);
+  EXPECT_EQ(pages_[0], 1);
+  ASSERT_EQ(Cu().cuMemHostUnregister(pages_), CUDA_SUCCESS);
+  EXPECT_EQ(pages_[5000], 5);
+}
+
+TEST_F(RegisteredMemory, IsNoMoreWhenItIsUnregistered) {
+  ASSERT_EQ(Register(pages_, kSize), CUDA_SUCCESS);
   unsigned type = 0;
   const auto inside = reinterpret_cast<CUdeviceptr>(pages_ + 100);
   ASSERT_EQ(Cu().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, inside),
@@ -73,7 +147,18 @@ TEST_F(RegisteredMemory, TheDeviceReachesItOrNobodySaysSo) {
   ASSERT_EQ(Cu().cuMemHostUnregister(pages_), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, inside),
             CUDA_ERROR_INVALID_VALUE);
+  CUdeviceptr device = 0;
   EXPECT_EQ(Cu().cuMemHostGetDevicePointer_v2(&device, pages_, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(RegisteredMemory, DeviceAddressesOfWhatIsNotIt) {
+  ASSERT_EQ(Register(pages_ + 100, 5000), CUDA_SUCCESS);
+  CUdeviceptr device = 0;
+  EXPECT_EQ(Cu().cuMemHostGetDevicePointer_v2(&device, pages_ + 50, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuMemHostGetDevicePointer_v2(&device, pages_ + 5099, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemHostGetDevicePointer_v2(&device, pages_ + 5100, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuMemHostGetDevicePointer_v2(&device, pages_ + 100, 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuMemHostUnregister(pages_ + 100), CUDA_SUCCESS);
 }
 
 TEST_F(RegisteredMemory, WrongCalls) {
