@@ -139,10 +139,7 @@ TEST_F(Session, AHiddenDeviceIsNone) {
     const CUresult result = LoadFreshShim().cuInit(0);
     unsetenv("CUDA_VISIBLE_DEVICES");
     // That instance keeps its addresses.
-    wire::Welcome welcome = node_.welcome();
-    welcome.device_range_begin -= uint64_t{64} << 30;
-    welcome.host_range_begin -= uint64_t{64} << 30;
-    node_.set_welcome(welcome);
+    node_.TakeOtherAddresses();
     return result;
   };
   for (const char* hidden : {"", "-1", "1", "GPU-ff", "1,0"}) {

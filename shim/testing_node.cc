@@ -15,7 +15,8 @@ namespace gpuloom {
 namespace {
 
 // Addresses where nothing lies and nothing will: well below where this process maps its memory, and
-// others for every node. (Sanitizers leave no other part of the address space to programs.)
+// others for every node. (Sanitizers leave no other part of the address space to programs, and
+// ThreadSanitizer half a TiB of it: where it ends, an address is taken for 0.)
 uint64_t FindFreeAddresses(uint64_t size_bytes) {
   static std::atomic<uint64_t> used_bytes{0};
   void* place = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -31,6 +32,13 @@ void Await(Condition condition) {
 }
 
 }  // namespace
+
+void TestingNode::TakeOtherAddresses() {
+  const uint64_t addresses = FindFreeAddresses(kDeviceBytes + kHostBytes);
+  std::lock_guard lock(mutex_);
+  welcome_.device_range_begin = addresses;
+  welcome_.host_range_begin = addresses + kDeviceBytes;
+}
 
 class TestingNode::Ring {
  public:
@@ -385,9 +393,7 @@ TestingNode::TestingNode() {
   welcome_.session_id = 7;
   welcome_.device_range_bytes = kDeviceBytes;
   welcome_.host_range_bytes = kHostBytes;
-  const uint64_t addresses = FindFreeAddresses(kDeviceBytes + kHostBytes);
-  welcome_.device_range_begin = addresses;
-  welcome_.host_range_begin = addresses + kDeviceBytes;
+  TakeOtherAddresses();
   welcome_.pinned_limit_bytes = uint64_t{64} << 20;
   wire::DeviceSnapshot& device = welcome_.device;
   device.driver_version = 13000;

@@ -51,6 +51,8 @@ class TestingNode {
     std::lock_guard lock(mutex_);
     welcome_ = welcome;
   }
+  // For one more instance of the library: the one before keeps its addresses.
+  void TakeOtherAddresses();
   // What a newer scheduler's Welcome has more than ours.
   std::atomic<size_t> appended_bytes{0};
   static constexpr uint64_t kDeviceBytes = uint64_t{256} << 20;
