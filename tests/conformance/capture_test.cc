@@ -275,25 +275,25 @@ TEST_F(Capture, GoesOnInAGraphThatIsThere) {
   EXPECT_EQ(Journal(), Order{5});
 }
 
-TEST_F(Capture, AGraphsLaunchBecomesAChild) {
-  CUstream stream = Stream();
+TEST_F(Capture, AGraphsLaunchIsRefused) {
+  CUstream stream = Stream(), other = Stream();
   Begin(stream);
   Append(stream, 2);
-  CUgraphExec inner = Instantiate(End(stream));
+  CUgraphExec exec = Instantiate(End(stream));
+  for (const CUstreamCaptureMode mode : {kGlobal, kThreadLocal, kRelaxed}) {
+    Begin(stream, mode);
+    Append(stream, 1);
+    EXPECT_EQ(Cu().cuGraphLaunch(exec, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    EndBroken(stream);
+  }
+  // Into another stream it may be launched; destroying it may be unsafe.
   Begin(stream);
   Append(stream, 1);
-  ASSERT_EQ(Cu().cuGraphLaunch(inner, stream), CUDA_SUCCESS);
-  Append(stream, 3);
-  CUgraph graph = End(stream);
-  ASSERT_EQ(CountNodes(graph), 3u);
-  std::vector<CUgraphNode> nodes(3);
-  size_t count = 3;
-  ASSERT_EQ(Cu().cuGraphGetNodes(graph, nodes.data(), &count), CUDA_SUCCESS);
-  CUgraphNodeType type;
-  ASSERT_EQ(Cu().cuGraphNodeGetType(nodes[1], &type), CUDA_SUCCESS);
-  EXPECT_EQ(type, CU_GRAPH_NODE_TYPE_GRAPH);
-  ASSERT_EQ(Cu().cuGraphLaunch(Instantiate(graph), stream), CUDA_SUCCESS);
-  EXPECT_EQ(Journal(), (Order{1, 2, 3}));
+  EXPECT_EQ(Cu().cuGraphLaunch(exec, other), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  CUgraph graph = nullptr;
+  if (Cu().cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS) graphs_.push_back(graph);
+  EXPECT_EQ(Journal(), Order{2});
 }
 
 TEST_F(Capture, ParametersAreTakenWhenTheyAreCaptured) {

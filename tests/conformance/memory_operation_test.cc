@@ -157,9 +157,15 @@ TEST_F(MemoryOperations, Conditions) {
       *word = value;
       ASSERT_EQ(Cu().cuMemcpyHtoD_v2(words_, &value, 8), CUDA_SUCCESS);
     };
+    // The copy may return before the word is there.
+    const auto set_first = [&](uint64_t value) {
+      ASSERT_NO_FATAL_FAILURE(set(value));
+      ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+    };
     const auto check = [&](const Case& one, CUresult waits) {
       ASSERT_EQ(waits, CUDA_SUCCESS);
-      // NVIDIA's driver may call a stream done that it has not begun yet.
+      EXPECT_EQ(Cu().cuStreamQuery(stream), CUDA_ERROR_NOT_READY)
+          << one.condition << " " << one.wanted << " " << one.before;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       EXPECT_EQ(Cu().cuStreamQuery(stream), CUDA_ERROR_NOT_READY)
           << one.condition << " " << one.wanted << " " << one.before;
@@ -167,13 +173,13 @@ TEST_F(MemoryOperations, Conditions) {
       Finish(stream);
     };
     for (const Case& one : narrow) {
-      ASSERT_NO_FATAL_FAILURE(set(one.before));
+      ASSERT_NO_FATAL_FAILURE(set_first(one.before));
       ASSERT_NO_FATAL_FAILURE(
           check(one, Cu().cuStreamWaitValue32_v2(stream, address, static_cast<uint32_t>(one.wanted),
                                                  one.condition)));
     }
     for (const Case& one : wide) {
-      ASSERT_NO_FATAL_FAILURE(set(one.before));
+      ASSERT_NO_FATAL_FAILURE(set_first(one.before));
       ASSERT_NO_FATAL_FAILURE(
           check(one, Cu().cuStreamWaitValue64_v2(stream, address, one.wanted, one.condition)));
     }

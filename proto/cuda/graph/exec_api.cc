@@ -97,26 +97,7 @@ CUresult Launch(CUgraphExec handle, CUstream stream_handle, NullStream null_mean
       result != CUDA_SUCCESS) {
     return result;
   }
-  CUresult captured;
-  bool invalid = false;
-  // A launch that is captured becomes a child graph.
-  if (AnyCapture() && Records(stream, &captured, [&](NodeParams* node) {
-        GraphLock lock;
-        const Exec* exec = FindExec(handle);
-        if (exec == nullptr) {
-          invalid = true;
-          return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        }
-        if (exec->graph->allocations != 0) return CUDA_ERROR_NOT_SUPPORTED;
-        Graph* clone = CloneGraph(exec->graph);
-        if (clone == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-        node->type = CU_GRAPH_NODE_TYPE_GRAPH;
-        node->child = {clone, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE};
-        return CUDA_SUCCESS;
-      })) {
-    if (invalid) InvalidateCapture(stream);
-    return captured;
-  }
+  if (const CUresult result = RefuseInCapture(stream); result != CUDA_SUCCESS) return result;
   GraphLock lock;
   Exec* exec = FindExec(handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -239,6 +220,7 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
 
 CUresult cuGraphExecDestroy(CUgraphExec handle) {
   if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = CheckUnsafe(); result != CUDA_SUCCESS) return result;
   Exec* exec;
   bool finish;
   {
