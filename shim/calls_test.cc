@@ -3,6 +3,7 @@
 #include <thread>
 #include <vector>
 
+#include "proto/cuda/image_hash.h"
 #include "shim/loaded_shim.h"
 #include "shim/staging.h"
 
@@ -218,6 +219,22 @@ TEST_F(Calls, ImagesTravelWholeAndTheirMemoryIsTheProgramsAgain) {
   ASSERT_EQ(cu_.cuLibraryUnload(library), CUDA_SUCCESS);
   EXPECT_EQ(Launch(reinterpret_cast<CUfunction>(kernel)), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(cu_.cuLibraryUnload(library), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(Calls, AnImageThatTheDomainHasIsNotSentAgain) {
+  if (!HashesImagesFast()) GTEST_SKIP() << "here sending an image costs less than its hash";
+  const std::string small = ".version 8.0\n";
+  const std::string large = small + std::string(wire::kByHashBytes, ' ');
+  const std::string other = large + "\n";
+  CUmodule module = nullptr;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(cu_.cuModuleLoadData(&module, small.c_str()), CUDA_SUCCESS);
+    ASSERT_EQ(cu_.cuModuleLoadData(&module, large.c_str()), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(node_.count("LibraryLoadByHash"), 2u);
+  EXPECT_EQ(node_.images().size(), 3u) << "the small one twice, the large one once";
+  ASSERT_EQ(cu_.cuModuleLoadData(&module, other.c_str()), CUDA_SUCCESS);
+  EXPECT_EQ(node_.images().size(), 4u);
 }
 
 TEST_F(Calls, TheCompilersWordsReachTheProgram) {

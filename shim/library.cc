@@ -7,6 +7,7 @@
 
 #include "proto/channel/unique_fd.h"
 #include "proto/cuda/fatbin.h"
+#include "proto/cuda/image_hash.h"
 #include "shim/context.h"
 #include "shim/futex.h"
 #include "shim/handle_table.h"
@@ -49,9 +50,30 @@ CUresult CallLoad(Library* library, uint64_t address, uint64_t image_bytes, Repl
   return result;
 }
 
-// Loads what lies in the arena already.
-CUresult LoadFromArena(uint64_t address, uint64_t image_bytes, bool is_module, const JitLog& errors,
-                       const JitLog& infos, Library** out) {
+// Names the image when that costs less than sending it, and sends it where it is not known.
+CUresult PresentImage(Library* library, const void* image, uint64_t image_bytes,
+                      ReplyPayload* log) {
+  if (image_bytes >= wire::kByHashBytes && HashesImagesFast()) {
+    const ImageHash hash = HashImage(static_cast<const uint8_t*>(image), image_bytes);
+    wire::LibraryLoadByHash::Request request = {IdOf(library), 0, {}};
+    memcpy(request.hash, hash.words, sizeof(request.hash));
+    wire::LibraryLoadByHash::Reply reply;
+    const CUresult result = session.Call<wire::LibraryLoadByHash>(request, &reply, nullptr, 0, log);
+    if (result != CUDA_SUCCESS || reply.known != 0) return result;
+  }
+  uint64_t address;
+  if (const CUresult result = TakeTransferSpace(image_bytes, &address); result != CUDA_SUCCESS) {
+    return result;
+  }
+  memcpy(reinterpret_cast<void*>(address), image, image_bytes);
+  const CUresult result = CallLoad(library, address, image_bytes, log);
+  GiveTransferSpace(address);
+  return result;
+}
+
+// `ask` asks the executor for the library, with a place for the compiler's log.
+template <typename Ask>
+CUresult LoadAs(bool is_module, const JitLog& errors, const JitLog& infos, Library** out, Ask ask) {
   Library* library;
   {
     Holding holding(&libraries.lock);
@@ -61,7 +83,7 @@ CUresult LoadFromArena(uint64_t address, uint64_t image_bytes, bool is_module, c
   library->is_module = is_module;
   char text[wire::kReplyPayloadBytes];
   ReplyPayload payload = {text, sizeof(text), 0};
-  const CUresult result = CallLoad(library, address, image_bytes, &payload);
+  const CUresult result = ask(library, &payload);
   WriteLog(errors, text, payload.size_bytes);
   WriteLog(infos, text, 0);
   if (result != CUDA_SUCCESS) {
@@ -84,13 +106,10 @@ CUresult LoadLinked(const void* wrapper, bool is_module, const JitLog& errors, c
   uint8_t* image = nullptr;
   uint64_t image_bytes = 0;
   if (LinkParts(wrapper, &image, &image_bytes) != CUDA_SUCCESS) return failure;
-  uint64_t address;
-  CUresult result = TakeTransferSpace(image_bytes, &address);
-  if (result == CUDA_SUCCESS) {
-    memcpy(reinterpret_cast<void*>(address), image, image_bytes);
-    result = LoadFromArena(address, image_bytes, is_module, errors, infos, out);
-    GiveTransferSpace(address);
-  }
+  const CUresult result =
+      LoadAs(is_module, errors, infos, out, [&](Library* library, ReplyPayload* log) {
+        return PresentImage(library, image, image_bytes, log);
+      });
   free(image);
   return result;
 }
@@ -120,14 +139,10 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
     return CUDA_ERROR_INVALID_IMAGE;
   }
   if (is_module && !HasMember(image)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  uint64_t address;
-  if (const CUresult result = TakeTransferSpace(image.size_bytes, &address);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  memcpy(reinterpret_cast<void*>(address), image.bytes, image.size_bytes);
-  CUresult result = LoadFromArena(address, image.size_bytes, is_module, errors, infos, out);
-  GiveTransferSpace(address);
+  const CUresult result =
+      LoadAs(is_module, errors, infos, out, [&](Library* library, ReplyPayload* log) {
+        return PresentImage(library, image.bytes, image.size_bytes, log);
+      });
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE) {
     return LoadLinked(image_pointer, is_module, errors, infos, result, out);
   }
@@ -166,7 +181,9 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   Image image;
   if (have == size && FindImage(bytes, static_cast<size_t>(size), &image) == ImageError::kNone) {
-    result = LoadFromArena(address, image.size_bytes, is_module, errors, infos, out);
+    result = LoadAs(is_module, errors, infos, out, [&](Library* library, ReplyPayload* log) {
+      return CallLoad(library, address, image.size_bytes, log);
+    });
   }
   GiveTransferSpace(address);
   return result;
@@ -271,14 +288,7 @@ CUresult EnsureLoaded(Library* library) {
   }
   Holding holding(&libraries.load_lock);
   if (library->loaded.load(std::memory_order_acquire)) return CUDA_SUCCESS;
-  uint64_t address;
-  if (const CUresult result = TakeTransferSpace(library->image_bytes, &address);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  memcpy(reinterpret_cast<void*>(address), library->image, library->image_bytes);
-  const CUresult result = CallLoad(library, address, library->image_bytes, nullptr);
-  GiveTransferSpace(address);
+  const CUresult result = PresentImage(library, library->image, library->image_bytes, nullptr);
   if (result == CUDA_SUCCESS) library->loaded.store(true, std::memory_order_release);
   return result;
 }

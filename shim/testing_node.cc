@@ -6,10 +6,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "proto/channel/socket.h"
 #include "proto/cuda/cuda_all.h"
+#include "proto/cuda/image_hash.h"
 
 namespace gpuloom {
 namespace {
@@ -120,9 +122,16 @@ class TestingNode::Ring {
           const wire::Record& record) {
     const uint8_t* image = Host(static_cast<uint64_t>(r.image));
     images_.emplace_back(image, image + r.image_bytes);
+    known_.push_back(HashImage(image, r.image_bytes));
     Reply<wire::LibraryLoad>(
         record, load_result_, {3, 0},
         {reinterpret_cast<const uint8_t*>(load_log_.data()), load_log_.size()});
+  }
+  void On(wire::Tag<wire::LibraryLoadByHash>, const wire::LibraryLoadByHash::Request& r,
+          const wire::Record& record) {
+    const ImageHash hash = {{r.hash[0], r.hash[1], r.hash[2], r.hash[3]}};
+    const bool known = std::find(known_.begin(), known_.end(), hash) != known_.end();
+    Reply<wire::LibraryLoadByHash>(record, CUDA_SUCCESS, {known ? 3u : 0u, known ? 1u : 0u});
   }
   // What it loads has no managed variables.
   void On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request&,
@@ -364,6 +373,7 @@ class TestingNode::Ring {
   std::mutex mutex_;
   std::vector<Seen> seen_;
   std::vector<std::vector<uint8_t>> images_;
+  std::vector<ImageHash> known_;
   std::map<uint64_t, std::vector<uint8_t>> memory_;
   uint64_t next_address_;
   bool held_ = false;

@@ -1,79 +1,10 @@
-// Libraries: modules that a tenant loads, and their global variables.
+// Libraries that are loaded: their kernels' names, their global variables, their end. See
+// library_load.cc for their beginning.
 #include <algorithm>
-#include <chrono>
-#include <cstring>
 
-#include "agent/executor/loading.h"
-#include "proto/cuda/fatbin.h"
-#include "proto/cuda/fatbin_unpack.h"
+#include "agent/executor/session.h"
 
 namespace gpuloom::executor {
-namespace {
-
-// Larger than any image of CUDA's own libraries by far; bounds what one load can make us copy.
-constexpr uint64_t kMaxImageBytes = 1u << 30;
-
-}  // namespace
-
-void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request& request,
-                 const wire::Record& record) {
-  const auto address = static_cast<uint64_t>(request.image);
-  if (request.image_bytes == 0 || !host_->range.Contains(address, request.image_bytes)) {
-    return Refuse(wire::Fatal::kBadRange);
-  }
-  if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  const Asker asker = AskerOf(record);
-  if (request.image_bytes > kMaxImageBytes) {
-    libraries_.Take(request.library);
-    return Reply<wire::LibraryLoad>(asker, CUDA_ERROR_INVALID_IMAGE);
-  }
-  auto loading = std::make_shared<Loading>();
-  modules_.Post(
-      [loading, host = host_, cache = place_.libraries, address, bytes = request.image_bytes] {
-        if (!loading->Copy(*host, address, bytes, *cache)) loading->image.clear();
-      },
-      [this, loading, asker, id = request.library] {
-        if (state_ != State::kServing) return;
-        if (loading->image.empty()) {
-          libraries_.Take(id);
-          return Reply<wire::LibraryLoad>(asker, CUDA_ERROR_INVALID_IMAGE);
-        }
-        if (LibraryRef known = place_.libraries->Find(loading->hash, now_ns_)) {
-          const uint32_t count = known->kernel_count;
-          Log(LogLevel::kDebug, "load: known bytes=%zu copy=%.2f hash=%.2f ms",
-              loading->bytes().size(), loading->copy_ms, loading->hash_ms);
-          libraries_.Find(id)->loaded = std::move(known);
-          return Reply<wire::LibraryLoad>(asker, CUDA_SUCCESS, {count, 0});
-        }
-        LoadNew(asker, id, loading);
-      });
-}
-
-void Session::LoadNew(Asker asker, wire::LibraryId id, std::shared_ptr<Loading> loading) {
-  modules_.Post([loading, device = place_.device] { loading->Load(device); },
-                [this, loading, asker, id] {
-                  if (loading->managed != nullptr) {
-                    const auto bytes = static_cast<uint32_t>(loading->managed->size_bytes());
-                    libraries_.Find(id)->placing = loading;
-                    return Reply<wire::LibraryLoad>(asker, CUDA_SUCCESS, {0, bytes});
-                  }
-                  if (loading->library != nullptr) {
-                    loading->loaded = std::make_shared<LoadedLibrary>(place_.quiet, place_.chains,
-                                                                      &place_.device->cuda());
-                    loading->loaded->handle = loading->library;
-                  }
-                  if (!loading->undecided || loading->result != CUDA_SUCCESS) {
-                    return AnswerLoad<wire::LibraryLoad>(asker, id, loading);
-                  }
-                  ++outstanding_;
-                  place_.quiet->Need(
-                      this, [loading, &cuda = place_.device->cuda()] { loading->Decide(cuda); },
-                      [this, loading, asker, id] {
-                        --outstanding_;
-                        AnswerLoad<wire::LibraryLoad>(asker, id, loading);
-                      });
-                });
-}
 
 Session::Library* Session::FindLibrary(wire::LibraryId id_untrusted) {
   Library* library = libraries_.Find(id_untrusted);

@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -9,8 +10,9 @@
 namespace gpuloom::executor {
 namespace {
 
-constexpr uint64_t kKeepNs =
-    30'000'000'000;  // half of the time an executor itself waits for tenants
+// A library takes device memory; half of the time an executor itself waits for tenants.
+constexpr uint64_t kKeepLibraryNs = 30'000'000'000;
+constexpr uint64_t kKeepImageNs = 600'000'000'000;
 
 struct SipState {
   uint64_t v0, v1, v2, v3;
@@ -46,7 +48,7 @@ LoadedLibrary::~LoadedLibrary() {
   std::vector<ChainRef> users;
   if (chains != nullptr) users = chains->TakeOut(this);
   quiet->Bury(
-      [driver = cuda, library = handle, users = std::move(users)]() mutable {
+      [driver = cuda, library = handle, bytes = image, users = std::move(users)]() mutable {
         users.clear();
         driver->cuLibraryUnload(library);
       },
@@ -58,7 +60,8 @@ LibraryCache::LibraryCache() {
 }
 
 // SipHash-2-4 with 128 bits of output, by Aumasson and Bernstein.
-ImageHash LibraryCache::HashImage(std::span<const uint8_t> image) const {
+ImageHash LibraryCache::Hash(std::span<const uint8_t> image) const {
+  if (HashesImagesFast()) return HashImage(image.data(), image.size());
   SipState state{key_[0] ^ 0x736f6d6570736575, key_[1] ^ 0x646f72616e646f6d ^ 0xee,
                  key_[0] ^ 0x6c7967656e657261, key_[1] ^ 0x7465646279746573};
   const uint8_t* at = image.data();
@@ -74,26 +77,45 @@ ImageHash LibraryCache::HashImage(std::span<const uint8_t> image) const {
   state.v2 ^= 0xee;
   const uint64_t first = state.Squeeze();
   state.v1 ^= 0xdd;
-  return {first, state.Squeeze()};
+  return {{first, state.Squeeze(), 0, 0}};
 }
 
-LibraryRef LibraryCache::Find(const ImageHash& hash, uint64_t now_ns) {
+LibraryCache::Known LibraryCache::Find(const ImageHash& hash, uint64_t now_ns) {
   const auto it = entries_.find(hash);
-  if (it == entries_.end()) return nullptr;
+  if (it == entries_.end()) return {};
   it->second.used_ns = now_ns;
-  return it->second.library;
+  return {it->second.image, it->second.library};
 }
 
-void LibraryCache::Add(const ImageHash& hash, LibraryRef library, uint64_t now_ns) {
-  library->shared = true;
-  entries_[hash] = {std::move(library), now_ns};
+void LibraryCache::Add(const ImageHash& hash, ImageRef image, const LibraryRef& library,
+                       uint64_t now_ns) {
+  const bool may_share = !image->has_variables;
+  const uint64_t image_bytes = image->bytes.size();
+  const auto [it, added] = entries_.try_emplace(hash, Entry{std::move(image), nullptr, now_ns});
+  if (added) bytes_ += image_bytes;
+  if (may_share && it->second.library == nullptr) {
+    library->shared = true;
+    it->second.library = library;
+  }
+  while (bytes_ > kMaxBytes) {
+    Erase(std::min_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
+      return a.second.used_ns < b.second.used_ns;
+    }));
+  }
+}
+
+LibraryCache::Entries::iterator LibraryCache::Erase(Entries::iterator entry) {
+  bytes_ -= entry->second.image->bytes.size();
+  return entries_.erase(entry);
 }
 
 void LibraryCache::Tick(uint64_t now_ns) {
   for (auto it = entries_.begin(); it != entries_.end();) {
     Entry& entry = it->second;
     if (entry.library.use_count() > 1) entry.used_ns = now_ns;
-    it = now_ns - entry.used_ns > kKeepNs ? entries_.erase(it) : std::next(it);
+    const uint64_t unused_ns = now_ns - std::min(entry.used_ns, now_ns);
+    if (unused_ns > kKeepLibraryNs) entry.library.reset();
+    it = unused_ns > kKeepImageNs ? Erase(it) : std::next(it);
   }
 }
 

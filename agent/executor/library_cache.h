@@ -1,12 +1,15 @@
-// Loaded libraries, shared by the sessions of this executor when they are the same bytes and hold
-// no variables: a second tenant of a program then needs no load, which could wait for everybody's
-// work (quiet.h), and no device memory for code. Sessions of one executor are of one trust domain.
+// What this executor knows of images, so that none is sent, examined, compiled or loaded twice without
+// need. Sessions of one executor are of one trust domain; nothing here goes beyond it.
 //
-// What no session uses any more stays for a while, for the next tenant of the same program. Ring
-// thread only, but for HashImage.
+// An image is known by the hash of its bytes, computed here from the bytes that a tenant sent. A tenant
+// may name one by its hash alone: that tells it no more than that somebody of its domain has loaded
+// the same. Kept are the bytes, as the driver wants them, and, when the image holds no variables, the
+// loaded library itself: the next tenant of the program then needs no load, which could wait for
+// everybody's work (quiet.h), and no device memory for code.
+//
+// The bytes are bounded: what was not used for longest goes first. Ring thread only, but for Hash.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -16,11 +19,19 @@
 
 #include "agent/executor/chain.h"
 #include "agent/executor/quiet.h"
+#include "proto/cuda/image_hash.h"
 #include "proto/wire/commands.h"
 
 namespace gpuloom::executor {
 
-using ImageHash = std::array<uint64_t, 2>;
+// An image that a load has proved good. Never changed.
+struct KnownImage {
+  std::vector<uint8_t>
+      bytes;  // what the driver is given: the tenant's, or what its PTX was compiled to; a NUL behind
+  bool has_variables = true;
+  bool prints = true;
+};
+using ImageRef = std::shared_ptr<const KnownImage>;
 
 // What a kernel is, as first looked up; the same for every session.
 struct KernelFacts {
@@ -41,6 +52,7 @@ struct LoadedLibrary {
   Chains* const chains;  // may name its kernels; may be null
   const Driver* const cuda;
   CUlibrary handle = nullptr;
+  ImageRef image;  // the driver reads it as long as the library is loaded
   uint32_t kernel_count = 0;
   bool shared = false;  // in the cache: others may use it
   bool prints = false;  // its kernels may print: their launches take turns (printer.h)
@@ -55,25 +67,40 @@ using LibraryRef = std::shared_ptr<LoadedLibrary>;
 
 class LibraryCache {
  public:
+  // Held for tenants to come, beside what tenants have loaded: the images of a program that uses all of
+  // PyTorch's libraries take some 100 MiB.
+  static constexpr uint64_t kMaxBytes = uint64_t{512} << 20;
+
   LibraryCache();
 
-  // 128 bits, keyed by a secret of this process: a tenant cannot make two images that collide.
-  // Safe from any thread.
-  ImageHash HashImage(std::span<const uint8_t> image) const;
+  // SHA-256 where the processor is fast at it, which is also when tenants ask by it. Elsewhere
+  // SipHash, keyed by a secret of this process: nobody can name such a hash, or make two images that
+  // collide. Safe from any thread.
+  ImageHash Hash(std::span<const uint8_t> image) const;
 
-  // nullptr when there is none.
-  LibraryRef Find(const ImageHash& hash, uint64_t now_ns);
-  void Add(const ImageHash& hash, LibraryRef library, uint64_t now_ns);
-  // Lets go of what nobody has used for a while.
+  struct Known {
+    ImageRef image;      // null: it is not known
+    LibraryRef library;  // null: every tenant loads its own
+  };
+  Known Find(const ImageHash& hash, uint64_t now_ns);
+  // `library` is shared from now on unless the image has variables. What is known already stays.
+  void Add(const ImageHash& hash, ImageRef image, const LibraryRef& library, uint64_t now_ns);
+  // Lets go of loaded libraries that nobody has used for a while, and later of their images.
   void Tick(uint64_t now_ns);
+  uint64_t bytes() const { return bytes_; }
 
  private:
   struct Entry {
+    ImageRef image;
     LibraryRef library;
     uint64_t used_ns;
   };
+  using Entries = std::map<ImageHash, Entry>;
+  Entries::iterator Erase(Entries::iterator entry);
+
   uint64_t key_[2];
-  std::map<ImageHash, Entry> entries_;
+  Entries entries_;
+  uint64_t bytes_ = 0;
 };
 
 }  // namespace gpuloom::executor

@@ -1,4 +1,4 @@
-// A library on its way from the tenant's image to the driver. For library.cc and
+// A library on its way from the tenant's image to the driver. For library_load.cc and
 // managed_variables.cc: made and finished on the ring thread, worked on by one worker at a time.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,6 +17,11 @@
 #include "proto/cuda/fatbin_unpack.h"
 
 namespace gpuloom::executor {
+
+inline double MillisecondsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
 
 // True when every length in the image lies inside it, so that the driver can be given it.
 inline bool IsWhole(std::span<const uint8_t> bytes) {
@@ -29,57 +35,78 @@ inline bool IsWhole(std::span<const uint8_t> bytes) {
   return members.error() == ImageError::kNone;
 }
 
+inline std::span<const uint8_t> WithoutNul(const std::vector<uint8_t>& bytes) {
+  return {bytes.data(), bytes.size() - 1};
+}
+
+// One load on its way. Its functions run on a worker; nobody else looks at it then.
 struct Session::Loading {
   using Clock = std::chrono::steady_clock;
-  std::vector<uint8_t> image;  // with a NUL behind it, which ends PTX
+
+  Loading(Asker who, wire::LibraryId library_id) : asker(who), id(library_id) {}
+
+  const Asker asker;
+  const wire::LibraryId id;
+  bool by_hash = false;   // what the tenant asked
+  bool is_known = false;  // `image` has been loaded before
+  bool is_hashed = false;
   ImageHash hash{};
-  bool has_variables = true;
-  bool prints = true;
-  bool undecided = false;  // loaded, but the driver has not looked at the text yet
+  std::shared_ptr<KnownImage> fresh;  // until it is known
+  ImageRef image;
+  bool is_undecided = false;  // whether its text is in order
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
-  CUlibrary library = nullptr;
-  LibraryRef loaded;  // ring thread: the same, once it is there
+  CUlibrary handle = nullptr;
   uint32_t kernel_count = 0;
+  LibraryRef library;                     // ring thread: holds `handle`
   std::unique_ptr<ManagedImage> managed;  // that waits for a place, or has it
   char log[wire::kReplyPayloadBytes] = {};
   double copy_ms = 0;
-  double hash_ms = 0;
   double look_ms = 0;
   double load_ms = 0;
 
-  static double Since(Clock::time_point begin) {
-    return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-  }
-  std::span<const uint8_t> bytes() const { return {image.data(), image.size() - 1}; }
-
   // The tenant may write on while we look: only the copy counts.
-  bool Copy(const HostMemory& host, uint64_t address, uint64_t size_bytes,
-            const LibraryCache& cache) {
+  void Copy(const HostMemory& host, uint64_t address, uint64_t size_bytes) {
     const auto begin = Clock::now();
-    image.resize(size_bytes + 1);
-    if (!host.Read(address, image.data(), size_bytes)) return false;
-    copy_ms = Since(begin);
-    const auto copied = Clock::now();
-    hash = cache.HashImage(bytes());
-    hash_ms = Since(copied);
-    return true;
+    fresh = std::make_shared<KnownImage>();
+    fresh->bytes.resize(size_bytes + 1);
+    if (!host.Read(address, fresh->bytes.data(), size_bytes)) fresh.reset();
+    copy_ms = MillisecondsSince(begin);
   }
 
-  CUresult LoadImage(const Driver& cuda, const void* data) {
+  // Of what the tenant sent.
+  void Hash(const LibraryCache& cache) {
+    hash = cache.Hash(WithoutNul(fresh->bytes));
+    is_hashed = true;
+  }
+
+  // The image's bytes stay as long as the library, so the driver need not copy them.
+  CUresult LoadLibrary(const Driver& cuda, const KnownImage& from) {
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
-    return cuda.cuLibraryLoadData(&library, data, options, values, 2, nullptr, nullptr, 0);
+    CUlibraryOption keeps[] = {CU_LIBRARY_BINARY_IS_PRESERVED};
+    void* kept[] = {reinterpret_cast<void*>(1)};
+    result = cuda.cuLibraryLoadData(&handle, from.bytes.data(), options, values, 2, keeps, kept, 1);
+    CountKernels(cuda);
+    return result;
   }
 
-  // Loads PTX text by way of the driver's linker: a library that is loaded lazily shows what is
-  // wrong with its PTX only when a kernel is asked for, and cuModuleLoadData must show it at once.
-  // CUDA_ERROR_NOT_SUPPORTED: no PTX, or a driver without a linker, which then reads PTX itself.
-  CUresult Compile(Device* device) {
+  void CountKernels(const Driver& cuda) {
+    unsigned count = 0;
+    if (result == CUDA_SUCCESS && cuda.cuLibraryGetKernelCount != nullptr &&
+        cuda.cuLibraryGetKernelCount(&count, handle) == CUDA_SUCCESS) {
+      kernel_count = count;
+    }
+  }
+
+  // Makes a cubin of PTX text, in its place, by way of the driver's linker: a library that is loaded
+  // lazily shows what is wrong with its PTX only when a kernel is asked for, and cuModuleLoadData must
+  // show it at once. CUDA_SUCCESS also for what is no PTX, or without a linker.
+  CUresult Compile(Device* device, const LibraryCache& cache) {
     const Driver& cuda = device->cuda();
     Image found;
-    if (FindImage(image.data(), bytes().size(), &found) != ImageError::kNone ||
+    if (FindImage(fresh->bytes.data(), fresh->bytes.size() - 1, &found) != ImageError::kNone ||
         found.kind != ImageKind::kPtx || cuda.cuLinkCreate_v2 == nullptr) {
-      return CUDA_ERROR_NOT_SUPPORTED;
+      return CUDA_SUCCESS;
     }
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
@@ -89,82 +116,86 @@ struct Session::Loading {
     if (linked != CUDA_SUCCESS) return linked;
     void* cubin = nullptr;
     size_t cubin_bytes = 0;
-    linked = cuda.cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, image.data(), image.size(), "ptx", 0,
-                                   nullptr, nullptr);
+    linked = cuda.cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, fresh->bytes.data(), fresh->bytes.size(),
+                                   "ptx", 0, nullptr, nullptr);
     if (linked == CUDA_SUCCESS) linked = cuda.cuLinkComplete(link, &cubin, &cubin_bytes);
-    if (linked == CUDA_SUCCESS) linked = LoadImage(cuda, cubin);
-    cuda.cuLinkDestroy(link);  // and with it `cubin`, which LoadImage has copied
-    if (linked != CUDA_ERROR_UNKNOWN) return linked;
-    // It found no definition of something. For a module that may be no error: the driver shall say.
-    undecided = true;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    if (linked == CUDA_SUCCESS) {
+      if (!is_hashed) Hash(cache);
+      const auto* begin = static_cast<const uint8_t*>(cubin);
+      fresh->bytes.assign(begin, begin + cubin_bytes);
+      fresh->bytes.push_back(0);
+    }
+    cuda.cuLinkDestroy(link);  // and with it `cubin`
+    // Of something it found no definition, which need not be an error: see Decide.
+    is_undecided = linked == CUDA_ERROR_UNKNOWN;
+    return is_undecided ? CUDA_SUCCESS : linked;
   }
 
-  // Asks for a kernel, whatever its name, so that the driver reads the text.
+  // Asks for a kernel, whatever its name, so that the driver reads the text. (It does so without
+  // waiting for the device or holding up others; only the step from kernel to function does.)
   void Decide(const Driver& cuda) {
     CUkernel kernel = nullptr;
-    const CUresult found = cuda.cuLibraryGetKernel(&kernel, library, "-");
-    if (found == CUDA_SUCCESS || found == CUDA_ERROR_NOT_FOUND) return;
-    result = found;
+    const CUresult found = cuda.cuLibraryGetKernel(&kernel, handle, "-");
+    if (found != CUDA_SUCCESS && found != CUDA_ERROR_NOT_FOUND) result = found;
   }
 
-  void Load(Device* device) {
-    const Driver& cuda = device->cuda();
-    if (!IsWhole(bytes())) {
+  void LoadFresh(Device* device, const LibraryCache& cache) {
+    if (!IsWhole(WithoutNul(fresh->bytes))) {
       snprintf(log, sizeof(log), "gpuloom: the image is cut short or is no fatbin, cubin or PTX");
       return;
     }
     const auto begin = Clock::now();
-    has_variables = HasVariables(bytes());
-    prints = MayPrint(bytes());
-    look_ms = Since(begin);
+    const ImageContent content = LookInto(WithoutNul(fresh->bytes));
+    fresh->has_variables = content.variables;
+    fresh->prints = content.prints;
+    look_ms = MillisecondsSince(begin);
     const auto looked = Clock::now();
-    if (has_variables) managed = ManagedImage::Find(device, bytes(), log);
+    if (content.variables) managed = ManagedImage::Find(device, WithoutNul(fresh->bytes), log);
     if (managed != nullptr) {
+      image = std::move(fresh);
       result = CUDA_SUCCESS;
       return;
     }
-    result = Compile(device);
-    if (result == CUDA_ERROR_NOT_SUPPORTED) result = LoadImage(cuda, image.data());
-    load_ms = Since(looked);
-    CountKernels(cuda);
+    result = Compile(device, cache);
+    if (result == CUDA_SUCCESS) LoadLibrary(device->cuda(), *fresh);
+    if (result == CUDA_SUCCESS && is_undecided) Decide(device->cuda());
+    load_ms = MillisecondsSince(looked);
+    image = std::move(fresh);
   }
 
   // Loads the managed image, which has got its place.
   void LoadAt(const Driver& cuda, const HostMemory& host, uint64_t place) {
-    result = managed->Load(cuda, host, place, log, &library);
+    result = managed->Load(cuda, host, place, log, &handle);
     CountKernels(cuda);
   }
 
-  void CountKernels(const Driver& cuda) {
-    if (result != CUDA_SUCCESS) return;
-    unsigned count = 0;
-    if (cuda.cuLibraryGetKernelCount != nullptr &&
-        cuda.cuLibraryGetKernelCount(&count, library) == CUDA_SUCCESS) {
-      kernel_count = count;
-    }
+  void LoadKnown(Device* device) {
+    const auto begin = Clock::now();
+    LoadLibrary(device->cuda(), *image);
+    load_ms = MillisecondsSince(begin);
   }
 };
 
 template <typename C>
-void Session::AnswerLoad(Asker asker, wire::LibraryId id, const std::shared_ptr<Loading>& loading) {
-  place_.device->JudgeImage(loading->result);
+void Session::AnswerLoad(Asker asker, const Loading& loading, const typename C::Reply& reply) {
+  place_.device->JudgeImage(loading.result);
+  const uint64_t image_bytes = loading.image == nullptr ? 0 : loading.image->bytes.size() - 1;
   Log(LogLevel::kDebug,
-      "load: new bytes=%zu copy=%.2f hash=%.2f look=%.2f load=%.2f ms variables=%d result=%d",
-      loading->bytes().size(), loading->copy_ms, loading->hash_ms, loading->look_ms,
-      loading->load_ms, loading->has_variables ? 1 : 0, static_cast<int>(loading->result));
-  if (loading->result == CUDA_SUCCESS) {
-    LoadedLibrary& loaded = *loading->loaded;
-    loaded.kernel_count = loading->kernel_count;
-    loaded.prints = loading->prints;
-    if (!loading->has_variables) place_.libraries->Add(loading->hash, loading->loaded, now_ns_);
-    libraries_.Find(id)->loaded = loading->loaded;
+      "load: %s bytes=%llu copy=%.2f look=%.2f load=%.2f ms variables=%d result=%d",
+      loading.by_hash    ? "by hash"
+      : loading.is_known ? "known"
+                         : "new",
+      static_cast<unsigned long long>(image_bytes), loading.copy_ms, loading.look_ms,
+      loading.load_ms, loading.image != nullptr && loading.image->has_variables ? 1 : 0,
+      static_cast<int>(loading.result));
+  if (loading.result == CUDA_SUCCESS) {
+    libraries_.Find(loading.id)->loaded = loading.library;
   } else {
-    libraries_.Take(id);
+    libraries_.Take(loading.id);
   }
-  const auto* log = reinterpret_cast<const uint8_t*>(loading->log);
-  Reply<C>(asker, loading->result, {loading->kernel_count, 0},
-           {log, strnlen(loading->log, sizeof(loading->log))});
+  Reply<C>(
+      asker, loading.result, reply,
+      {reinterpret_cast<const uint8_t*>(loading.log), strnlen(loading.log, sizeof(loading.log))});
 }
 
 }  // namespace gpuloom::executor

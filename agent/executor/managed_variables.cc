@@ -17,13 +17,9 @@ void Session::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Reques
   library->managed = image.PlacesAt(place);
   modules_.Post([loading, host = host_, place,
                  &cuda = place_.device->cuda()] { loading->LoadAt(cuda, *host, place); },
-                [this, loading, asker = AskerOf(record), id = request.library] {
-                  if (loading->library != nullptr) {
-                    loading->loaded = std::make_shared<LoadedLibrary>(place_.quiet, place_.chains,
-                                                                      &place_.device->cuda());
-                    loading->loaded->handle = loading->library;
-                  }
-                  AnswerLoad<wire::LibraryPlace>(asker, id, loading);
+                [this, loading, asker = AskerOf(record)] {
+                  HoldLibrary(loading.get());
+                  AnswerLoad<wire::LibraryPlace>(asker, *loading, {loading->kernel_count, 0});
                 });
 }
 

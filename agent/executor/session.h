@@ -204,6 +204,8 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request&, const wire::Record&);
   void On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request&, const wire::Record&);
   void On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request&, const wire::Record&);
+  void On(wire::Tag<wire::LibraryLoadByHash>, const wire::LibraryLoadByHash::Request&,
+          const wire::Record&);
   void On(wire::Tag<wire::UnsupportedCall>, const wire::UnsupportedCall::Request&,
           const wire::Record&);
   void On(wire::Tag<wire::StreamWriteValue>, const wire::StreamWriteValue::Request&,
@@ -327,10 +329,16 @@ class Session final : public StreamSink {
   void OnLinker(LinkEntry* entry, std::function<void()> work, std::function<void()> done);
   LinkEntry* FindLink(wire::LinkId id_untrusted);  // refuses when there is none
 
+  // library_load.cc
+  bool LoadWhatIsKnown(const std::shared_ptr<Loading>& loading);
+  void LoadFresh(const std::shared_ptr<Loading>& loading);
+  void HoldLibrary(Loading* loading) const;
+  template <typename C>
+  void AnswerLoad(Asker asker, const Loading& loading, const typename C::Reply& reply);
+  void AnswerLoad(const Loading& loading);
+  void Remember(const std::shared_ptr<Loading>& loading);
+
   // library.cc
-  void LoadNew(Asker asker, wire::LibraryId id, std::shared_ptr<Loading> loading);
-  template <typename C>  // loading.h
-  void AnswerLoad(Asker asker, wire::LibraryId id, const std::shared_ptr<Loading>& loading);
   void AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLibrary& library);
   Library* FindLibrary(wire::LibraryId id_untrusted);  // refuses when there is none
   // Runs `work`, which looks something up in the library, as soon as that disturbs nobody.

@@ -17,7 +17,6 @@ constexpr uint64_t kHostRangeBytes = uint64_t{64} << 20;
 constexpr uint64_t kDeviceBase = 0x5000'0000'0000;
 // Where neither programs nor sanitizers put anything (AddressSanitizer's heap is at 0x6000'…).
 constexpr uint64_t kHostBase = 0x5670'0000'0000;
-constexpr uint64_t kImageOffset = 0;  // of the arena
 
 // A peer that cannot be set up is a bug of the test.
 void Check(bool ok, const char* what) {

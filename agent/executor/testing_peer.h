@@ -155,6 +155,9 @@ class TestingScheduler {
 std::span<const uint8_t> PlainParams();
 
 // The image of a program for TestingDriver: PTX without code.
+// Where TestingTenant puts images, in its arena.
+inline constexpr uint64_t kImageOffset = 0;
+
 inline constexpr std::string_view kEmptyPtx =
     ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u32 "
     "n) "

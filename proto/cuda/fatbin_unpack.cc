@@ -136,6 +136,13 @@ bool AnyMember(std::span<const uint8_t> bytes, Holds holds) {
   return reader.error() != ImageError::kNone;
 }
 
+// The name of an ELF file's undefined symbol stands in its string table, whole; any other mention
+// only costs turns that nobody needs.
+bool NamesPrintf(std::span<const uint8_t> member) {
+  const std::string_view text(reinterpret_cast<const char*>(member.data()), member.size());
+  return text.find("vprintf") != std::string_view::npos;
+}
+
 }  // namespace
 
 bool HasVariables(std::span<const uint8_t> bytes) {
@@ -145,12 +152,19 @@ bool HasVariables(std::span<const uint8_t> bytes) {
 }
 
 bool MayPrint(std::span<const uint8_t> bytes) {
-  // The name of an ELF file's undefined symbol stands in its string table, whole; any other mention
-  // only costs turns that nobody needs.
-  return AnyMember(bytes, [](FatbinMemberKind, std::span<const uint8_t> member) {
-    const std::string_view text(reinterpret_cast<const char*>(member.data()), member.size());
-    return text.find("vprintf") != std::string_view::npos;
-  });
+  return AnyMember(
+      bytes, [](FatbinMemberKind, std::span<const uint8_t> member) { return NamesPrintf(member); });
+}
+
+ImageContent LookInto(std::span<const uint8_t> bytes) {
+  ImageContent content = {false, false};
+  const bool unclear =
+      AnyMember(bytes, [&](FatbinMemberKind kind, std::span<const uint8_t> member) {
+        content.variables = content.variables || HasVariables(kind, member);
+        content.prints = content.prints || NamesPrintf(member);
+        return content.variables && content.prints;
+      });
+  return unclear ? ImageContent{true, true} : content;
 }
 
 }  // namespace gpuloom

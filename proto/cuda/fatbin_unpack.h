@@ -29,4 +29,11 @@ namespace gpuloom {
 // vprintf), or when the image cannot be read.
 [[nodiscard]] bool MayPrint(std::span<const uint8_t> image);
 
+// Both at once: a member is unpacked only once.
+struct ImageContent {
+  bool variables;
+  bool prints;
+};
+[[nodiscard]] ImageContent LookInto(std::span<const uint8_t> image);
+
 }  // namespace gpuloom

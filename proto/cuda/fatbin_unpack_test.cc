@@ -95,6 +95,22 @@ TEST(HasVariables, WhatCannotBeReadIsNotShared) {
   EXPECT_TRUE(HasVariables(std::span<const uint8_t>()));
 }
 
+TEST(LookInto, AnswersBothInOneLook) {
+  const auto expect = [](std::span<const uint8_t> image) {
+    const ImageContent content = LookInto(image);
+    EXPECT_EQ(content.variables, HasVariables(image));
+    EXPECT_EQ(content.prints, MayPrint(image));
+  };
+  const auto printing = Bytes(std::string(kCode) + "// vprintf\n");
+  expect(Bytes(kCode));
+  expect(Bytes(kVariable));
+  expect(Fatbin({Bytes(kCode), Bytes(kVariable)}));
+  expect(Fatbin({Bytes(kVariable), printing}));
+  expect(Fatbin({printing, Bytes(kCode)}));
+  expect(Bytes("neither fatbin nor ELF nor PTX"));
+  expect({});
+}
+
 TEST(MayPrint, FindsItInEveryMember) {
   const auto printing = Bytes(
       std::string(kCode) + ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);");

@@ -14,6 +14,7 @@
 #include "proto/wire/graph_commands.h"
 #include "proto/wire/host_function_commands.h"
 #include "proto/wire/launch_commands.h"
+#include "proto/wire/library_commands.h"
 #include "proto/wire/link_commands.h"
 #include "proto/wire/managed_commands.h"
 #include "proto/wire/memory_commands.h"
@@ -99,7 +100,8 @@ using AllCommands = CommandList<
     StreamWaitValue,
     UnsupportedCall,
     LibraryPlace,
-    ManagedGet>;
+    ManagedGet,
+    LibraryLoadByHash>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

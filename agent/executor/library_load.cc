@@ -1,0 +1,121 @@
+// Loading images: what a tenant sends, or names by its hash (docs/design/module-loading.md).
+#include "agent/executor/loading.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// Larger than any image of CUDA's own libraries by far; bounds what one load can make us copy.
+constexpr uint64_t kMaxImageBytes = 1u << 30;
+
+// Its hash is needed before it is loaded: nobody has asked by it.
+bool HashFirst(uint64_t image_bytes) {
+  return image_bytes < wire::kByHashBytes || !HashesImagesFast();
+}
+
+}  // namespace
+
+void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request& request,
+                 const wire::Record& record) {
+  const auto address = static_cast<uint64_t>(request.image);
+  const uint64_t size_bytes = request.image_bytes;
+  if (size_bytes == 0 || !host_->range.Contains(address, size_bytes)) {
+    return Refuse(wire::Fatal::kBadRange);
+  }
+  if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library);
+  if (size_bytes > kMaxImageBytes) return AnswerLoad(*loading);
+  modules_.Post(
+      [loading, host = host_, cache = place_.libraries, address, size_bytes] {
+        loading->Copy(*host, address, size_bytes);
+        if (loading->fresh != nullptr && HashFirst(size_bytes)) loading->Hash(*cache);
+      },
+      [this, loading] {
+        if (state_ != State::kServing) return;
+        if (loading->fresh == nullptr) return AnswerLoad(*loading);
+        if (loading->is_hashed && LoadWhatIsKnown(loading)) return;
+        LoadFresh(loading);
+      });
+}
+
+void Session::On(wire::Tag<wire::LibraryLoadByHash>,
+                 const wire::LibraryLoadByHash::Request& request, const wire::Record& record) {
+  if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library);
+  loading->by_hash = loading->is_hashed = true;
+  loading->hash = {{request.hash[0], request.hash[1], request.hash[2], request.hash[3]}};
+  if (LoadWhatIsKnown(loading)) return;
+  libraries_.Take(request.library);
+  Reply<wire::LibraryLoadByHash>(loading->asker, CUDA_SUCCESS, {0, 0});
+}
+
+// False when nothing is known of its hash.
+bool Session::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
+  LibraryCache::Known known = place_.libraries->Find(loading->hash, now_ns_);
+  if (known.image == nullptr) return false;
+  loading->is_known = true;
+  loading->fresh.reset();
+  loading->image = std::move(known.image);
+  if (known.library != nullptr) {
+    loading->result = CUDA_SUCCESS;
+    loading->kernel_count = known.library->kernel_count;
+    loading->library = std::move(known.library);
+    AnswerLoad(*loading);
+    return true;
+  }
+  modules_.Post([loading, device = place_.device] { loading->LoadKnown(device); },
+                [this, loading] {
+                  HoldLibrary(loading.get());
+                  AnswerLoad(*loading);
+                  Remember(loading);
+                });
+  return true;
+}
+
+void Session::LoadFresh(const std::shared_ptr<Loading>& loading) {
+  modules_.Post([loading, device = place_.device,
+                 cache = place_.libraries] { loading->LoadFresh(device, *cache); },
+                [this, loading] {
+                  if (loading->managed != nullptr) {
+                    const auto bytes = static_cast<uint32_t>(loading->managed->size_bytes());
+                    libraries_.Find(loading->id)->placing = loading;
+                    return Reply<wire::LibraryLoad>(loading->asker, CUDA_SUCCESS, {0, bytes});
+                  }
+                  HoldLibrary(loading.get());
+                  AnswerLoad(*loading);
+                  Remember(loading);
+                });
+}
+
+void Session::HoldLibrary(Loading* loading) const {
+  if (loading->handle == nullptr) return;
+  loading->library =
+      std::make_shared<LoadedLibrary>(place_.quiet, place_.chains, &place_.device->cuda());
+  LoadedLibrary& library = *loading->library;
+  library.handle = loading->handle;
+  library.image = loading->image;
+  library.kernel_count = loading->kernel_count;
+  library.prints = loading->image->prints;
+}
+
+void Session::AnswerLoad(const Loading& loading) {
+  if (loading.by_hash) {
+    return AnswerLoad<wire::LibraryLoadByHash>(loading.asker, loading, {loading.kernel_count, 1});
+  }
+  AnswerLoad<wire::LibraryLoad>(loading.asker, loading, {loading.kernel_count, 0});
+}
+
+// For tenants to come. The tenant has its answer already: a large image's hash takes a while.
+void Session::Remember(const std::shared_ptr<Loading>& loading) {
+  if (loading->result != CUDA_SUCCESS) return;
+  LibraryCache* cache = place_.libraries;
+  if (loading->is_hashed) {
+    return cache->Add(loading->hash, loading->image, loading->library, now_ns_);
+  }
+  place_.modules->Post(
+      [loading, cache] { loading->hash = cache->Hash(WithoutNul(loading->image->bytes)); },
+      [loading, cache, now_ns = now_ns_] {
+        cache->Add(loading->hash, loading->image, loading->library, now_ns);
+      });
+}
+
+}  // namespace gpuloom::executor

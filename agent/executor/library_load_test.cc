@@ -1,0 +1,135 @@
+// What a domain knows of images: sessions of the real loop, with a driver that needs no GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "agent/executor/testing_driver.h"
+#include "agent/executor/testing_peer.h"
+#include "proto/cuda/image_hash.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using wire::Fatal;
+using wire::KernelId;
+using wire::LibraryId;
+
+wire::LibraryLoadByHash::Request ByHash(uint32_t library, std::string_view image) {
+  const ImageHash hash = HashImage(reinterpret_cast<const uint8_t*>(image.data()), image.size());
+  wire::LibraryLoadByHash::Request request = {LibraryId{library}, 0, {}};
+  std::memcpy(request.hash, hash.words, sizeof(request.hash));
+  return request;
+}
+
+class LibraryLoadTest : public ::testing::Test {
+ protected:
+  ~LibraryLoadTest() override { TestingDriver::Release(); }
+
+  void SetUp() override {
+    if (!HashesImagesFast()) GTEST_SKIP() << "nobody asks by hash on such a processor";
+  }
+
+  static bool Known(TestingTenant* tenant, uint32_t library, std::string_view image) {
+    wire::LibraryLoadByHash::Reply reply = {};
+    EXPECT_EQ(tenant->Call<wire::LibraryLoadByHash>(ByHash(library, image), &reply), CUDA_SUCCESS);
+    return reply.known != 0;
+  }
+  // Images from a size on are remembered when the tenant has its answer already.
+  static bool BecomesKnown(TestingTenant* tenant, uint32_t library, std::string_view image) {
+    for (int i = 0; i < 200; ++i) {
+      if (Known(tenant, library, image)) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+  static CUresult Kernel(TestingTenant* tenant, uint32_t library, uint32_t kernel) {
+    const uint8_t name[] = {'k'};
+    return tenant->Call<wire::KernelGet>({LibraryId{library}, KernelId{kernel}}, nullptr, name)
+        .value_or(CUDA_ERROR_UNKNOWN);
+  }
+  static ptrdiff_t Loads() {
+    const auto calls = TestingDriver::TakeCalls();
+    return std::count(calls.begin(), calls.end(), "load");
+  }
+
+  static std::string Large(std::string_view more) {
+    return std::string(kEmptyPtx) + "//" + std::string(wire::kByHashBytes, 'x') + "\n" +
+           std::string(more);
+  }
+
+  const Driver& driver_ = TestingDriver::Reset();
+  TestingScheduler scheduler_{driver_};
+  std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
+  std::unique_ptr<TestingTenant> neighbour_ = scheduler_.AddTenant();
+};
+
+TEST_F(LibraryLoadTest, WhatADomainHasSentIsLoadedByItsName) {
+  const std::string image = Large("");
+  EXPECT_FALSE(Known(neighbour_.get(), 1, image));
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  EXPECT_EQ(Loads(), 1);
+  ASSERT_TRUE(BecomesKnown(neighbour_.get(), 1, image));
+  EXPECT_EQ(Loads(), 0) << "it has no variables: the loaded library is shared";
+  EXPECT_EQ(Kernel(neighbour_.get(), 1, 1), CUDA_SUCCESS);
+  EXPECT_FALSE(Known(neighbour_.get(), 2, image + " "));
+}
+
+TEST_F(LibraryLoadTest, WhatHasStateIsLoadedForEveryTenantButSentOnce) {
+  const std::string image = Large(".visible .global .u32 state;\n");
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  ASSERT_TRUE(BecomesKnown(neighbour_.get(), 1, image));
+  EXPECT_EQ(Loads(), 2);
+  ASSERT_TRUE(Known(tenant_.get(), 2, image));
+  EXPECT_EQ(Loads(), 1);
+}
+
+TEST_F(LibraryLoadTest, AnImageIsKnownByWhatWasReadNotByWhatTheTenantWritesLater) {
+  const std::string image = Large("");
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  const std::string other = Large("// other\n");
+  std::memcpy(reinterpret_cast<void*>(tenant_->order.host_range_begin + kImageOffset), other.data(),
+              other.size());
+  EXPECT_TRUE(BecomesKnown(neighbour_.get(), 1, image));
+  EXPECT_FALSE(Known(neighbour_.get(), 2, other));
+}
+
+TEST_F(LibraryLoadTest, ANameThatNobodyKnowsLeavesTheIdFree) {
+  const std::string image = Large("");
+  EXPECT_FALSE(Known(tenant_.get(), 7, image));
+  EXPECT_EQ(tenant_->LoadLibrary(7, image), CUDA_SUCCESS);
+  EXPECT_EQ(Kernel(tenant_.get(), 7, 1), CUDA_SUCCESS);
+}
+
+TEST_F(LibraryLoadTest, WhatTheDriverRefusedIsNotRemembered) {
+  const std::string image = std::string(wire::kByHashBytes * 2, 'x');
+  EXPECT_EQ(tenant_->LoadLibrary(1, image), CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_FALSE(Known(tenant_.get(), 1, image));
+}
+
+TEST_F(LibraryLoadTest, ATenantsLibraryOutlivesTheOneWhoSentIt) {
+  const std::string image = Large("");
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  ASSERT_TRUE(BecomesKnown(neighbour_.get(), 1, image));
+  scheduler_.RemoveTenant(*tenant_);
+  ASSERT_TRUE(scheduler_.WaitEnded(tenant_->order.session_id).has_value());
+  EXPECT_EQ(Kernel(neighbour_.get(), 1, 1), CUDA_SUCCESS);
+  EXPECT_TRUE(neighbour_->WaitDone(0, neighbour_->LaunchPlain(0, 1)));
+}
+
+TEST_F(LibraryLoadTest, Malicious_IdInUse) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+  tenant_->Post<wire::LibraryLoadByHash>(ByHash(1, kEmptyPtx), {}, 0);
+  EXPECT_TRUE(tenant_->WaitFatal(Fatal::kBadHandle));
+  EXPECT_EQ(neighbour_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+}
+
+TEST_F(LibraryLoadTest, Malicious_IdOutOfRange) {
+  tenant_->Post<wire::LibraryLoadByHash>(ByHash(UINT32_MAX, kEmptyPtx), {}, 0);
+  EXPECT_TRUE(tenant_->WaitFatal(Fatal::kBadHandle));
+  EXPECT_EQ(neighbour_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace gpuloom::executor

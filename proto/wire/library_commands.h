@@ -1,0 +1,28 @@
+// Loading what the executor may have already (docs/design/module-loading.md).
+#pragma once
+
+#include "proto/wire/commands.h"
+
+namespace gpuloom::wire {
+
+// Images from this size on are named before they are sent; smaller ones cost less than the question.
+inline constexpr uint64_t kByHashBytes = 64u << 10;
+
+// LibraryLoad of an image that somebody of this trust domain has sent before, named by the SHA-256 of
+// its bytes. When none is known the answer is success with known == 0, the id stays unused, and
+// the tenant sends the bytes. Reply payload: the JIT's error log (text).
+struct LibraryLoadByHash {
+  static constexpr std::string_view kName = "LibraryLoadByHash";
+  static constexpr bool kReply = true;
+  struct Request {
+    LibraryId library;  // unused so far
+    uint32_t unused;
+    uint64_t hash[4];  // as in memory
+  };
+  struct Reply {
+    uint32_t kernel_count;
+    uint32_t known;
+  };
+};
+
+}  // namespace gpuloom::wire
