@@ -58,7 +58,7 @@ CUresult PostCopy(wire::CopyKind kind, const Request& copy, wire::Ticket* ticket
 
 // Up to here a copy to the device travels in its command, which is handed on by copying it.
 constexpr uint64_t kInlineBytes = 4u << 10;
-// Up to here the first pieces are halves: a copy of one or two pieces would have nothing to overlap.
+// Up to here pieces are halves of a buffer: with fewer pieces there would be less to overlap.
 constexpr uint64_t kSmallPiecesBytes = 4u << 20;
 constexpr uint64_t kSmallPieceBytes = kStagingBytes / 2;
 

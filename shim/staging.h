@@ -11,7 +11,7 @@ namespace gpuloom {
 
 // Measured in docs/design/pageable-copies.md: pieces large enough that the device's copy engine is
 // busy, and all of them together small enough to stay in the processors' cache.
-inline constexpr uint32_t kStagingBytes = 256u << 10;
+inline constexpr uint32_t kStagingBytes = 512u << 10;
 inline constexpr uint32_t kStagingBuffers = 16;
 // For copies of one piece that the caller does not wait for, so that they cannot use up the others.
 inline constexpr uint32_t kSmallStagingBytes = 64u << 10;
