@@ -299,7 +299,10 @@ CUresult Run(const BlockCopy& copy, wire::StreamId stream, CopyTiming timing) {
   result = copy.from.kind == Kind::kPageable ? FromPageable(copy, stream, &ticket)
                                              : Post(copy, stream, &ticket);
   // CUDA does not wait for copies within the device either.
-  if (result != CUDA_SUCCESS || timing == CopyTiming::kAsync || within_device) return result;
+  if (result != CUDA_SUCCESS || timing == CopyTiming::kAsync ||
+      (within_device && !MemoryOperationsWait())) {
+    return result;
+  }
   result = session.WaitFor(stream, ticket);
   return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
 }

@@ -175,7 +175,7 @@ CUresult Copy(const Request& copy, Side to, Side from, Timing timing) {
   } else {
     result = PostCopy(kind, copy, &ticket);
     // CUDA does not wait for copies within the device either.
-    if (to_device && from_device) return result;
+    if (to_device && from_device && !MemoryOperationsWait()) return result;
   }
   if (result != CUDA_SUCCESS || timing == Timing::kAsync) return result;
   result = session.WaitFor(copy.stream, ticket);

@@ -43,7 +43,8 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
       &ticket);
   // A memset of device memory returns at once even when it is called synchronous; one of pinned
   // host memory does not.
-  if (result != CUDA_SUCCESS || timing == Timing::kAsync || !LiesInArena(found.kind)) {
+  if (result != CUDA_SUCCESS || timing == Timing::kAsync ||
+      !(LiesInArena(found.kind) || MemoryOperationsWait())) {
     return result;
   }
   return session.WaitFor(stream, ticket);
@@ -78,7 +79,9 @@ CUresult FillRows(CUdeviceptr destination, size_t pitch_bytes, uint32_t value,
         request = {stream, 0, fill};
       },
       &ticket);
-  if (result != CUDA_SUCCESS || timing == Timing::kAsync || !pinned) return result;
+  if (result != CUDA_SUCCESS || timing == Timing::kAsync || !(pinned || MemoryOperationsWait())) {
+    return result;
+  }
   return session.WaitFor(stream, ticket);
 }
 

@@ -64,6 +64,10 @@ void ForgetGlobals(wire::LibraryId library);
 // Memory of other processes that is open here, for the reset of the context (ipc.cc).
 void CloseAllShared();
 
+// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, by buffer id (pointer.cc). Once a program has set it anywhere,
+// synchronous copies and fills wait for their end wherever they are: more than it asked for.
+[[nodiscard]] bool MemoryOperationsWait();
+
 // What was said about managed memory that is freed (managed_memory.cc).
 void ForgetManaged(uint64_t begin);
 // A module's `__managed__` variable, when the program has asked for it; all in a range. False

@@ -1,8 +1,11 @@
 // What a pointer is: cuPointerGetAttribute(s), from the table of known memory.
 #include <string.h>
 
+#include <atomic>
+
 #include "shim/address_space.h"
 #include "shim/context.h"
+#include "shim/growing.h"
 #include "shim/memory.h"
 #include "shim/pool.h"
 #include "shim/registered_memory.h"
@@ -10,6 +13,35 @@
 
 namespace gpuloom {
 namespace {
+
+struct Synchronous {
+  std::atomic<bool> ever{false};
+  Lock lock;
+  Growing<uint64_t> buffers;  // guarded by lock; ids are never used twice
+};
+constinit Synchronous synchronous;
+
+bool IsSynchronous(uint64_t buffer_id) {
+  if (!MemoryOperationsWait()) return false;
+  Holding holding(&synchronous.lock);
+  for (const uint64_t id : synchronous.buffers) {
+    if (id == buffer_id) return true;
+  }
+  return false;
+}
+
+CUresult SetSynchronous(uint64_t buffer_id, bool on) {
+  Holding holding(&synchronous.lock);
+  for (size_t i = 0; i < synchronous.buffers.count(); ++i) {
+    if (synchronous.buffers[i] != buffer_id) continue;
+    if (!on) synchronous.buffers.Remove(i);
+    return CUDA_SUCCESS;
+  }
+  if (!on) return CUDA_SUCCESS;
+  if (!synchronous.buffers.Push(buffer_id)) return CUDA_ERROR_OUT_OF_MEMORY;
+  synchronous.ever.store(true, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
 
 template <typename T>
 CUresult Write(void* out, T value) {
@@ -67,6 +99,7 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return Write<unsigned>(out, found.kind == MemoryKind::kManaged ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return Write<unsigned>(out, IsSynchronous(found.buffer_id) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
@@ -132,6 +165,9 @@ bool DescribeUnknown(void* out, CUpointer_attribute attribute) {
 }
 
 }  // namespace
+
+bool MemoryOperationsWait() { return synchronous.ever.load(std::memory_order_acquire); }
+
 }  // namespace gpuloom
 
 using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
@@ -143,6 +179,19 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
   KnownMemory found;
   if (data == nullptr || !FindAny(address, &found)) return CUDA_ERROR_INVALID_VALUE;
   return Describe(data, attribute, address, found);
+}
+
+CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                               CUdeviceptr address) {
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  KnownMemory found;
+  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
+      !FindAny(address, &found)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  unsigned on;
+  memcpy(&on, value, sizeof(on));
+  return SetSynchronous(found.buffer_id, on != 0);
 }
 
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,

@@ -83,6 +83,14 @@ void AddressTable::SetAccess(uint64_t begin, CUmemAccess_flags access) {
   generation_.fetch_add(1);
 }
 
+bool AddressTable::SetSynchronous(uint64_t address, bool on) {
+  std::unique_lock lock(mutex_);
+  auto at = regions_.upper_bound(address);
+  if (at == regions_.begin() || (--at)->second.end() <= address) return false;
+  at->second.synchronous = on;
+  return true;
+}
+
 bool AddressTable::SetLeaving(uint64_t begin) {
   std::shared_ptr<PoolShare> share;  // goes after the lock
   std::unique_lock lock(mutex_);

@@ -51,6 +51,7 @@ struct Region {
   std::shared_ptr<Physical> physical;  // of kMapped
   std::shared_ptr<PoolShare> share;    // of the pool it came from, or nullptr
   uint64_t charged_bytes = 0;          // of the device's memory
+  bool synchronous = false;            // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
   bool leaving = false;                // freed, but a stream still has work with it
 
   [[nodiscard]] uint64_t end() const { return begin + size_bytes; }
@@ -105,6 +106,8 @@ class AddressTable final : public AddressSpace {
   // one.
   [[nodiscard]] bool Covers(uint64_t begin, uint64_t size_bytes, bool write) const;
   void SetAccess(uint64_t begin, CUmemAccess_flags access);
+  // False when nothing lies at the address.
+  [[nodiscard]] bool SetSynchronous(uint64_t address, bool on);
   // Freed by its address's name, though it stays until a stream comes past that: its pool has it no
   // more. False when no allocation begins there, or it was freed before.
   [[nodiscard]] bool SetLeaving(uint64_t begin);

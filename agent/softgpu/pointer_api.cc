@@ -53,7 +53,7 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
       if (!on_host && region.kind != RegionKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
       return Put(data, reinterpret_cast<void*>(address));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      return Put(data, 0u);
+      return Put(data, region.synchronous ? 1u : 0u);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       return Put(data, static_cast<unsigned long long>(region.buffer_id));
@@ -154,7 +154,10 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
   // switch.
   if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
     return CUDA_ERROR_INVALID_VALUE;
-  return AddressTable::Instance().FindRegion(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  unsigned on = 0;
+  std::memcpy(&on, value, sizeof(on));
+  return AddressTable::Instance().SetSynchronous(pointer, on != 0) ? CUDA_SUCCESS
+                                                                   : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // extern "C"

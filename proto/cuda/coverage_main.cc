@@ -108,6 +108,14 @@ const std::vector<Reason>& Reasons() {
         "cuDeviceGetDevResource", "cuCtxGetDevResource", "cuCtxRecordEvent", "cuCtxWaitEvent",
         "cuStreamGetGreenCtx"},
        {}},
+      {"CUDA offers it only where the device attribute for concurrent managed access is 1, and "
+       "here "
+       "it is 0",
+       {"cuMemPrefetchBatchAsync", "cuMemDiscard"},
+       {}},
+      {"the driver's log of errors is kept by the executor's driver, for all its tenants",
+       {"cuLogs"},
+       {}},
       {"textures by reference: CUDA 12 took them out of the language; objects are supported",
        {"cuTexRef", "cuSurfRef", "cuModuleGetTexRef", "cuModuleGetSurfRef", "cuParamSetTexRef"},
        {}},

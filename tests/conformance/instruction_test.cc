@@ -63,6 +63,7 @@ TEST_F(Instructions, Memory) { RunAll(softgpu::MemoryCases()); }
 TEST_F(Instructions, Atomics) { RunAll(softgpu::AtomicCases()); }
 TEST_F(Instructions, Control) { RunAll(softgpu::ControlCases()); }
 TEST_F(Instructions, Warp) { RunAll(softgpu::WarpCases()); }
+TEST_F(Instructions, Matrices) { RunAll(softgpu::MatrixCases()); }
 
 }  // namespace
 }  // namespace gpuloom::conformance

@@ -149,5 +149,25 @@ TEST_F(Memory, PointerAttributesTogether) {
   EXPECT_EQ(device_pointer, 0u);
 }
 
+TEST_F(Memory, SynchronousMemoryOperations) {
+  const CUdeviceptr address = Alloc(4096);
+  unsigned on = 1;
+  ASSERT_EQ(Cu().cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address + 16),
+            CUDA_SUCCESS);
+  unsigned told = 7;
+  ASSERT_EQ(Cu().cuPointerGetAttribute(&told, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
+            CUDA_SUCCESS);
+  EXPECT_EQ(told & 1, 1u);
+  EXPECT_EQ(Cu().cuMemsetD32_v2(address, 5, 16), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuStreamQuery(CU_STREAM_LEGACY), CUDA_SUCCESS) << "a memset that waits";
+  on = 0;
+  ASSERT_EQ(Cu().cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuPointerGetAttribute(&told, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
+            CUDA_SUCCESS);
+  EXPECT_EQ(told & 1, 0u);
+  EXPECT_EQ(Download<uint32_t>(address, 16)[15], 5u);
+}
+
 }  // namespace
 }  // namespace gpuloom::conformance

@@ -22,6 +22,9 @@ bool DecodeFloatDiv(Decoder& decoder, Op& op);
 bool DecodeFloatSign(Decoder& decoder, Op& op, bool negate);
 bool DecodeFloatMinMax(Decoder& decoder, Op& op, bool max);
 
+// Lets all lanes of a warp come together (decode_warp.cc).
+bool EmitSyncWarp(Decoder& decoder);
+
 // Half precision and bfloat16, alone or in pairs (decode_half.cc).
 enum class HalfOp { kAdd, kSub, kMul, kFma, kMin, kMax, kAbs, kNeg, kEx2, kTanh };
 bool DecodeHalf(Decoder& decoder, Op& op, HalfOp what);

@@ -161,6 +161,14 @@ bool DecodeElect(Decoder& decoder, Op& op) {
   return EmitWords(decoder, in, op[1]);
 }
 
+bool EmitSyncWarp(Decoder& decoder) {
+  Instr in;
+  in.extra = kSyncWarp;
+  in.a = in.b = in.c = decoder.Constant(0, 4);
+  in.imm = static_cast<int64_t>(decoder.Constant(kAllLanes, 4));
+  return decoder.Emit(ArriveWords, in);
+}
+
 bool DecodeBarWarp(Decoder& decoder, Op& op) {
   if (!op.mods.Take("warp") || !op.mods.Take("sync") || op.count() != 1) return false;
   Instr in;

@@ -41,6 +41,7 @@ constexpr uint64_t D(double value) { return std::bit_cast<uint64_t>(value); }
 [[nodiscard]] std::span<const Case> AtomicCases();
 [[nodiscard]] std::span<const Case> ControlCases();
 [[nodiscard]] std::span<const Case> WarpCases();
+[[nodiscard]] std::span<const Case> MatrixCases();
 
 // The whole text of a case: kernel "test" with parameters (inputs, results, scratch). `guarded`
 // executes the case's instructions in even lanes only, by a predicate on each.

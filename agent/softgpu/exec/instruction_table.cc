@@ -193,7 +193,13 @@ constexpr Instruction kTable[] = {
 
     {"activemask", kWarp, ".b32", DecodeActivemask},
     {"elect", kWarp, ".sync", DecodeElect},
+    {"ldmatrix", kWarp, ".sync.aligned.m8n8.{x1,x2,x4}[.trans].shared[::cta].b16", DecodeLdmatrix},
     {"match", kWarp, ".{any,all}.sync.{b32,b64}", DecodeMatch},
+    {"mma", kWarp,
+     ".sync.aligned.m16n8{k8,k16}.row.col.{f16,f32}.f16.f16.{f16,f32}; "
+     ".m16n8{k8,k16}.row.col.f32.bf16.bf16.f32; .m16n8{k4,k8}.row.col.f32.tf32.tf32.f32; "
+     ".m16n8{k16,k32}.row.col[.satfinite].s32.{s8,u8}.{s8,u8}.s32",
+     DecodeMma},
     {"redux", kWarp, ".sync.{add,min,max}.{u32,s32}; .sync.{and,or,xor}.b32", DecodeRedux},
     {"shfl", kWarp, ".sync.{up,down,bfly,idx}.b32", DecodeShfl},
     {"vote", kWarp, ".sync.{all,any,uni}.pred; .sync.ballot.b32", DecodeVote},

@@ -118,6 +118,9 @@ bool DecodeLg2(Decoder&, Op&);
 bool DecodeEx2(Decoder&, Op&);
 bool DecodeTanh(Decoder&, Op&);
 bool DecodeCopysign(Decoder&, Op&);
+// decode_mma.cc
+bool DecodeMma(Decoder&, Op&);
+bool DecodeLdmatrix(Decoder&, Op&);
 // decode_warp.cc
 bool DecodeShfl(Decoder&, Op&);
 bool DecodeVote(Decoder&, Op&);

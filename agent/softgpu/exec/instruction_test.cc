@@ -15,8 +15,8 @@ namespace gpuloom::softgpu {
 namespace {
 
 const std::span<const Case> kTables[] = {
-    IntegerCases(), BitCases(),    FloatCases(),  HalfCases(),    CompareCases(),
-    ConvertCases(), MemoryCases(), AtomicCases(), ControlCases(), WarpCases()};
+    IntegerCases(), BitCases(),    FloatCases(),   HalfCases(), CompareCases(), ConvertCases(),
+    MemoryCases(),  AtomicCases(), ControlCases(), WarpCases(), MatrixCases()};
 
 void RunCase(const Case& test, bool guarded) {
   SCOPED_TRACE(std::string(test.text) + (guarded ? " (even lanes only)" : ""));
@@ -47,8 +47,9 @@ TEST_P(InstructionTest, GivesWhatPtxSays) {
 }
 
 std::string TableName(const testing::TestParamInfo<size_t>& info) {
-  static constexpr const char* kNames[] = {"Integer", "Bits",   "Float",   "Half",    "Compare",
-                                           "Convert", "Memory", "Atomics", "Control", "Warp"};
+  static constexpr const char* kNames[] = {"Integer", "Bits",    "Float",   "Half",
+                                           "Compare", "Convert", "Memory",  "Atomics",
+                                           "Control", "Warp",    "Matrices"};
   return kNames[info.param];
 }
 
