@@ -165,6 +165,26 @@ TEST_F(PageableCopies, SmallOnesNeverWaitForTheDevice) {
   EXPECT_EQ(back, Pattern(8192, 2 * kSmallStagingBuffers - 1));
 }
 
+// What is left of 64 MiB when the program has pinned the rest.
+class PageableCopiesWithLittlePinned : public WithThreads<2>,
+                                       public ::testing::WithParamInterface<uint64_t> {};
+
+TEST_P(PageableCopiesWithLittlePinned, FewerBuffersDo) {
+  void* pinned = nullptr;
+  ASSERT_EQ(cu_.cuMemHostAlloc(&pinned, (uint64_t{64} << 20) - GetParam(), 0), CUDA_SUCCESS);
+  for (const uint64_t size : {uint64_t{kSmallStagingBytes}, 3 * kWakingBytes + 1}) {
+    const CUdeviceptr device = Alloc(size);
+    const std::vector<uint8_t> source = Pattern(size, 3);
+    std::vector<uint8_t> back(size);
+    ASSERT_EQ(cu_.cuMemcpyHtoD_v2(device, source.data(), size), CUDA_SUCCESS);
+    ASSERT_EQ(cu_.cuMemcpyDtoH_v2(back.data(), device, size), CUDA_SUCCESS);
+    EXPECT_EQ(back, source);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Left, PageableCopiesWithLittlePinned,
+                         testing::Values(uint64_t{kStagingBytes}, 3 * uint64_t{kStagingBytes},
+                                         uint64_t{4} << 20));
+
 TEST(Processors, WhatACgroupGrants) {
   EXPECT_EQ(ProcessorsOfCpuMax("max 100000\n"), 0u);
   EXPECT_EQ(ProcessorsOfCpuMax("200000 100000\n"), 2u);

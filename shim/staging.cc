@@ -15,14 +15,22 @@ struct Buffer {
   wire::Ticket ticket;  // in use by the device until then
 };
 
-template <uint32_t kCount, uint32_t kBytes>
+// Where pinned memory is short, half as many do, or a quarter, …, down to kLeast.
+template <uint32_t kCount, uint32_t kLeast, uint32_t kBytes>
 struct Buffers {
   Lock lock;             // guards what follows, down to the empty line
   uint64_t address = 0;  // of the first; 0: not cut yet
+  uint32_t count = 0;
   Buffer buffers[kCount] = {};
 
   CUresult CutLocked() {
-    return address != 0 ? CUDA_SUCCESS : TakePinned(uint64_t{kBytes} * kCount, &address);
+    if (address != 0) return CUDA_SUCCESS;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    for (count = kCount; count >= kLeast; count /= 2) {
+      result = TakePinned(uint64_t{kBytes} * count, &address);
+      if (result != CUDA_ERROR_OUT_OF_MEMORY) break;
+    }
+    return result;
   }
   Staging TakeLocked(uint32_t index) {
     buffers[index].taken = true;
@@ -30,7 +38,7 @@ struct Buffers {
   }
   // The first that is free: those in use stay in the cache.
   bool TryTakeLocked(Staging* staging) {
-    for (uint32_t i = 0; i < kCount; ++i) {
+    for (uint32_t i = 0; i < count; ++i) {
       const Buffer& buffer = buffers[i];
       if (buffer.taken || !session.Done(buffer.stream, buffer.ticket)) continue;
       *staging = TakeLocked(i);
@@ -39,8 +47,8 @@ struct Buffers {
     return false;
   }
 };
-constinit Buffers<kStagingBuffers, kStagingBytes> large;
-constinit Buffers<kSmallStagingBuffers, kSmallStagingBytes> small;
+constinit Buffers<kStagingBuffers, 1, kStagingBytes> large;
+constinit Buffers<kSmallStagingBuffers, kSmallStagingBuffers, kSmallStagingBytes> small;
 
 // For those who wait for a buffer that a thread, not the device, has.
 constinit std::atomic<uint32_t> given{0};
@@ -49,7 +57,7 @@ constinit std::atomic<uint32_t> waiters{0};
 // The one that the device has had for longest, or kStagingBuffers.
 uint32_t OldestLocked() {
   uint32_t oldest = kStagingBuffers;
-  for (uint32_t i = 0; i < kStagingBuffers; ++i) {
+  for (uint32_t i = 0; i < large.count; ++i) {
     if (large.buffers[i].taken) continue;
     if (oldest == kStagingBuffers || large.buffers[i].ticket < large.buffers[oldest].ticket) {
       oldest = i;
