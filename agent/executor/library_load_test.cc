@@ -1,4 +1,4 @@
-// What a domain knows of images: sessions of the real loop, with a driver that needs no GPU.
+// Loading, and what a domain knows of images: sessions of the real loop, with a driver that needs no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,10 +26,6 @@ wire::LibraryLoadByHash::Request ByHash(uint32_t library, std::string_view image
 class LibraryLoadTest : public ::testing::Test {
  protected:
   ~LibraryLoadTest() override { TestingDriver::Release(); }
-
-  void SetUp() override {
-    if (!HashesImagesFast()) GTEST_SKIP() << "nobody asks by hash on such a processor";
-  }
 
   static bool Known(TestingTenant* tenant, uint32_t library, std::string_view image) {
     wire::LibraryLoadByHash::Reply reply = {};
@@ -65,7 +61,42 @@ class LibraryLoadTest : public ::testing::Test {
   std::unique_ptr<TestingTenant> neighbour_ = scheduler_.AddTenant();
 };
 
-TEST_F(LibraryLoadTest, WhatADomainHasSentIsLoadedByItsName) {
+TEST_F(LibraryLoadTest, LoadsThatWouldWaitForTheDeviceWaitForAnIdleMoment) {
+  TestingDriver::SetLoadsBlock(true);
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  const std::string other = std::string(kEmptyPtx) + "// another program\n";
+  ASSERT_EQ(neighbour_->LoadLibrary(1, other), CUDA_SUCCESS);
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  const uint8_t name[] = {'k'};
+  const wire::Ticket get =
+      neighbour_->Post<wire::KernelGet>({LibraryId{1}, KernelId{1}}, name, /*slot=*/9);
+  const auto answered = [&] { return neighbour_->reader.FindReply(9, get) != nullptr; };
+  EXPECT_FALSE(neighbour_->Wait(answered, std::chrono::milliseconds(100)));
+  // Held back by now, so that the moment comes.
+  (void)TestingDriver::TakeCalls();
+  const wire::Ticket later = tenant_->LaunchPlain(0, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_THAT(TestingDriver::TakeCalls(),
+              ::testing::Not(::testing::Contains(::testing::StartsWith("launch"))));
+  EXPECT_NE(neighbour_->Alloc(1000), 0u) << "memory does not wait";
+  TestingDriver::Release();
+  EXPECT_TRUE(neighbour_->Wait(answered));
+  const auto released = std::chrono::steady_clock::now();
+  EXPECT_TRUE(tenant_->WaitDone(0, later));
+  EXPECT_LT(std::chrono::steady_clock::now() - released, std::chrono::milliseconds(500))
+      << "what was held back waited for something else to happen";
+  EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
+}
+
+class ByHashTest : public LibraryLoadTest {
+ protected:
+  void SetUp() override {
+    if (!HashesImagesFast()) GTEST_SKIP() << "nobody asks by hash on such a processor";
+  }
+};
+
+TEST_F(ByHashTest, WhatADomainHasSentIsLoadedByItsName) {
   const std::string image = Large("");
   EXPECT_FALSE(Known(neighbour_.get(), 1, image));
   ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
@@ -76,7 +107,7 @@ TEST_F(LibraryLoadTest, WhatADomainHasSentIsLoadedByItsName) {
   EXPECT_FALSE(Known(neighbour_.get(), 2, image + " "));
 }
 
-TEST_F(LibraryLoadTest, WhatHasStateIsLoadedForEveryTenantButSentOnce) {
+TEST_F(ByHashTest, WhatHasStateIsLoadedForEveryTenantButSentOnce) {
   const std::string image = Large(".visible .global .u32 state;\n");
   ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
   ASSERT_TRUE(BecomesKnown(neighbour_.get(), 1, image));
@@ -85,7 +116,7 @@ TEST_F(LibraryLoadTest, WhatHasStateIsLoadedForEveryTenantButSentOnce) {
   EXPECT_EQ(Loads(), 1);
 }
 
-TEST_F(LibraryLoadTest, AnImageIsKnownByWhatWasReadNotByWhatTheTenantWritesLater) {
+TEST_F(ByHashTest, AnImageIsKnownByWhatWasReadNotByWhatTheTenantWritesLater) {
   const std::string image = Large("");
   ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
   const std::string other = Large("// other\n");
@@ -95,20 +126,20 @@ TEST_F(LibraryLoadTest, AnImageIsKnownByWhatWasReadNotByWhatTheTenantWritesLater
   EXPECT_FALSE(Known(neighbour_.get(), 2, other));
 }
 
-TEST_F(LibraryLoadTest, ANameThatNobodyKnowsLeavesTheIdFree) {
+TEST_F(ByHashTest, ANameThatNobodyKnowsLeavesTheIdFree) {
   const std::string image = Large("");
   EXPECT_FALSE(Known(tenant_.get(), 7, image));
   EXPECT_EQ(tenant_->LoadLibrary(7, image), CUDA_SUCCESS);
   EXPECT_EQ(Kernel(tenant_.get(), 7, 1), CUDA_SUCCESS);
 }
 
-TEST_F(LibraryLoadTest, WhatTheDriverRefusedIsNotRemembered) {
+TEST_F(ByHashTest, WhatTheDriverRefusedIsNotRemembered) {
   const std::string image = std::string(wire::kByHashBytes * 2, 'x');
   EXPECT_EQ(tenant_->LoadLibrary(1, image), CUDA_ERROR_INVALID_IMAGE);
   EXPECT_FALSE(Known(tenant_.get(), 1, image));
 }
 
-TEST_F(LibraryLoadTest, ATenantsLibraryOutlivesTheOneWhoSentIt) {
+TEST_F(ByHashTest, ATenantsLibraryOutlivesTheOneWhoSentIt) {
   const std::string image = Large("");
   ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
   ASSERT_TRUE(BecomesKnown(neighbour_.get(), 1, image));
@@ -118,14 +149,14 @@ TEST_F(LibraryLoadTest, ATenantsLibraryOutlivesTheOneWhoSentIt) {
   EXPECT_TRUE(neighbour_->WaitDone(0, neighbour_->LaunchPlain(0, 1)));
 }
 
-TEST_F(LibraryLoadTest, Malicious_IdInUse) {
+TEST_F(ByHashTest, Malicious_IdInUse) {
   ASSERT_EQ(tenant_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
   tenant_->Post<wire::LibraryLoadByHash>(ByHash(1, kEmptyPtx), {}, 0);
   EXPECT_TRUE(tenant_->WaitFatal(Fatal::kBadHandle));
   EXPECT_EQ(neighbour_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
 }
 
-TEST_F(LibraryLoadTest, Malicious_IdOutOfRange) {
+TEST_F(ByHashTest, Malicious_IdOutOfRange) {
   tenant_->Post<wire::LibraryLoadByHash>(ByHash(UINT32_MAX, kEmptyPtx), {}, 0);
   EXPECT_TRUE(tenant_->WaitFatal(Fatal::kBadHandle));
   EXPECT_EQ(neighbour_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);

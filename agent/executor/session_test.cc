@@ -242,34 +242,6 @@ TEST_F(SessionTest, MoreLaunchesThanTheDriverTakesAreQueuedAndRun) {
   EXPECT_TRUE(tenant_->WaitDone(0, last));
 }
 
-TEST_F(SessionTest, LoadsThatWouldWaitForTheDeviceWaitForAnIdleMoment) {
-  TestingDriver::SetLoadsBlock(true);
-  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
-  auto neighbour = scheduler_.AddTenant();
-  const std::string other = std::string(kEmptyPtx) + "// another program\n";
-  ASSERT_EQ(neighbour->LoadLibrary(1, other), CUDA_SUCCESS);
-  TestingDriver::Hold();
-  tenant_->LaunchPlain(0, 1);
-  const uint8_t name[] = {'k'};
-  const Ticket get =
-      neighbour->Post<wire::KernelGet>({LibraryId{1}, KernelId{1}}, name, /*slot=*/9);
-  const auto answered = [&] { return neighbour->reader.FindReply(9, get) != nullptr; };
-  EXPECT_FALSE(neighbour->Wait(answered, milliseconds(100)));
-  // Held back by now, so that the moment comes.
-  (void)TestingDriver::TakeCalls();
-  const Ticket later = tenant_->LaunchPlain(0, 1);
-  std::this_thread::sleep_for(milliseconds(20));
-  EXPECT_THAT(TestingDriver::TakeCalls(), Not(Contains(::testing::StartsWith("launch"))));
-  EXPECT_NE(neighbour->Alloc(1000), 0u) << "memory does not wait";
-  TestingDriver::Release();
-  EXPECT_TRUE(neighbour->Wait(answered));
-  const auto released = std::chrono::steady_clock::now();
-  EXPECT_TRUE(tenant_->WaitDone(0, later));
-  EXPECT_LT(std::chrono::steady_clock::now() - released, milliseconds(500))
-      << "what was held back waited for something else to happen";
-  EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
-}
-
 TEST_F(SessionTest, NeighboursLongKernelDoesNotKeepASessionFromEnding) {
   TestingDriver::SetLoadsBlock(true);
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
