@@ -9,8 +9,12 @@ namespace {
 
 // A chain that nobody has asked for twice is another chunk's after so many launches.
 constexpr uint64_t kShortKeep = 4;
-// These stay free for sequences that do not come again.
+// So many stay free for sequences that do not come again.
 constexpr size_t kScratchChains = 4;
+// Graphs made by one piece of work; nothing else must wait long for the driver's locks.
+constexpr size_t kMadeAtATime = 8;
+// More wishes are forgotten: what is needed is wished again.
+constexpr size_t kMaxWanted = 64;
 
 // A kernel node's parameters as the driver wants them. Points into itself.
 struct NodeParams {
@@ -35,6 +39,26 @@ struct NodeParams {
   CUDA_KERNEL_NODE_PARAMS_v2 value = {};
 };
 
+uint32_t CapacityFor(uint32_t launches) {
+  return (launches + kChainStep - 1) / kChainStep * kChainStep;
+}
+
+void AddLibrary(Chain* chain, const void* library) {
+  std::vector<const void*>& known = chain->libraries;
+  if (!known.empty() && known.back() == library) return;
+  if (std::find(known.begin(), known.end(), library) == known.end()) known.push_back(library);
+}
+
+bool Names(const Chain& chain, const void* library) {
+  return std::find(chain.libraries.begin(), chain.libraries.end(), library) !=
+         chain.libraries.end();
+}
+
+bool Holds(const Chain& chain, CUfunction function) {
+  return std::any_of(chain.nodes.begin(), chain.nodes.end(),
+                     [&](const ChunkNode& node) { return node.function == function; });
+}
+
 }  // namespace
 
 Chain::~Chain() {
@@ -42,21 +66,29 @@ Chain::~Chain() {
   if (graph != nullptr) cuda->cuGraphDestroy(graph);
 }
 
-Chains::Found Chains::Find(const Chunk& chunk, const Stream& stream) const {
+// ---- chunks
+
+Chains::Found Chains::Find(const Chunk& chunk, const Stream& stream) {
+  const auto free = [&](const Chain& chain) {
+    return chain.in_flight == 0 || chain.stream == &stream;
+  };
   Found found;
-  for (const ChainRef& ref : chains_) {
-    Chain* chain = ref.get();
-    if (chain->in_flight != 0 && chain->stream != &stream) continue;
-    if (chain->signature == chunk.signature && chain->nodes == chunk.nodes) {
-      if (chain->content == chunk.content && chain->params == chunk.params) {
-        found.exact = chain;
-        return found;
-      }
-      if (found.alike == nullptr || chain->used < found.alike->used) found.alike = chain;
-    } else if (chain->kept_to <= launches_ &&
-               (found.spare == nullptr || chain->used < found.spare->used)) {
-      found.spare = chain;
+  for (Slot& slot : slots_) {
+    if (slot.signature != chunk.signature) continue;
+    const Chain& chain = *slot.chain;
+    if (!free(chain) || chain.nodes != chunk.nodes) continue;
+    if (slot.content == chunk.content && chain.params == chunk.params) {
+      found.exact = &slot;
+      return found;
     }
+    if (found.alike == nullptr || chain.used < found.alike->chain->used) found.alike = &slot;
+  }
+  const uint32_t capacity = CapacityFor(chunk.size());
+  for (Slot& slot : slots_) {
+    const Chain& chain = *slot.chain;
+    if (chain.capacity() != capacity || chain.kept_to > launches_ || !free(chain)) continue;
+    if (&slot == found.alike) continue;
+    if (found.spare == nullptr || chain.used < found.spare->chain->used) found.spare = &slot;
   }
   return found;
 }
@@ -68,59 +100,66 @@ bool Chains::SawBefore(uint64_t content) {
   return seen;
 }
 
+bool Chains::HasSingles(const Chunk& chunk, CUstream stream) const {
+  size_t missing = 0;
+  for (const ChunkNode& node : chunk.nodes) missing += !singles_.contains(SingleKey(node, stream));
+  return missing * 4 <= chunk.size();
+}
+
+// For a chunk that no chain holds.
+Chains::Slot* Chains::Choose(const Chunk& chunk, const Stream& stream, const Found& found,
+                             bool again) {
+  // What comes again as it was gets a chain of its own while there are any.
+  if (again && found.spare != nullptr) return found.spare;
+  if (again || (found.alike == nullptr && found.spare == nullptr)) {
+    Want(chunk, chunk.nodes.front(), chunk.params.data(), CapacityFor(chunk.size()), nullptr);
+  }
+  if (found.alike != nullptr) return found.alike;
+  // Writing a chain costs as much as launching singles, and the GPU begins later.
+  if (stream.in_flight == 0 || HasSingles(chunk, stream.cuda)) return nullptr;
+  return found.spare;
+}
+
 ChainRef Chains::Launch(const Chunk& chunk, const Stream& stream) {
   if (chunk.size() < kMinChainLaunches) return nullptr;
   const Found found = Find(chunk, stream);
-  Chain* chain = found.exact;
-  bool again = chain != nullptr;
-  if (chain == nullptr) {
+  Slot* slot = found.exact;
+  bool again = slot != nullptr;
+  if (slot == nullptr) {
     again = SawBefore(chunk.content);
-    // What comes again as it was gets a chain of its own while there are any; what only looks alike
-    // takes turns in one.
-    chain =
-        found.alike != nullptr && !(again && found.spare != nullptr) ? found.alike : found.spare;
-    if (chain == nullptr || (again && found.spare == nullptr)) MakeMore(chunk);
-    // With nothing to do the GPU would wait until a whole chain is written; a launch begins at once.
-    if (chain == found.spare && !again && stream.in_flight == 0) chain = nullptr;
-    if (chain == nullptr) {
-      ++counts_.plain;
-      return nullptr;
-    }
-    const bool rewrite = chain == found.spare;
-    if (Set(chain, chunk) != CUDA_SUCCESS) {
-      ++counts_.plain;
-      return nullptr;
-    }
-    ++(rewrite ? counts_.rewritten : counts_.updated);
+    slot = Choose(chunk, stream, found, again);
+    if (slot == nullptr || Set(slot, chunk) != CUDA_SUCCESS) return nullptr;
+    ++(slot == found.alike ? counts_.updated : counts_.rewritten);
   } else {
     ++counts_.replayed;
   }
-  if (device_->Judge(device_->cuda().cuGraphLaunch(chain->exec, stream.cuda)) != CUDA_SUCCESS) {
-    chain->signature = chain->content = 0;
-    chain->nodes.clear();
+  Chain& chain = *slot->chain;
+  if (device_->Judge(device_->cuda().cuGraphLaunch(chain.exec, stream.cuda)) != CUDA_SUCCESS) {
+    slot->signature = slot->content = 0;
+    chain.nodes.clear();
     return nullptr;
   }
-  chain->used = ++launches_;
+  chain.used = ++launches_;
   const uint64_t keep =
-      again && chains_.size() > kScratchChains ? 4 * uint64_t{chains_.size()} : kShortKeep;
-  chain->kept_to = launches_ + keep;
-  chain->stream = &stream;
-  ++chain->in_flight;
-  for (const ChainRef& ref : chains_) {
-    if (ref.get() == chain) return ref;
-  }
-  return nullptr;
+      again && slots_.size() > kScratchChains ? 4 * uint64_t{slots_.size()} : kShortKeep;
+  chain.kept_to = launches_ + keep;
+  chain.stream = &stream;
+  ++chain.in_flight;
+  return slot->chain;
 }
 
 CUresult Chains::SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
-                         const uint8_t* params) const {
+                         const uint8_t* params) {
   const NodeParams value(node, params);
-  return device_->cuda().cuGraphExecKernelNodeSetParams_v2(chain.exec, chain.handles[index],
-                                                           &value.value);
+  const CUresult result = device_->Judge(device_->cuda().cuGraphExecKernelNodeSetParams_v2(
+      chain.exec, chain.handles[index], &value.value));
+  if (result != CUDA_SUCCESS) refused_.insert(node.function);
+  return result;
 }
 
-CUresult Chains::Set(Chain* chain, const Chunk& chunk) {
+CUresult Chains::Set(Slot* slot, const Chunk& chunk) {
   const Driver& cuda = device_->cuda();
+  Chain* chain = slot->chain.get();
   CUresult result = CUDA_SUCCESS;
   size_t at = 0;
   size_t old_at = 0;
@@ -134,8 +173,8 @@ CUresult Chains::Set(Chain* chain, const Chunk& chunk) {
       old_at += Chunk::RoundUp(old.param_bytes);
       if (old == node && std::memcmp(params, old_params, node.param_bytes) == 0) continue;
     }
+    AddLibrary(chain, node.library);
     result = SetNode(*chain, i, node, params);
-    if (result != CUDA_SUCCESS) refused_.insert(node.function);
   }
   for (; chain->enabled < chunk.size() && result == CUDA_SUCCESS; ++chain->enabled) {
     result = cuda.cuGraphNodeSetEnabled(chain->exec, chain->handles[chain->enabled], 1);
@@ -144,55 +183,68 @@ CUresult Chains::Set(Chain* chain, const Chunk& chunk) {
     result = cuda.cuGraphNodeSetEnabled(chain->exec, chain->handles[chain->enabled - 1], 0);
   }
   if (device_->Judge(result) != CUDA_SUCCESS) {
-    chain->signature = chain->content = 0;
+    slot->signature = slot->content = 0;
     chain->nodes.clear();
     return result;
   }
-  for (const auto& library : chunk.libraries) {
-    if (std::find(chain->libraries.begin(), chain->libraries.end(), library.get()) ==
-        chain->libraries.end()) {
-      chain->libraries.push_back(library.get());
-    }
-  }
-  chain->signature = chunk.signature;
-  chain->content = chunk.content;
+  slot->signature = chunk.signature;
+  slot->content = chunk.content;
   chain->nodes = chunk.nodes;
   chain->params = chunk.params;
   return CUDA_SUCCESS;
 }
 
-void Chains::Forget(CUfunction function) {
-  for (const ChainRef& chain : chains_) {
-    const bool holds =
-        std::any_of(chain->nodes.begin(), chain->nodes.end(),
-                    [&](const ChunkNode& node) { return node.function == function; });
-    if (!holds) continue;
-    chain->signature = chain->content = 0;
-    chain->nodes.clear();
+// ---- one by one
+
+bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t* params,
+                       CUstream stream) {
+  const uint64_t key = SingleKey(node, stream);
+  const auto found = singles_.find(key);
+  if (found == singles_.end() || found->second->nodes.front() != node) {
+    ++counts_.plain;
+    if (found == singles_.end() && SawBefore(key)) Want(chunk, node, params, 1, stream);
+    return false;
   }
+  Chain& single = *found->second;
+  CUresult result = CUDA_SUCCESS;
+  if (std::memcmp(single.params.data(), params, node.param_bytes) != 0) {
+    result = SetNode(single, 0, node, params);
+    std::memcpy(single.params.data(), params, node.param_bytes);
+  }
+  if (result == CUDA_SUCCESS) {
+    result = device_->Judge(device_->cuda().cuGraphLaunch(single.exec, stream));
+  }
+  if (result != CUDA_SUCCESS) {
+    std::vector<ChainRef> dropped = {std::move(found->second)};
+    singles_.erase(found);
+    TakeFromRoom(dropped);
+    pool_->Post([dropped = std::move(dropped)]() mutable { dropped.clear(); }, [] {});
+    return false;
+  }
+  single.used = ++launches_;
+  ++counts_.single;
+  return true;
 }
 
-std::vector<ChainRef> Chains::TakeOut(const void* library) {
-  std::vector<ChainRef> out;
-  std::erase_if(chains_, [&](ChainRef& chain) {
-    if (std::find(chain->libraries.begin(), chain->libraries.end(), library) ==
-        chain->libraries.end()) {
-      return false;
-    }
-    out.push_back(std::move(chain));
-    return true;
-  });
-  room_->graphs -= out.size();
-  room_->nodes -= out.size() * kMaxChunkLaunches;
-  return out;
+// ---- making and dropping
+
+void Chains::Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
+                  CUstream stream) {
+  if (wanted_.size() >= kMaxWanted || Refuses(node.function)) return;
+  const auto library = std::find_if(chunk.libraries.begin(), chunk.libraries.end(),
+                                    [&](const auto& one) { return one.get() == node.library; });
+  if (library == chunk.libraries.end()) return;
+  wanted_.push_back(
+      {nodes, node, {params, params + Chunk::RoundUp(node.param_bytes)}, *library, stream, {}});
+  MakeWanted();
 }
 
-ChainRef Chains::Make(const ChunkNode& node, std::vector<uint8_t>* params) const {
+ChainRef Chains::Make(const Wanted& wanted) const {
   const Driver& cuda = device_->cuda();
   auto chain = std::make_shared<Chain>(&cuda);
-  const NodeParams value(node, params->data());
+  const NodeParams value(wanted.node, wanted.params.data());
   CUresult result = cuda.cuGraphCreate(&chain->graph, 0);
-  for (uint32_t i = 0; i < kMaxChunkLaunches && result == CUDA_SUCCESS; ++i) {
+  for (uint32_t i = 0; i < wanted.nodes && result == CUDA_SUCCESS; ++i) {
     CUgraphNode handle = nullptr;
     result = cuda.cuGraphAddKernelNode_v2(&handle, chain->graph,
                                           i == 0 ? nullptr : &chain->handles.back(), i == 0 ? 0 : 1,
@@ -202,53 +254,143 @@ ChainRef Chains::Make(const ChunkNode& node, std::vector<uint8_t>* params) const
   if (result == CUDA_SUCCESS) {
     result = cuda.cuGraphInstantiateWithFlags(&chain->exec, chain->graph, 0);
   }
-  chain->enabled = kMaxChunkLaunches;
-  return result == CUDA_SUCCESS ? chain : nullptr;
+  if (device_->Judge(result) != CUDA_SUCCESS) return nullptr;
+  chain->enabled = wanted.nodes;
+  chain->libraries.push_back(wanted.node.library);
+  return chain;
 }
 
 // Like tenants' graphs (running-graphs.md): beside what runs as long as the driver has room, else
 // when nothing runs.
-void Chains::MakeMore(const Chunk& chunk) {
-  if (making_ || gave_up_ || chains_.size() + kChainsAtATime > kMaxChains) return;
+void Chains::MakeWanted() {
+  if (making_ || wanted_.empty()) return;
   making_ = true;
-  struct Made {
-    ChunkNode node;
-    std::vector<uint8_t> params;
-    std::shared_ptr<const void> library;  // keeps the function loaded until TakeOut can find it
-    std::vector<ChainRef> chains;
+  struct Work {
+    std::vector<Wanted> wanted;
+    std::vector<ChainRef> dropped;
   };
-  auto made = std::make_shared<Made>();
-  made->node = chunk.nodes.front();
-  made->params.assign(chunk.params.begin(), chunk.params.begin() + made->node.param_bytes);
-  made->library = chunk.libraries.front();
-  const bool fits = room_->graphs + kChainsAtATime <= room_->most_graphs &&
-                    room_->Fits(kChainsAtATime * kMaxChunkLaunches);
-  room_->graphs += kChainsAtATime;
-  room_->nodes += kChainsAtATime * kMaxChunkLaunches;
-  auto work = [this, made] {
-    for (uint32_t i = 0; i < kChainsAtATime; ++i) {
-      made->chains.push_back(Make(made->node, &made->params));
-      if (made->chains.back() == nullptr) break;
-    }
+  auto work = std::make_shared<Work>();
+  size_t chains = 0;
+  uint64_t nodes = 0;
+  while (!wanted_.empty() && work->wanted.size() < kMadeAtATime) {
+    chains += wanted_.front().nodes != 1;
+    nodes += wanted_.front().nodes;
+    work->wanted.push_back(std::move(wanted_.front()));
+    wanted_.pop_front();
+  }
+  const size_t singles = work->wanted.size() - chains;
+  if (singles_.size() + singles > kMaxSingles) DropSingles(kMaxSingles / 8, &work->dropped);
+  if (slots_.size() + chains > kMaxChains) DropChains(chains, &work->dropped);
+  TakeFromRoom(work->dropped);
+  const bool fits = room_->graphs + work->wanted.size() <= room_->most_graphs && room_->Fits(nodes);
+  room_->graphs += work->wanted.size();
+  room_->nodes += nodes;
+  auto make = [this, work] {
+    work->dropped.clear();
+    for (Wanted& wanted : work->wanted) wanted.made = Make(wanted);
   };
-  auto done = [this, made] {
+  auto done = [this, work] {
     making_ = false;
-    gave_up_ = made->chains.back() == nullptr;
-    if (gave_up_) made->chains.pop_back();
-    const size_t missing = kChainsAtATime - made->chains.size();
-    room_->graphs -= missing;
-    room_->nodes -= missing * kMaxChunkLaunches;
+    Adopt(&work->wanted);
     room_->OnMade();
-    for (ChainRef& chain : made->chains) {
-      chain->libraries.push_back(made->library.get());
-      chains_.push_back(std::move(chain));
-    }
+    MakeWanted();
   };
   if (fits) {
-    pool_->Post(std::move(work), std::move(done));
+    pool_->Post(std::move(make), std::move(done));
   } else {
-    quiet_->Bury(std::move(work), std::move(done));
+    quiet_->Bury(std::move(make), std::move(done));
   }
+}
+
+void Chains::Adopt(std::vector<Wanted>* made) {
+  for (Wanted& wanted : *made) {
+    const bool single = wanted.nodes == 1;
+    const uint64_t key = single ? SingleKey(wanted.node, wanted.stream) : 0;
+    const bool full = slots_.size() >= kMaxChains;
+    if (wanted.made == nullptr || (single ? singles_.contains(key) : full)) {
+      if (wanted.made == nullptr) refused_.insert(wanted.node.function);
+      --room_->graphs;
+      room_->nodes -= wanted.nodes;
+      continue;
+    }
+    if (!single) {
+      slots_.push_back({0, 0, std::move(wanted.made)});
+      continue;
+    }
+    wanted.made->nodes.push_back(wanted.node);
+    wanted.made->params = std::move(wanted.params);
+    wanted.made->used = ++launches_;
+    singles_.emplace(key, std::move(wanted.made));
+  }
+}
+
+void Chains::DropSingles(size_t count, std::vector<ChainRef>* dropped) {
+  std::vector<uint64_t> used;
+  used.reserve(singles_.size());
+  for (const auto& [key, single] : singles_) used.push_back(single->used);
+  if (used.size() <= count) return;
+  std::nth_element(used.begin(), used.begin() + static_cast<ptrdiff_t>(count), used.end());
+  const uint64_t limit = used[count];
+  std::erase_if(singles_, [&](auto& entry) {
+    if (entry.second->used >= limit) return false;
+    dropped->push_back(std::move(entry.second));
+    return true;
+  });
+}
+
+void Chains::DropChains(size_t count, std::vector<ChainRef>* dropped) {
+  for (; count != 0; --count) {
+    Slot* oldest = nullptr;
+    for (Slot& slot : slots_) {
+      const Chain& chain = *slot.chain;
+      if (chain.in_flight != 0 || chain.kept_to > launches_) continue;
+      if (oldest == nullptr || chain.used < oldest->chain->used) oldest = &slot;
+    }
+    if (oldest == nullptr) return;
+    dropped->push_back(std::move(oldest->chain));
+    *oldest = std::move(slots_.back());
+    slots_.pop_back();
+  }
+}
+
+void Chains::TakeFromRoom(const std::vector<ChainRef>& chains) {
+  for (const ChainRef& chain : chains) {
+    --room_->graphs;
+    room_->nodes -= chain->capacity();
+  }
+}
+
+void Chains::Forget(CUfunction function) {
+  for (Slot& slot : slots_) {
+    if (!Holds(*slot.chain, function)) continue;
+    slot.signature = slot.content = 0;
+    slot.chain->nodes.clear();
+  }
+  std::vector<ChainRef> dropped;
+  std::erase_if(singles_, [&](auto& entry) {
+    if (!Holds(*entry.second, function)) return false;
+    dropped.push_back(std::move(entry.second));
+    return true;
+  });
+  if (dropped.empty()) return;
+  TakeFromRoom(dropped);
+  pool_->Post([dropped = std::move(dropped)]() mutable { dropped.clear(); }, [] {});
+}
+
+std::vector<ChainRef> Chains::TakeOut(const void* library) {
+  std::vector<ChainRef> out;
+  std::erase_if(slots_, [&](Slot& slot) {
+    if (!Names(*slot.chain, library)) return false;
+    out.push_back(std::move(slot.chain));
+    return true;
+  });
+  std::erase_if(singles_, [&](auto& entry) {
+    if (!Names(*entry.second, library)) return false;
+    out.push_back(std::move(entry.second));
+    return true;
+  });
+  TakeFromRoom(out);
+  return out;
 }
 
 }  // namespace gpuloom::executor

@@ -1,16 +1,19 @@
-// Executable graphs that launch chunks: chains of kernel nodes, each behind the one before, which
-// take on any sequence of launches. A chain remembers what its nodes hold, so that a sequence that
-// comes again is one driver call, and one with other parameters needs only those that differ.
-// docs/design/batching.md says why, and what it costs.
+// Executable graphs that launch what tenants launch, because that costs a fraction of a plain launch:
+// docs/design/batching.md says why, and what it costs. Chains are kernel nodes in a row and take on
+// any chunk of launches; singles are one node, for one function with one shape in one stream. Both
+// remember what their nodes hold, so that what comes again is one driver call, and only parameters that
+// differ are set.
 //
-// All sessions share one Chains; it outlives them and their libraries. Ring thread only; new chains
-// are made on workers. Failures are never told: what a chain cannot launch goes plainly, and CUDA's
+// All sessions share one Chains; it outlives them and their libraries. Ring thread only; new graphs
+// are made on workers. Failures are never told: what cannot be launched here goes plainly, and CUDA's
 // answer to that is the tenant's.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -24,30 +27,32 @@ namespace gpuloom::executor {
 
 struct Stream;
 
-// In all; a node costs 2.3 KiB of device memory.
-inline constexpr uint32_t kMaxChains = 64;
-// Made at a time, when none is left.
-inline constexpr uint32_t kChainsAtATime = 8;
-// Shorter chunks go plainly.
-inline constexpr uint32_t kMinChainLaunches = 8;
+// Bounds of what there is at a time; a node costs 2.3 KiB of device memory.
+inline constexpr uint32_t kMaxChains = 256;
+inline constexpr uint32_t kMaxSingles = 1024;
+// Chains have a multiple of so many nodes: a node that is passed over costs the GPU 0.3 µs.
+inline constexpr uint32_t kChainStep = 8;
+// Shorter chunks are not worth looking for.
+inline constexpr uint32_t kMinChainLaunches = 4;
 
+// The driver's objects. They may be destroyed while they run.
 struct Chain {
   explicit Chain(const Driver* driver) : cuda(driver) {}
   Chain(const Chain&) = delete;
   Chain& operator=(const Chain&) = delete;
   ~Chain();
 
+  uint32_t capacity() const { return static_cast<uint32_t>(handles.size()); }
+
   const Driver* const cuda;
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
-  std::vector<CUgraphNode> handles;  // kMaxChunkLaunches of them
-  uint32_t enabled = 0;              // so many nodes, the first ones
+  std::vector<CUgraphNode> handles;
+  uint32_t enabled = 0;  // so many nodes, the first ones
   // What the first nodes hold; of the others nothing is known.
-  uint64_t signature = 0;
-  uint64_t content = 0;
   std::vector<ChunkNode> nodes;
   std::vector<uint8_t> params;
-  // That its nodes may name, the graph behind it included. Compared only.
+  // That its nodes may name, the graph behind it included. Names, never followed.
   std::vector<const void*> libraries;
   // One stream at a time: launches of one executable graph wait for one another.
   const Stream* stream = nullptr;
@@ -62,55 +67,88 @@ class Chains {
   Chains(Device* device, WorkPool* pool, Quiet* quiet, GraphRoom* room)
       : device_(device), pool_(pool), quiet_(quiet), room_(room) {}
 
-  // Launches the chunk in the stream; null: it has to go plainly. The answer is to be given to
+  // Launches the chunk in the stream; null: it has to go one by one. The answer is to be given to
   // Done when the launch is done.
   ChainRef Launch(const Chunk& chunk, const Stream& stream);
   static void Done(Chain& chain) { --chain.in_flight; }
 
-  // A chain refused this function.
+  // Launches one of the chunk's; false: it has to go plainly.
+  bool LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, CUstream stream);
+
+  // A graph refused this function.
   bool Refuses(CUfunction function) const { return refused_.contains(function); }
   bool any_refused() const { return !refused_.empty(); }
 
   // The function's attributes change: what nodes hold of it is not what it says any more.
   void Forget(CUfunction function);
 
-  // Chains that name the library, which is about to be unloaded: to be let go before that, on a
+  // Graphs that name the library, which is about to be unloaded: to be let go before that, on a
   // worker.
   std::vector<ChainRef> TakeOut(const void* library);
 
   struct Counts {
-    uint64_t replayed = 0;   // chunks: launched as the chain was
-    uint64_t updated = 0;    // parameters set
-    uint64_t rewritten = 0;  // another sequence before
-    uint64_t plain = 0;      // not launched here
+    uint64_t replayed = 0;   // chunks launched as the chain was
+    uint64_t updated = 0;    // with other parameters
+    uint64_t rewritten = 0;  // with another sequence before
+    uint64_t single = 0;     // launches
+    uint64_t plain = 0;      // launches
   };
   const Counts& counts() const { return counts_; }
-  size_t size() const { return chains_.size(); }
+  size_t size() const { return slots_.size(); }
+  size_t singles() const { return singles_.size(); }
 
  private:
-  struct Found {
-    Chain* exact = nullptr;
-    Chain* alike = nullptr;  // other parameters
-    Chain* spare = nullptr;  // other sequences, used longest ago
+  // What is looked at to find a chain, close together.
+  struct Slot {
+    uint64_t content = 0;    // of the chunk that it holds; 0: unknown
+    uint64_t signature = 0;  // the same
+    ChainRef chain;
   };
-  Found Find(const Chunk& chunk, const Stream& stream) const;
+  struct Found {
+    Slot* exact = nullptr;
+    Slot* alike = nullptr;  // other parameters
+    Slot* spare = nullptr;  // other sequences, used longest ago
+  };
+  struct Wanted {
+    uint32_t nodes;
+    ChunkNode node;
+    std::vector<uint8_t> params;
+    std::shared_ptr<const void> library;  // keeps the function loaded until TakeOut can find it
+    CUstream stream;                      // of a single
+    ChainRef made;
+  };
+
+  static uint64_t SingleKey(const ChunkNode& node, CUstream stream) {
+    return ChunkNode::Mix(node.Hash(), reinterpret_cast<uintptr_t>(stream));
+  }
+  Found Find(const Chunk& chunk, const Stream& stream);
+  Slot* Choose(const Chunk& chunk, const Stream& stream, const Found& found, bool again);
   bool SawBefore(uint64_t content);
-  CUresult Set(Chain* chain, const Chunk& chunk);
+  bool HasSingles(const Chunk& chunk, CUstream stream) const;
+  CUresult Set(Slot* slot, const Chunk& chunk);
   CUresult SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
-                   const uint8_t* params) const;
-  void MakeMore(const Chunk& chunk);
-  ChainRef Make(const ChunkNode& node, std::vector<uint8_t>* params) const;
+                   const uint8_t* params);
+  void Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
+            CUstream stream);
+  void MakeWanted();
+  ChainRef Make(const Wanted& wanted) const;
+  void Adopt(std::vector<Wanted>* made);
+  // So many that were used longest ago.
+  void DropSingles(size_t count, std::vector<ChainRef>* dropped);
+  void DropChains(size_t count, std::vector<ChainRef>* dropped);
+  void TakeFromRoom(const std::vector<ChainRef>& chains);
 
   Device* const device_;
   WorkPool* const pool_;
   Quiet* const quiet_;
   GraphRoom* const room_;
-  std::vector<ChainRef> chains_;
+  std::vector<Slot> slots_;
+  std::unordered_map<uint64_t, ChainRef> singles_;  // by SingleKey
   std::unordered_set<CUfunction> refused_;
-  std::array<uint64_t, 4096> seen_{};
+  std::array<uint64_t, 16384> seen_{};  // contents and keys, by their low bits
   uint64_t launches_ = 0;
+  std::deque<Wanted> wanted_;
   bool making_ = false;
-  bool gave_up_ = false;  // none could be made
   Counts counts_;
 };
 

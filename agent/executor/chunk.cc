@@ -53,7 +53,7 @@ void Session::SubmitChunk(Stream& stream, StreamCommand& command) {
     command.weight = std::min(kChainWeight, command.weight);
     stream.chains.push_back({static_cast<uint64_t>(command.ticket), std::move(chain)});
   } else {
-    SubmitPlainly(stream, *chunk);
+    SubmitOneByOne(stream, *chunk);
     if (place_.chains->any_refused()) {
       kernels_.ForEach([&](Kernel& kernel) {
         if (place_.chains->Refuses(kernel.function)) kernel.collects = false;
@@ -63,14 +63,18 @@ void Session::SubmitChunk(Stream& stream, StreamCommand& command) {
   streams_.Recycle(std::move(chunk));
 }
 
-void Session::SubmitPlainly(Stream& stream, const Chunk& chunk) {
+void Session::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
   const Driver& cuda = place_.device->cuda();
   const uint8_t* params = chunk.params.data();
   for (const ChunkNode& node : chunk.nodes) {
+    ++kernels_launched_;
+    if (place_.chains->LaunchOne(chunk, node, params, stream.cuda)) {
+      params += Chunk::RoundUp(node.param_bytes);
+      continue;
+    }
     size_t bytes = node.param_bytes;
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(params),
                      CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-    ++kernels_launched_;
     TellAsyncError(
         stream, place_.device->Judge(cuda.cuLaunchKernel(
                     node.function, node.grid[0], node.grid[1], node.grid[2], node.block[0],

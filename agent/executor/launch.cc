@@ -13,6 +13,7 @@ void Session::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
   if (request.flags != 0) return Refuse(wire::Fatal::kBadArgument);
   if (StreamSet::Gains(*stream) && MayCollect(*kernel, request)) {
     const ChunkNode node = {kernel->function,
+                            kernel->library.get(),
                             {request.grid[0], request.grid[1], request.grid[2]},
                             {request.block[0], request.block[1], request.block[2]},
                             request.dynamic_shared_bytes,

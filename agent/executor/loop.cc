@@ -170,14 +170,18 @@ void Loop::SendCounters(uint64_t now_ns) {
   LogDriverErrors();
   libraries_.Tick(now_ns);
   const Chains::Counts& chunks = chains_.counts();
-  if (chunks.replayed + chunks.updated + chunks.rewritten + chunks.plain == chunks_told_) return;
-  chunks_told_ = chunks.replayed + chunks.updated + chunks.rewritten + chunks.plain;
+  const uint64_t all =
+      chunks.replayed + chunks.updated + chunks.rewritten + chunks.single + chunks.plain;
+  if (all == chunks_told_) return;
+  chunks_told_ = all;
   Log(LogLevel::kDebug,
-      "chunks so far: %llu replayed, %llu updated, %llu rewritten, %llu plain; %zu chains",
+      "launches so far: chunks %llu replayed, %llu updated, %llu rewritten; %llu by singles, %llu "
+      "plain; %zu chains, %zu singles",
       static_cast<unsigned long long>(chunks.replayed),
       static_cast<unsigned long long>(chunks.updated),
       static_cast<unsigned long long>(chunks.rewritten),
-      static_cast<unsigned long long>(chunks.plain), chains_.size());
+      static_cast<unsigned long long>(chunks.single), static_cast<unsigned long long>(chunks.plain),
+      chains_.size(), chains_.singles());
 }
 
 void Loop::DropEnded() {

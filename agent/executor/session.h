@@ -311,7 +311,7 @@ class Session final : public StreamSink {
   bool MayCollect(const Kernel& kernel, const wire::Launch::Request& request) const;
   void SetCollects(Kernel* kernel, const int32_t* attributes) const;
   void SubmitChunk(Stream& stream, StreamCommand& command);
-  void SubmitPlainly(Stream& stream, const Chunk& chunk);
+  void SubmitOneByOne(Stream& stream, const Chunk& chunk);
   void FinishChains(Stream& stream);
 
   // launch.cc
