@@ -13,6 +13,9 @@ constexpr uint64_t kShortKeep = 4;
 constexpr size_t kScratchChains = 4;
 // Graphs made by one piece of work; nothing else must wait long for the driver's locks.
 constexpr size_t kMadeAtATime = 8;
+// A single that was not used for so many launches gives its place to another.
+constexpr uint64_t kLongUnused = 50'000;
+constexpr uint64_t kFullFor = 10'000;
 // More wishes are forgotten: what is needed is wished again.
 constexpr size_t kMaxWanted = 64;
 
@@ -230,13 +233,50 @@ bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t*
 
 void Chains::Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
                   CUstream stream) {
-  if (wanted_.size() >= kMaxWanted || Refuses(node.function)) return;
+  if (wanted_.size() >= kMaxWanted || Refuses(node.function) || !MayWant(nodes)) return;
   const auto library = std::find_if(chunk.libraries.begin(), chunk.libraries.end(),
                                     [&](const auto& one) { return one.get() == node.library; });
   if (library == chunk.libraries.end()) return;
   wanted_.push_back(
       {nodes, node, {params, params + Chunk::RoundUp(node.param_bytes)}, *library, stream, {}});
   MakeWanted();
+}
+
+// Making a graph holds the driver's locks for some 20–150 µs, so where all places are taken they change
+// hands seldom.
+bool Chains::MayWant(uint32_t nodes) {
+  if (nodes == 1 ? singles_.size() < kMaxSingles : slots_.size() < kMaxChains) return true;
+  if (launches_ < full_until_) return false;
+  full_until_ = launches_ + kFullFor;
+  return true;
+}
+
+void Chains::Reserve() {
+  static constexpr char kImage[] =
+      ".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry nothing()\n{\nret;\n}\n";
+  const Driver& cuda = device_->cuda();
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  Wanted wanted = {1, {}, {}, nullptr, nullptr, nullptr};
+  wanted.node = {nullptr, nullptr, {1, 1, 1}, {1, 1, 1}, 0, 0};
+  if (cuda.cuLibraryLoadData(&library, kImage, nullptr, nullptr, 0, nullptr, nullptr, 0) !=
+      CUDA_SUCCESS) {
+    return;
+  }
+  std::vector<ChainRef> made;
+  if (cuda.cuLibraryGetKernel(&kernel, library, "nothing") == CUDA_SUCCESS &&
+      cuda.cuKernelGetFunction(&wanted.node.function, kernel) == CUDA_SUCCESS) {
+    while (made.size() < kMaxChains + kMaxSingles) {
+      ChainRef chain = Make(wanted);
+      if (chain == nullptr) break;
+      made.push_back(std::move(chain));
+    }
+  }
+  // What destroyed graphs leave is used again.
+  room_->most_graphs += made.size();
+  room_->most_nodes += made.size() * kMaxChunkLaunches;
+  made.clear();
+  cuda.cuLibraryUnload(library);
 }
 
 ChainRef Chains::Make(const Wanted& wanted) const {
@@ -279,7 +319,7 @@ void Chains::MakeWanted() {
     wanted_.pop_front();
   }
   const size_t singles = work->wanted.size() - chains;
-  if (singles_.size() + singles > kMaxSingles) DropSingles(kMaxSingles / 8, &work->dropped);
+  if (singles_.size() + singles > kMaxSingles) DropSingles(&work->dropped);
   if (slots_.size() + chains > kMaxChains) DropChains(chains, &work->dropped);
   TakeFromRoom(work->dropped);
   const bool fits = room_->graphs + work->wanted.size() <= room_->most_graphs && room_->Fits(nodes);
@@ -306,8 +346,9 @@ void Chains::Adopt(std::vector<Wanted>* made) {
   for (Wanted& wanted : *made) {
     const bool single = wanted.nodes == 1;
     const uint64_t key = single ? SingleKey(wanted.node, wanted.stream) : 0;
-    const bool full = slots_.size() >= kMaxChains;
-    if (wanted.made == nullptr || (single ? singles_.contains(key) : full)) {
+    const bool full = single ? singles_.size() >= kMaxSingles || singles_.contains(key)
+                             : slots_.size() >= kMaxChains;
+    if (wanted.made == nullptr || full) {
       if (wanted.made == nullptr) refused_.insert(wanted.node.function);
       --room_->graphs;
       room_->nodes -= wanted.nodes;
@@ -324,15 +365,9 @@ void Chains::Adopt(std::vector<Wanted>* made) {
   }
 }
 
-void Chains::DropSingles(size_t count, std::vector<ChainRef>* dropped) {
-  std::vector<uint64_t> used;
-  used.reserve(singles_.size());
-  for (const auto& [key, single] : singles_) used.push_back(single->used);
-  if (used.size() <= count) return;
-  std::nth_element(used.begin(), used.begin() + static_cast<ptrdiff_t>(count), used.end());
-  const uint64_t limit = used[count];
+void Chains::DropSingles(std::vector<ChainRef>* dropped) {
   std::erase_if(singles_, [&](auto& entry) {
-    if (entry.second->used >= limit) return false;
+    if (entry.second->used + kLongUnused > launches_) return false;
     dropped->push_back(std::move(entry.second));
     return true;
   });

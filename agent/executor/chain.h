@@ -27,9 +27,9 @@ namespace gpuloom::executor {
 
 struct Stream;
 
-// Bounds of what there is at a time; a node costs 2.3 KiB of device memory.
-inline constexpr uint32_t kMaxChains = 256;
-inline constexpr uint32_t kMaxSingles = 1024;
+// Bounds of what there is at a time. A graph of up to 64 nodes costs 112 KiB of device memory.
+inline constexpr uint32_t kMaxChains = 128;
+inline constexpr uint32_t kMaxSingles = 96;
 // Chains have a multiple of so many nodes: a node that is passed over costs the GPU 0.3 µs.
 inline constexpr uint32_t kChainStep = 8;
 // Shorter chunks are not worth looking for.
@@ -66,6 +66,10 @@ class Chains {
  public:
   Chains(Device* device, WorkPool* pool, Quiet* quiet, GraphRoom* room)
       : device_(device), pool_(pool), quiet_(quiet), room_(room) {}
+
+  // Has the driver take device memory for all of them, while nothing runs: later it would wait for
+  // such a moment. To be called once, before there are sessions.
+  void Reserve();
 
   // Launches the chunk in the stream; null: it has to go one by one. The answer is to be given to
   // Done when the launch is done.
@@ -133,8 +137,9 @@ class Chains {
   void MakeWanted();
   ChainRef Make(const Wanted& wanted) const;
   void Adopt(std::vector<Wanted>* made);
-  // So many that were used longest ago.
-  void DropSingles(size_t count, std::vector<ChainRef>* dropped);
+  bool MayWant(uint32_t nodes);
+  // Makes room by dropping what has not been used for long.
+  void DropSingles(std::vector<ChainRef>* dropped);
   void DropChains(size_t count, std::vector<ChainRef>* dropped);
   void TakeFromRoom(const std::vector<ChainRef>& chains);
 
@@ -147,6 +152,7 @@ class Chains {
   std::unordered_set<CUfunction> refused_;
   std::array<uint64_t, 16384> seen_{};  // contents and keys, by their low bits
   uint64_t launches_ = 0;
+  uint64_t full_until_ = 0;  // nothing is dropped for others before this launch
   std::deque<Wanted> wanted_;
   bool making_ = false;
   Counts counts_;

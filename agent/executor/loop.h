@@ -38,6 +38,9 @@ class Loop {
   // False with a message, which the scheduler has been told too.
   [[nodiscard]] bool Start(std::string* error);
 
+  // Optional, after Start: readies what launches by graphs will need (chain.h).
+  void ReserveGraphs() { chains_.Reserve(); }
+
   enum class Outcome { kSchedulerGone, kDeviceLost };
   // Says ExecutorReady, then serves until one of the two happens. After kDeviceLost every tenant
   // and the scheduler have been told, and the process must end.

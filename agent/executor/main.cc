@@ -145,6 +145,7 @@ int main(int argc, char** argv) {
     Log(LogLevel::kError, "%s", error.c_str());
     _exit(1);
   }
+  if (batches) loop.ReserveGraphs();
   const auto outcome = loop.Run();
   if (outcome == gpuloom::executor::Loop::Outcome::kSchedulerGone) {
     Log(LogLevel::kInfo, "ends: the scheduler has hung up");
