@@ -45,6 +45,7 @@ struct State {
   bool held = false;
   bool loads_block = false;
   CUresult failure = CUDA_SUCCESS;
+  CUresult graph_failure = CUDA_SUCCESS;
   uint64_t streams = 0;
   uint64_t events = 0;
   uint64_t objects = 0;
@@ -110,6 +111,7 @@ CUresult NewGraphPart(Handle* part) {
 
 CUresult Updated() {
   std::lock_guard lock(S().mutex);
+  if (S().graph_failure != CUDA_SUCCESS) return S().graph_failure;
   S().calls.push_back("update");
   return S().failure;
 }
@@ -168,6 +170,9 @@ void FillGraphTable(Driver* d) {
   };
   d->cuGraphUpload = [](CUgraphExec, CUstream stream) { return Work("upload", stream); };
   d->cuGraphLaunch = [](CUgraphExec exec, CUstream stream) {
+    if (std::lock_guard lock(S().mutex); S().graph_failure != CUDA_SUCCESS) {
+      return S().graph_failure;
+    }
     const CUresult result = Work("graph", stream);
     std::lock_guard lock(S().mutex);
     const auto& operations = S().graph_operations[S().graph_of[Number(exec)]];
@@ -487,7 +492,7 @@ const Driver& TestingDriver::Reset() {
   S().held = false;
   ++S().release;
   S().loads_block = false;
-  S().failure = CUDA_SUCCESS;
+  S().failure = S().graph_failure = CUDA_SUCCESS;
   S().streams = S().events = 0;
   S().stream_work.clear();
   S().event_work.clear();
@@ -515,6 +520,11 @@ void TestingDriver::Release() {
 void TestingDriver::Fail(CUresult result) {
   std::lock_guard lock(S().mutex);
   S().failure = result;
+}
+
+void TestingDriver::RefuseGraphs(CUresult result) {
+  std::lock_guard lock(S().mutex);
+  S().graph_failure = result;
 }
 
 void TestingDriver::SetLoadsBlock(bool block) {

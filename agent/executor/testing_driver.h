@@ -23,6 +23,9 @@ class TestingDriver {
   // Like a device fault: every later call answers this.
   static void Fail(CUresult result);
 
+  // Executable graphs cannot be changed or launched from now on; plain launches can.
+  static void RefuseGraphs(CUresult result);
+
   // Launches wait in the driver for the device, as module loads do on real hardware, when true.
   static void SetLoadsBlock(bool block);
 
