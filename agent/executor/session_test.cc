@@ -432,7 +432,5 @@ TEST_F(SessionTest, StreamIdsAreUsedAgain) {
   }
 }
 
-// ---- hostile tenants: the session ends with its reason, and the next honest one is served
-
 }  // namespace
 }  // namespace gpuloom::executor
