@@ -44,10 +44,10 @@ bool Assemble(Device* device, std::span<char> log, DeviceCode* code) {
 
 std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, std::span<const uint8_t> image,
                                                  std::span<char> log) {
-  if (!MayHaveManagedVariables(image)) return nullptr;
   const Driver& cuda = device->cuda();
   auto found = std::make_unique<ManagedImage>();
   if (!ChooseCode(image, CapabilityOf(cuda, device->device()), &found->code_)) return nullptr;
+  if (!HasManagedVariables(found->code_)) return nullptr;
   if (found->code_.kind == ImageKind::kPtx && !Assemble(device, log, &found->code_)) return nullptr;
   if (found->code_.kind == ImageKind::kPtx) {
     if (!found->FindInText(cuda)) return nullptr;

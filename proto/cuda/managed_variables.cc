@@ -101,15 +101,6 @@ std::string_view TextOf(std::span<const uint8_t> bytes) {
   return text.substr(0, text.find('\0'));
 }
 
-bool HasManaged(FatbinMemberKind kind, std::span<const uint8_t> bytes) {
-  if (kind == FatbinMemberKind::kElf) return ElfHasManaged(bytes);
-  return kind == FatbinMemberKind::kPtx && TextOf(bytes).find(kAttribute) != std::string_view::npos;
-}
-
-FatbinMemberKind KindOf(const Image& image) {
-  return image.kind == ImageKind::kElf ? FatbinMemberKind::kElf : FatbinMemberKind::kPtx;
-}
-
 void EndText(DeviceCode* code) {
   if (code->kind == ImageKind::kPtx) code->bytes.push_back(0);
 }
@@ -136,21 +127,10 @@ bool Release(std::string_view declaration, std::string* name, std::string* relea
 
 }  // namespace
 
-bool MayHaveManagedVariables(std::span<const uint8_t> bytes) {
-  Image image;
-  if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone) return false;
-  if (image.kind != ImageKind::kFatbin) {
-    return HasManaged(KindOf(image), {image.bytes, image.size_bytes});
-  }
-  FatbinReader reader(image.bytes, image.size_bytes);
-  FatbinMember member;
-  std::vector<uint8_t> unpacked;
-  std::string error;
-  while (reader.Next(&member)) {
-    if (!UnpackMember(member, kMaxMemberBytes, &unpacked, &error)) return false;
-    if (HasManaged(member.kind, unpacked)) return true;
-  }
-  return false;
+bool HasManagedVariables(const DeviceCode& code) {
+  if (code.kind == ImageKind::kElf) return ElfHasManaged(code.bytes);
+  return code.kind == ImageKind::kPtx &&
+         TextOf(code.bytes).find(kAttribute) != std::string_view::npos;
 }
 
 bool ChooseCode(std::span<const uint8_t> bytes, uint32_t capability, DeviceCode* code) {

@@ -5,8 +5,8 @@
 // written, and nothing much larger than the image is allocated. False means that the image is not
 // as nvcc makes it; it is then left to the driver.
 //
-//   if (!MayHaveManagedVariables(image)) …
-//   ChooseCode(image, 90, &code)             // then PTX → cubin by the driver's linker
+//   ChooseCode(image, 90, &code)
+//   if (!HasManagedVariables(code)) …        // else PTX → cubin by the driver's linker
 //   ListManagedVariables(code.bytes, &list)  // and give each of them an address
 //   ReleaseManagedVariables(&code.bytes)     // now the loader wants those addresses
 #pragma once
@@ -21,9 +21,6 @@
 
 namespace gpuloom {
 
-// False: no member of the image has any.
-[[nodiscard]] bool MayHaveManagedVariables(std::span<const uint8_t> image);
-
 struct DeviceCode {
   ImageKind kind = ImageKind::kElf;  // or kPtx, with a NUL behind it
   std::vector<uint8_t> bytes;
@@ -33,6 +30,8 @@ struct DeviceCode {
 // newest cubin of its generation, or else the newest PTX that is not too new.
 [[nodiscard]] bool ChooseCode(std::span<const uint8_t> image, uint32_t capability,
                               DeviceCode* code);
+
+[[nodiscard]] bool HasManagedVariables(const DeviceCode& code);
 
 struct ManagedVariable {
   std::string name;

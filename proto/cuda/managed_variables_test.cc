@@ -51,7 +51,10 @@ struct TestCubin {
 
 TEST(ManagedVariables, OfACubin) {
   TestCubin cubin;
-  ASSERT_TRUE(MayHaveManagedVariables(cubin.bytes()));
+  const auto code = [&] {
+    return DeviceCode{ImageKind::kElf, {cubin.bytes().begin(), cubin.bytes().end()}};
+  };
+  ASSERT_TRUE(HasManagedVariables(code()));
   std::vector<ManagedVariable> variables;
   ASSERT_TRUE(ListManagedVariables(cubin.bytes(), &variables));
   ASSERT_EQ(variables.size(), 2u);
@@ -64,7 +67,7 @@ TEST(ManagedVariables, OfACubin) {
   EXPECT_TRUE(variables[1].initial.empty());
 
   ReleaseManagedVariables({reinterpret_cast<uint8_t*>(&cubin), sizeof(cubin)});
-  EXPECT_FALSE(MayHaveManagedVariables(cubin.bytes()));
+  EXPECT_FALSE(HasManagedVariables(code()));
   EXPECT_EQ(cubin.symbols[1].section, 3) << "a plain variable stays where it is";
   for (int i : {2, 3}) {
     EXPECT_EQ(cubin.symbols[i].section, 0);
@@ -105,6 +108,8 @@ TEST(ManagedVariables, OfPtx) {
       ".global .attribute(.managed) .align 16 .b8 table[1024] = {1, 2};\n";
   std::vector<std::string> names;
   std::string released;
+  const DeviceCode code = {ImageKind::kPtx, {kText.begin(), kText.end()}};
+  EXPECT_TRUE(HasManagedVariables(code));
   ASSERT_TRUE(ReleaseManagedVariables(kText, &names, &released));
   EXPECT_EQ(names, std::vector<std::string>({"counter", "table"}));
   EXPECT_NE(released.find(".extern .global"), std::string::npos);
