@@ -298,9 +298,37 @@ TEST_F(Nvml, WhatNcclAsksAtItsStart) {
   EXPECT_EQ(later.health_summary, 77) << "what version 2 does not have is not written";
   later.version = 5;
   EXPECT_EQ(Call("nvmlDeviceGetGpuFabricInfoV", device, &later), kArgumentVersionMismatch);
-  const void* table = &later;
-  EXPECT_EQ(Call("nvmlInternalGetExportTable", &table, &later), kFunctionNotFound);
+}
+
+TEST_F(Nvml, NvidiaSmisInnerFunctionsAreThereAndRefuse) {
+  Begin();
+  const uint8_t smis[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
+                            0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};
+  const uint8_t others[16] = {1};
+  void* const* table = nullptr;
+  EXPECT_EQ(Call("nvmlInternalGetExportTable", &table, &others), kFunctionNotFound);
   EXPECT_EQ(table, nullptr);
+  ASSERT_EQ(Call("nvmlInternalGetExportTable", &table, &smis), kSuccess);
+  const size_t count = reinterpret_cast<uintptr_t>(table[0]) / sizeof(void*);
+  ASSERT_GE(count, 270u) << "as many as driver 580 has";
+  for (size_t i = 1; i < count; ++i) {
+    ASSERT_EQ(reinterpret_cast<int (*)(void*, void*)>(table[i])(nullptr, nullptr), kNotSupported);
+  }
+}
+
+TEST_F(Nvml, NoEventsCome) {
+  Begin();
+  void* set = nullptr;
+  ASSERT_EQ(Call("nvmlEventSetCreate", &set), kSuccess);
+  uint64_t types = 7;
+  EXPECT_EQ(Call("nvmlDeviceGetSupportedEventTypes", Device(), &types), kSuccess);
+  EXPECT_EQ(types, 0u);
+  EXPECT_EQ(Call("nvmlDeviceRegisterEvents", Device(), uint64_t{8}, set), kNotSupported);
+  uint64_t event[8];
+  EXPECT_EQ(Call("nvmlEventSetWait_v2", set, &event[0], 1u), kTimeout);
+  EXPECT_EQ(Call("nvmlEventSetWait", set, &event[0], 0u), kTimeout);
+  EXPECT_EQ(Call("nvmlEventSetFree", set), kSuccess);
+  EXPECT_EQ(Call("nvmlEventSetFree", static_cast<void*>(&event[0])), kInvalidArgument);
 }
 
 TEST_F(Nvml, FreshAnswersAreAskedAtABoundedRate) {

@@ -54,11 +54,33 @@ NVML_EXPORT const char* nvmlErrorString(int result) {
   return result >= 0 && result < kCount ? kTexts[result] : "Unknown Error";
 }
 
-// NVIDIA's own tools reach inside the library through these tables. Ours has none.
-NVML_EXPORT int nvmlInternalGetExportTable(const void** table, const void*) {
-  if (table == nullptr) return kInvalidArgument;
+namespace {
+
+// NVIDIA's own tools reach inside the library through tables of functions: the size in bytes, then
+// the functions. nvidia-smi ends when the one it asks for is missing, and gets along when a function
+// in it refuses. So it is given as many functions as there may be, and all of them refuse.
+constexpr size_t kInnerFunctions = 1023;
+const void* inner_table[1 + kInnerFunctions];
+gpuloom::Lock inner_lock;
+
+constexpr uint8_t kToolsTable[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
+                                     0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};
+
+int RefuseInner() { return kNotSupported; }
+
+}  // namespace
+
+NVML_EXPORT int nvmlInternalGetExportTable(const void** table, const void* id) {
+  if (table == nullptr || id == nullptr) return kInvalidArgument;
   *table = nullptr;
-  return kFunctionNotFound;
+  if (memcmp(id, kToolsTable, sizeof(kToolsTable)) != 0) return kFunctionNotFound;
+  gpuloom::Holding holding(&inner_lock);
+  inner_table[0] = reinterpret_cast<const void*>(sizeof(inner_table));
+  for (size_t i = 1; i <= kInnerFunctions; ++i) {
+    inner_table[i] = reinterpret_cast<const void*>(&RefuseInner);
+  }
+  *table = inner_table;
+  return kSuccess;
 }
 
 NVML_EXPORT int nvmlSystemGetDriverVersion(char* text, unsigned text_bytes) {
