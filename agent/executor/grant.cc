@@ -76,6 +76,7 @@ void Session::ObtainUnmapped(uint64_t size_bytes, OnMemory done) {
 // the ring thread.
 void Session::Obtain(uint64_t address, uint64_t size_bytes, OnMemory done) {
   ++outstanding_;
+  place_.memory->Expect();
   place_.scheduler->Ask(
       control::MemoryRequest{id(), size_bytes},
       [this, address, size_bytes, done = std::move(done)](control::Incoming* answer) {
@@ -155,6 +156,7 @@ void Session::OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming
   if (must_clear) memory->hidden = place_.internal->TakeHidden(size_bytes);
   memory_.Post([memory, &cuda, device, must_clear] { memory->Import(cuda, device, must_clear); },
                [this, memory, &cuda, device, must_clear, done = std::move(done)] {
+                 place_.memory->Expect();
                  if (!must_clear || memory->result != CUDA_SUCCESS) return Arrive(*memory, done);
                  place_.internal->Clear(
                      memory->hidden, memory->size_bytes,

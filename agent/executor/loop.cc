@@ -22,7 +22,11 @@ constexpr uint64_t kWakeKey = UINT64_MAX - 1;
 constexpr uint64_t kSpinNs = 200'000;
 constexpr uint64_t kShortSpinNs = 30'000;
 constexpr unsigned kManyProcessors = 8;
-constexpr uint64_t kEventsEveryNs = 50'000;     // while busy: control socket, hang-ups
+constexpr uint64_t kEventsEveryNs = 50'000;  // while busy: control socket, hang-ups
+constexpr uint64_t kAnswersEveryNs = 5'000;  // with a question to the scheduler open
+// An allocation goes through four processes' and threads' hands, and a tenant waits: as long as it
+// takes nobody sleeps in between.
+constexpr uint64_t kHandsNs = 3'000'000;
 constexpr int64_t kShortestSleepNs = 50'000;    // about what going to sleep and waking costs
 constexpr int64_t kLongestSleepNs = 1'000'000;  // with work at the device
 constexpr uint64_t kCountersEveryNs = 1'000'000'000;
@@ -31,7 +35,7 @@ constexpr int64_t kEndingSleepNs = 20'000'000;  // drain time-outs are looked at
 // Loading is slow and holds locks of the driver's: few threads; some may wait for the linker. Memory
 // calls are short.
 constexpr int kModuleThreads = 4;
-constexpr int kMemoryThreads = 2;
+constexpr int kMemoryThreads = 3;
 
 uint64_t NowNs() {
   timespec now;
@@ -130,7 +134,7 @@ Loop::Outcome Loop::Run() {
     hold_ = quiet_.Holding();
     const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
     if (sleep_ns == 0) {
-      if (now_ns - last_events_ns >= kEventsEveryNs) {
+      if (now_ns - last_events_ns >= (scheduler_.waits() ? kAnswersEveryNs : kEventsEveryNs)) {
         HandleEvents(0, now_ns);
         last_events_ns = now_ns;
       } else if (idle_ns >= spin_ns_) {
@@ -211,6 +215,7 @@ bool Loop::AnyWordOverdue() const {
 int64_t Loop::SleepNs(uint64_t idle_ns) const {
   // After a sleep the words looked at first would be due again, before the others' turn.
   if (AnyWordOverdue()) return 0;
+  if ((scheduler_.waits() || memory_.busy()) && idle_ns < kHandsNs && spin_ns_ == kSpinNs) return 0;
   if (AnythingAtDevice() || AnyWordWatched()) {
     const int64_t sleep_ns = std::min(static_cast<int64_t>(idle_ns / 64), kLongestSleepNs);
     return sleep_ns < kShortestSleepNs ? 0 : sleep_ns;

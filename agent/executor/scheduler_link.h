@@ -44,6 +44,8 @@ class SchedulerLink {
   // Sends what is waiting. Call when the socket is writable.
   void Flush();
   bool WantsToWrite() const { return !outbox_.empty(); }
+  // Questions are open.
+  bool waits() const { return !waiting_.empty(); }
   bool closed() const { return closed_; }
   int fd() const { return connection_.fd(); }
 

@@ -115,6 +115,7 @@ void Session::On(wire::Tag<wire::MemMap>, const wire::MemMap::Request& request,
        address - std::prev(next)->first < std::prev(next)->second.size_bytes)) {
     return Refuse(wire::Fatal::kBadRange);
   }
+  place_.memory->Expect();  // it wants access next
   mappings_.emplace_hint(next, address, MappedRange{size_bytes, memory});
   Hold(memory);
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);

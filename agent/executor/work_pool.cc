@@ -1,8 +1,32 @@
 #include "agent/executor/work_pool.h"
 
+#include <time.h>
 #include <unistd.h>
 
 namespace gpuloom::executor {
+namespace {
+
+constexpr uint64_t kExpectedNs = 2'000'000;
+constexpr unsigned kManyProcessors = 8;
+
+bool HasManyProcessors() {
+  static const bool kHasMany = std::thread::hardware_concurrency() >= kManyProcessors;
+  return kHasMany;
+}
+
+uint64_t NowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
 
 WorkPool::WorkPool(const Device* device, int threads, int wake_fd)
     : device_(device), wake_fd_(wake_fd) {
@@ -35,6 +59,7 @@ void WorkPool::Post(std::function<void()> work, std::function<void()> done) {
     done();
     return;
   }
+  ++posted_;
   if (threads_.empty()) {
     work();
     std::lock_guard lock(mutex_);
@@ -42,11 +67,21 @@ void WorkPool::Post(std::function<void()> work, std::function<void()> done) {
     any_finished_.store(true, std::memory_order_release);
     return;
   }
+  bool somebody_looks;
   {
     std::lock_guard lock(mutex_);
     jobs_.push_back({std::move(work), std::move(done)});
+    somebody_looks = one_is_awake_ && jobs_.size() == 1;
+    waiting_count_.store(static_cast<uint32_t>(jobs_.size()), std::memory_order_release);
   }
-  changed_.notify_one();
+  if (!somebody_looks) changed_.notify_one();
+}
+
+void WorkPool::Expect() {
+  if (!HasManyProcessors()) return;
+  expected_until_ns_.store(NowNs() + kExpectedNs, std::memory_order_relaxed);
+  std::lock_guard lock(mutex_);
+  if (!one_is_awake_) changed_.notify_one();
 }
 
 bool WorkPool::RunFinished() {
@@ -57,6 +92,7 @@ bool WorkPool::RunFinished() {
     finished.swap(finished_);
     any_finished_.store(false, std::memory_order_relaxed);
   }
+  finished_count_ += finished.size();
   for (auto& done : finished) done();
   return true;
 }
@@ -65,10 +101,24 @@ void WorkPool::Run() {
   device_->MakeCurrent();
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    while (!stopping_ && jobs_.empty()) {
+      if (one_is_awake_ || NowNs() >= expected_until_ns_.load(std::memory_order_relaxed)) {
+        changed_.wait(lock);
+        continue;
+      }
+      one_is_awake_ = true;
+      lock.unlock();
+      while (waiting_count_.load(std::memory_order_acquire) == 0 &&
+             NowNs() < expected_until_ns_.load(std::memory_order_relaxed)) {
+        for (int i = 0; i < 16; ++i) Pause();
+      }
+      lock.lock();
+      one_is_awake_ = false;
+    }
     if (stopping_) return;
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
+    waiting_count_.store(static_cast<uint32_t>(jobs_.size()), std::memory_order_release);
     lock.unlock();
     Finish(&job);
     lock.lock();
@@ -129,6 +179,7 @@ void OwnThread::Post(std::function<void()> work, std::function<void()> done) {
   if (jobs_ == nullptr) return pool_->Post(std::move(work), std::move(done));
   std::lock_guard lock(jobs_->mutex);
   if (jobs_->closed) return;  // the pool has stopped
+  ++pool_->posted_;
   jobs_->waiting.push_back({std::move(work), std::move(done)});
   jobs_->changed.notify_all();
 }

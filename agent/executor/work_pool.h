@@ -36,6 +36,11 @@ class WorkPool {
   void Post(std::function<void()> work, std::function<void()> done);
   // Runs the `done` of what has finished. True when there was any.
   bool RunFinished();
+  // Work will be posted soon: for the next two milliseconds one thread stays awake for it, and whoever
+  // waits for it does not pay for waking one up. Nothing where processors are few.
+  void Expect();
+  // What was posted and has not been run by RunFinished.
+  bool busy() const { return posted_ != finished_count_; }
 
   // OwnThreads that still run, also those whose owner has left them.
   size_t own_threads();
@@ -70,6 +75,11 @@ class WorkPool {
   std::deque<std::function<void()>> finished_;
   std::atomic<bool> any_finished_{false};
   bool stopping_ = false;
+  bool one_is_awake_ = false;               // guarded by mutex_; looks at waiting_count_
+  std::atomic<uint32_t> waiting_count_{0};  // of jobs_
+  std::atomic<uint64_t> expected_until_ns_{0};
+  uint64_t posted_ = 0;  // ring thread only, as the next
+  uint64_t finished_count_ = 0;
   std::vector<std::thread> threads_;
   std::vector<Own> own_;
 };

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 namespace gpuloom::scheduler {
@@ -84,9 +85,15 @@ void EventLoop::Run() {
   while (!stopped_) RunOnce(std::chrono::hours(1));
 }
 
+void EventLoop::StayAwake(Clock::duration time) {
+  constexpr unsigned kManyProcessors = 8;
+  static const bool kHasMany = std::thread::hardware_concurrency() >= kManyProcessors;
+  if (kHasMany) awake_until_ = Clock::now() + time;
+}
+
 void EventLoop::RunOnce(Clock::duration limit) {
   const Clock::time_point now = Clock::now();
-  Clock::time_point wake = now + limit;
+  Clock::time_point wake = now < awake_until_ ? now : now + limit;
   if (!timers_.empty()) wake = std::min(wake, timers_.begin()->first);
   const auto wait = std::chrono::ceil<std::chrono::milliseconds>(wake - now);
   epoll_event events[64];

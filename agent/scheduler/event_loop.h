@@ -70,6 +70,9 @@ class EventLoop {
   // Until Stop is called.
   void Run();
   void Stop() { stopped_ = true; }
+  // More will come at once: until then the loop looks without sleeping. Nothing where processors are
+  // few.
+  void StayAwake(Clock::duration time);
   // One wait of at most `limit`, for tests that look between steps.
   void RunOnce(Clock::duration limit);
 
@@ -89,6 +92,7 @@ class EventLoop {
 
   channel::UniqueFd epoll_;
   bool stopped_ = false;
+  Clock::time_point awake_until_{};
   // Ids are never used twice, so an event that was fetched before its watch ended finds nothing.
   uint64_t last_id_ = 0;
   std::map<uint64_t, std::shared_ptr<Watched>> watched_;

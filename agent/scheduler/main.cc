@@ -64,7 +64,8 @@ int Main(int argc, char** argv) {
   int status = 0;
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &status);
   if (!line) return status;
-  const Options& options = line->options;
+  Options options = line->options;
+  options.make_spare_memory = true;
 
   // Before the driver starts threads: they inherit the mask, and signals come through the loop.
   sigset_t signals;

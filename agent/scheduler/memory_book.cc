@@ -15,7 +15,7 @@ MemoryBook::Grant MemoryBook::Make(uint64_t size_bytes_untrusted, SessionMemory*
   if (!usage->Charge(size_bytes)) return Grant{CUDA_ERROR_OUT_OF_MEMORY, 0, {}};
   Grant grant{};
   SessionMemory::Piece piece{0, size_bytes};
-  grant.result = device_->CreateMemory(size_bytes, &piece.handle, &grant.memory);
+  grant.result = spare_.Take(size_bytes, &piece.handle, &grant.memory);
   if (grant.result != CUDA_SUCCESS) {
     usage->Undo(size_bytes);
     return grant;

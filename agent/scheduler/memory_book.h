@@ -9,6 +9,7 @@
 
 #include "agent/scheduler/allocation.h"
 #include "agent/scheduler/device.h"
+#include "agent/scheduler/spare_memory.h"
 
 namespace gpuloom::scheduler {
 
@@ -28,7 +29,9 @@ struct SessionMemory {
 
 class MemoryBook {
  public:
-  explicit MemoryBook(Device* device) : device_(device) {}
+  explicit MemoryBook(Device* device) : device_(device), spare_(device) {}
+
+  SpareMemory& spare() { return spare_; }
 
   struct Grant {
     uint32_t result;  // CUresult; the rest is valid when it is CUDA_SUCCESS
@@ -55,6 +58,7 @@ class MemoryBook {
 
  private:
   Device* device_;
+  SpareMemory spare_;
   uint64_t last_memory_id_ = 0;
 };
 

@@ -15,6 +15,9 @@ namespace {
 // makes an allocation fail that might have been served.
 constexpr std::chrono::milliseconds kReclaimTimeout{2'000};
 
+// A program that allocates does so several times.
+constexpr std::chrono::microseconds kMoreComes{1'000};
+
 }  // namespace
 
 void Scheduler::On(Executor* executor, const control::MemoryRequest& message, uint32_t request) {
@@ -51,6 +54,10 @@ bool Scheduler::Grant(Executor* executor, Session* session, const control::Memor
   MemoryBook::Grant grant = session == nullptr ? MemoryBook::NoGrant()
                                                : memory_.Make(message.size_bytes, &session->memory,
                                                               &session->allocation->usage);
+  if (grant.result == CUDA_ERROR_OUT_OF_MEMORY && session != nullptr &&
+      message.size_bytes <= session->allocation->usage.free_bytes() && memory_.spare().Drop()) {
+    grant = memory_.Make(message.size_bytes, &session->memory, &session->allocation->usage);
+  }
   if (grant.result == CUDA_ERROR_OUT_OF_MEMORY && !last_try &&
       message.size_bytes <= session->allocation->usage.free_bytes()) {
     return false;
@@ -60,6 +67,16 @@ bool Scheduler::Grant(Executor* executor, Session* session, const control::Memor
   std::vector<channel::UniqueFd> fds;
   if (grant.memory.valid()) fds.push_back(std::move(grant.memory));
   executor->peer->Send(request, granted, std::move(fds));
+  if (granted.result != CUDA_SUCCESS) return true;
+  loop_->StayAwake(kMoreComes);
+  if (options_.make_spare_memory &&
+      memory_.spare().Note(message.size_bytes, EventLoop::Clock::now())) {
+    // Behind the answer; and what has come meanwhile is served first.
+    spare_timer_ = loop_->After({}, [this] {
+      memory_.spare().Make();
+      spare_timer_ = loop_->After(SpareMemory::kSoon, [this] { (void)memory_.spare().Drop(); });
+    });
+  }
   return true;
 }
 

@@ -34,6 +34,8 @@ struct Options {
   std::chrono::milliseconds idle_timeout{60'000};   // of an executor without sessions
   std::chrono::milliseconds drain_timeout{10'000};  // of a session's work after its end
   bool exit_when_unused = false;
+  // See SpareMemory. Without, every piece of memory that exists is some session's.
+  bool make_spare_memory = false;
   // Making a context takes half a second on real hardware, several when the machine has just
   // started.
   std::chrono::milliseconds start_timeout{60'000};
@@ -160,6 +162,7 @@ class Scheduler {
   bool was_used_ = false;
   bool shutting_down_ = false;
   Timer unused_timer_;
+  Timer spare_timer_;
 
   uint64_t last_id_ = 0;
   std::map<uint64_t, Controller> controllers_;

@@ -173,6 +173,20 @@ TEST_F(SchedulerTest, WhatOneSessionKeepsGoesToAnotherThatNeedsIt) {
   EXPECT_EQ(State(&client, "a").memory_refused_count, 1u);
 }
 
+TEST_F(SchedulerTest, MemoryIsMadeAheadForWhoAsksAgainAndAgain) {
+  options_.make_spare_memory = true;
+  Start();
+  control::Client client = Controller();
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(Allocate(&client, "a", "team-a", 192 * kMiB)));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(tenant.Order('m'), 0);
+  EXPECT_EQ(State(&client, "a").memory_used_bytes, 192 * kMiB) << "the spare is nobody's";
+  EXPECT_EQ(tenant.Order('m'), 2);
+  EXPECT_EQ(tenant.Order('r'), 0);
+  EXPECT_TRUE(Becomes(&client, "a", [this](const auto&) { return device_.live == 0; }))
+      << "what is not wanted goes";
+}
+
 TEST_F(SchedulerTest, Malicious_AnExecutorThatDoesNotGiveBackMakesOthersFailAndNoMore) {
   Start();
   control::Client client = Controller();
