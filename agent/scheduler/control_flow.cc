@@ -140,7 +140,7 @@ bool Scheduler::Apply(uint64_t controller, const control::AddAllocation& message
   allocation->owner = message.ends_with_connection != 0 ? controller : 0;
   auto door = std::make_unique<TenantDoor>(loop_, [this, allocation](Visitor visitor) {
     if (visitor.hello.magic == wire::kQueryMagic) {
-      Answer(*allocation, visitor);
+      AnswerWhenReturned(allocation, std::move(visitor));
     } else {
       Admit(allocation, std::move(visitor));
     }

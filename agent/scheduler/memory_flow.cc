@@ -105,13 +105,14 @@ void Scheduler::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint
   if (size_bytes > usage.quota_bytes()) {
     then(executor, session, true);
   } else if (size_bytes > usage.free_bytes()) {
-    Reclaim(session->allocation.get(), again);
+    Reclaim(session->allocation.get(), kReclaimTimeout, again);
   } else if (!then(executor, session, false)) {
-    Reclaim(nullptr, again);
+    Reclaim(nullptr, kReclaimTimeout, again);
   }
 }
 
-void Scheduler::Reclaim(const Allocation* allocation, std::function<void()> then) {
+void Scheduler::Reclaim(const Allocation* allocation, std::chrono::milliseconds limit,
+                        std::function<void()> then) {
   const uint64_t id = ++last_id_;
   ReclaimRound round;
   for (const auto& [session_id, session] : sessions_) {
@@ -120,7 +121,7 @@ void Scheduler::Reclaim(const Allocation* allocation, std::function<void()> then
     round.sessions.insert(session_id);
   }
   round.then = std::move(then);
-  round.deadline = loop_->After(kReclaimTimeout, [this, id] { EndReclaim(id); });
+  round.deadline = loop_->After(limit, [this, id] { EndReclaim(id); });
   const auto& [it, added] = reclaims_.emplace(id, std::move(round));
   const std::set<uint64_t> sessions = it->second.sessions;
   if (sessions.empty()) return EndReclaim(id);

@@ -11,6 +11,18 @@ namespace gpuloom::scheduler {
 
 static_assert(wire::kMaxProcessUses >= Scheduler::kMaxSessionsPerAllocation);
 
+void Scheduler::AnswerWhenReturned(const AllocationPtr& allocation, Visitor visitor) {
+  // Each asker's connection is held open meanwhile.
+  constexpr size_t kMostAtATime = 64;
+  constexpr std::chrono::milliseconds kLimit{100};
+  if (allocation->session_count == 0 || reclaims_.size() >= kMostAtATime) {
+    Answer(*allocation, visitor);
+    return;
+  }
+  const auto asker = std::make_shared<Visitor>(std::move(visitor));
+  Reclaim(allocation.get(), kLimit, [this, allocation, asker] { Answer(*allocation, *asker); });
+}
+
 void Scheduler::Answer(const Allocation& allocation, const Visitor& visitor) {
   if (!allocation.bound) {
     RefuseQuery(visitor.socket.get(), wire::Admission::kRefused,

@@ -105,6 +105,24 @@ TEST_F(Query, TellsOwnProcessesAndTheirMemoryAndNobodyElses) {
   EXPECT_EQ(answer_.process_count, 0u);
 }
 
+TEST_F(Query, WhatIsOnlyKeptIsNotUsed) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  Tenant keeper, deaf;
+  ASSERT_TRUE(Attach(&keeper, directory, 10, kNamespace));
+  ASSERT_EQ(keeper.Order('m'), 0);
+  ASSERT_EQ(keeper.Order('k'), 'k');
+  ASSERT_TRUE(Ask(directory));
+  EXPECT_EQ(answer_.used_memory_bytes, 0u);
+  // An executor that does not answer keeps nobody waiting for long.
+  ASSERT_TRUE(Attach(&deaf, directory, 11, kNamespace));
+  ASSERT_EQ(deaf.Order('m'), 0);
+  ASSERT_EQ(deaf.Order('l'), 'k');
+  ASSERT_TRUE(Ask(directory));
+  EXPECT_GT(answer_.used_memory_bytes, 0u);
+}
+
 TEST_F(Query, IsRefusedUntilTheAllocationIsBound) {
   Start();
   control::Client client = Controller();

@@ -104,6 +104,8 @@ class Scheduler {
   Session* FindSession(uint64_t session_id_untrusted, const Executor& executor);
 
   // query_flow.cc
+  // After what the allocation's sessions only keep has gone back: it is used by nobody.
+  void AnswerWhenReturned(const AllocationPtr& allocation, Visitor visitor);
   void Answer(const Allocation& allocation, const Visitor& visitor);
 
   // executor_flow.cc
@@ -141,7 +143,8 @@ class Scheduler {
   Session* FindServed(uint64_t session_id_untrusted, const Executor& executor);
   // Asks back what the sessions of an allocation (nullptr: all sessions) keep; `then` when they have
   // returned it, are gone, or take too long.
-  void Reclaim(const Allocation* allocation, std::function<void()> then);
+  void Reclaim(const Allocation* allocation, std::chrono::milliseconds limit,
+               std::function<void()> then);
   void NoteReclaimed(uint64_t reclaim_id, uint64_t session_id);
   void EndReclaim(uint64_t reclaim_id);
 
