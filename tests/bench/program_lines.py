@@ -248,7 +248,8 @@ def measure(run, cast, command=command_of):
     group = "programs" if len(cast.lines[0].members) == 1 else "mixes"
     cast.lines = [line for line in cast.lines if run.wants(group, line.name)]
     cast.sides = tuple(side for side in cast.sides if side != "mps" or run.mps_environment)
-    if not cast.lines:
+    starting_s = 10 + len(cast.programs) * len(cast.sides) / 2  # importing, many at a time
+    if not cast.lines or run.no_time_for(", ".join(line.name for line in cast.lines), starting_s):
         return
     with Stage(run, cast, command) as stage:
         for i, line in enumerate(cast.lines):
