@@ -61,6 +61,8 @@ constexpr uint64_t kInlineBytes = 4u << 10;
 // Up to here pieces are halves of a buffer: with fewer pieces there would be less to overlap.
 constexpr uint64_t kSmallPiecesBytes = 4u << 20;
 constexpr uint64_t kSmallPieceBytes = kStagingBytes / 2;
+// From here on a thread that copies alone writes past the cache: what it writes would not stay there.
+constexpr uint64_t kPastCacheBytes = 32u << 20;
 
 enum class Staged : bool { kSource, kDestination };
 
@@ -76,6 +78,8 @@ class LinearPieces {
       : kind_(kind),
         staged_(staged),
         copy_(copy),
+        past_cache_(staged == Staged::kDestination && copy.size_bytes >= kPastCacheBytes &&
+                    CopiesAlone()),
         piece_bytes_(copy.size_bytes > kSmallPiecesBytes ? uint64_t{kStagingBytes}
                                                          : kSmallPieceBytes) {}
 
@@ -90,7 +94,12 @@ class LinearPieces {
                   piece.size_bytes);
   }
   void Empty(const Piece& piece, const uint8_t* staging) const {
-    memcpy(reinterpret_cast<uint8_t*>(copy_.destination) + piece.offset, staging, piece.size_bytes);
+    auto* to = reinterpret_cast<uint8_t*>(copy_.destination) + piece.offset;
+    if (past_cache_) {
+      StreamingCopy(to, staging, piece.size_bytes);
+    } else {
+      memcpy(to, staging, piece.size_bytes);
+    }
   }
   CUresult Post(const Piece& piece, uint8_t* staging, wire::Ticket* ticket) const {
     Request part = {copy_.destination + piece.offset, copy_.source + piece.offset, piece.size_bytes,
@@ -104,6 +113,7 @@ class LinearPieces {
   const wire::CopyKind kind_;
   const Staged staged_;
   const Request copy_;
+  const bool past_cache_;
   const uint64_t piece_bytes_;
   uint64_t next_ = 0;
 };

@@ -133,6 +133,12 @@ void Close() {
 
 }  // namespace
 
+bool CopiesAlone() {
+  Holding holding(&threads.lock);
+  if (!threads.started) StartLocked();
+  return threads.count == 0;
+}
+
 void DoTogether(void (*part)(void* context), void* context, Help help) {
   const bool helped = help != Help::kNone && Open(part, context, help);
   if (helped) {

@@ -23,4 +23,7 @@ enum class Help { kNone, kAwake, kWake };
 // Calls `part(context)` here and on the helpers that come before it returns here; returns when all have returned.
 void DoTogether(void (*part)(void* context), void* context, Help help);
 
+// True when there will never be a helper. To be asked for large copies only: it starts them.
+bool CopiesAlone();
+
 }  // namespace gpuloom

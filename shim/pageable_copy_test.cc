@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <string>
@@ -85,12 +86,14 @@ TEST_F(PageableCopies, ThreadsStartWithTheFirstLargeCopyAndAreFew) {
 
 TEST_F(PageableCopiesAlone, NoThreadStarts) {
   const int before = CountCopyThreads();
-  const std::vector<uint8_t> source = Pattern(3 * kWakingBytes, 1);
-  std::vector<uint8_t> back(source.size());
-  const CUdeviceptr device = Alloc(source.size());
-  ASSERT_EQ(cu_.cuMemcpyHtoD_v2(device, source.data(), source.size()), CUDA_SUCCESS);
-  ASSERT_EQ(cu_.cuMemcpyDtoH_v2(back.data(), device, source.size()), CUDA_SUCCESS);
-  EXPECT_EQ(back, source);
+  for (const uint64_t size : {3 * kWakingBytes, (uint64_t{32} << 20) + 77}) {
+    const std::vector<uint8_t> source = Pattern(size, 1);
+    std::vector<uint8_t> back(size + 1);
+    const CUdeviceptr device = Alloc(size);
+    ASSERT_EQ(cu_.cuMemcpyHtoD_v2(device, source.data(), size), CUDA_SUCCESS);
+    ASSERT_EQ(cu_.cuMemcpyDtoH_v2(back.data() + 1, device, size), CUDA_SUCCESS);
+    EXPECT_TRUE(std::equal(source.begin(), source.end(), back.begin() + 1)) << size;
+  }
   EXPECT_EQ(CountCopyThreads(), before);
 }
 
