@@ -141,8 +141,8 @@ Supervisor::Options SupervisorOptions(const Flags& flags) {
   options.state_directory = flags.state_directory;
   options.may_start = flags.schedulers != "adopt";
   options.command = [flags](const std::string& gpu_uuid, const std::string& directory) {
-    std::vector<std::string> command = {flags.scheduler, "--gpu", gpu_uuid, "--state-dir",
-                                        directory};
+    std::vector<std::string> command = {flags.scheduler, "--gpu",   gpu_uuid,
+                                        "--state-dir",   directory, "--early-executors"};
     if (!flags.idle_timeout.empty())
       command.insert(command.end(), {"--idle-timeout", flags.idle_timeout});
     if (!flags.drain_timeout.empty())

@@ -35,8 +35,14 @@ struct Session::KernelLookup {
     }
   }
 
+  // Compiles what has to be compiled; waits for nobody and holds up nobody (measured).
+  void FindKernel(const Driver& cuda) {
+    result = cuda.cuLibraryGetKernel(&facts.kernel, library, name.c_str());
+  }
+
+  // Puts the code on the device.
   CUresult Find(const Driver& cuda) {
-    CUresult found = cuda.cuLibraryGetKernel(&facts.kernel, library, name.c_str());
+    CUresult found = result;
     if (found != CUDA_SUCCESS) return found;
     found = cuda.cuKernelGetFunction(&facts.function, facts.kernel);
     if (found != CUDA_SUCCESS) return found;
@@ -70,18 +76,34 @@ void Session::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
   lookup->name = name;
   lookup->library = library->loaded->handle;
   lookup->device = place_.device->device();
-  UseLibrary(
-      library->loaded,
-      [lookup, &cuda = place_.device->cuda()] { lookup->result = lookup->Find(cuda); },
-      [this, lookup, asker, request, loaded = library->loaded] {
-        place_.device->JudgeImage(lookup->result);
-        if (lookup->result == CUDA_SUCCESS) {
-          const auto [known, added] = loaded->kernels.emplace(lookup->name, lookup->facts);
-          return AnswerKernel(asker, request, known->second);
+  modules_.Post(
+      [lookup, usable = library->loaded->usable, &cuda = place_.device->cuda()] {
+        lookup->FindKernel(cuda);
+        if (usable) lookup->result = lookup->Find(cuda);
+      },
+      [this, lookup, asker, request, usable = library->loaded->usable, loaded = library->loaded] {
+        if (usable || lookup->result != CUDA_SUCCESS) {
+          return FinishLookup(asker, request, lookup, loaded);
         }
-        kernels_.Take(request.kernel);
-        Reply<wire::KernelGet>(asker, lookup->result);
+        if (state_ != State::kServing) return;
+        UseLibrary(
+            loaded,
+            [lookup, &cuda = place_.device->cuda()] { lookup->result = lookup->Find(cuda); },
+            [this, lookup, asker, request, loaded] {
+              FinishLookup(asker, request, lookup, loaded);
+            });
       });
+}
+
+void Session::FinishLookup(Asker asker, const wire::KernelGet::Request& request,
+                           const std::shared_ptr<KernelLookup>& lookup, const LibraryRef& loaded) {
+  place_.device->JudgeImage(lookup->result);
+  if (lookup->result == CUDA_SUCCESS) {
+    const auto [known, added] = loaded->kernels.emplace(lookup->name, lookup->facts);
+    return AnswerKernel(asker, request, known->second);
+  }
+  kernels_.Take(request.kernel);
+  Reply<wire::KernelGet>(asker, lookup->result);
 }
 
 void Session::AnswerKernel(Asker asker, const wire::KernelGet::Request& request,

@@ -118,8 +118,9 @@ int main(int argc, char** argv) {
     setrlimit(RLIMIT_NOFILE, &files);
   }
   // More hardware queues than the default 8, so that tenants' streams do not wait in line for one
-  // another. Read by cuInit.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+  // another; each makes the context 14 ms slower to make. Who wants another number sets the
+  // variable for the scheduler (docs/design/start-up.md). Read by cuInit.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "16", 0);
   // Eager loading would make every load wait for the device, not only the first use (quiet.h).
   setenv("CUDA_MODULE_LOADING", "LAZY", 1);
 

@@ -347,6 +347,8 @@ class Session final : public StreamSink {
 
   // kernel.cc
   struct KernelLookup;
+  void FinishLookup(Asker asker, const wire::KernelGet::Request& request,
+                    const std::shared_ptr<KernelLookup>& lookup, const LibraryRef& loaded);
   // `facts` are the library's own and live as long as it.
   void AnswerKernel(Asker asker, const wire::KernelGet::Request& request, const KernelFacts& facts);
   Kernel* FindKernel(wire::KernelId id_untrusted);  // refuses when there is none

@@ -165,6 +165,11 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
                            allocation->trust_domain + ", quota " +
                            std::to_string(allocation->usage.quota_bytes() >> 20) + " MiB";
   was_bound ? LogDebug(line) : LogInfo(line);
+  if (options_.early_executors && !was_bound) {
+    std::string why;
+    // Not a reason to refuse the binding: whoever attaches tries again, and is told.
+    if (ExecutorFor(allocation->trust_domain, &why) == nullptr) LogWarning(why);
+  }
   return true;
 }
 

@@ -36,6 +36,9 @@ struct Options {
   bool exit_when_unused = false;
   // See SpareMemory. Without, every piece of memory that exists is some session's.
   bool make_spare_memory = false;
+  // A domain's executor is started when the first allocation is bound to the domain, not when the
+  // first program attaches: its context is made while the container or the program starts.
+  bool early_executors = false;
   // Making a context takes half a second on real hardware, several when the machine has just
   // started.
   std::chrono::milliseconds start_timeout{60'000};

@@ -4,6 +4,12 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 
 #include "agent/scheduler/scheduler_fixture.h"
 #include "proto/channel/region.h"
@@ -338,6 +344,45 @@ TEST_F(SchedulerTest, ADomainSharesAnExecutorAndAnotherDoesNot) {
   ASSERT_TRUE(three.Attach(c));
   EXPECT_EQ(one.OrderForNumber('p'), two.OrderForNumber('p'));
   EXPECT_NE(one.OrderForNumber('p'), three.OrderForNumber('p'));
+}
+
+// The children of this process, which the scheduler under test runs in.
+std::vector<pid_t> Children() {
+  std::vector<pid_t> children;
+  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(process.path() / "stat");
+    std::string stat;
+    std::getline(file, stat);
+    pid_t pid = 0;
+    pid_t parent = 0;
+    const size_t name_end = stat.rfind(')');
+    if (name_end == stat.npos || sscanf(stat.c_str(), "%d", &pid) != 1 ||
+        sscanf(stat.c_str() + name_end, ") %*c %d", &parent) != 1) {
+      continue;
+    }
+    if (parent == getpid()) children.push_back(pid);
+  }
+  return children;
+}
+
+TEST_F(SchedulerTest, AnEarlyExecutorIsThereBeforeTheFirstProgram) {
+  options_.early_executors = true;
+  Start();
+  control::Client client = Controller();
+  const auto before = Children();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  const auto deadline = EventLoop::Clock::now() + seconds(5);
+  while (Children().size() == before.size() && EventLoop::Clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  const auto after = Children();
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(directory));
+  const auto pid = static_cast<pid_t>(tenant.OrderForNumber('p'));
+  EXPECT_EQ(std::count(after.begin(), after.end(), pid), 1) << "another one serves it";
+  // A second allocation of the domain needs no other.
+  (void)Allocate(&client, "b", "team-a");
+  EXPECT_EQ(Children().size(), after.size());
 }
 
 TEST_F(SchedulerTest, AnIdleExecutorEndsAndAnotherIsStarted) {
