@@ -66,7 +66,9 @@ struct Step {
   uint32_t addend;
 };
 
-class ChainSoftGpuTest : public ::testing::TestWithParam<bool> {
+enum class Way { kPlain, kBatched, kThreads };
+
+class ChainSoftGpuTest : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     ASSERT_TRUE(Load(tenant_.get()));
@@ -97,17 +99,17 @@ class ChainSoftGpuTest : public ::testing::TestWithParam<bool> {
 
   Ticket Launch(uint32_t stream, uint32_t word, const Step& step, uint32_t threads = 2) {
     if (threads <= 1024) expected_[word] = expected_[word] * Factor(step.kernel) + step.addend;
+    return last_[stream] = Post(tenant_.get(), stream, memory_ + word * 4, step, threads);
+  }
+
+  static Ticket Post(TestingTenant* tenant, uint32_t stream, uint64_t state, const Step& step,
+                     uint32_t threads) {
     uint8_t params[24] = {};
-    const uint64_t state = memory_ + word * 4;
     std::memcpy(params, &state, 8);
     std::memcpy(params + 8, &step.addend, 4);
-    return last_[stream] = tenant_->Post<wire::Launch>({StreamId{stream},
-                                                        KernelId{step.kernel + 1},
-                                                        {step.grid, 1, 1},
-                                                        {threads, 1, 1},
-                                                        0,
-                                                        0},
-                                                       {params, step.kernel % 2 == 1 ? 24u : 12u});
+    return tenant->Post<wire::Launch>(
+        {StreamId{stream}, KernelId{step.kernel + 1}, {step.grid, 1, 1}, {threads, 1, 1}, 0, 0},
+        {params, step.kernel % 2 == 1 ? 24u : 12u});
   }
 
   // What `to` does from now on comes after what `from` has done so far.
@@ -134,15 +136,26 @@ class ChainSoftGpuTest : public ::testing::TestWithParam<bool> {
   }
 
   std::mt19937 rng_{20260101};
-  TestingScheduler scheduler_{SoftGpu(), GetParam()};
+  TestingScheduler scheduler_{SoftGpu(), GetParam() != Way::kPlain,
+                              GetParam() == Way::kThreads ? 2 : 0};
   std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
   uint64_t memory_ = 0;
   uint32_t expected_[kWords] = {};
   Ticket last_[kWords] = {};
 };
 
-INSTANTIATE_TEST_SUITE_P(Both, ChainSoftGpuTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "Batched" : "Plain"; });
+INSTANTIATE_TEST_SUITE_P(Ways, ChainSoftGpuTest,
+                         ::testing::Values(Way::kPlain, Way::kBatched, Way::kThreads),
+                         [](const auto& way) -> std::string {
+                           switch (way.param) {
+                             case Way::kPlain:
+                               return "Plain";
+                             case Way::kBatched:
+                               return "Batched";
+                             default:
+                               return "Threads";
+                           }
+                         });
 
 TEST_P(ChainSoftGpuTest, ASequenceThatComesAgainAndAgain) {
   std::vector<Step> steps(100);
@@ -214,6 +227,49 @@ TEST_P(ChainSoftGpuTest, RandomPrograms) {
   }
   ExpectState();
   EXPECT_EQ(tenant_->reader.async_error_count() - errors_before, errors);
+}
+
+// Tenants at work at the same time, whose launches may go by different threads.
+TEST_P(ChainSoftGpuTest, SeveralTenants) {
+  struct Neighbour {
+    std::unique_ptr<TestingTenant> tenant;
+    uint64_t memory = 0;
+    uint32_t expected = 0;
+    Ticket last{};
+  };
+  std::vector<Neighbour> neighbours(3);
+  for (Neighbour& one : neighbours) {
+    one.tenant = scheduler_.AddTenant();
+    ASSERT_TRUE(Load(one.tenant.get()));
+    one.memory = one.tenant->Alloc(4096);
+    ASSERT_NE(one.memory, 0u);
+    one.tenant->Post<wire::Fill>({StreamId{0}, 4, 0, 0, one.memory, 1});
+  }
+  for (int i = 0; i < 4000; ++i) {
+    Neighbour& one = neighbours[Below(3)];
+    for (uint32_t n = Below(8); n > 0; --n) {
+      const Step step = Random();
+      const bool refused = Below(50) == 0;
+      if (!refused) one.expected = one.expected * Factor(step.kernel) + step.addend;
+      one.last = Post(one.tenant.get(), 0, one.memory, step, refused ? 5000 : 2);
+    }
+    if (Below(10) == 0) Launch(1, 1, Random());
+    if (Below(40) == 0) {
+      ASSERT_TRUE(one.tenant->WaitDone(0, one.last));
+    }
+  }
+  for (Neighbour& one : neighbours) {
+    const uint64_t address = one.tenant->order.host_range_begin + (1u << 20);
+    std::memset(reinterpret_cast<void*>(address), 0, 4096);
+    ASSERT_EQ(one.tenant->Call<wire::HostRegister>({HostPtr{address}, 4096}), CUDA_SUCCESS);
+    const Ticket read = one.tenant->Post<wire::Copy>(
+        {StreamId{0}, wire::CopyKind::kDeviceToHost, address, one.memory, 4});
+    ASSERT_TRUE(one.tenant->WaitDone(0, read));
+    EXPECT_EQ(*reinterpret_cast<const uint32_t*>(address), one.expected);
+    scheduler_.RemoveTenant(*one.tenant);
+    ASSERT_TRUE(scheduler_.WaitEnded(one.tenant->order.session_id).has_value());
+  }
+  ExpectState();
 }
 
 }  // namespace

@@ -52,6 +52,12 @@ void Session::SubmitChunk(Stream& stream, StreamCommand& command) {
     kernels_launched_ += chunk->size();
     command.weight = std::min(kChainWeight, command.weight);
     stream.chains.push_back({static_cast<uint64_t>(command.ticket), std::move(chain)});
+  } else if (place_.submitters != nullptr && *place_.several_at_work) {
+    kernels_launched_ += chunk->size();
+    stream.busy = true;
+    auto job = std::make_unique<SubmitJob>();
+    *job = {std::move(chunk), stream.cuda, this, &stream, {}};
+    return place_.submitters->Post(id(), std::move(job));
   } else {
     SubmitOneByOne(stream, *chunk);
     if (place_.chains->any_refused()) {
@@ -72,16 +78,15 @@ void Session::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
       params += Chunk::RoundUp(node.param_bytes);
       continue;
     }
-    size_t bytes = node.param_bytes;
-    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(params),
-                     CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-    TellAsyncError(
-        stream, place_.device->Judge(cuda.cuLaunchKernel(
-                    node.function, node.grid[0], node.grid[1], node.grid[2], node.block[0],
-                    node.block[1], node.block[2], node.dynamic_shared_bytes, stream.cuda, nullptr,
-                    bytes == 0 ? nullptr : extra)));
-    params += Chunk::RoundUp(bytes);
+    TellAsyncError(stream, place_.device->Judge(LaunchPlainly(cuda, node, params, stream.cuda)));
+    params += Chunk::RoundUp(node.param_bytes);
   }
+}
+
+void Session::OnHanded(SubmitJobPtr job) {
+  for (const CUresult error : job->errors) TellAsyncError(*job->stream, error);
+  streams_.Recycle(std::move(job->chunk));
+  streams_.Handed(*job->stream);
 }
 
 void Session::FinishChains(Stream& stream) {

@@ -37,6 +37,12 @@ constexpr int64_t kEndingSleepNs = 20'000'000;  // drain time-outs are looked at
 constexpr int kModuleThreads = 4;
 constexpr int kMemoryThreads = 3;
 
+// Each keeps a processor busy while several tenants work.
+int SubmitThreads() {
+  const unsigned processors = std::thread::hardware_concurrency();
+  return processors >= kManyProcessors ? 4 : processors >= 4 ? 2 : 0;
+}
+
 uint64_t NowNs() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -67,7 +73,8 @@ int Wait(int epoll, epoll_event* events, int capacity, int64_t timeout_ns) {
 
 }  // namespace
 
-Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool batches)
+Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool batches,
+           int submit_threads)
     : device_(device),
       output_(output),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -80,10 +87,14 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
       quiet_work_(device, 1, wake_.get()),
       quiet_(&quiet_work_),
       chains_(device, &modules_, &quiet_, &graphs_),
+      submitters_(device, !batches             ? 0
+                          : submit_threads < 0 ? SubmitThreads()
+                                               : submit_threads),
       batches_(batches),
       printer_(device, &memory_, output) {}
 
 Loop::~Loop() {
+  submitters_.Stop();
   modules_.Stop();
   quiet_work_.Stop();
   memory_.Stop();
@@ -157,6 +168,13 @@ bool Loop::Serve(uint64_t now_ns) {
   worked |= quiet_work_.RunFinished();
   worked |= memory_.RunFinished();
   worked |= internal_.Poll();
+  submitters_.TakeDone(&handed_);
+  for (SubmitJobPtr& job : handed_) job->session->OnHanded(std::move(job));
+  worked |= !handed_.empty();
+  handed_.clear();
+  int at_work = 0;
+  for (const auto& session : sessions_) at_work += session->AtWork(now_ns);
+  several_at_work_ = at_work > 1;
   for (const auto& session : sessions_) {
     worked |= session->Read(now_ns);
     worked |= session->SubmitWaiting(now_ns);
@@ -321,7 +339,9 @@ void Loop::AddSession(control::Incoming* in) {
                     &shared_,
                     &printer_,
                     &hold_,
-                    batches_ ? &chains_ : nullptr};
+                    batches_ ? &chains_ : nullptr,
+                    submitters_.any() ? &submitters_ : nullptr,
+                    &several_at_work_};
   std::unique_ptr<Session> session = Session::Make(place, order, in->fds, &error);
   if (session != nullptr &&
       !Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN, order.session_id)) {

@@ -30,9 +30,10 @@ class Loop {
  public:
   // `device` is started, its context current on the calling thread.
   // `output` may be null: what kernels print is nobody's.
-  // With `batches` false every launch goes to CUDA by itself.
+  // With `batches` false every launch goes to CUDA by itself. Negative `submit_threads`: as many as the
+  // machine has processors for.
   Loop(Device* device, channel::UniqueFd control, DriverOutput* output = nullptr,
-       bool batches = true);
+       bool batches = true, int submit_threads = -1);
   ~Loop();
 
   // False with a message, which the scheduler has been told too.
@@ -81,6 +82,9 @@ class Loop {
   Quiet quiet_;
   GraphRoom graphs_;
   Chains chains_;
+  Submitters submitters_;
+  std::vector<SubmitJobPtr> handed_;  // of Serve
+  bool several_at_work_ = false;
   const bool batches_;
   Printer printer_;
   bool hold_ = false;

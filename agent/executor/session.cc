@@ -145,7 +145,10 @@ bool Session::Read(uint64_t now_ns) {
     if (std::exchange(marked_piece_, false)) break;
   }
   // Launches that have not piled up do not wait for more.
-  if (any) streams_.Flush(ring_empty_);
+  if (any) {
+    last_read_ns_ = now_ns;
+    streams_.Flush(ring_empty_);
+  }
   return AddMarks() || any;
 }
 

@@ -38,6 +38,7 @@
 #include "agent/executor/scheduler_link.h"
 #include "agent/executor/staging.h"
 #include "agent/executor/stream_set.h"
+#include "agent/executor/submitters.h"
 #include "agent/executor/text_sender.h"
 #include "agent/executor/work_pool.h"
 #include "proto/wire/completion_writer.h"
@@ -59,8 +60,10 @@ struct Place {
   GraphRoom* graphs;
   SharedMemory* shared;
   Printer* printer;
-  const bool* hold;          // true: nothing may be handed to CUDA now
-  Chains* chains = nullptr;  // null: every launch goes by itself
+  const bool* hold;                       // true: nothing may be handed to CUDA now
+  Chains* chains = nullptr;               // null: every launch goes by itself
+  Submitters* submitters = nullptr;       // null: none
+  const bool* several_at_work = nullptr;  // tenants
 };
 
 class Session final : public StreamSink {
@@ -82,6 +85,11 @@ class Session final : public StreamSink {
   bool SubmitWaiting(uint64_t now_ns);
   // Looks at what CUDA has done, and goes on with ending. True when something changed.
   bool Poll(uint64_t now_ns);
+  // A chunk of this session has been launched.
+  void OnHanded(SubmitJobPtr job);
+  // It has sent commands a moment ago.
+  bool AtWork(uint64_t now_ns) const { return now_ns - last_read_ns_ < kAtWorkNs; }
+
   // Wakes the tenant if it sleeps and something was published since.
   void Notify();
   // The doorbell rang, or hung up.
@@ -459,7 +467,9 @@ class Session final : public StreamSink {
   uint32_t unsupported_calls_ = 0;  // passed on
   bool watching_words_ = false;
   bool words_overdue_ = false;
-  bool ring_empty_ = true;    // when it was read last
+  bool ring_empty_ = true;  // when it was read last
+  static constexpr uint64_t kAtWorkNs = 1'000'000;
+  uint64_t last_read_ns_ = 0;
   uint32_t looks_left_ = 0;   // at words, in this round of the loop
   uint32_t outstanding_ = 0;  // questions to the scheduler, clears: what calls back into this
 

@@ -174,7 +174,8 @@ void StreamSet::Recycle(ChunkPtr chunk) {
 }
 
 bool StreamSet::HasRoom(const Stream& stream) const {
-  return !*hold_ && stream.in_flight < stream.max_in_flight && stream.queued < kMaxInFlight;
+  return !*hold_ && !stream.busy && stream.in_flight < stream.max_in_flight &&
+         stream.queued < kMaxInFlight;
 }
 
 bool StreamSet::HaveGone(const std::vector<Dependency>& dependencies) const {
@@ -215,21 +216,40 @@ bool StreamSet::PassesGate(const Stream& stream, const StreamCommand& command) c
 
 void StreamSet::Hand(Stream& stream, StreamCommand& command) {
   const uint64_t first = FirstTicket(command);
+  const auto ticket = static_cast<uint64_t>(command.ticket);
   sink_->Submit(stream, command);
-  stream.submitted = static_cast<uint64_t>(command.ticket);
-  stream.in_flight += command.commands;
-  stream.queued += command.weight;
+  if (stream.busy) {
+    stream.busy_first = first;
+    stream.busy_ticket = ticket;
+    stream.busy_commands = command.commands;
+    return;
+  }
+  Count(stream, first, ticket, command.commands, command.weight);
+}
+
+void StreamSet::Handed(Stream& stream) {
+  stream.busy = false;
+  // The session may have ended meanwhile.
+  stream.enqueued = std::max(stream.enqueued, stream.busy_ticket);
+  Count(stream, stream.busy_first, stream.busy_ticket, stream.busy_commands, stream.busy_commands);
+}
+
+void StreamSet::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t commands,
+                      uint32_t weight) {
+  stream.submitted = ticket;
+  stream.in_flight += commands;
+  stream.queued += weight;
   // The sink has marked the command already: AddMark counts it then.
-  if (!stream.marks.empty() && stream.marks.back().point->ticket == command.ticket) {
+  if (!stream.marks.empty() && static_cast<uint64_t>(stream.marks.back().point->ticket) == ticket) {
     Mark& mark = stream.marks.back();
     if (mark.commands == 0) mark.first_ticket = first;
-    mark.commands += command.commands;
-    mark.weight += command.weight;
+    mark.commands += commands;
+    mark.weight += weight;
     return;
   }
   if (stream.unmarked == 0) stream.unmarked_first = first;
-  stream.unmarked += command.commands;
-  stream.unmarked_weight += command.weight;
+  stream.unmarked += commands;
+  stream.unmarked_weight += weight;
   if (!stream.listed_unmarked) {
     stream.listed_unmarked = true;
     unmarked_.push_back(&stream);
@@ -291,8 +311,9 @@ void StreamSet::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
 }
 
 bool StreamSet::AtDevice() const {
-  return std::any_of(active_.begin(), active_.end(),
-                     [](const Stream* stream) { return stream->submitted > stream->completed; });
+  return std::any_of(active_.begin(), active_.end(), [](const Stream* stream) {
+    return stream->busy || stream->submitted > stream->completed;
+  });
 }
 
 void StreamSet::DropWaiting() {
@@ -341,6 +362,8 @@ uint64_t StreamSet::OldestUnfinished() const {
       first = stream->marks.front().first_ticket;
     } else if (stream->unmarked != 0) {
       first = stream->unmarked_first;
+    } else if (stream->busy) {
+      first = stream->busy_first;
     } else if (!stream->waiting.empty()) {
       first = FirstTicket(stream->waiting.front());
     } else if (stream->open != nullptr) {

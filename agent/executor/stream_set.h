@@ -100,12 +100,17 @@ struct Stream {
   uint64_t unmarked_first = 0;
   uint64_t behind_legacy = 0;  // newest legacy ticket that this stream is ordered behind
   uint64_t legacy_behind = 0;  // newest ticket of this stream that legacy is ordered behind
+  // A chunk is on its way to CUDA (Submitters): the sink says so, and calls Handed.
+  bool busy = false;
+  uint64_t busy_first = 0;
+  uint64_t busy_ticket = 0;
+  uint32_t busy_commands = 0;
   bool listed_active = false;
   bool listed_waiting = false;
   bool listed_unmarked = false;
   bool listed_open = false;
 
-  bool Idle() const { return enqueued == completed; }
+  bool Idle() const { return enqueued == completed && !busy; }
 };
 
 class StreamSink {
@@ -149,6 +154,9 @@ class StreamSet {
   // A chunk that the sink has handed over.
   void Recycle(ChunkPtr chunk);
 
+  // What the stream was busy with is at CUDA.
+  void Handed(Stream& stream);
+
   // Hands over what has become free to go. True when something did.
   bool SubmitWaiting();
 
@@ -185,6 +193,7 @@ class StreamSet {
   bool CanSubmit(const Stream& stream, const StreamCommand& command) const;
   bool PassesGate(const Stream& stream, const StreamCommand& command) const;
   void Hand(Stream& stream, StreamCommand& command);
+  void Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t commands, uint32_t weight);
 
   StreamSink* sink_;
   const bool* hold_;

@@ -97,14 +97,15 @@ bool TestingTenant::CreateStream(uint32_t stream, bool nonblocking) {
   return Call<wire::StreamCreate>({wire::StreamId{stream}, nonblocking, 0}) == CUDA_SUCCESS;
 }
 
-TestingScheduler::TestingScheduler(const Driver& driver, bool batches) : device_(driver) {
+TestingScheduler::TestingScheduler(const Driver& driver, bool batches, int submit_threads)
+    : device_(driver) {
   std::string error;
   Check(device_.Start(UuidOfFirst(driver), &error), error.c_str());
   channel::UniqueFd ours;
   channel::UniqueFd theirs;
   Check(channel::MakePair(SOCK_SEQPACKET, &ours, &theirs), "control socket");
   connection_ = control::Connection(std::move(ours));
-  loop_ = std::make_unique<Loop>(&device_, std::move(theirs), nullptr, batches);
+  loop_ = std::make_unique<Loop>(&device_, std::move(theirs), nullptr, batches, submit_threads);
   Check(loop_->Start(&error), error.c_str());
   loop_thread_ = std::thread([this] {
     device_.MakeCurrent();

@@ -98,8 +98,9 @@ class TestingTenant {
 
 class TestingScheduler {
  public:
-  // Starts a device on `driver` and the loop; `batches` as Loop's.
-  explicit TestingScheduler(const Driver& driver, bool batches = true);
+  // Starts a device on `driver` and the loop; `batches` and `submit_threads` as
+  // Loop's.
+  explicit TestingScheduler(const Driver& driver, bool batches = true, int submit_threads = -1);
   // Closes the control socket and waits for the loop's end.
   ~TestingScheduler();
 

@@ -1,0 +1,71 @@
+// Threads that launch for several tenants at once what cannot go by a graph: one thread makes 400,000
+// plain launches a second, four make a million (docs/design/batching.md). With one tenant at work the
+// ring thread launches by itself, which saves the way there and back.
+//
+// A stream whose chunk is on its way is busy: nothing else is handed to CUDA in it, so the order is
+// that of the queues. Post and TakeDone belong to the ring thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "agent/executor/chunk.h"
+#include "agent/executor/device.h"
+
+namespace gpuloom::executor {
+
+class Session;
+struct Stream;
+
+// CUDA's plain launch.
+CUresult LaunchPlainly(const Driver& cuda, const ChunkNode& node, const uint8_t* params,
+                       CUstream stream);
+
+struct SubmitJob {
+  ChunkPtr chunk;
+  CUstream cuda_stream;
+  Session* session;
+  Stream* stream;
+  std::vector<CUresult> errors;  // of launches that CUDA refused
+};
+using SubmitJobPtr = std::unique_ptr<SubmitJob>;
+
+class Submitters {
+ public:
+  // With 0 threads nothing may be posted.
+  Submitters(Device* device, int threads);
+  ~Submitters() { Stop(); }
+  // Waits for what runs; what has not begun is dropped.
+  void Stop();
+
+  bool any() const { return !lanes_.empty(); }
+  // Jobs of one `owner` are done one after the other.
+  void Post(uint64_t owner, SubmitJobPtr job);
+  // Adds the jobs that are done.
+  void TakeDone(std::vector<SubmitJobPtr>* done);
+
+ private:
+  struct Lane {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<SubmitJobPtr> jobs;
+    std::vector<SubmitJobPtr> done;
+    bool stopping = false;
+    // For looking without the lock.
+    std::atomic<bool> has_jobs{false};
+    std::atomic<bool> has_done{false};
+    std::thread thread;
+  };
+  void Run(Lane* lane);
+  void Launch(SubmitJob* job) const;
+
+  Device* const device_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+};
+
+}  // namespace gpuloom::executor
