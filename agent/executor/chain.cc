@@ -103,12 +103,6 @@ bool Chains::SawBefore(uint64_t content) {
   return seen;
 }
 
-bool Chains::HasSingles(const Chunk& chunk, CUstream stream) const {
-  size_t missing = 0;
-  for (const ChunkNode& node : chunk.nodes) missing += !singles_.contains(SingleKey(node, stream));
-  return missing * 4 <= chunk.size();
-}
-
 // For a chunk that no chain holds.
 Chains::Slot* Chains::Choose(const Chunk& chunk, const Stream& stream, const Found& found,
                              bool again) {
@@ -118,9 +112,8 @@ Chains::Slot* Chains::Choose(const Chunk& chunk, const Stream& stream, const Fou
     Want(chunk, chunk.nodes.front(), chunk.params.data(), CapacityFor(chunk.size()), nullptr);
   }
   if (found.alike != nullptr) return found.alike;
-  // Writing a chain costs as much as launching singles, and the GPU begins later.
-  if (stream.in_flight == 0 || HasSingles(chunk, stream.cuda)) return nullptr;
-  return found.spare;
+  // While a chain is written the GPU must have something to do.
+  return stream.in_flight == 0 ? nullptr : found.spare;
 }
 
 ChainRef Chains::Launch(const Chunk& chunk, const Stream& stream) {

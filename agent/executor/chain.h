@@ -128,7 +128,6 @@ class Chains {
   Found Find(const Chunk& chunk, const Stream& stream);
   Slot* Choose(const Chunk& chunk, const Stream& stream, const Found& found, bool again);
   bool SawBefore(uint64_t content);
-  bool HasSingles(const Chunk& chunk, CUstream stream) const;
   CUresult Set(Slot* slot, const Chunk& chunk);
   CUresult SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
                    const uint8_t* params);
