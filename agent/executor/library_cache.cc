@@ -48,7 +48,8 @@ LoadedLibrary::~LoadedLibrary() {
   std::vector<ChainRef> users;
   if (chains != nullptr) users = chains->TakeOut(this);
   quiet->Bury(
-      [driver = cuda, library = handle, bytes = image, users = std::move(users)]() mutable {
+      [keep = std::move(kept), driver = cuda, library = handle, bytes = image,
+       users = std::move(users)]() mutable {
         users.clear();
         driver->cuLibraryUnload(library);
       },

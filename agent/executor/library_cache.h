@@ -52,7 +52,8 @@ struct LoadedLibrary {
   Chains* const chains;  // may name its kernels; may be null
   const Driver* const cuda;
   CUlibrary handle = nullptr;
-  ImageRef image;  // the driver reads it as long as the library is loaded
+  std::shared_ptr<const void> kept;  // what the driver reads when it loads the library at last
+  ImageRef image;                    // the driver reads it as long as the library is loaded
   uint32_t kernel_count = 0;
   bool shared = false;  // in the cache: others may use it
   bool prints = false;  // its kernels may print: their launches take turns (printer.h)

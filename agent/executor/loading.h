@@ -165,7 +165,7 @@ struct Session::Loading {
 
   // Loads the managed image, which has got its place.
   void LoadAt(const Driver& cuda, const HostMemory& host, uint64_t place) {
-    result = managed->Load(cuda, host, place, log, &handle);
+    result = managed->Load(cuda, host, place, &handle);
     CountKernels(cuda);
   }
 

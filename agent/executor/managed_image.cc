@@ -102,9 +102,7 @@ bool ManagedImage::PlaceAll() {
 }
 
 CUresult ManagedImage::Load(const Driver& cuda, const HostMemory& host, uint64_t address,
-                            std::span<char> log, CUlibrary* library) {
-  std::vector<const char*> names;
-  std::vector<void*> places;
+                            CUlibrary* library) {
   for (size_t i = 0; i < variables_.size(); ++i) {
     const ManagedVariable& variable = variables_[i];
     const uint64_t place = address + offsets_[i];
@@ -112,15 +110,13 @@ CUresult ManagedImage::Load(const Driver& cuda, const HostMemory& host, uint64_t
         !host.Write(place, variable.initial.data(), variable.initial.size())) {
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    names.push_back(variable.name.c_str());
-    places.push_back(reinterpret_cast<void*>(place));
+    names_.push_back(variable.name.c_str());
+    places_.push_back(reinterpret_cast<void*>(place));
   }
-  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-                            CU_JIT_GLOBAL_SYMBOL_NAMES, CU_JIT_GLOBAL_SYMBOL_ADDRESSES,
+  CUjit_option options[] = {CU_JIT_GLOBAL_SYMBOL_NAMES, CU_JIT_GLOBAL_SYMBOL_ADDRESSES,
                             CU_JIT_GLOBAL_SYMBOL_COUNT};
-  void* values[] = {log.data(), reinterpret_cast<void*>(log.size()), names.data(), places.data(),
-                    reinterpret_cast<void*>(names.size())};
-  return cuda.cuLibraryLoadData(library, code_.bytes.data(), options, values, 5, nullptr, nullptr,
+  void* values[] = {names_.data(), places_.data(), reinterpret_cast<void*>(names_.size())};
+  return cuda.cuLibraryLoadData(library, code_.bytes.data(), options, values, 3, nullptr, nullptr,
                                 0);
 }
 

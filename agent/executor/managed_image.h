@@ -32,10 +32,10 @@ class ManagedImage {
 
   uint64_t size_bytes() const { return size_bytes_; }
 
-  // Writes the initial values and loads the image. The tenant may write there meanwhile; the values
-  // are its own.
-  CUresult Load(const Driver& cuda, const HostMemory& host, uint64_t address, std::span<char> log,
-                CUlibrary* library);
+  // Writes the initial values and loads the image, once. The tenant may write there meanwhile; the
+  // values are its own. The driver loads lazily and reads the names and addresses when somebody wants
+  // a kernel: this object must live until the library is unloaded.
+  CUresult Load(const Driver& cuda, const HostMemory& host, uint64_t address, CUlibrary* library);
   // Once loaded.
   std::vector<Place> PlacesAt(uint64_t address) const;
 
@@ -47,6 +47,8 @@ class ManagedImage {
   std::vector<ManagedVariable> variables_;
   std::vector<uint64_t> offsets_;
   uint64_t size_bytes_ = 0;
+  std::vector<const char*> names_;
+  std::vector<void*> places_;
 };
 
 }  // namespace gpuloom::executor

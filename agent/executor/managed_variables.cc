@@ -19,6 +19,9 @@ void Session::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Reques
                  &cuda = place_.device->cuda()] { loading->LoadAt(cuda, *host, place); },
                 [this, loading, asker = AskerOf(record)] {
                   HoldLibrary(loading.get());
+                  if (loading->library != nullptr) {
+                    loading->library->kept = std::move(loading->managed);
+                  }
                   AnswerLoad<wire::LibraryPlace>(asker, *loading, {loading->kernel_count, 0});
                 });
 }
