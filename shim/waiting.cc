@@ -39,6 +39,7 @@ void Waiting::Start(wire::CommandRegion* commands, const wire::CompletionRegion*
                     int doorbell, int connection) {
   completions_ = wire::CompletionReader(completions);
   tenant_sleeps_ = &commands->head.tenant_sleeps;
+  tenant_waits_ = &commands->head.tenant_waits;
   doorbell_ = doorbell;
   connection_ = connection;
   cpu_set_t processors;
@@ -48,6 +49,16 @@ void Waiting::Start(wire::CommandRegion* commands, const wire::CompletionRegion*
 
 CUresult Waiting::Wait(const Awaited& awaited) {
   if (Holds(awaited)) return CUDA_SUCCESS;
+  if (awaited.kind != Awaited::Kind::kStream) return WaitLong(awaited);
+  // Said as early as can be: the executor looks at it when it has submitted what we wait for.
+  const std::atomic_ref<uint32_t> waits(*tenant_waits_);
+  waits.fetch_add(1, std::memory_order_relaxed);
+  const CUresult result = WaitLong(awaited);
+  waits.fetch_sub(1, std::memory_order_relaxed);
+  return result;
+}
+
+CUresult Waiting::WaitLong(const Awaited& awaited) {
   const unsigned schedule = schedule_.load(std::memory_order_relaxed);
   // Nobody has asked the thread for host functions to hurry at a processor's expense.
   const bool in_background = awaited.kind == Awaited::Kind::kHostFunction;

@@ -66,6 +66,7 @@ class Waiting {
   const wire::CompletionReader& completions() const { return completions_; }
 
  private:
+  CUresult WaitLong(const Awaited& awaited);
   CUresult Sleep(const Awaited& awaited);
   CUresult NoteFailure();
   void LoseSession(CUresult code, const char* reason);
@@ -76,6 +77,7 @@ class Waiting {
 
   wire::CompletionReader completions_;
   uint32_t* tenant_sleeps_ = nullptr;  // CommandHead::tenant_sleeps
+  uint32_t* tenant_waits_ = nullptr;   // CommandHead::tenant_waits
   int doorbell_ = -1;
   int connection_ = -1;
   std::atomic<int> lost_{0};  // the sticky CUresult

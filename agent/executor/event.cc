@@ -67,6 +67,7 @@ void Session::On(wire::Tag<wire::EventShare>, const wire::EventShare::Request& r
       return Reply<wire::EventShare>(asker, CUDA_ERROR_OPERATING_SYSTEM);
     }
     event->shared = std::move(shared);
+    shares_events_ = true;
   }
   const auto [first, second] = event->shared->token;
   Reply<wire::EventShare>(asker, CUDA_SUCCESS, {{{first, second}}});
@@ -80,11 +81,13 @@ void Session::On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request& req
   Event* event = events_.Add(request.event);
   if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
   event->shared = shared;
+  shares_events_ = true;
   Reply<wire::EventOpen>(asker, CUDA_SUCCESS);
 }
 
 void Session::On(wire::Tag<wire::EventDone>, const wire::EventDone::Request& request,
                  const wire::Record& record) {
+  PollStreams();  // the device may have told the tenant more than we know
   const Event* event = events_.Find(request.event);
   if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
   const PointRef latest = event->shared != nullptr ? event->shared->latest : event->latest;
@@ -104,6 +107,7 @@ bool Session::AnswerEventWaits() {
 
 void Session::On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request& request,
                  const wire::Record& record) {
+  PollStreams();  // the device may have told the tenant more than we know
   const Event* start = events_.Find(request.start);
   const Event* end = events_.Find(request.end);
   if (start == nullptr || end == nullptr) return Refuse(wire::Fatal::kBadHandle);

@@ -22,6 +22,8 @@ constexpr uint64_t kWakeKey = UINT64_MAX - 1;
 constexpr uint64_t kSpinNs = 200'000;
 constexpr uint64_t kShortSpinNs = 30'000;
 constexpr unsigned kManyProcessors = 8;
+// Beside one round of everything else.
+constexpr int kStareTurns = 16;
 constexpr uint64_t kEventsEveryNs = 50'000;  // while busy: control socket, hang-ups
 constexpr uint64_t kAnswersEveryNs = 5'000;  // with a question to the scheduler open
 // An allocation goes through four processes' and threads' hands, and a tenant waits: as long as it
@@ -150,8 +152,8 @@ Loop::Outcome Loop::Run() {
         last_events_ns = now_ns;
       } else if (idle_ns >= spin_ns_) {
         sched_yield();
-      } else if (!worked) {
-        Pause();
+      } else if (!worked && Stare(now_ns)) {
+        last_work_ns = now_ns;
       }
       continue;
     }
@@ -181,6 +183,19 @@ bool Loop::Serve(uint64_t now_ns) {
   }
   for (const auto& session : sessions_) worked |= session->Poll(now_ns);
   return worked;
+}
+
+bool Loop::Stare(uint64_t now_ns) {
+  for (int turn = 0; turn < kStareTurns; ++turn) {
+    for (const auto& session : sessions_) {
+      if (session->HasWork()) return false;
+      if (!session->Poll(now_ns)) continue;
+      session->Notify();
+      return true;
+    }
+    Pause();
+  }
+  return false;
 }
 
 void Loop::SendCounters(uint64_t now_ns) {

@@ -29,11 +29,11 @@ Session::Session(const Place& place, const control::AddSession& order, channel::
     : place_(place),
       order_(order),
       commands_(std::move(commands)),
-      completions_(std::move(completions)),
+      completions_(std::make_shared<channel::Mapping>(std::move(completions))),
       doorbell_(std::move(doorbell)),
       reader_(reinterpret_cast<const wire::CommandRegion*>(commands_.data()),
-              &reinterpret_cast<wire::CompletionRegion*>(completions_.data())->head),
-      writer_(reinterpret_cast<wire::CompletionRegion*>(completions_.data()),
+              &reinterpret_cast<wire::CompletionRegion*>(completions_->data())->head),
+      writer_(reinterpret_cast<wire::CompletionRegion*>(completions_->data()),
               reinterpret_cast<const wire::CommandRegion*>(commands_.data())),
       streams_(this, place.hold),
       space_(order.device_range_begin, OwnBytes(order)),
@@ -41,7 +41,8 @@ Session::Session(const Place& place, const control::AddSession& order, channel::
                   order.device_range_bytes - OwnBytes(order)},
       host_(std::make_shared<HostMemory>()),
       modules_(place.modules),
-      memory_(place.memory) {
+      memory_(place.memory),
+      words_(place.device, place.quiet, completions_) {
   order_.label[sizeof(order_.label) - 1] = '\0';
 }
 
@@ -335,6 +336,7 @@ void Session::ReturnEverything() {
         place_.device->cuda().cuMemAddressFree(order_.device_range_begin,
                                                order_.device_range_bytes);
         address_reserved_ = false;
+        words_.End();
         SendEnded(true);
         state_ = State::kEnded;
       });

@@ -20,6 +20,7 @@
 
 #include "agent/executor/array.h"
 #include "agent/executor/chain.h"
+#include "agent/executor/completion_words.h"
 #include "agent/executor/device.h"
 #include "agent/executor/device_space.h"
 #include "agent/executor/graph.h"
@@ -79,6 +80,8 @@ class Session final : public StreamSink {
   const char* label() const { return order_.label; }
   int doorbell() const { return doorbell_.get(); }
 
+  // Read would find a command.
+  bool HasWork() const { return MayRead() && reader_.HasWork(); }
   // Takes a bounded number of commands from the ring. True when there was one.
   bool Read(uint64_t now_ns);
   // Hands over commands that had to wait. True when one went.
@@ -309,7 +312,9 @@ class Session final : public StreamSink {
   CUresult MakeStream(Stream& stream);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
   void WaitFor(Stream& stream, const Dependency& dependency);
-  void AddMark(Stream& stream, PointRef point);
+  // With `tell` the tenant sees the mark reached before we do.
+  void AddMark(Stream& stream, PointRef point, bool tell = false);
+  bool MayTell(const Stream& stream) const;
   bool AddMarks();
   bool PollStreams();
   // Takes the stream's marks that are done. True when there was one.
@@ -449,7 +454,7 @@ class Session final : public StreamSink {
   const Place place_;
   control::AddSession order_;
   channel::Mapping commands_;
-  channel::Mapping completions_;
+  const std::shared_ptr<channel::Mapping> completions_;  // the driver may hold it beyond us
   channel::UniqueFd doorbell_;
   wire::RingReader reader_;
   wire::CompletionWriter writer_;
@@ -481,6 +486,7 @@ class Session final : public StreamSink {
 
   StreamSet streams_;
   std::vector<DoneMark> done_marks_;  // of PollStreams
+  bool shares_events_ = false;        // with other sessions, or did
   std::deque<Fence> fences_;
   IdTable<wire::EventId, Event, wire::kMaxEvents> events_;
   IdTable<wire::LibraryId, Library, wire::kMaxLibraries> libraries_;
@@ -522,6 +528,7 @@ class Session final : public StreamSink {
 
   Lane modules_;
   Lane memory_;
+  CompletionWords words_;
 };
 
 }  // namespace gpuloom::executor

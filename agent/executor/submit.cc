@@ -169,7 +169,8 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
   }
   if (auto* record = std::get_if<RecordWork>(&command.work)) {
     // The tenant's event and the mark that tells of its completion are one.
-    AddMark(stream, record->point);
+    // A time is asked for by what we know of the event itself.
+    AddMark(stream, record->point, !record->point->timing && MayTell(stream));
   }
   return CUDA_SUCCESS;
 }
@@ -206,9 +207,11 @@ void Session::WaitFor(Stream& stream, const Dependency& dependency) {
   place_.device->Judge(place_.device->cuda().cuStreamWaitEvent(stream.cuda, event, 0));
 }
 
-void Session::AddMark(Stream& stream, PointRef point) {
+void Session::AddMark(Stream& stream, PointRef point, bool tell) {
   // A stream without anything at CUDA: nothing to wait for, PollStreams finds the mark done.
   if (stream.cuda == nullptr) return streams_.AddMark(stream, std::move(point), now_ns_);
+  // Before the event: when the tenant has seen the word, no event before it is pending.
+  if (tell) words_.Write(&memory_, stream.cuda, stream.id, point->ticket);
   CUresult result = place_.device->TakeEvent(point->timing, &point->event);
   if (result == CUDA_SUCCESS) {
     result = place_.device->Judge(place_.device->cuda().cuEventRecord(point->event, stream.cuda));
@@ -222,12 +225,24 @@ void Session::AddMark(Stream& stream, PointRef point) {
   streams_.AddMark(stream, std::move(point), now_ns_);
 }
 
+// Whether the device may tell that the stream's newest command is done, before we know. Somebody must
+// wait, and nothing that the tenant then rightly believes done may be unknown to it: another stream's
+// work that this one waited for, what its kernels have printed.
+bool Session::MayTell(const Stream& stream) const {
+  if (!writer_.TenantWaits() || state_ != State::kServing) return false;
+  if (shares_events_ || !stream.printing.empty()) return false;
+  return std::all_of(streams_.active().begin(), streams_.active().end(),
+                     [&](const Stream* other) { return other == &stream || other->Idle(); });
+}
+
 bool Session::AddMarks() {
   bool any = false;
   for (Stream* stream : streams_.TakeUnmarked()) {
     if (stream->unmarked == 0) continue;
-    AddMark(*stream, std::make_shared<Point>(place_.device, stream->id,
-                                             wire::Ticket{stream->submitted}, false));
+    AddMark(
+        *stream,
+        std::make_shared<Point>(place_.device, stream->id, wire::Ticket{stream->submitted}, false),
+        MayTell(*stream));
     any = true;
   }
   return any;
@@ -290,7 +305,8 @@ bool Session::PollStreams() {
   if (any) {
     std::sort(done_marks_.begin(), done_marks_.end(),
               [](const DoneMark& a, const DoneMark& b) { return a.order < b.order; });
-    for (const DoneMark& mark : done_marks_) writer_.PublishCompleted(mark.stream, mark.ticket);
+    // The device may have told some already, and newer ones.
+    for (const DoneMark& mark : done_marks_) writer_.RaiseCompleted(mark.stream, mark.ticket);
     done_marks_.clear();
     published_ = true;
   }

@@ -337,6 +337,9 @@ void FillTable(Driver* d) {
     return *memory = PinnedMemory(), size <= (8u << 20) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   };
   d->cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_SUCCESS; };
+  d->cuMemHostGetDevicePointer_v2 = [](CUdeviceptr* address, void* memory, unsigned) {
+    return *address = reinterpret_cast<CUdeviceptr>(memory), CUDA_SUCCESS;
+  };
   d->cuMemHostUnregister = [](void*) { return Synchronising("unregister"); };
 
   d->cuMemcpy3DAsync_v2 = [](const CUDA_MEMCPY3D*, CUstream stream) {

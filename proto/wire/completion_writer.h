@@ -24,6 +24,16 @@ class CompletionWriter {
         .store(static_cast<uint64_t>(ticket), std::memory_order_release);
   }
 
+  // The same where the device may write the word meanwhile, never less than it wrote.
+  void RaiseCompleted(StreamId stream, Ticket ticket) {
+    std::atomic_ref<uint64_t> word(region_->completed[static_cast<uint32_t>(stream)]);
+    uint64_t seen = word.load(std::memory_order_relaxed);
+    while (seen < static_cast<uint64_t>(ticket) &&
+           !word.compare_exchange_weak(seen, static_cast<uint64_t>(ticket),
+                                       std::memory_order_release, std::memory_order_relaxed)) {
+    }
+  }
+
   // `payload` beyond kReplyPayloadBytes is cut.
   template <Command C>
   void PublishReply(uint16_t slot, Ticket ticket, uint32_t result, const typename C::Reply& reply,
@@ -92,6 +102,12 @@ class CompletionWriter {
     const auto bytes = static_cast<uint32_t>(std::min<size_t>(text.size(), kFaultTextBytes));
     if (bytes != 0) std::memcpy(region_->text.fault_text, text.data(), bytes);
     std::atomic_ref<uint32_t>(region_->text.fault_bytes).store(bytes, std::memory_order_release);
+  }
+
+  // Whether a thread waits for a stream.
+  bool TenantWaits() const {
+    auto& word = const_cast<uint32_t&>(commands_untrusted_->head.tenant_waits);
+    return std::atomic_ref<uint32_t>(word).load(std::memory_order_relaxed) != 0;
   }
 
   // Call after publishing. The fence orders the publication before the load, as the tenant's does

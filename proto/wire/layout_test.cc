@@ -46,6 +46,7 @@ std::string Layout() {
   SIZE(CommandRegion);
   FIELD(CommandRegion, head.tail);
   FIELD(CommandRegion, head.tenant_sleeps);
+  FIELD(CommandRegion, head.tenant_waits);
   FIELD(CommandRegion, head.host_functions_done);
   FIELD(CommandRegion, head.text_read);
   FIELD(CommandRegion, ring);

@@ -49,7 +49,10 @@ struct CommandHead {
   // 1 while a tenant thread sleeps on the doorbell. Tenant: store seq_cst, then looks again, then
   // sleeps. Executor: load seq_cst after each publication; rings when it reads 1.
   uint32_t tenant_sleeps;
-  uint32_t unused1[15];
+  // How many threads wait for a stream, asleep or not. Tenant: relaxed, before it looks. Executor: load
+  // relaxed; a hint, which decides nothing but how completions are told.
+  uint32_t tenant_waits;
+  uint32_t unused1[14];
   // How many functions of HostFunctionBoard have returned, in its order, running free. Tenant: store
   // release, then looks at executor_sleeps. Executor: load acquire.
   uint32_t host_functions_done;
@@ -146,7 +149,8 @@ struct CompletionRegion {
   HostFunctionBoard host_functions;
   uint8_t unused[kPageBytes - sizeof(CompletionHead) - sizeof(HostFunctionBoard)];
   // completed[stream]: the ticket of the newest command of that stream that is done, all older ones
-  // of the stream being done too. Executor: store release. Tenant: load acquire. Never decreases.
+  // of the stream being done too. Executor: store release; where somebody waits its GPU may write it first.
+  // Tenant: load acquire. Never decreases.
   uint64_t completed[kMaxStreams];
   ReplySlot replies[kReplySlots];
   TextBoard text;
