@@ -1,0 +1,121 @@
+// When the device itself tells a waiting tenant what is done, and when it must not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "agent/executor/testing_driver.h"
+#include "agent/executor/testing_peer.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using wire::EventId;
+using wire::StreamId;
+using wire::Ticket;
+
+class CompletionWordsTest : public ::testing::Test {
+ protected:
+  ~CompletionWordsTest() override { TestingDriver::Release(); }
+
+  void SetWaits(uint32_t threads) {
+    auto* region = reinterpret_cast<wire::CommandRegion*>(tenant_->commands.data());
+    std::atomic_ref<uint32_t>(region->head.tenant_waits).store(threads);
+  }
+  // Until `done` is, or in vain.
+  std::vector<std::string> CallsUntil(uint32_t stream, Ticket done) {
+    EXPECT_TRUE(tenant_->WaitDone(stream, done));
+    return TestingDriver::TakeCalls();
+  }
+  static long Writes(const std::vector<std::string>& calls) {
+    return std::count_if(calls.begin(), calls.end(),
+                         [](const std::string& call) { return call.starts_with("write"); });
+  }
+  // The first wait only begins to let the device reach the words.
+  void LetDeviceTell() {
+    SetWaits(1);
+    ASSERT_TRUE(
+        tenant_->Wait([&] { return Writes(CallsUntil(0, tenant_->LaunchPlain(0, 1))) != 0; }));
+  }
+
+  const Driver& driver_ = TestingDriver::Reset();
+  TestingScheduler scheduler_{driver_};
+  std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
+};
+
+TEST_F(CompletionWordsTest, TheDeviceTellsWhoWaitsAndNobodyElse) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  EXPECT_EQ(Writes(CallsUntil(0, tenant_->LaunchPlain(0, 1))), 0);
+  LetDeviceTell();
+  const auto calls = CallsUntil(0, tenant_->LaunchPlain(0, 1));
+  ASSERT_EQ(calls.size(), 3u) << ::testing::PrintToString(calls);
+  EXPECT_TRUE(calls[0].starts_with("launch"));
+  EXPECT_TRUE(calls[1].starts_with("write"));
+  EXPECT_TRUE(calls[2].starts_with("record")) << "we must not know before the tenant does";
+  SetWaits(0);
+  EXPECT_EQ(Writes(CallsUntil(0, tenant_->LaunchPlain(0, 1))), 0);
+}
+
+TEST_F(CompletionWordsTest, NotWhileAnotherStreamsWorkIsUnfinished) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  ASSERT_TRUE(tenant_->CreateStream(1, /*nonblocking=*/true));
+  ASSERT_NO_FATAL_FAILURE(LetDeviceTell());
+  TestingDriver::Hold();
+  const Ticket other = tenant_->LaunchPlain(1, 1);
+  std::vector<std::string> calls;
+  const auto launched = [&](long count) {
+    return tenant_->Wait([&] {
+      for (std::string& call : TestingDriver::TakeCalls()) calls.push_back(std::move(call));
+      return std::count_if(calls.begin(), calls.end(), [](const std::string& call) {
+               return call.starts_with("record");
+             }) == count;
+    });
+  };
+  ASSERT_TRUE(launched(1));
+  const long before = Writes(calls);
+  const Ticket mine = tenant_->LaunchPlain(0, 1);
+  ASSERT_TRUE(launched(2));
+  EXPECT_EQ(Writes(calls), before) << "it may have waited for the other stream";
+  TestingDriver::Release();
+  EXPECT_TRUE(tenant_->WaitDone(1, other));
+  EXPECT_TRUE(tenant_->WaitDone(0, mine));
+}
+
+TEST_F(CompletionWordsTest, EventsButNotThoseWithTimes) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  tenant_->Post<wire::EventCreate>({EventId{1}, /*timing=*/0});
+  tenant_->Post<wire::EventCreate>({EventId{2}, /*timing=*/1});
+  ASSERT_NO_FATAL_FAILURE(LetDeviceTell());
+  EXPECT_EQ(Writes(CallsUntil(0, tenant_->Post<wire::EventRecord>({EventId{1}, StreamId{0}}))), 1);
+  EXPECT_EQ(Writes(CallsUntil(0, tenant_->Post<wire::EventRecord>({EventId{2}, StreamId{0}}))), 0);
+}
+
+TEST_F(CompletionWordsTest, NotWhereSessionsShareEvents) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  tenant_->Post<wire::EventCreate>({EventId{1}, /*timing=*/0});
+  ASSERT_NO_FATAL_FAILURE(LetDeviceTell());
+  ASSERT_EQ(tenant_->Call<wire::EventShare>({EventId{1}}), CUDA_SUCCESS);
+  TestingDriver::TakeCalls();
+  EXPECT_EQ(Writes(CallsUntil(0, tenant_->LaunchPlain(0, 1))), 0);
+}
+
+TEST_F(CompletionWordsTest, TheDriverLetsGoWhenNothingRuns) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  ASSERT_NO_FATAL_FAILURE(LetDeviceTell());
+  TestingDriver::TakeCalls();
+  const uint64_t id = tenant_->order.session_id;
+  tenant_.reset();
+  ASSERT_TRUE(scheduler_.WaitEnded(id).has_value());
+  std::vector<std::string> calls;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (std::find(calls.begin(), calls.end(), "unregister") == calls.end() &&
+         std::chrono::steady_clock::now() < end) {
+    for (std::string& call : TestingDriver::TakeCalls()) calls.push_back(std::move(call));
+    std::this_thread::yield();
+  }
+  EXPECT_THAT(calls, ::testing::Contains("unregister"));
+  EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
+}
+
+}  // namespace
+}  // namespace gpuloom::executor
