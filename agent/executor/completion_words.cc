@@ -1,5 +1,7 @@
 #include "agent/executor/completion_words.h"
 
+#include <atomic>
+
 #include "proto/wire/regions.h"
 
 namespace gpuloom::executor {
@@ -21,6 +23,12 @@ bool CompletionWords::Write(Lane* lane, CUstream stream, wire::StreamId id, wire
   return device_->Judge(device_->cuda().cuStreamWriteValue64_v2(
              stream, word, static_cast<uint64_t>(ticket), CU_STREAM_WRITE_VALUE_DEFAULT)) ==
          CUDA_SUCCESS;
+}
+
+bool CompletionWords::Reached(wire::StreamId id, wire::Ticket ticket) const {
+  auto& word = reinterpret_cast<uint64_t*>(WordsOf(*region_))[static_cast<uint32_t>(id)];
+  return std::atomic_ref<uint64_t>(word).load(std::memory_order_relaxed) >=
+         static_cast<uint64_t>(ticket);
 }
 
 void CompletionWords::Register(Lane* lane) {

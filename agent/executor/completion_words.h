@@ -3,7 +3,8 @@
 // tenant itself, and our look at an event and our store are not in the way
 // (docs/design/completion.md).
 //
-// What we believe never comes from these words: kernels of the domain can write them.
+// What we believe never comes from these words, because kernels of the domain can write them. They only
+// say when it is worth asking the driver.
 //
 // Owned by the session, ring thread only. The region stays mapped until the driver has let go of
 // it, also behind the session's end.
@@ -27,6 +28,9 @@ class CompletionWords {
   // Behind everything in `stream`: its word becomes `ticket`. False: the GPU cannot reach the words,
   // or not yet; the first call lets `lane` see to that.
   bool Write(Lane* lane, CUstream stream, wire::StreamId id, wire::Ticket ticket);
+
+  // A hint: the word says so, whoever wrote it.
+  bool Reached(wire::StreamId id, wire::Ticket ticket) const;
 
   // Everything written is done, and `lane` empty. At most once.
   void End();

@@ -31,6 +31,15 @@ class CompletionWordsTest : public ::testing::Test {
     return std::count_if(calls.begin(), calls.end(),
                          [](const std::string& call) { return call.starts_with("write"); });
   }
+  // Until so many marks have been made; collects what was called.
+  bool Recorded(long count, std::vector<std::string>* calls) {
+    return tenant_->Wait([&] {
+      for (std::string& call : TestingDriver::TakeCalls()) calls->push_back(std::move(call));
+      return std::count_if(calls->begin(), calls->end(), [](const std::string& call) {
+               return call.starts_with("record");
+             }) == count;
+    });
+  }
   // The first wait only begins to let the device reach the words.
   void LetDeviceTell() {
     SetWaits(1);
@@ -63,31 +72,34 @@ TEST_F(CompletionWordsTest, NotWhileAnotherStreamsWorkIsUnfinished) {
   TestingDriver::Hold();
   const Ticket other = tenant_->LaunchPlain(1, 1);
   std::vector<std::string> calls;
-  const auto launched = [&](long count) {
-    return tenant_->Wait([&] {
-      for (std::string& call : TestingDriver::TakeCalls()) calls.push_back(std::move(call));
-      return std::count_if(calls.begin(), calls.end(), [](const std::string& call) {
-               return call.starts_with("record");
-             }) == count;
-    });
-  };
-  ASSERT_TRUE(launched(1));
+  ASSERT_TRUE(Recorded(1, &calls));
   const long before = Writes(calls);
   const Ticket mine = tenant_->LaunchPlain(0, 1);
-  ASSERT_TRUE(launched(2));
+  ASSERT_TRUE(Recorded(2, &calls));
   EXPECT_EQ(Writes(calls), before) << "it may have waited for the other stream";
   TestingDriver::Release();
   EXPECT_TRUE(tenant_->WaitDone(1, other));
   EXPECT_TRUE(tenant_->WaitDone(0, mine));
 }
 
-TEST_F(CompletionWordsTest, EventsButNotThoseWithTimes) {
+TEST_F(CompletionWordsTest, EventsButNotThoseWithTimesNorThoseBehindNothing) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
   tenant_->Post<wire::EventCreate>({EventId{1}, /*timing=*/0});
   tenant_->Post<wire::EventCreate>({EventId{2}, /*timing=*/1});
   ASSERT_NO_FATAL_FAILURE(LetDeviceTell());
-  EXPECT_EQ(Writes(CallsUntil(0, tenant_->Post<wire::EventRecord>({EventId{1}, StreamId{0}}))), 1);
-  EXPECT_EQ(Writes(CallsUntil(0, tenant_->Post<wire::EventRecord>({EventId{2}, StreamId{0}}))), 0);
+  EXPECT_EQ(Writes(CallsUntil(0, tenant_->Post<wire::EventRecord>({EventId{1}, StreamId{0}}))), 0);
+  for (const uint32_t event : {1u, 2u}) {
+    TestingDriver::Hold();
+    tenant_->LaunchPlain(0, 1);
+    std::vector<std::string> calls;
+    ASSERT_TRUE(Recorded(1, &calls));
+    const long before = Writes(calls);
+    const Ticket record = tenant_->Post<wire::EventRecord>({EventId{event}, StreamId{0}});
+    ASSERT_TRUE(Recorded(2, &calls));
+    EXPECT_EQ(Writes(calls) - before, event == 1 ? 1 : 0) << ::testing::PrintToString(calls);
+    TestingDriver::Release();
+    EXPECT_TRUE(tenant_->WaitDone(0, record));
+  }
 }
 
 TEST_F(CompletionWordsTest, NotWhereSessionsShareEvents) {

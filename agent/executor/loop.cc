@@ -23,7 +23,8 @@ constexpr uint64_t kSpinNs = 200'000;
 constexpr uint64_t kShortSpinNs = 30'000;
 constexpr unsigned kManyProcessors = 8;
 // Beside one round of everything else.
-constexpr int kStareTurns = 16;
+constexpr int kStareTurns = 64;
+constexpr int kPollTurns = 8;                // what asking the driver costs in vain
 constexpr uint64_t kEventsEveryNs = 50'000;  // while busy: control socket, hang-ups
 constexpr uint64_t kAnswersEveryNs = 5'000;  // with a question to the scheduler open
 // An allocation goes through four processes' and threads' hands, and a tenant waits: as long as it
@@ -189,6 +190,8 @@ bool Loop::Stare(uint64_t now_ns) {
   for (int turn = 0; turn < kStareTurns; ++turn) {
     for (const auto& session : sessions_) {
       if (session->HasWork()) return false;
+      if (!session->AnyoneWaitsForUs()) continue;
+      turn += kPollTurns;
       if (!session->Poll(now_ns)) continue;
       session->Notify();
       return true;

@@ -26,6 +26,7 @@ struct Point {
   const bool timing;
   CUevent event = nullptr;                  // null until it is recorded
   std::shared_ptr<const void> event_owner;  // when it is a graph's, which records it
+  bool told = false;  // the device tells the tenant, before we know (completion_words.h)
   bool done = false;
 };
 using PointRef = std::shared_ptr<Point>;

@@ -92,7 +92,8 @@ class Session final : public StreamSink {
   void OnHanded(SubmitJobPtr job);
   // It has sent commands a moment ago.
   bool AtWork(uint64_t now_ns) const { return now_ns - last_read_ns_ < kAtWorkNs; }
-
+  // Whether somebody may wait for what Poll finds: not for what the device tells, nor for nothing.
+  bool AnyoneWaitsForUs() const;
   // Wakes the tenant if it sleeps and something was published since.
   void Notify();
   // The doorbell rang, or hung up.

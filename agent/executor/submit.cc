@@ -9,6 +9,9 @@ namespace {
 // A mark at least every so many commands, so that a long run shows progress and makes room.
 constexpr uint32_t kCommandsPerMark = 64;
 
+// What the device is to tell and has not told for so long is asked for: a lost device tells nothing.
+constexpr uint64_t kTellingNs = 200'000;
+
 bool Prints(const Work& work) {
   if (const auto* launch = std::get_if<LaunchWork>(&work)) return launch->prints;
   if (const auto* launch = std::get_if<LaunchExWork>(&work)) return launch->prints;
@@ -169,8 +172,10 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
   }
   if (auto* record = std::get_if<RecordWork>(&command.work)) {
     // The tenant's event and the mark that tells of its completion are one.
-    // A time is asked for by what we know of the event itself.
-    AddMark(stream, record->point, !record->point->timing && MayTell(stream));
+    // A time is asked for by what we know of the event itself; and an event behind nothing has
+    // happened at once, without the device.
+    const bool behind_work = stream.unmarked != 0 || !stream.marks.empty();
+    AddMark(stream, record->point, behind_work && !record->point->timing && MayTell(stream));
   }
   return CUDA_SUCCESS;
 }
@@ -211,7 +216,7 @@ void Session::AddMark(Stream& stream, PointRef point, bool tell) {
   // A stream without anything at CUDA: nothing to wait for, PollStreams finds the mark done.
   if (stream.cuda == nullptr) return streams_.AddMark(stream, std::move(point), now_ns_);
   // Before the event: when the tenant has seen the word, no event before it is pending.
-  if (tell) words_.Write(&memory_, stream.cuda, stream.id, point->ticket);
+  point->told = tell && words_.Write(&memory_, stream.cuda, stream.id, point->ticket);
   CUresult result = place_.device->TakeEvent(point->timing, &point->event);
   if (result == CUDA_SUCCESS) {
     result = place_.device->Judge(place_.device->cuda().cuEventRecord(point->event, stream.cuda));
@@ -273,6 +278,11 @@ bool Session::TakeDone(Stream& stream) {
   const uint64_t before = stream.completed;
   while (!stream.marks.empty()) {
     const Mark& mark = stream.marks.front();
+    // An event that is asked too early costs as much as a launch, and nobody waits for us.
+    if (mark.point->told && now_ns_ - mark.made_ns < kTellingNs &&
+        !words_.Reached(stream.id, mark.point->ticket)) {
+      break;
+    }
     const CUevent event = mark.point->event;
     const CUresult result =
         event == nullptr ? CUDA_SUCCESS : place_.device->Judge(cuda.cuEventQuery(event));
@@ -286,6 +296,12 @@ bool Session::TakeDone(Stream& stream) {
   FinishGraphs(stream);
   FinishChains(stream);
   return true;
+}
+
+bool Session::AnyoneWaitsForUs() const {
+  return std::any_of(streams_.active().begin(), streams_.active().end(), [](const Stream* stream) {
+    return !stream->marks.empty() && !stream->marks.front().point->told;
+  });
 }
 
 // A tenant that has seen a stream done may ask for the event that the stream waited for, and must not
