@@ -153,7 +153,7 @@ Loop::Outcome Loop::Run() {
         last_events_ns = now_ns;
       } else if (idle_ns >= spin_ns_) {
         sched_yield();
-      } else if (!worked && Stare(now_ns)) {
+      } else if (!worked && Stare()) {
         last_work_ns = now_ns;
       }
       continue;
@@ -186,13 +186,13 @@ bool Loop::Serve(uint64_t now_ns) {
   return worked;
 }
 
-bool Loop::Stare(uint64_t now_ns) {
+bool Loop::Stare() {
   for (int turn = 0; turn < kStareTurns; ++turn) {
     for (const auto& session : sessions_) {
       if (session->HasWork()) return false;
       if (!session->AnyoneWaitsForUs()) continue;
       turn += kPollTurns;
-      if (!session->Poll(now_ns)) continue;
+      if (!session->Poll(NowNs())) continue;
       session->Notify();
       return true;
     }

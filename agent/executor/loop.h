@@ -51,7 +51,7 @@ class Loop {
   bool Serve(uint64_t now_ns);
   // Looks for what can come at any moment, and for nothing else, for a few microseconds. True when
   // something did.
-  bool Stare(uint64_t now_ns);
+  bool Stare();
   void SendCounters(uint64_t now_ns);
   void DropEnded();
   bool AnythingAtDevice() const;

@@ -236,6 +236,8 @@ void Session::AddMark(Stream& stream, PointRef point, bool tell) {
 bool Session::MayTell(const Stream& stream) const {
   if (!writer_.TenantWaits() || state_ != State::kServing) return false;
   if (shares_events_ || !stream.printing.empty()) return false;
+  // With more to come nobody waits for this.
+  if (!stream.waiting.empty() || reader_.HasWork()) return false;
   return std::all_of(streams_.active().begin(), streams_.active().end(),
                      [&](const Stream* other) { return other == &stream || other->Idle(); });
 }
