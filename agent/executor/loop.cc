@@ -187,6 +187,11 @@ bool Loop::Serve(uint64_t now_ns) {
 }
 
 bool Loop::Stare() {
+  // Then chunks come back from other threads.
+  if (several_at_work_) {
+    Pause();
+    return false;
+  }
   for (int turn = 0; turn < kStareTurns; ++turn) {
     for (const auto& session : sessions_) {
       if (session->HasWork()) return false;
