@@ -20,12 +20,15 @@ namespace {
 // others for every node. (Sanitizers leave no other part of the address space to programs, and
 // ThreadSanitizer half a TiB of it: where it ends, an address is taken for 0.)
 uint64_t FindFreeAddresses(uint64_t size_bytes) {
-  static std::atomic<uint64_t> used_bytes{0};
-  void* place = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  munmap(place, 4096);
   constexpr uint64_t kDistanceBytes = uint64_t{100} << 30;
-  const uint64_t base = reinterpret_cast<uint64_t>(place) & ~((uint64_t{1} << 30) - 1);
-  return base - kDistanceBytes - used_bytes.fetch_add(size_bytes);
+  // Once: the next place for a mapping goes up and down, and what was given out stays taken.
+  static const uint64_t base = [] {
+    void* place = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(place, 4096);
+    return (reinterpret_cast<uint64_t>(place) & ~((uint64_t{1} << 30) - 1)) - kDistanceBytes;
+  }();
+  static std::atomic<uint64_t> used_bytes{0};
+  return base - used_bytes.fetch_add(size_bytes);
 }
 
 template <typename Condition>

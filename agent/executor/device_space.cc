@@ -91,6 +91,11 @@ bool DeviceSpace::Retire(uint64_t address_untrusted) {
   return true;
 }
 
+uint64_t DeviceSpace::SpanBytes(uint64_t address) const {
+  const auto it = allocations_.find(address);
+  return it == allocations_.end() ? 0 : it->second.span_bytes;
+}
+
 DeviceSpace::Span DeviceSpace::Free(uint64_t address) {
   const auto it = allocations_.find(address);
   if (it == allocations_.end()) return {0, 0};

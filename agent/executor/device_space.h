@@ -68,6 +68,9 @@ class DeviceSpace {
   };
   Span Free(uint64_t address);
 
+  // Of an allocation with a span of its own; 0 for a slice.
+  uint64_t SpanBytes(uint64_t address) const;
+
  private:
   struct Allocation {
     uint64_t size_bytes;  // as asked for

@@ -136,7 +136,9 @@ struct Session::Loading {
   void Decide(const Driver& cuda) {
     CUkernel kernel = nullptr;
     const CUresult found = cuda.cuLibraryGetKernel(&kernel, handle, "-");
-    if (found != CUDA_SUCCESS && found != CUDA_ERROR_NOT_FOUND) result = found;
+    if (found == CUDA_SUCCESS || found == CUDA_ERROR_NOT_FOUND) return;
+    // Of the same text the driver has said either; cuModuleLoadData says the first.
+    result = found == CUDA_ERROR_INVALID_SOURCE ? CUDA_ERROR_INVALID_PTX : found;
   }
 
   void LoadFresh(Device* device, const LibraryCache& cache) {

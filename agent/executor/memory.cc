@@ -83,9 +83,13 @@ void Session::On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::Reques
   FreeAllocation(address, record.ticket, [] {});
 }
 
-// A retired allocation, once the work before `ticket` is done.
+// A retired allocation, once the work before `ticket` is done. The tenant may know that, and ask what
+// is free, before we have seen it.
 void Session::FreeAllocation(uint64_t address, wire::Ticket ticket, std::function<void()> done) {
-  AfterEarlierWork(ticket, [this, address, done = std::move(done)] {
+  const uint64_t span_bytes = space_.SpanBytes(address);
+  freeing_bytes_ += span_bytes;
+  AfterEarlierWork(ticket, [this, address, span_bytes, done = std::move(done)] {
+    freeing_bytes_ -= span_bytes;
     const DeviceSpace::Span span = space_.Free(address);
     if (span.size_bytes == 0) return done();
     const auto block = blocks_.find(span.address);
@@ -114,7 +118,7 @@ void Session::On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&,
 void Session::TellMemory(Asker asker) {
   ++outstanding_;
   // Charged when the scheduler reads the question, whatever becomes of it meanwhile.
-  const uint64_t kept_bytes = kept_.size_bytes();
+  const uint64_t kept_bytes = kept_.size_bytes() + freeing_bytes_;
   place_.scheduler->Ask(
       control::MemoryInfoRequest{id()}, [this, asker, kept_bytes](control::Incoming* answer) {
         --outstanding_;

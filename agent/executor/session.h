@@ -511,6 +511,7 @@ class Session final : public StreamSink {
   IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: on its way
   std::map<uint64_t, MappedRange> mappings_;
   KeptMemory kept_;                 // what is mapped of it is in blocks_, too
+  uint64_t freeing_bytes_ = 0;      // of allocations that wait to be freed until work is done
   uint32_t returning_ = 0;          // pieces of memory on their way back to the scheduler
   std::vector<uint64_t> reclaims_;  // of the scheduler's, answered when nothing is on its way
   std::vector<std::pair<Asker, PointRef>> event_waiting_;

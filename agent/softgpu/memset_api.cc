@@ -1,6 +1,7 @@
 // cuMemset*: fills of 1, 2 or 4 byte elements, one row or many. The calls without a stream are
 // asynchronous too, as in CUDA: later work of the default stream and of the streams behind its
 // barrier sees the result.
+#include "agent/softgpu/address_table.h"
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/copy.h"
 #include "agent/softgpu/graph_capture.h"
@@ -31,7 +32,11 @@ CUresult Submit(CUstream handle, bool per_thread, const Fill& fill) {
       })) {
     return captured;
   }
-  return SubmitFill(*stream, fill);
+  const CUresult submitted = SubmitFill(*stream, fill);
+  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. What was asked for with a stream may wait, too: nobody can tell.
+  const auto region = AddressTable::Instance().FindRegion(fill.address);
+  if (submitted == CUDA_SUCCESS && region && region->synchronous) stream->Tail().Wait();
+  return submitted;
 }
 
 }  // namespace

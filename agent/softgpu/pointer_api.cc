@@ -150,8 +150,7 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                                CUdeviceptr pointer) {
   const CUresult ready = Ready();
   if (ready != CUDA_SUCCESS) return ready;
-  // Copies here always finish before the call that is synchronous returns, so there is nothing to
-  // switch.
+  // Copies always finish before the call that is synchronous returns; fills look at this.
   if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
     return CUDA_ERROR_INVALID_VALUE;
   unsigned on = 0;
