@@ -4,10 +4,11 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+
+#include "agent/executor/spin.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -44,18 +45,6 @@ constexpr int kMemoryThreads = 3;
 int SubmitThreads() {
   const unsigned processors = std::thread::hardware_concurrency();
   return processors >= kManyProcessors ? 4 : processors >= 4 ? 2 : 0;
-}
-
-uint64_t NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
 }
 
 bool Watch(int epoll, int operation, int fd, uint32_t events, uint64_t key) {

@@ -2,17 +2,13 @@
 
 #include <chrono>
 
+#include "agent/executor/spin.h"
+
 namespace gpuloom::executor {
 namespace {
 
 // Longer than the gap between two visits of the ring thread while tenants are at work.
 constexpr std::chrono::microseconds kSpin{50};
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 }  // namespace
 

@@ -1,7 +1,8 @@
 #include "agent/executor/work_pool.h"
 
-#include <time.h>
 #include <unistd.h>
+
+#include "agent/executor/spin.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -12,18 +13,6 @@ constexpr unsigned kManyProcessors = 8;
 bool HasManyProcessors() {
   static const bool kHasMany = std::thread::hardware_concurrency() >= kManyProcessors;
   return kHasMany;
-}
-
-uint64_t NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+// What threads that look instead of sleeping need: the time, and a rest for the processor's other
+// half. Callable from any thread; nothing fails.
+#pragma once
+
+#include <time.h>
+
+#include <cstdint>
+
+namespace gpuloom::executor {
+
+// CLOCK_MONOTONIC, nanoseconds.
+inline uint64_t NowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+inline void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace gpuloom::executor
