@@ -156,6 +156,16 @@ struct ElfSection {
 };
 static_assert(sizeof(ElfSection) == 64);
 
+struct ElfSymbol {
+  uint32_t name;
+  uint8_t info;
+  uint8_t other;
+  uint16_t section;
+  uint64_t value;
+  uint64_t size;
+};
+static_assert(sizeof(ElfSymbol) == 24);
+
 inline ImageError MeasureFatbin(const uint8_t* bytes, size_t limit, Image* image) {
   if (limit < sizeof(FatbinHeader)) return ImageError::kTruncated;
   const auto header = ReadAt<FatbinHeader>(bytes);

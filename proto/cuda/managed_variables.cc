@@ -10,6 +10,7 @@ namespace {
 
 using fatbin_internal::ElfHeader;
 using fatbin_internal::ElfSection;
+using fatbin_internal::ElfSymbol;
 using fatbin_internal::ReadAt;
 
 constexpr uint32_t kSectionSymbols = 2;
@@ -20,16 +21,6 @@ constexpr uint8_t kOtherManaged = 0x04;
 constexpr size_t kMaxMemberBytes = size_t{512} << 20;
 constexpr uint64_t kMostAlignedBytes = 512;
 constexpr std::string_view kAttribute = ".attribute(.managed)";
-
-struct ElfSymbol {
-  uint32_t name;
-  uint8_t info;
-  uint8_t other;
-  uint16_t section;
-  uint64_t value;
-  uint64_t size;
-};
-static_assert(sizeof(ElfSymbol) == 24);
 
 bool IsManaged(const ElfSymbol& symbol) {
   return (symbol.info & 0xf) == kTypeObject && (symbol.other & kOtherManaged) != 0 &&

@@ -16,17 +16,8 @@ namespace {
 
 using fatbin_internal::ElfHeader;
 using fatbin_internal::ElfSection;
+using fatbin_internal::ElfSymbol;
 using fatbin_internal::ReadAt;
-
-struct ElfSymbol {
-  uint32_t name;
-  uint8_t info;
-  uint8_t other;
-  uint16_t section;
-  uint64_t value;
-  uint64_t size;
-};
-static_assert(sizeof(ElfSymbol) == 24);
 
 constexpr uint32_t kSymbolTable = 2;
 constexpr uint8_t kObject = 1;
