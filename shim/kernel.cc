@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/cuda/stepwise_launch.h"
 #include "shim/context.h"
 #include "shim/futex.h"
 #include "shim/handle_table.h"
@@ -322,6 +323,7 @@ void ReleaseKernels(Library* library) {
   for (Kernel*& bucket : library->buckets) {
     for (Kernel* kernel = bucket; kernel != nullptr;) {
       Kernel* next = kernel->next;
+      ForgetStepwiseLaunch(kernel);
       FreeFields(kernel);
       kernels.table.Give(kernel);
       kernel = next;

@@ -11,6 +11,7 @@
 #include "agent/softgpu/ptx/image.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
+#include "proto/cuda/stepwise_launch.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -129,6 +130,7 @@ void Unload(const std::shared_ptr<LoadedModule>& module) {
   {
     std::lock_guard lock(module->mutex_);
     for (const auto& [kernel, function] : module->functions_) {
+      ForgetStepwiseLaunch(function.get());
       Registry<LoadedFunction>::Instance().Take(function.get());
     }
   }
@@ -176,6 +178,7 @@ CUresult LoadLibrary(Context* context, std::string ptx, std::shared_ptr<LoadedLi
 
 void Unload(const std::shared_ptr<LoadedLibrary>& library) {
   for (const auto& kernel : library->kernels) {
+    ForgetStepwiseLaunch(kernel.get());
     Registry<LibraryKernel>::Instance().Take(kernel.get());
   }
   std::map<Context*, std::shared_ptr<LoadedModule>> instances;

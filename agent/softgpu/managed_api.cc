@@ -6,6 +6,7 @@
 
 #include "agent/softgpu/address_table.h"
 #include "agent/softgpu/context.h"
+#include "agent/softgpu/graph_capture.h"
 #include "agent/softgpu/state.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
@@ -113,6 +114,8 @@ CUresult Prefetch(CUdeviceptr pointer, size_t size_bytes, const CUmemLocation& l
   if (result != CUDA_SUCCESS) return result;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (!IsPlace(location)) return CUDA_ERROR_INVALID_DEVICE;
+  result = RefuseInCapture(*FindStream(*CurrentContext(), stream, per_thread));
+  if (result != CUDA_SUCCESS) return result;
   AllAdvice& said = Said();
   std::lock_guard lock(said.mutex);
   said.by_buffer[region.buffer_id].prefetched = location;

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/conformance/fixture.h"
 
@@ -107,6 +108,72 @@ TEST_F(Device, TotalMemoryAgreesWithMemGetInfo) {
   EXPECT_EQ(total, info_total);
   EXPECT_GT(free_bytes, 0u);
   EXPECT_LE(free_bytes, total);
+}
+
+TEST_F(Device, WidestLinearTexture) {
+  const struct {
+    CUarray_format format;
+    unsigned channels;
+    size_t width;
+  } expected[] = {
+      {CU_AD_FORMAT_UNSIGNED_INT8, 1, size_t{1} << 30},
+      {CU_AD_FORMAT_UNSIGNED_INT8, 4, size_t{1} << 30},
+      {CU_AD_FORMAT_HALF, 2, size_t{1} << 30},
+      {CU_AD_FORMAT_HALF, 4, size_t{1} << 29},
+      {CU_AD_FORMAT_FLOAT, 1, size_t{1} << 30},
+      {CU_AD_FORMAT_FLOAT, 2, size_t{1} << 29},
+      {CU_AD_FORMAT_FLOAT, 4, size_t{1} << 28},
+  };
+  size_t width = 0;
+  for (const auto& e : expected) {
+    ASSERT_EQ(Cu().cuDeviceGetTexture1DLinearMaxWidth(&width, e.format, e.channels, device_),
+              CUDA_SUCCESS);
+    EXPECT_EQ(width, e.width) << e.format << " x " << e.channels;
+  }
+  EXPECT_EQ(Cu().cuDeviceGetTexture1DLinearMaxWidth(&width, CU_AD_FORMAT_FLOAT, 3, device_),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(
+      Cu().cuDeviceGetTexture1DLinearMaxWidth(&width, static_cast<CUarray_format>(99), 1, device_),
+      CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuDeviceGetTexture1DLinearMaxWidth(nullptr, CU_AD_FORMAT_FLOAT, 1, device_),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuDeviceGetTexture1DLinearMaxWidth(&width, CU_AD_FORMAT_FLOAT, 1, 1000),
+            CUDA_ERROR_INVALID_DEVICE);
+}
+
+// A link that does no atomics says so for each operation, and one that does for some at least.
+TEST_F(Device, AtomicsOverTheLinkToTheHost) {
+  int native = -1;
+  ASSERT_EQ(
+      Cu().cuDeviceGetAttribute(&native, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, device_),
+      CUDA_SUCCESS);
+  std::vector<CUatomicOperation> operations;
+  for (int i = 0; i < CU_ATOMIC_OPERATION_MAX; ++i) {
+    operations.push_back(static_cast<CUatomicOperation>(i));
+  }
+  const auto count = static_cast<unsigned>(operations.size());
+  std::vector<unsigned> capabilities(count, ~0u);
+  const auto ask = [&](unsigned* to, const CUatomicOperation* from, unsigned how_many, int device) {
+    return Cu().cuDeviceGetHostAtomicCapabilities(to, from, how_many, device);
+  };
+  ASSERT_EQ(ask(capabilities.data(), operations.data(), count, device_), CUDA_SUCCESS);
+  unsigned any = 0;
+  for (const unsigned capability : capabilities) any |= capability;
+  EXPECT_EQ(any != 0, native != 0);
+  EXPECT_LT(any, 1u << 7);
+  EXPECT_EQ(ask(capabilities.data(), operations.data(), 0, device_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(ask(nullptr, operations.data(), 1, device_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(ask(capabilities.data(), nullptr, 1, device_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(ask(capabilities.data(), operations.data(), 1, 1000), CUDA_ERROR_INVALID_DEVICE);
+  operations[0] = CU_ATOMIC_OPERATION_MAX;
+  EXPECT_EQ(ask(capabilities.data(), operations.data(), 1, device_), CUDA_ERROR_INVALID_VALUE);
+  operations[0] = CU_ATOMIC_OPERATION_CAS;
+  EXPECT_EQ(Cu().cuDeviceGetP2PAtomicCapabilities(capabilities.data(), operations.data(), 1,
+                                                  device_, device_),
+            CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(Cu().cuDeviceGetP2PAtomicCapabilities(capabilities.data(), operations.data(), 1,
+                                                  device_, 1000),
+            CUDA_ERROR_INVALID_DEVICE);
 }
 
 TEST(ErrorText, NamesAndStrings) {

@@ -123,6 +123,107 @@ TEST_F(ManagedMemory, AdviceIsRemembered) {
   EXPECT_EQ(ask(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION), int{CU_DEVICE_CPU});
 }
 
+TEST_F(ManagedMemory, PrefetchesInBatches) {
+  CUdeviceptr both[] = {Managed(kMiB), Managed(kMiB)};
+  size_t sizes[] = {kMiB, 4096};
+  CUmemLocation places[] = {Here(), {CU_MEM_LOCATION_TYPE_HOST, 0}};
+  size_t first[] = {0, 1};
+  const CUstream stream = Stream();
+  const auto place_of = [&](int which) {
+    int place = 77;
+    EXPECT_EQ(Cu().cuMemRangeGetAttribute(&place, sizeof(place),
+                                          CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
+                                          both[which], 4096),
+              CUDA_SUCCESS);
+    return place;
+  };
+  for (const CUdeviceptr memory : both) {
+    *reinterpret_cast<uint32_t*>(memory) = 5;
+  }
+  ASSERT_EQ(Cu().cuMemPrefetchBatchAsync(both, sizes, 2, places, first, 2, 0, stream),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(place_of(0), device_);
+  EXPECT_EQ(place_of(1), int{CU_DEVICE_CPU});
+  EXPECT_EQ(*reinterpret_cast<uint32_t*>(both[0]), 5u);
+  // One place for all of them.
+  ASSERT_EQ(Cu().cuMemPrefetchBatchAsync(both, sizes, 2, places, first, 1, 0, CU_STREAM_PER_THREAD),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(place_of(1), device_);
+  // What is written after a discard is there.
+  ASSERT_EQ(Cu().cuMemDiscardBatchAsync(both, sizes, 2, 0, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemsetD32Async(both[0], 8, kMiB / 4, stream), CUDA_SUCCESS);
+  ASSERT_EQ(
+      Cu().cuMemDiscardAndPrefetchBatchAsync(both + 1, sizes + 1, 1, places, first, 1, 0, stream),
+      CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemsetD32Async(both[1], 9, 1024, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(*reinterpret_cast<uint32_t*>(both[0] + 400), 8u);
+  EXPECT_EQ(*reinterpret_cast<uint32_t*>(both[1] + 400), 9u);
+}
+
+TEST_F(ManagedMemory, BatchesAreNoPartOfAGraph) {
+  CUdeviceptr memory = Managed(kMiB);
+  size_t size = kMiB;
+  CUmemLocation place = Here();
+  size_t first = 0;
+  const CUstream stream = Stream();
+  for (const bool discard : {false, true}) {
+    ASSERT_EQ(Cu().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    EXPECT_EQ(discard
+                  ? Cu().cuMemDiscardBatchAsync(&memory, &size, 1, 0, stream)
+                  : Cu().cuMemPrefetchBatchAsync(&memory, &size, 1, &place, &first, 1, 0, stream),
+              CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CUgraph graph = nullptr;
+    EXPECT_EQ(Cu().cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  }
+}
+
+TEST_F(ManagedMemory, WrongBatches) {
+  CUdeviceptr both[] = {Managed(kMiB), Managed(kMiB)};
+  CUdeviceptr mixed[] = {both[0], Alloc(kMiB)};
+  size_t sizes[] = {kMiB, 4096}, nothing[] = {kMiB, 0}, large[] = {kMiB, 2 * kMiB};
+  CUmemLocation places[] = {Here(), {CU_MEM_LOCATION_TYPE_HOST, 0}};
+  CUmemLocation far[] = {{CU_MEM_LOCATION_TYPE_DEVICE, 99}, places[1]};
+  CUmemLocation nowhere[] = {{CU_MEM_LOCATION_TYPE_INVALID, 0}, places[1]};
+  size_t first[] = {0, 1}, late[] = {1, 1}, equal[] = {0, 0}, beyond[] = {0, 2};
+  const CUstream stream = Stream();
+  const auto prefetch = [&](CUdeviceptr* memory, size_t* size, size_t count, CUmemLocation* to,
+                            size_t* from, size_t place_count, unsigned long long flags,
+                            CUstream where) {
+    return Cu().cuMemPrefetchBatchAsync(memory, size, count, to, from, place_count, flags, where);
+  };
+  constexpr CUresult kInvalid = CUDA_ERROR_INVALID_VALUE;
+  EXPECT_EQ(prefetch(both, sizes, 2, places, first, 2, 1, stream), kInvalid);
+  EXPECT_EQ(prefetch(both, sizes, 0, places, first, 2, 0, stream), kInvalid);
+  EXPECT_EQ(prefetch(nullptr, sizes, 2, places, first, 2, 0, stream), kInvalid);
+  EXPECT_EQ(prefetch(both, nullptr, 2, places, first, 2, 0, stream), kInvalid);
+  EXPECT_EQ(prefetch(both, sizes, 2, nullptr, first, 2, 0, stream), kInvalid);
+  EXPECT_EQ(prefetch(both, sizes, 2, places, nullptr, 2, 0, stream), kInvalid);
+  EXPECT_EQ(prefetch(both, sizes, 2, places, first, 0, 0, stream), kInvalid);
+  EXPECT_EQ(prefetch(both, sizes, 2, places, late, 2, 0, stream), kInvalid);
+  EXPECT_EQ(prefetch(both, sizes, 2, places, equal, 2, 0, stream), CUDA_SUCCESS);
+  EXPECT_EQ(prefetch(both, sizes, 2, places, beyond, 2, 0, stream), kInvalid);
+  EXPECT_EQ(prefetch(both, sizes, 2, places, first, 2, 0, nullptr), kInvalid);
+  EXPECT_EQ(prefetch(both, sizes, 2, places, first, 2, 0, CU_STREAM_LEGACY), kInvalid);
+  EXPECT_EQ(prefetch(mixed, sizes, 2, places, first, 2, 0, stream), kInvalid);
+  EXPECT_EQ(prefetch(both, nothing, 2, places, first, 2, 0, stream), kInvalid);
+  EXPECT_EQ(prefetch(both, large, 2, places, first, 2, 0, stream), kInvalid);
+  EXPECT_EQ(prefetch(both, sizes, 2, far, first, 2, 0, stream), kInvalid);
+  EXPECT_EQ(prefetch(both, sizes, 2, nowhere, first, 2, 0, stream), kInvalid);
+  EXPECT_EQ(Cu().cuMemDiscardBatchAsync(both, sizes, 2, 1, stream), kInvalid);
+  EXPECT_EQ(Cu().cuMemDiscardBatchAsync(both, sizes, 0, 0, stream), kInvalid);
+  EXPECT_EQ(Cu().cuMemDiscardBatchAsync(nullptr, sizes, 2, 0, stream), kInvalid);
+  EXPECT_EQ(Cu().cuMemDiscardBatchAsync(both, nullptr, 2, 0, stream), kInvalid);
+  EXPECT_EQ(Cu().cuMemDiscardBatchAsync(mixed, sizes, 2, 0, stream), kInvalid);
+  EXPECT_EQ(Cu().cuMemDiscardBatchAsync(both, sizes, 2, 0, nullptr), kInvalid);
+  EXPECT_EQ(Cu().cuMemDiscardBatchAsync(both, nothing, 2, 0, stream), kInvalid);
+  EXPECT_EQ(Cu().cuMemDiscardAndPrefetchBatchAsync(mixed, sizes, 2, places, first, 2, 0, stream),
+            kInvalid);
+  EXPECT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+}
+
 TEST_F(ManagedMemory, WrongCalls) {
   CUdeviceptr none = 0;
   EXPECT_EQ(Cu().cuMemAllocManaged(&none, kMiB, 0), CUDA_ERROR_INVALID_VALUE);

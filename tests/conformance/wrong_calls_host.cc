@@ -76,6 +76,74 @@ void WrongHostMemory(Calls& c, const Place&) {
   c("cuMemFreeHost a second time", [&] { return cu.cuMemFreeHost(host); });
 }
 
+namespace {
+
+void WrongBatches(Calls& c, CUdeviceptr memory, CUdeviceptr device_memory, CUmemLocation here) {
+  const Driver& cu = Cu();
+  CUdeviceptr both[] = {memory, memory + kPage}, mixed[] = {memory, device_memory};
+  size_t sizes[] = {kPage, kPage}, nothing[] = {kPage, 0}, large[] = {kPage, 1000 * kPage};
+  CUmemLocation places[] = {here, {CU_MEM_LOCATION_TYPE_HOST, 0}};
+  CUmemLocation far[] = {{CU_MEM_LOCATION_TYPE_DEVICE, 7}, here};
+  size_t first[] = {0, 1}, late[] = {1, 1}, equal[] = {0, 0}, beyond[] = {0, 2};
+  const auto prefetch = [&](CUdeviceptr* addresses, size_t* bytes, CUmemLocation* to, size_t* from,
+                            CUstream stream = CU_STREAM_PER_THREAD) {
+    return cu.cuMemPrefetchBatchAsync(addresses, bytes, 2, to, from, 2, 0, stream);
+  };
+  c("cuMemPrefetchBatchAsync with flags", [&] {
+    return cu.cuMemPrefetchBatchAsync(both, sizes, 2, places, first, 2, 1, CU_STREAM_PER_THREAD);
+  });
+  c("cuMemPrefetchBatchAsync of none", [&] {
+    return cu.cuMemPrefetchBatchAsync(both, sizes, 0, places, first, 2, 0, CU_STREAM_PER_THREAD);
+  });
+  c("cuMemPrefetchBatchAsync to more places than ranges", [&] {
+    return cu.cuMemPrefetchBatchAsync(both, sizes, 1, places, first, 2, 0, CU_STREAM_PER_THREAD);
+  });
+  c("cuMemPrefetchBatchAsync to no places", [&] {
+    return cu.cuMemPrefetchBatchAsync(both, sizes, 2, places, first, 0, 0, CU_STREAM_PER_THREAD);
+  });
+  c("cuMemPrefetchBatchAsync without addresses",
+    [&] { return prefetch(nullptr, sizes, places, first); });
+  c("cuMemPrefetchBatchAsync without sizes",
+    [&] { return prefetch(both, nullptr, places, first); });
+  c("cuMemPrefetchBatchAsync without places",
+    [&] { return prefetch(both, sizes, nullptr, first); });
+  c("cuMemPrefetchBatchAsync without indices",
+    [&] { return prefetch(both, sizes, places, nullptr); });
+  c("cuMemPrefetchBatchAsync that begins at the second",
+    [&] { return prefetch(both, sizes, places, late); });
+  c("cuMemPrefetchBatchAsync with equal indices",
+    [&] { return prefetch(both, sizes, places, equal); });
+  c("cuMemPrefetchBatchAsync with an index beyond the end",
+    [&] { return prefetch(both, sizes, places, beyond); });
+  c("cuMemPrefetchBatchAsync in the default stream",
+    [&] { return prefetch(both, sizes, places, first, nullptr); });
+  c("cuMemPrefetchBatchAsync of device memory",
+    [&] { return prefetch(mixed, sizes, places, first); });
+  c("cuMemPrefetchBatchAsync of nothing", [&] { return prefetch(both, nothing, places, first); });
+  c("cuMemPrefetchBatchAsync of too much", [&] { return prefetch(both, large, places, first); });
+  c("cuMemPrefetchBatchAsync to no device", [&] { return prefetch(both, sizes, far, first); });
+  c("cuMemDiscardBatchAsync with flags",
+    [&] { return cu.cuMemDiscardBatchAsync(both, sizes, 2, 1, CU_STREAM_PER_THREAD); });
+  c("cuMemDiscardBatchAsync of none",
+    [&] { return cu.cuMemDiscardBatchAsync(both, sizes, 0, 0, CU_STREAM_PER_THREAD); });
+  c("cuMemDiscardBatchAsync without addresses",
+    [&] { return cu.cuMemDiscardBatchAsync(nullptr, sizes, 2, 0, CU_STREAM_PER_THREAD); });
+  c("cuMemDiscardBatchAsync without sizes",
+    [&] { return cu.cuMemDiscardBatchAsync(both, nullptr, 2, 0, CU_STREAM_PER_THREAD); });
+  c("cuMemDiscardBatchAsync of device memory",
+    [&] { return cu.cuMemDiscardBatchAsync(mixed, sizes, 2, 0, CU_STREAM_PER_THREAD); });
+  c("cuMemDiscardBatchAsync in the default stream",
+    [&] { return cu.cuMemDiscardBatchAsync(both, sizes, 2, 0, nullptr); });
+  c("cuMemDiscardBatchAsync of nothing",
+    [&] { return cu.cuMemDiscardBatchAsync(both, nothing, 2, 0, CU_STREAM_PER_THREAD); });
+  c("cuMemDiscardAndPrefetchBatchAsync of device memory", [&] {
+    return cu.cuMemDiscardAndPrefetchBatchAsync(mixed, sizes, 2, places, first, 2, 0,
+                                                CU_STREAM_PER_THREAD);
+  });
+}
+
+}  // namespace
+
 void WrongManagedMemory(Calls& c, const Place& at) {
   const Driver& cu = Cu();
   CUdeviceptr memory = 0, other = 0, device_memory = 0;
@@ -115,6 +183,7 @@ void WrongManagedMemory(Calls& c, const Place& at) {
     [&] { return cu.cuMemPrefetchAsync_v2(device_memory, kPage, here, 0, nullptr); });
   c("cuMemPrefetchAsync to no device",
     [&] { return cu.cuMemPrefetchAsync_v2(memory, kPage, nowhere, 0, nullptr); });
+  WrongBatches(c, memory, device_memory, here);
   c("cuMemRangeGetAttribute without output", [&] {
     return cu.cuMemRangeGetAttribute(nullptr, 4, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, memory, kPage);
   });

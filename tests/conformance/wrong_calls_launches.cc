@@ -154,6 +154,25 @@ void WrongLaunches(Calls& c, const Place&) {
   c("cuLaunchGrid of width 0", [&] { return cu.cuLaunchGrid(k.increment, 0, 1); });
   c("cuLaunchGrid of none", [&] { return cu.cuLaunchGrid(nullptr, 1, 1); });
   c("cuParamSetSize of 1 MiB", [&] { return cu.cuParamSetSize(k.increment, 1 << 20); });
+  c("cuFuncSetBlockShape of none", [&] { return cu.cuFuncSetBlockShape(nullptr, 1, 1, 1); });
+  c("cuFuncSetBlockShape of a negative depth",
+    [&] { return cu.cuFuncSetBlockShape(k.increment, 1, 1, -1); });
+  c("cuFuncSetSharedSize of none", [&] { return cu.cuFuncSetSharedSize(nullptr, 0); });
+  c("cuFuncSetSharedSize of 1 MiB", [&] { return cu.cuFuncSetSharedSize(k.reverse, 1 << 20); });
+  c("cuParamSetSize of none", [&] { return cu.cuParamSetSize(nullptr, 8); });
+  c("cuParamSetSize of 4097", [&] { return cu.cuParamSetSize(k.increment, 4097); });
+  c("cuParamSetSize of 32764", [&] { return cu.cuParamSetSize(k.increment, 32764); });
+  c("cuParamSetSize of 32768", [&] { return cu.cuParamSetSize(k.increment, 32768); });
+  c("cuParamSeti of none", [&] { return cu.cuParamSeti(nullptr, 0, 1); });
+  c("cuParamSeti at -1", [&] { return cu.cuParamSeti(k.increment, -1, 1); });
+  c("cuParamSeti at 2", [&] { return cu.cuParamSeti(k.increment, 2, 1); });
+  c("cuParamSeti at 1 MiB", [&] { return cu.cuParamSeti(k.increment, 1 << 20, 1); });
+  c("cuParamSetf at 1 MiB", [&] { return cu.cuParamSetf(k.increment, 1 << 20, 1.0f); });
+  c("cuParamSetv without a value", [&] { return cu.cuParamSetv(k.increment, 0, nullptr, 8); });
+  c("cuParamSetv of nothing", [&] { return cu.cuParamSetv(k.increment, 0, &k.counter, 0); });
+  c("cuLaunch of none", [&] { return cu.cuLaunch(nullptr); });
+  c("cuLaunchGridAsync of a negative height",
+    [&] { return cu.cuLaunchGridAsync(k.increment, 1, -1, nullptr); });
   c("cuCtxSynchronize after all of them", [&] { return cu.cuCtxSynchronize(); });
 }
 
@@ -174,6 +193,13 @@ void WrongLaunchesApart(Calls& c, const Place&) {
   c("cuLaunchKernel with a buffer without its size", [&] {
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &k.counter, CU_LAUNCH_PARAM_END};
     return cu.cuLaunchKernel(k.increment, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra);
+  });
+  c("cuLaunch without a block", [&] { return cu.cuLaunch(k.reverse); });
+  c("cuLaunch without all of its parameters", [&] {
+    (void)cu.cuFuncSetBlockShape(k.increment, 1, 1, 1);
+    (void)cu.cuParamSetv(k.increment, 0, &k.counter, 8);
+    (void)cu.cuParamSetSize(k.increment, 4);
+    return cu.cuLaunch(k.increment);
   });
   c("cuLaunchKernel after its module was unloaded", [&] {
     void* values[] = {&k.counter};

@@ -175,6 +175,46 @@ void WrongDevices(Calls& c, const Place& at) {
     [&] { return cu.cuDeviceGetDefaultMemPool(&pool, kNone); });
   c("cuDeviceGetMemPool without output", [&] { return cu.cuDeviceGetMemPool(nullptr, at.device); });
   c("cuDeviceSetMemPool of none", [&] { return cu.cuDeviceSetMemPool(at.device, nullptr); });
+  size_t width = 0;
+  c("cuDeviceGetTexture1DLinearMaxWidth without output", [&] {
+    return cu.cuDeviceGetTexture1DLinearMaxWidth(nullptr, CU_AD_FORMAT_FLOAT, 1, at.device);
+  });
+  c("cuDeviceGetTexture1DLinearMaxWidth of 3 channels", [&] {
+    return cu.cuDeviceGetTexture1DLinearMaxWidth(&width, CU_AD_FORMAT_FLOAT, 3, at.device);
+  });
+  c("cuDeviceGetTexture1DLinearMaxWidth of an unknown format", [&] {
+    return cu.cuDeviceGetTexture1DLinearMaxWidth(&width, static_cast<CUarray_format>(99), 1,
+                                                 at.device);
+  });
+  c("cuDeviceGetTexture1DLinearMaxWidth of compressed blocks", [&] {
+    return cu.cuDeviceGetTexture1DLinearMaxWidth(&width, CU_AD_FORMAT_BC1_UNORM, 4, at.device);
+  });
+  c("cuDeviceGetTexture1DLinearMaxWidth of no device",
+    [&] { return cu.cuDeviceGetTexture1DLinearMaxWidth(&width, CU_AD_FORMAT_FLOAT, 1, kNone); });
+  unsigned capability = 0;
+  CUatomicOperation operation = CU_ATOMIC_OPERATION_CAS;
+  CUatomicOperation unknown = CU_ATOMIC_OPERATION_MAX;
+  c("cuDeviceGetHostAtomicCapabilities of none",
+    [&] { return cu.cuDeviceGetHostAtomicCapabilities(&capability, &operation, 0, at.device); });
+  c("cuDeviceGetHostAtomicCapabilities without output",
+    [&] { return cu.cuDeviceGetHostAtomicCapabilities(nullptr, &operation, 1, at.device); });
+  c("cuDeviceGetHostAtomicCapabilities without operations",
+    [&] { return cu.cuDeviceGetHostAtomicCapabilities(&capability, nullptr, 1, at.device); });
+  c("cuDeviceGetHostAtomicCapabilities of an unknown operation",
+    [&] { return cu.cuDeviceGetHostAtomicCapabilities(&capability, &unknown, 1, at.device); });
+  c("cuDeviceGetHostAtomicCapabilities of no device",
+    [&] { return cu.cuDeviceGetHostAtomicCapabilities(&capability, &operation, 1, kNone); });
+  c("cuDeviceGetHostAtomicCapabilities of nothing at all",
+    [&] { return cu.cuDeviceGetHostAtomicCapabilities(nullptr, nullptr, 0, kNone); });
+  c("cuDeviceGetP2PAtomicCapabilities of one device", [&] {
+    return cu.cuDeviceGetP2PAtomicCapabilities(&capability, &operation, 1, at.device, at.device);
+  });
+  c("cuDeviceGetP2PAtomicCapabilities of no device", [&] {
+    return cu.cuDeviceGetP2PAtomicCapabilities(&capability, &operation, 1, at.device, kNone);
+  });
+  c("cuDeviceGetP2PAtomicCapabilities without output", [&] {
+    return cu.cuDeviceGetP2PAtomicCapabilities(nullptr, &operation, 1, at.device, at.device);
+  });
   c("cuDeviceGetExecAffinitySupport of an unknown kind", [&] {
     return cu.cuDeviceGetExecAffinitySupport(&number, static_cast<CUexecAffinityType>(77),
                                              at.device);

@@ -1,0 +1,119 @@
+// Questions about a device that follow from its attributes: the widest texture on linear memory, and
+// which atomic operations the links to the host and to other devices do.
+//
+// Compiled into the shim and into the software driver.
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom {
+namespace {
+
+// A linear texture spans at most 2^32 bytes and 2^30 elements, on an H200 and for years before.
+constexpr uint64_t kMaxLinearBytes = uint64_t{1} << 32;
+constexpr uint64_t kMaxLinearElements = uint64_t{1} << 30;
+
+// 0: textures on linear memory have no such elements.
+uint64_t ChannelBytes(CUarray_format format) {
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+      return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+// NOT_INITIALIZED or INVALID_DEVICE.
+CUresult JudgeDevice(CUdevice device) {
+  int warp;
+  return cuDeviceGetAttribute(&warp, CU_DEVICE_ATTRIBUTE_WARP_SIZE, device);
+}
+
+// What a link does at least that does atomics at all.
+unsigned AtomicsOf(CUatomicOperation operation) {
+  constexpr unsigned kIntegers = CU_ATOMIC_CAPABILITY_UNSIGNED | CU_ATOMIC_CAPABILITY_SCALAR_32;
+  switch (operation) {
+    case CU_ATOMIC_OPERATION_INTEGER_ADD:
+    case CU_ATOMIC_OPERATION_INTEGER_MIN:
+    case CU_ATOMIC_OPERATION_INTEGER_MAX:
+      return kIntegers | CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_SCALAR_64;
+    case CU_ATOMIC_OPERATION_INTEGER_INCREMENT:
+    case CU_ATOMIC_OPERATION_INTEGER_DECREMENT:
+      return kIntegers;
+    case CU_ATOMIC_OPERATION_AND:
+    case CU_ATOMIC_OPERATION_OR:
+    case CU_ATOMIC_OPERATION_XOR:
+    case CU_ATOMIC_OPERATION_EXCHANGE:
+    case CU_ATOMIC_OPERATION_CAS:
+      return kIntegers | CU_ATOMIC_CAPABILITY_SCALAR_64;
+    default:
+      return 0;
+  }
+}
+
+CUresult TellAtomics(unsigned* capabilities, const CUatomicOperation* operations, unsigned count,
+                     bool link_has_atomics) {
+  if (capabilities == nullptr || operations == nullptr || count == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    if (static_cast<unsigned>(operations[i]) >= CU_ATOMIC_OPERATION_MAX) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    capabilities[i] = link_has_atomics ? AtomicsOf(operations[i]) : 0;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* width, CUarray_format format, unsigned channels,
+                                            CUdevice device) {
+  if (const CUresult result = JudgeDevice(device); result != CUDA_SUCCESS) return result;
+  const uint64_t channel_bytes = ChannelBytes(format);
+  if (width == nullptr || channel_bytes == 0 || (channels != 1 && channels != 2 && channels != 4)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const uint64_t elements = kMaxLinearBytes / (channel_bytes * channels);
+  *width = elements < kMaxLinearElements ? elements : kMaxLinearElements;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetHostAtomicCapabilities(unsigned* capabilities,
+                                           const CUatomicOperation* operations, unsigned count,
+                                           CUdevice device) {
+  int atomics = 0;
+  const CUresult result =
+      cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, device);
+  if (result != CUDA_SUCCESS) return result;
+  return TellAtomics(capabilities, operations, count, atomics != 0);
+}
+
+CUresult cuDeviceGetP2PAtomicCapabilities(unsigned* capabilities,
+                                          const CUatomicOperation* operations, unsigned count,
+                                          CUdevice source, CUdevice destination) {
+  if (const CUresult result = JudgeDevice(source); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = JudgeDevice(destination); result != CUDA_SUCCESS) return result;
+  if (source == destination) return CUDA_ERROR_INVALID_DEVICE;
+  int atomics = 0;
+  const CUresult result = cuDeviceGetP2PAttribute(
+      &atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, source, destination);
+  if (result != CUDA_SUCCESS) return result;
+  return TellAtomics(capabilities, operations, count, atomics != 0);
+}
+
+}  // extern "C"

@@ -1,0 +1,12 @@
+// Launches of CUDA 3: a function's block, shared memory and parameters are set one by one, and a
+// launch takes what is set. Safe from any thread.
+#pragma once
+
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom {
+
+// The function is unloaded: its handle may come again and be another one's.
+void ForgetStepwiseLaunch(const void* function);
+
+}  // namespace gpuloom
