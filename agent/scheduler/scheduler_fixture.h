@@ -51,8 +51,8 @@ class Tenant {
   int Order(char byte);
   uint32_t OrderForNumber(char byte);
   // The scheduler or the executor has closed its end within `limit`.
-  bool HungUp(std::chrono::milliseconds limit = std::chrono::milliseconds(3000)) const;
-  bool DoorbellHungUp(std::chrono::milliseconds limit = std::chrono::milliseconds(3000)) const;
+  bool HungUp(std::chrono::milliseconds limit = std::chrono::seconds(10)) const;
+  bool DoorbellHungUp(std::chrono::milliseconds limit = std::chrono::seconds(10)) const;
   void Leave();
 
   channel::UniqueFd socket;

@@ -416,8 +416,8 @@ TEST_F(SchedulerTest, ADeadExecutorIsNoticedAtOnceAndReplaced) {
   EXPECT_EQ(other.Order('m'), 0);
   EXPECT_EQ(tenant.Order('x'), -1);
   for (const Tenant* lost : {&tenant, &neighbour}) {
-    EXPECT_TRUE(lost->HungUp(milliseconds(1000)));
-    EXPECT_TRUE(lost->DoorbellHungUp(milliseconds(1000)));
+    EXPECT_TRUE(lost->HungUp());
+    EXPECT_TRUE(lost->DoorbellHungUp());
   }
   EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.memory_used_bytes == 0; }));
   EXPECT_EQ(State(&client, "a").sessions, 0u);
@@ -434,7 +434,7 @@ TEST_F(SchedulerTest, AFaultEndsItsDomainOnly) {
   ASSERT_TRUE(tenant.Attach(a));
   ASSERT_TRUE(other.Attach(Allocate(&client, "b", "team-b")));
   EXPECT_EQ(tenant.Order('F'), -1);
-  EXPECT_TRUE(tenant.HungUp(milliseconds(1000)));
+  EXPECT_TRUE(tenant.HungUp());
   EXPECT_EQ(other.Order('m'), 0);
   ExpectServed(a);
 }

@@ -141,7 +141,7 @@ TEST_F(ClientTest, ARefusalIsTold) {
     ASSERT_TRUE(connection.Receive(&in));
     Reply(connection, in.header.request, false, "another release");
   });
-  EXPECT_FALSE(client_.Connect(folder_, milliseconds(1000), &error_));
+  EXPECT_FALSE(client_.Connect(folder_, std::chrono::seconds(10), &error_));
   EXPECT_EQ(error_, "scheduler: another release");
   EXPECT_TRUE(client_.refused());
   EXPECT_FALSE(client_.connected());
@@ -162,7 +162,7 @@ TEST_F(ClientTest, AListIsCollectedAndARefusedRequestKeepsTheConnection) {
     ASSERT_TRUE(connection.Receive(&in));
     Reply(connection, in.header.request, false, "no");
   });
-  ASSERT_TRUE(client_.Connect(folder_, milliseconds(1000), &error_)) << error_;
+  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(10), &error_)) << error_;
   EXPECT_EQ(client_.device_memory_bytes(), 77u);
   std::vector<AllocationState> states;
   ASSERT_TRUE(client_.ListAllocations(&states, &error_)) << error_;
