@@ -130,6 +130,22 @@ LOOP:
   ret;
 }
 
+.visible .entry say_and_spin(.param .u64 started, .param .u64 ns)
+{
+  .reg .pred %p<2>;
+  .reg .b64 %rd<6>;
+  ld.param.u64 %rd5, [started];
+  ld.param.u64 %rd1, [ns];
+  mov.u64 %rd2, %globaltimer;
+  st.volatile.global.u32 [%rd5], 1;
+LOOP:
+  mov.u64 %rd3, %globaltimer;
+  sub.s64 %rd4, %rd3, %rd2;
+  setp.lt.u64 %p1, %rd4, %rd1;
+  @%p1 bra LOOP;
+  ret;
+}
+
 .visible .entry reverse(.param .u64 values)
 {
   .reg .b32 %r<9>;

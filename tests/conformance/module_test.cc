@@ -54,7 +54,7 @@ TEST_F(Module, VariablesBelongToTheLoadedModule) {
   CUfunction other = nullptr;
   ASSERT_EQ(Cu().cuModuleGetFunction(&other, second, "use_globals"), CUDA_SUCCESS);
   ASSERT_EQ(Launch(other, 1, 1, nullptr, out), CUDA_SUCCESS);
-  EXPECT_EQ(Download<uint32_t>(out, 1)[0], 10u);  // 7 + 3: its own counter, its own factor
+  EXPECT_EQ(Download<uint32_t>(out, 1)[0], 11u);  // 7 + 3: its own counter, its own factor
   EXPECT_EQ(Download<uint32_t>(mine, 1)[0], 17u);
   EXPECT_EQ(Cu().cuModuleUnload(second), CUDA_SUCCESS);
 }
@@ -207,7 +207,7 @@ TEST_F(Module, ALibraryNeedsNoCurrentContext) {
 TEST_F(Module, AllItsFunctions) {
   unsigned count = 0;
   ASSERT_EQ(Cu().cuModuleGetFunctionCount(&count, module_), CUDA_SUCCESS);
-  EXPECT_EQ(count, 10u);
+  EXPECT_EQ(count, 11u);
   std::vector<CUfunction> functions(count);
   ASSERT_EQ(Cu().cuModuleEnumerateFunctions(functions.data(), count, module_), CUDA_SUCCESS);
   std::vector<std::string> names;
@@ -232,9 +232,9 @@ TEST_F(Module, AllItsFunctions) {
     EXPECT_EQ(threads, 1024);
   }
   std::sort(names.begin(), names.end());
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"add", "append", "fill", "increment", "reverse", "scatter",
-                                      "spin", "store", "use_globals", "wait_for"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"add", "append", "fill", "increment", "reverse",
+                                             "say_and_spin", "scatter", "spin", "store",
+                                             "use_globals", "wait_for"}));
   // One that was listed runs.
   for (CUfunction function : functions) {
     const char* name = nullptr;
@@ -254,7 +254,7 @@ TEST_F(Module, AllKernelsOfALibrary) {
             CUDA_SUCCESS);
   unsigned count = 0;
   ASSERT_EQ(Cu().cuLibraryGetKernelCount(&count, library), CUDA_SUCCESS);
-  EXPECT_EQ(count, 10u);
+  EXPECT_EQ(count, 11u);
   std::vector<CUkernel> kernels(count + 2);
   ASSERT_EQ(Cu().cuLibraryEnumerateKernels(kernels.data(), count, library), CUDA_SUCCESS);
   EXPECT_EQ(kernels[count], nullptr);

@@ -25,6 +25,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "proto/cuda/driver.h"
@@ -159,12 +160,16 @@ int Refused(size_t mib) {
   return result == CUDA_ERROR_OUT_OF_MEMORY ? VectorAdd() : 1;
 }
 
-// Returns once the kernel is where it cannot be taken back: a question that is answered in order
-// stands behind it.
+// Returns once the kernel runs.
 void LaunchSpin(uint64_t duration_ns) {
-  Ok(Launch(Function("spin"), 1, 1, duration_ns), "cuLaunchKernel");
-  size_t free_bytes, total_bytes;
-  Ok(cu.cuMemGetInfo_v2(&free_bytes, &total_bytes), "cuMemGetInfo");
+  void* memory;
+  CUdeviceptr address;
+  Ok(cu.cuMemHostAlloc(&memory, sizeof(uint32_t), CU_MEMHOSTALLOC_DEVICEMAP), "cuMemHostAlloc");
+  Ok(cu.cuMemHostGetDevicePointer_v2(&address, memory, 0), "cuMemHostGetDevicePointer");
+  volatile uint32_t* started = static_cast<uint32_t*>(memory);
+  *started = 0;
+  Ok(Launch(Function("say_and_spin"), 1, 1, address, duration_ns), "cuLaunchKernel");
+  while (*started == 0) std::this_thread::yield();
 }
 
 int Spin(double seconds) {
