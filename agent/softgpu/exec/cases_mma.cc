@@ -106,6 +106,57 @@ constexpr Case kCases[] = {
        const uint32_t first = lane % 4 * 16 + lane / 4;
        return (first + 8) << 16 | first;
      }},
+    // Stored by rows, then each lane reads the word that lies where its own number says.
+    {"{ .reg .b32 %row<4>; mov.u32 %row0, shared; mad.lo.u32 %row1, %r9, 4, %row0; "
+     "mul.lo.u32 %row2, %r9, 0x20002; add.u32 %row2, %row2, 0x10000; and.b32 %row3, %r9, 7; "
+     "mad.lo.u32 %row3, %row3, 16, %row0; "
+     "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%row3], {%row2}; "
+     "bar.warp.sync -1; ld.shared.u32 %r0, [%row1]; }",
+     'r',
+     {},
+     0,
+     [](uint32_t lane) -> uint64_t { return (2 * lane + 1) << 16 | 2 * lane; }},
+    // By columns: element (i, j) is 8 * j + i.
+    {"{ .reg .b32 %row<4>; mov.u32 %row0, shared; mad.lo.u32 %row1, %r9, 4, %row0; "
+     "mul.lo.u32 %row2, %r9, 0x20002; add.u32 %row2, %row2, 0x10000; and.b32 %row3, %r9, 7; "
+     "mad.lo.u32 %row3, %row3, 16, %row0; "
+     "stmatrix.sync.aligned.m8n8.x2.trans.shared::cta.b16 [%row3], {%r9, %row2}; "
+     "bar.warp.sync -1; ld.shared.u32 %r0, [%row1]; }",
+     'r',
+     {},
+     0,
+     [](uint32_t lane) -> uint64_t {
+       const uint32_t first = lane % 4 * 16 + lane / 4;
+       return (first + 8) << 16 | first;
+     }},
+    // Four matrices into one: the last lies where lanes 24 and on say.
+    {"{ .reg .b32 %row<4>; mov.u32 %row0, shared; mad.lo.u32 %row1, %r9, 4, %row0; "
+     "and.b32 %row3, %r9, 7; mad.lo.u32 %row3, %row3, 16, %row0; setp.lt.u32 %p10, %r9, 24; "
+     "add.u32 %row2, %row3, 128; selp.b32 %row3, %row2, %row3, %p10; "
+     "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%row3], {%r1, %r1, %r1, %r9}; "
+     "bar.warp.sync -1; ld.shared.u32 %r0, [%row1]; }",
+     'r',
+     {7},
+     0,
+     [](uint32_t lane) -> uint64_t { return lane; }},
+    {"{ .reg .b32 %row<1>; mul.lo.u32 %row0, %r9, 0x20002; add.u32 %row0, %row0, 0x10000; "
+     "movmatrix.sync.aligned.m8n8.trans.b16 %r0, %row0; }",
+     'r',
+     {},
+     0,
+     [](uint32_t lane) -> uint64_t {
+       const uint32_t first = lane % 4 * 16 + lane / 4;
+       return (first + 8) << 16 | first;
+     }},
+    // Of one column of ones and one row of twos.
+    {"{ .reg .b32 %one, %two, %sum<8>; mov.b32 %one, 0x3c003c00; mov.b32 %two, 0x40004000; "
+     "mov.b32 %sum0, 0; wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 "
+     "{%sum0,%sum1,%sum2,%sum3,%sum4,%sum5,%sum6,%sum7}, "
+     "{%one,%one,%one,%one,%one,%one,%one,%one}, {%two,%two,%two,%two,%two,%two,%two,%two}, "
+     "{%r1,%r1,%r1,%r1,%r1,%r1,%r1,%r1}; mov.b32 %r0, %sum5; }",
+     'r',
+     {F(0.5f)},
+     F(32.5f)},
 };
 
 }  // namespace

@@ -56,6 +56,35 @@ uint16_t Sign(bool negative) { return negative ? 0x8000 : 0; }
 
 }  // namespace
 
+float ToFloat(E4m3 value) {
+  const uint32_t sign = static_cast<uint32_t>(value.bits & 0x80) << 24;
+  const uint32_t exponent = (value.bits >> 3) & 15;
+  const uint32_t fraction = value.bits & 7;
+  if (exponent == 15 && fraction == 7) return std::bit_cast<float>(sign | 0x7fc00000u);
+  if (exponent == 0) {
+    const float magnitude = static_cast<float>(fraction) * 0x1p-9f;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  return std::bit_cast<float>(sign | ((exponent + 120) << 23) | (fraction << 20));
+}
+
+E4m3 ToE4m3(double value) {
+  if (std::isnan(value)) return {0x7f};
+  const bool negative = std::signbit(value);
+  // The exponent that stands for infinity elsewhere is one more of numbers here.
+  const uint16_t bits =
+      Encode(std::fmin(std::fabs(value), 448), 3, -6, 8, Round::kNearest, negative);
+  return {static_cast<uint8_t>((negative ? 0x80 : 0) | (bits < 0x7e ? bits : 0x7e))};
+}
+
+E5m2 ToE5m2(double value) {
+  if (std::isnan(value)) return {0x7f};
+  const bool negative = std::signbit(value);
+  const uint16_t bits =
+      Encode(std::fmin(std::fabs(value), 57344), 2, -14, 15, Round::kNearest, negative);
+  return {static_cast<uint8_t>((negative ? 0x80 : 0) | bits)};
+}
+
 float ToFloat(Half value) {
   const uint32_t sign = static_cast<uint32_t>(value.bits & 0x8000) << 16;
   const uint32_t exponent = (value.bits >> 10) & 31;

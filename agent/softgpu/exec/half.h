@@ -13,6 +13,14 @@ struct Bfloat {
   uint16_t bits = 0;
 };
 
+// Numbers of eight bits: four of exponent and three of fraction, without infinities; five and two.
+struct E4m3 {
+  uint8_t bits = 0;
+};
+struct E5m2 {
+  uint8_t bits = 0;
+};
+
 enum class Round : uint8_t { kNearest, kNearestAway, kZero, kDown, kUp };
 
 // Exact.
@@ -23,6 +31,15 @@ enum class Round : uint8_t { kNearest, kNearestAway, kZero, kDown, kUp };
 // Rounds once, whatever the size of the source; not-a-number becomes the canonical one.
 [[nodiscard]] Half ToHalf(double value, Round round = Round::kNearest);
 [[nodiscard]] Bfloat ToBfloat(double value, Round round = Round::kNearest);
+
+// Exact.
+[[nodiscard]] float ToFloat(E4m3 value);
+[[nodiscard]] inline float ToFloat(E5m2 value) {
+  return ToFloat(Half{static_cast<uint16_t>(value.bits << 8)});
+}
+// To the nearest; what is too large, infinities too, becomes the largest finite number.
+[[nodiscard]] E4m3 ToE4m3(double value);
+[[nodiscard]] E5m2 ToE5m2(double value);
 
 // What a comparison compares.
 inline float Value(float value) { return value; }

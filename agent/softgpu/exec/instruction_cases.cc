@@ -103,7 +103,7 @@ constexpr std::string_view kAfter = R"(
 bool CanBeGuarded(const Case& test) {
   const std::string_view text = test.text;
   for (const char* word : {"{ ", ":", "bar", "shfl", "vote", "match", "redux", "elect", "bra",
-                           "call", "activemask", "mma", "ldmatrix"}) {
+                           "call", "activemask", "mma", "matrix"}) {
     if (text.find(word) != std::string_view::npos) return false;
   }
   return test.want_of == nullptr && text.find('@') == std::string_view::npos;

@@ -13,6 +13,7 @@ constexpr std::string_view kAtomic = "Atomics";
 constexpr std::string_view kControl = "Control flow";
 constexpr std::string_view kSync = "Barriers and fences";
 constexpr std::string_view kWarp = "Warp-wide";
+constexpr std::string_view kMatrix = "Matrices";
 
 constexpr Instruction kTable[] = {
     {"abs", kInteger, ".{s16,s32,s64}; [.ftz].f32; .f64; [.ftz].{f16,f16x2}; .{bf16,bf16x2}",
@@ -193,16 +194,36 @@ constexpr Instruction kTable[] = {
 
     {"activemask", kWarp, ".b32", DecodeActivemask},
     {"elect", kWarp, ".sync", DecodeElect},
-    {"ldmatrix", kWarp, ".sync.aligned.m8n8.{x1,x2,x4}[.trans].shared[::cta].b16", DecodeLdmatrix},
     {"match", kWarp, ".{any,all}.sync.{b32,b64}", DecodeMatch},
-    {"mma", kWarp,
-     ".sync.aligned.m16n8{k8,k16}.row.col.{f16,f32}.f16.f16.{f16,f32}; "
-     ".m16n8{k8,k16}.row.col.f32.bf16.bf16.f32; .m16n8{k4,k8}.row.col.f32.tf32.tf32.f32; "
-     ".m16n8{k16,k32}.row.col[.satfinite].s32.{s8,u8}.{s8,u8}.s32",
-     DecodeMma},
     {"redux", kWarp, ".sync.{add,min,max}.{u32,s32}; .sync.{and,or,xor}.b32", DecodeRedux},
     {"shfl", kWarp, ".sync.{up,down,bfly,idx}.b32", DecodeShfl},
     {"vote", kWarp, ".sync.{all,any,uni}.pred; .sync.ballot.b32", DecodeVote},
+
+    {"ldmatrix", kMatrix, ".sync.aligned.m8n8.{x1,x2,x4}[.trans].shared[::cta].b16",
+     DecodeLdmatrix},
+    {"mma", kMatrix,
+     ".sync.aligned.m16n8{k8,k16}.row.col.{f16,f32}.f16.f16.{f16,f32}; "
+     ".m16n8{k8,k16}.row.col.f32.bf16.bf16.f32; .m16n8{k4,k8}.row.col.f32.tf32.tf32.f32; "
+     ".m16n8{k16,k32}.row.col.{f16,f32}.{e4m3,e5m2}.{e4m3,e5m2}.{f16,f32}; "
+     ".{m8n8k4,m16n8k4,m16n8k8,m16n8k16}.row.col.f64.f64.f64.f64; "
+     ".{m8n8k16,m16n8k16,m16n8k32}.row.col[.satfinite].s32.{s8,u8}.{s8,u8}.s32; "
+     ".{m8n8k32,m16n8k32,m16n8k64}.row.col[.satfinite].s32.{s4,u4}.{s4,u4}.s32; "
+     ".{m8n8k128,m16n8k128,m16n8k256}.row.col.s32.b1.b1.s32.{and,xor}.popc",
+     DecodeMma},
+    {"movmatrix", kMatrix, ".sync.aligned.m8n8.trans.b16", DecodeMovmatrix},
+    {"stmatrix", kMatrix, ".sync.aligned.m8n8.{x1,x2,x4}[.trans].shared[::cta].b16",
+     DecodeStmatrix},
+    {"wgmma", kMatrix,
+     ".mma_async.sync.aligned.m64nNk16.{f16,f32}.f16.f16; .m64nNk16.f32.bf16.bf16; "
+     ".m64nNk8.f32.tf32.tf32; .m64nNk32.{f16,f32}.{e4m3,e5m2}.{e4m3,e5m2}; "
+     ".m64nNk32[.satfinite].s32.{s8,u8}.{s8,u8}; .m64nNk256.s32.b1.b1.and.popc; "
+     ".{fence,commit_group,wait_group}.sync.aligned; all done at once",
+     DecodeWgmma},
+    {"wmma", kMatrix,
+     ".{load.a,load.b,load.c,mma,store.d}.sync.aligned of {m16n16k16,m8n32k16,m32n8k16} with "
+     "f16, bf16, s8 and u8, m16n16k8 with tf32, m8n8k4 with f64, m8n8k32 with s4 and u4, m8n8k128 "
+     "with b1",
+     DecodeWmma},
 };
 
 }  // namespace

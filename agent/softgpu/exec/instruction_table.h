@@ -120,7 +120,14 @@ bool DecodeTanh(Decoder&, Op&);
 bool DecodeCopysign(Decoder&, Op&);
 // decode_mma.cc
 bool DecodeMma(Decoder&, Op&);
+// decode_wmma.cc
+bool DecodeWmma(Decoder&, Op&);
+// decode_wgmma.cc
+bool DecodeWgmma(Decoder&, Op&);
+// decode_ldmatrix.cc
 bool DecodeLdmatrix(Decoder&, Op&);
+bool DecodeStmatrix(Decoder&, Op&);
+bool DecodeMovmatrix(Decoder&, Op&);
 // decode_warp.cc
 bool DecodeShfl(Decoder&, Op&);
 bool DecodeVote(Decoder&, Op&);

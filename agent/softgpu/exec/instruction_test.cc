@@ -78,6 +78,8 @@ TEST(Instructions, EachHasACase) {
   }
   // It changes how many registers a warp has, which only whole warps of 128 threads may do.
   tested.insert("setmaxnreg");
+  // It is of sm_90a, and takes four warps: tests/conformance.
+  tested.insert("wgmma");
   // They need images: texture_test.cc, and tests/conformance.
   for (const char* name : {"suld", "suq", "sust", "tex", "tld4", "txq"}) tested.insert(name);
   for (const Instruction& instruction : AllInstructions()) {

@@ -54,6 +54,16 @@ class Modifiers {
     }
     return taken;
   }
+  // The first part that `known` says yes to, taken.
+  template <class F>
+  bool TakeFirst(F known) {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (!known(parts_[i])) continue;
+      parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(i));
+      return true;
+    }
+    return false;
+  }
   // The first type, taken.
   ptx::Type TakeType() {
     for (size_t i = 0; i < parts_.size(); ++i) {
