@@ -7,6 +7,7 @@
 #include "proto/cuda/runtime_tables.h"
 #include "shim/array.h"
 #include "shim/capture.h"
+#include "shim/context_order.h"
 #include "shim/event.h"
 #include "shim/futex.h"
 #include "shim/host_function.h"
@@ -41,6 +42,7 @@ void TearDownLocked() {
   (void)session.WaitForAll();
   ReleaseAllEvents();
   ReleaseAllStreams();
+  ForgetAllContextOrders();
   ReleaseAllViews();
   ReleaseAllArrays();
   ReleaseAllMemory();

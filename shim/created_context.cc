@@ -1,6 +1,7 @@
 // Contexts that the program creates, and what is made in them.
 #include "proto/cuda/runtime_tables.h"
 #include "shim/context.h"
+#include "shim/context_order.h"
 #include "shim/futex.h"
 #include "shim/growing.h"
 #include "shim/handle_table.h"
@@ -100,6 +101,7 @@ CUresult Destroy(CUcontext handle) {
   ResetRuntimeContext(handle);
   if (session.Check() == CUDA_SUCCESS) (void)session.WaitForAll();
   for (Made made; TakeNewestOf(context, &made);) DestroyMade(made);
+  ForgetContextOrder(handle);
   thread.current = before;
   if (before == handle) (void)PopContext(nullptr);
   Holding holding(&created.lock);

@@ -47,6 +47,25 @@ void Note(Event* event, wire::StreamId stream, wire::Ticket ticket) {
                       std::memory_order_release);
 }
 
+CUresult Make(unsigned flags, CUevent* handle) {
+  Event* event;
+  {
+    Holding holding(&events.lock);
+    event = events.table.Take();
+  }
+  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  event->flags = flags;
+  const uint32_t timing = (flags & CU_EVENT_DISABLE_TIMING) == 0 ? 1 : 0;
+  const CUresult result = session.Post<wire::EventCreate>({IdOf(event), timing});
+  if (result != CUDA_SUCCESS) {
+    Holding holding(&events.lock);
+    events.table.Give(event);
+    return result;
+  }
+  *handle = reinterpret_cast<CUevent>(event);
+  return CUDA_SUCCESS;
+}
+
 CUresult Destroy(Event* event) {
   graph::ForgetEvent(reinterpret_cast<CUevent>(event));
   ForgetMade(MadeKind::kEvent, reinterpret_cast<uint64_t>(event));
@@ -134,6 +153,8 @@ CUresult RecordEvent(CUevent handle, wire::StreamId stream) {
   return RecordOn(event, stream);
 }
 
+CUresult MakeOwnEvent(CUevent* handle) { return Make(CU_EVENT_DISABLE_TIMING, handle); }
+
 CUresult CheckLaunchEvent(CUevent handle) {
   Event* event;
   if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
@@ -217,23 +238,9 @@ CUresult cuEventCreate(CUevent* handle, unsigned flags) {
   if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  Event* event;
-  {
-    Holding holding(&events.lock);
-    event = events.table.Take();
-  }
-  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  event->flags = flags;
-  const uint32_t timing = (flags & CU_EVENT_DISABLE_TIMING) == 0 ? 1 : 0;
-  const CUresult result = session.Post<wire::EventCreate>({IdOf(event), timing});
-  if (result != CUDA_SUCCESS) {
-    Holding holding(&events.lock);
-    events.table.Give(event);
-    return result;
-  }
-  *handle = reinterpret_cast<CUevent>(event);
-  NoteMade(MadeKind::kEvent, reinterpret_cast<uint64_t>(event));
-  return CUDA_SUCCESS;
+  const CUresult result = Make(flags, handle);
+  if (result == CUDA_SUCCESS) NoteMade(MadeKind::kEvent, reinterpret_cast<uint64_t>(*handle));
+  return result;
 }
 
 CUresult cuEventDestroy_v2(CUevent handle) {

@@ -41,6 +41,9 @@ void NoteRecord(CUevent handle, wire::StreamId stream, wire::Ticket ticket);
 [[nodiscard]] CUresult OpenEvent(const wire::Token& token, CUevent* handle);
 [[nodiscard]] CUresult ShareEvent(CUevent handle, wire::Token* token);
 
+// An event without times that the program does not see.
+[[nodiscard]] CUresult MakeOwnEvent(CUevent* handle);
+
 // For the reset of the context.
 void ReleaseAllEvents();
 

@@ -2,6 +2,7 @@
 
 #include "shim/capture.h"
 #include "shim/context.h"
+#include "shim/context_order.h"
 #include "shim/event.h"
 #include "shim/futex.h"
 #include "shim/growing.h"
@@ -14,6 +15,7 @@ namespace {
 
 struct Streams {
   HandleTable<Stream, wire::kMaxStreams> table;
+  Lock steady;                // held while commands go behind several streams: none of them ends
   Lock lock;                  // guards Take and Give of the table, and what follows
   Growing<uint32_t> retired;  // ids of destroyed streams whose work may still run, oldest first
   uint64_t last_serial = 2;   // 1 and 2 are the legacy and the per-thread stream's
@@ -65,7 +67,22 @@ void Retire(Stream* stream) {
   (void)streams.retired.Push(id);  // without memory the id is lost, which only costs an id
 }
 
-CUresult MakeStream(uint32_t flags, int priority, Stream** out) {
+CUresult DestroyStream(Stream* stream) {
+  {
+    Holding holding(&streams.steady);
+    stream->use.store(StreamUse::kNone);
+  }
+  const wire::StreamId id{streams.table.IdOf(stream)};
+  graph::ForgetStream(RefOf(id));
+  ForgetMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
+  // The stream's last command, so that its id rests until the executor has really ended the stream.
+  const CUresult result = session.PostOnStream<wire::StreamDestroy>(
+      id, 0, [&](wire::StreamDestroy::Request& request, uint8_t*) { request = {id}; });
+  Retire(stream);
+  return result;
+}
+
+CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out) {
   Stream* stream = TakeStream();
   if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const wire::DeviceSnapshot& device = session.device();
@@ -85,19 +102,18 @@ CUresult MakeStream(uint32_t flags, int priority, Stream** out) {
     streams.table.Give(stream);
     return result;
   }
+  if (use == StreamUse::kProgram) NoteMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
+  stream->use.store(use);
+  if (use != StreamUse::kOwn) {
+    const CUcontext context = use == StreamUse::kThread ? nullptr : CurrentThread().current;
+    if (const CUresult ordered = OrderNewStream(wire::StreamId{id}, context);
+        ordered != CUDA_SUCCESS) {
+      (void)DestroyStream(stream);
+      return ordered;
+    }
+  }
   *out = stream;
   return CUDA_SUCCESS;
-}
-
-CUresult DestroyStream(Stream* stream) {
-  const wire::StreamId id{streams.table.IdOf(stream)};
-  graph::ForgetStream(RefOf(id));
-  ForgetMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
-  // The stream's last command, so that its id rests until the executor has really ended the stream.
-  const CUresult result = session.PostOnStream<wire::StreamDestroy>(
-      id, 0, [&](wire::StreamDestroy::Request& request, uint8_t*) { request = {id}; });
-  Retire(stream);
-  return result;
 }
 
 CUresult ThreadStream(wire::StreamId* id) {
@@ -105,7 +121,7 @@ CUresult ThreadStream(wire::StreamId* id) {
   const uint32_t epoch = ContextEpoch();
   if (thread.stream == wire::kLegacyStream || thread.stream_epoch != epoch) {
     Stream* stream = nullptr;
-    const CUresult result = MakeStream(CU_STREAM_DEFAULT, 0, &stream);
+    const CUresult result = MakeStream(CU_STREAM_DEFAULT, 0, StreamUse::kThread, &stream);
     if (result != CUDA_SUCCESS) return result;
     thread.stream = wire::StreamId{streams.table.IdOf(stream)};
     thread.stream_epoch = epoch;
@@ -263,6 +279,39 @@ int PriorityOf(wire::StreamId id) {
 
 bool IsBlocking(wire::StreamId id) { return Blocks(static_cast<uint32_t>(id)); }
 
+bool IsStreamIdle(wire::StreamId id) { return IsDone(static_cast<uint32_t>(id)); }
+
+StreamsOf::StreamsOf(CUcontext context) : context_(context) { streams.steady.Acquire(); }
+StreamsOf::~StreamsOf() { streams.steady.Release(); }
+
+bool StreamsOf::Next(wire::StreamId* id) {
+  while (++last_ <= streams.table.used()) {
+    const Stream* stream = streams.table.At(last_);
+    if (stream == nullptr) continue;
+    const StreamUse use = stream->use.load();
+    if (use == StreamUse::kThread ||
+        (use == StreamUse::kProgram &&
+         ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(stream)) == context_)) {
+      *id = wire::StreamId{last_};
+      return true;
+    }
+  }
+  return false;
+}
+
+CUresult MakeOwnStream(unsigned flags, wire::StreamId* id) {
+  Stream* stream = nullptr;
+  const CUresult result = MakeStream(flags, 0, StreamUse::kOwn, &stream);
+  if (result == CUDA_SUCCESS) *id = wire::StreamId{streams.table.IdOf(stream)};
+  return result;
+}
+
+void EndOwnStream(wire::StreamId id) {
+  if (Stream* stream = streams.table.At(static_cast<uint32_t>(id)); stream != nullptr) {
+    (void)DestroyStream(stream);
+  }
+}
+
 void ReleaseThreadStream(ThreadState* thread) {
   if (thread->stream == wire::kLegacyStream) return;
   const bool current = thread->stream_epoch == ContextEpoch();
@@ -292,11 +341,9 @@ CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priori
     return CUDA_ERROR_INVALID_VALUE;
   }
   Stream* stream = nullptr;
-  const CUresult result = MakeStream(flags, priority, &stream);
-  if (result != CUDA_SUCCESS) return result;
-  *handle = reinterpret_cast<CUstream>(stream);
-  NoteMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
-  return CUDA_SUCCESS;
+  const CUresult result = MakeStream(flags, priority, StreamUse::kProgram, &stream);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUstream>(stream);
+  return result;
 }
 CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
   return cuStreamCreateWithPriority(handle, flags, 0);

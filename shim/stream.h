@@ -11,11 +11,18 @@
 
 namespace gpuloom {
 
+enum class StreamUse : uint32_t {
+  kNone,  // being made, or ending
+  kProgram,
+  kThread,  // some thread's own default stream
+  kOwn,     // the shim's
+};
+
 struct Stream {
   std::atomic<uint32_t> alive;
   uint32_t flags;  // CU_STREAM_*
   int32_t priority;
-  uint32_t unused;
+  std::atomic<StreamUse> use;
   uint64_t serial;  // cuStreamGetId: never used twice
 };
 
@@ -43,6 +50,29 @@ void ReleaseThreadStream(ThreadState* thread);
 void ResetStreamAttributes(wire::StreamId id);
 // Its priority as made; 0 of the default streams.
 int PriorityOf(wire::StreamId id);
+
+// What was queued so far is done.
+[[nodiscard]] bool IsStreamIdle(wire::StreamId id);
+
+// The streams that work of a context may be in, the legacy one aside: those made in it and the
+// threads' own. None of them ends while this lives, and one that is missed because it is being made
+// has not been looked for by OrderNewStream yet.
+class StreamsOf {
+ public:
+  explicit StreamsOf(CUcontext context);
+  ~StreamsOf();
+  StreamsOf(const StreamsOf&) = delete;
+  StreamsOf& operator=(const StreamsOf&) = delete;
+  [[nodiscard]] bool Next(wire::StreamId* id);
+
+ private:
+  const CUcontext context_;
+  uint32_t last_ = 0;
+};
+
+// A stream that the program does not see; of the context's reset it is told by ForgetAllContextOrders.
+[[nodiscard]] CUresult MakeOwnStream(unsigned flags, wire::StreamId* id);
+void EndOwnStream(wire::StreamId id);
 
 // For the reset of the context.
 void ReleaseAllStreams();

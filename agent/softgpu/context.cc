@@ -84,6 +84,8 @@ std::vector<Point> Context::BarriersLocked(const Stream& stream) {
 Point Context::Enqueue(Stream& stream, Work work) {
   std::lock_guard lock(streams_mutex_);
   for (Point& point : BarriersLocked(stream)) work.after.push_back(std::move(point));
+  std::erase_if(gates_, [](const Point& gate) { return gate.Done(); });
+  work.after.insert(work.after.end(), gates_.begin(), gates_.end());
   return stream.Push(std::move(work));
 }
 
@@ -101,6 +103,25 @@ std::vector<Point> Context::AllPoints() {
   if (legacy_ != nullptr) points.push_back(legacy_->Tail());
   for (const auto& stream : streams_) points.push_back(stream->Tail());
   return points;
+}
+
+std::vector<std::shared_ptr<Stream>> Context::Streams() {
+  std::lock_guard lock(streams_mutex_);
+  return streams_;
+}
+
+void Context::WaitBefore(Point point) {
+  std::lock_guard lock(streams_mutex_);
+  gates_.push_back(std::move(point));
+}
+
+std::shared_ptr<Stream> Context::RecordingStream() {
+  std::lock_guard lock(streams_mutex_);
+  if (recording_ == nullptr) {
+    recording_ = std::make_shared<Stream>(*this, Stream::Kind::kCreated, CU_STREAM_NON_BLOCKING, 0);
+    streams_.push_back(recording_);
+  }
+  return recording_;
 }
 
 std::shared_ptr<Stream> Context::LegacyStream() {
@@ -184,6 +205,8 @@ void Context::TearDown() {
   streams_.clear();
   by_thread_.clear();
   legacy_ = nullptr;
+  recording_ = nullptr;
+  gates_.clear();
 }
 
 Context* MakePrimaryContext(Device& device) { return Add(device, true); }

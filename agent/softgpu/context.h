@@ -40,6 +40,13 @@ struct Context {
   // Everything enqueued so far in all streams.
   std::vector<Point> AllPoints();
 
+  // All streams but the legacy one.
+  std::vector<std::shared_ptr<Stream>> Streams();
+  // All work to come goes behind this.
+  void WaitBefore(Point point);
+  // A stream of the driver's own, for what is recorded of the whole context.
+  std::shared_ptr<Stream> RecordingStream();
+
   std::shared_ptr<Stream> LegacyStream();
   // The calling thread's own default stream.
   std::shared_ptr<Stream> ThreadStream();
@@ -68,7 +75,9 @@ struct Context {
   std::shared_ptr<Stream> legacy_;
   std::map<uint64_t, std::shared_ptr<Stream>> by_thread_;
   std::vector<std::shared_ptr<Stream>>
-      streams_;  // all but the legacy one; closed ones until they are drained
+      streams_;                        // all but the legacy one; closed ones until they are drained
+  std::shared_ptr<Stream> recording_;  // in streams_, too
+  std::vector<Point> gates_;           // of WaitBefore, until they are done
 };
 
 Context* MakePrimaryContext(Device& device);

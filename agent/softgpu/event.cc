@@ -17,10 +17,11 @@ void Event::SetLatest(std::shared_ptr<Recording> recording) {
   latest_ = std::move(recording);
 }
 
-void Event::Record(Stream& stream) {
+void Event::Record(Stream& stream, std::vector<Point> after) {
   auto recording = std::make_shared<Recording>();
   Work work;
   work.even_after_fault = true;
+  work.after = std::move(after);
   work.run = [recording] { recording->Now(); };
   std::lock_guard lock(mutex_);
   recording->point = stream.context.Enqueue(stream, std::move(work));

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "agent/softgpu/stream.h"
 #include "proto/cuda/cuda_all.h"
@@ -24,7 +25,8 @@ class Event {
  public:
   Event(Context& of, unsigned with_flags) : context(of), flags(with_flags) {}
 
-  void Record(Stream& stream);
+  // Behind what the stream holds, and behind `after`.
+  void Record(Stream& stream, std::vector<Point> after = {});
   // A recording made elsewhere, by a graph.
   void SetLatest(std::shared_ptr<Recording> recording);
   // Empty when never recorded.

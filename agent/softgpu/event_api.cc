@@ -32,9 +32,62 @@ CUresult Record(CUevent handle, CUstream stream_handle, bool per_thread, unsigne
   return CUDA_SUCCESS;
 }
 
+// Captures of the context's streams end; the first error is told.
+CUresult RefuseCaptures(Context& context) {
+  CUresult first = CUDA_SUCCESS;
+  for (const auto& stream : context.Streams()) {
+    const CUresult result = RefuseInCapture(*stream);
+    if (first == CUDA_SUCCESS) first = result;
+  }
+  return first;
+}
+
+CUresult RequireContextOf(CUcontext handle, Context*& context) {
+  const CUresult healthy = Healthy();
+  if (healthy != CUDA_SUCCESS) return healthy;
+  context = FindContext(handle);
+  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
 }  // namespace
 
 extern "C" {
+
+CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle) {
+  Context* context = nullptr;
+  CUresult result = RequireContextOf(context_handle, context);
+  if (result != CUDA_SUCCESS) return result;
+  std::shared_ptr<Event> event;
+  result = Require(handle, event);
+  if (result != CUDA_SUCCESS) return result;
+  if (&event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  result = RefuseCaptures(*context);
+  if (result != CUDA_SUCCESS) return result;
+  const auto stream = context->RecordingStream();
+  // What a capture had recorded in it is forgotten.
+  if (graph::CapturesRecord(RefOf(*stream), handle, 0, &result)) return result;
+  event->Record(*stream, context->AllPoints());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle) {
+  Context* context = nullptr;
+  CUresult result = RequireContextOf(context_handle, context);
+  if (result != CUDA_SUCCESS) return result;
+  std::shared_ptr<Event> event;
+  result = Require(handle, event);
+  if (result != CUDA_SUCCESS) return result;
+  result = graph::CheckEventTime(handle);
+  if (result == CUDA_ERROR_CAPTURED_EVENT) {
+    static_cast<void>(graph::CheckEventUse(handle));
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  if (result == CUDA_SUCCESS) result = RefuseCaptures(*context);
+  if (result != CUDA_SUCCESS) return result;
+  const auto recording = event->Latest();
+  if (recording != nullptr && !recording->point.Done()) context->WaitBefore(recording->point);
+  return CUDA_SUCCESS;
+}
 
 CUresult cuEventCreate(CUevent* created, unsigned flags) {
   Context* context = nullptr;

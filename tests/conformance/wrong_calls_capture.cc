@@ -221,6 +221,12 @@ void WrongInCapture(Calls& c, const Place& at) {
     in("cuLaunchKernel of a grid of width 0", [&] {
       return cu.cuLaunchKernel(s.increment, 0, 1, 1, 1, 1, 1, 0, s.stream, nullptr, nullptr);
     });
+    in("cuCtxRecordEvent", [&] { return cu.cuCtxRecordEvent(at.context, s.fresh); });
+    in("cuCtxWaitEvent", [&] { return cu.cuCtxWaitEvent(at.context, s.recorded); });
+    in("cuCtxWaitEvent of one that was captured", [&] {
+      (void)cu.cuEventRecord(s.fresh, s.stream);
+      return cu.cuCtxWaitEvent(at.context, s.fresh);
+    });
     in("cuStreamIsCapturing of another", [&] { return cu.cuStreamIsCapturing(s.second, &status); });
     in("cuMemAlloc on another thread",
        [&] { return OnAnotherThread(at, [&] { return cu.cuMemAlloc_v2(&memory, 4096); }); });

@@ -80,7 +80,7 @@ void WrongStreams(Calls& c, const Place&) {
   c("cuStreamDestroy at last", [&] { return cu.cuStreamDestroy_v2(stream); });
 }
 
-void WrongEvents(Calls& c, const Place&) {
+void WrongEvents(Calls& c, const Place& at) {
   const Driver& cu = Cu();
   CUevent first = nullptr, second = nullptr, untimed = nullptr, other = nullptr;
   CUstream busy = nullptr;
@@ -110,6 +110,16 @@ void WrongEvents(Calls& c, const Place&) {
   if (!c.Has("cuEventRecord", cu.cuEventRecord(second, nullptr))) return;
   if (!c.Has("cuEventRecord", cu.cuEventRecord(untimed, nullptr))) return;
   if (!c.Has("cuCtxSynchronize", cu.cuCtxSynchronize())) return;
+  c("cuCtxRecordEvent of no context", [&] { return cu.cuCtxRecordEvent(nullptr, first); });
+  c("cuCtxRecordEvent without an event", [&] { return cu.cuCtxRecordEvent(at.context, nullptr); });
+  c("cuCtxWaitEvent of no context", [&] { return cu.cuCtxWaitEvent(nullptr, first); });
+  c("cuCtxWaitEvent without an event", [&] { return cu.cuCtxWaitEvent(at.context, nullptr); });
+  c("cuCtxRecordEvent of neither", [&] { return cu.cuCtxRecordEvent(nullptr, nullptr); });
+  c("cuCtxRecordEvent of a destroyed event", [&] {
+    (void)cu.cuEventCreate(&other, 0);
+    (void)cu.cuEventDestroy_v2(other);
+    return cu.cuCtxRecordEvent(at.context, other);
+  });
   c("cuEventElapsedTime without output",
     [&] { return cu.cuEventElapsedTime_v2(nullptr, first, second); });
   c("cuEventElapsedTime of one without timing",
