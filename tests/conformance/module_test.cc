@@ -54,7 +54,7 @@ TEST_F(Module, VariablesBelongToTheLoadedModule) {
   CUfunction other = nullptr;
   ASSERT_EQ(Cu().cuModuleGetFunction(&other, second, "use_globals"), CUDA_SUCCESS);
   ASSERT_EQ(Launch(other, 1, 1, nullptr, out), CUDA_SUCCESS);
-  EXPECT_EQ(Download<uint32_t>(out, 1)[0], 11u);  // 7 + 3: its own counter, its own factor
+  EXPECT_EQ(Download<uint32_t>(out, 1)[0], 10u);  // 7 + 3: its own counter, its own factor
   EXPECT_EQ(Download<uint32_t>(mine, 1)[0], 17u);
   EXPECT_EQ(Cu().cuModuleUnload(second), CUDA_SUCCESS);
 }
