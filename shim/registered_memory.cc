@@ -1,11 +1,10 @@
 #include "shim/registered_memory.h"
 
-#include <sys/mman.h>
-
 #include "shim/capture.h"
 #include "shim/context.h"
 #include "shim/growing.h"
 #include "shim/memory.h"
+#include "shim/process_map.h"
 #include "shim/session.h"
 
 namespace gpuloom {
@@ -19,18 +18,15 @@ constinit Registered registered;
 
 constexpr unsigned kKnownFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                                  CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
-// One byte for each page of a look.
-constexpr uint64_t kPagesAtOnce = 1024;
 
-// Something is mapped at every page.
-bool IsMapped(uint64_t address, uint64_t size_bytes) {
+// The program itself may read every byte, and write it unless it says that nobody will.
+bool MayRegister(uint64_t address, uint64_t size_bytes, bool read_only) {
   const uint64_t end = address + size_bytes;
-  unsigned char resident[kPagesAtOnce];
-  for (uint64_t at = address & ~(wire::kPageBytes - 1); at < end;
-       at += kPagesAtOnce * wire::kPageBytes) {
-    uint64_t piece = end - at;
-    if (piece > kPagesAtOnce * wire::kPageBytes) piece = kPagesAtOnce * wire::kPageBytes;
-    if (mincore(reinterpret_cast<void*>(at), piece, resident) != 0) return false;
+  ProcessMap map;
+  Mapped mapped;
+  for (uint64_t at = address; at < end; at = mapped.end) {
+    if (!map.Find(at, &mapped) || mapped.begin > at) return false;
+    if (!mapped.readable || (!mapped.writable && !read_only)) return false;
   }
   return true;
 }
@@ -46,14 +42,16 @@ CUresult Register(uint64_t begin, uint64_t size_bytes, unsigned flags) {
   if (begin == 0 || size_bytes == 0 || begin + size_bytes < begin || (flags & ~kKnownFlags) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // As the device's attributes say.
-  if ((flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY)) != 0) {
+  const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+  const bool read_only_supported =
+      session.device().attributes[CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED] == 1;
+  if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0 || (read_only && !read_only_supported)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
   KnownMemory known;
   if (FindKnown(begin, &known) || session.device_range().Contains(begin, 1) ||
-      session.host_range().Contains(begin, 1) || !IsMapped(begin, size_bytes)) {
+      session.host_range().Contains(begin, 1) || !MayRegister(begin, size_bytes, read_only)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const uint64_t buffer_id = NewBufferId();

@@ -22,7 +22,6 @@ constexpr Mask kMasked[] = {
     {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0},
     {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 0},
     // The device does not reach memory of the tenant's own: registering it only says so.
-    {CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 0},
     // Pools, and handles to pass memory on other than by descriptor.
     {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED, 0},

@@ -3,6 +3,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "agent/softgpu/context.h"
@@ -16,6 +20,23 @@ uint64_t RoundUp(uint64_t number, uint64_t step) { return (number + step - 1) / 
 uint64_t PageBytes() {
   static const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   return bytes;
+}
+
+// This process may read every byte of the range, and write it unless `read_only`.
+bool MayAccess(uint64_t begin, uint64_t end, bool read_only) {
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  uint64_t at = begin;
+  while (at < end && std::getline(maps, line)) {
+    uint64_t from = 0;
+    uint64_t to = 0;
+    char access[5] = {};
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s", &from, &to, access) != 3) break;
+    if (to <= at) continue;
+    if (from > at || access[0] != 'r' || (access[1] != 'w' && !read_only)) return false;
+    at = to;
+  }
+  return at >= end;
 }
 
 }  // namespace
@@ -76,16 +97,8 @@ CUresult Memory::Free(uint64_t begin, RegionKind kind) {
 
 CUresult Memory::Register(Context& context, uint64_t begin, uint64_t size_bytes, unsigned flags) {
   if (begin == 0 || size_bytes == 0 || begin + size_bytes < begin) return CUDA_ERROR_INVALID_VALUE;
-  // The pages must exist: mincore says ENOMEM for a hole. One vector byte per page, asked in
-  // pieces.
-  const uint64_t first = begin / PageBytes() * PageBytes();
-  const uint64_t last = RoundUp(begin + size_bytes, PageBytes());
-  constexpr uint64_t kPiecePages = 4096;
-  unsigned char resident[kPiecePages];
-  for (uint64_t at = first; at < last; at += kPiecePages * PageBytes()) {
-    const uint64_t piece = std::min(last - at, kPiecePages * PageBytes());
-    if (mincore(reinterpret_cast<void*>(at), piece, resident) != 0) return CUDA_ERROR_INVALID_VALUE;
-  }
+  const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+  if (!MayAccess(begin, begin + size_bytes, read_only)) return CUDA_ERROR_INVALID_VALUE;
   Region region;
   region.begin = begin;
   region.asked_bytes = size_bytes;

@@ -161,6 +161,40 @@ TEST_F(RegisteredMemory, DeviceAddressesOfWhatIsNotIt) {
   EXPECT_EQ(Cu().cuMemHostUnregister(pages_ + 100), CUDA_SUCCESS);
 }
 
+TEST_F(RegisteredMemory, ReadOnlyPagesMustBeCalledSo) {
+  int supported = 0;
+  ASSERT_EQ(Cu().cuDeviceGetAttribute(
+                &supported, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device_),
+            CUDA_SUCCESS);
+  if (supported == 0) GTEST_SKIP() << "the device does not support it";
+  const auto words = Pattern(kSize / 4, 12);
+  std::memcpy(pages_, words.data(), kSize);
+  // All but the last page.
+  const size_t size = kSize - 4096;
+  ASSERT_EQ(mprotect(pages_, size, PROT_READ), 0);
+  EXPECT_EQ(Register(pages_, size), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Register(pages_ + size - 4096, 8192), CUDA_ERROR_INVALID_VALUE) << "one of two pages";
+  EXPECT_EQ(Register(pages_ + size, 4096), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemHostUnregister(pages_ + size), CUDA_SUCCESS);
+  ASSERT_EQ(Register(pages_, size, CU_MEMHOSTREGISTER_READ_ONLY), CUDA_SUCCESS);
+  const CUdeviceptr device = Alloc(kSize);
+  const CUstream stream = Stream();
+  ASSERT_EQ(Cu().cuMemcpyHtoDAsync_v2(device, pages_, size, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(device, size / 4),
+            std::vector<uint32_t>(words.begin(), words.begin() + size / 4));
+  EXPECT_EQ(Cu().cuMemHostUnregister(pages_), CUDA_SUCCESS);
+  ASSERT_EQ(mprotect(pages_, size, PROT_READ | PROT_WRITE), 0);
+  // Whoever may write may also promise not to.
+  EXPECT_EQ(Register(pages_, kSize, CU_MEMHOSTREGISTER_READ_ONLY), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemHostUnregister(pages_), CUDA_SUCCESS);
+}
+
+TEST_F(RegisteredMemory, CodeIsReadOnly) {
+  void* const code = reinterpret_cast<void*>(&RunChild);
+  EXPECT_EQ(Register(code, 4), CUDA_ERROR_INVALID_VALUE);
+}
+
 TEST_F(RegisteredMemory, WrongCalls) {
   EXPECT_EQ(Register(nullptr, 100), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Register(pages_, 0), CUDA_ERROR_INVALID_VALUE);

@@ -59,6 +59,21 @@ void WrongHostMemory(Calls& c, const Place&) {
     [&] { return cu.cuMemHostRegister_v2(page, kPage, 0x100); });
   c("cuMemHostRegister of nowhere",
     [&] { return cu.cuMemHostRegister_v2(reinterpret_cast<void*>(kNowhere), kPage, 0); });
+  void* const code = reinterpret_cast<void*>(&WrongHostMemory);
+  c("cuMemHostRegister of code", [&] { return cu.cuMemHostRegister_v2(code, 4, 0); });
+  c("cuMemHostRegister of code as read-only",
+    [&] { return cu.cuMemHostRegister_v2(code, 4, CU_MEMHOSTREGISTER_READ_ONLY); });
+  c("cuMemHostGetFlags of read-only memory", [&] {
+    unsigned flags = 0;
+    return cu.cuMemHostGetFlags(&flags, code);
+  });
+  c("cuMemHostUnregister of code", [&] { return cu.cuMemHostUnregister(code); });
+  c("cuMemHostRegister of pages without access", [&] {
+    (void)mprotect(page + 7 * kPage, kPage, PROT_NONE);
+    const CUresult result = cu.cuMemHostRegister_v2(page + 7 * kPage, kPage, 0);
+    (void)mprotect(page + 7 * kPage, kPage, PROT_READ | PROT_WRITE);
+    return result;
+  });
   c("cuMemHostUnregister of NULL", [&] { return cu.cuMemHostUnregister(nullptr); });
   c("cuMemHostUnregister of what was not registered", [&] { return cu.cuMemHostUnregister(page); });
   if (!c.Has("cuMemHostRegister", cu.cuMemHostRegister_v2(page, 4 * kPage, 0))) return;
