@@ -1,47 +1,20 @@
 #include "shim/pool.h"
 
 #include "shim/device_memory.h"
-#include "shim/futex.h"
-#include "shim/handle_table.h"
+#include "shim/pool_table.h"
 #include "shim/session.h"
 
 namespace gpuloom {
 
-// A part of a chunk, in use or free. Pieces of a chunk are linked by address without a gap.
-struct Piece {
-  std::atomic<uint32_t> alive;
-  bool free;
-  wire::StreamId stream;  // of a free one: who freed it
-  wire::Ticket ticket;    // until then in use there; 0: not any more
-  uint64_t begin;
-  uint64_t size_bytes;
-  uint64_t asked_bytes;  // of one in use
-  Pool* pool;
-  Piece* before;  // by address
-  Piece* after;
-  Piece* next;  // in the list of free ones of about this size
-  Piece* previous;
-};
+constinit Pools pools;
 
 namespace {
 
 constexpr uint64_t kStepBytes = 512;
 constexpr uint64_t kGranuleBytes = 2u << 20;
 constexpr uint64_t kLargestChunkBytes = 32u << 20;  // the real driver's chunk
-constexpr uint32_t kMaxPieces = 1u << 22;
-constexpr uint32_t kMaxPools = 1u << 12;
 // So many free pieces of a size are looked at: of what other streams still use there may be many.
 constexpr int kLongestSearch = 64;
-
-struct Pools {
-  Lock lock;
-  HandleTable<Pool, kMaxPools> table;
-  HandleTable<Piece, kMaxPieces> pieces;
-  Pool* standard = nullptr;
-  Pool* current = nullptr;
-  std::atomic<bool> may_trim{false};  // some pool may hold more than its threshold
-};
-constinit Pools pools;
 
 uint64_t RoundUp(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
@@ -170,17 +143,26 @@ void TidyLocked(Pool* pool) {
   }
 }
 
-void TrimLocked(Pool* pool, uint64_t keep_bytes) {
-  if (pool->reserved_bytes <= keep_bytes) return;
+// Without `exported` all but what other processes have a name for.
+void TrimLocked(Pool* pool, uint64_t keep_bytes, bool exported) {
+  uint64_t held_bytes = pool->reserved_bytes - (exported ? 0 : pool->exported_bytes);
+  if (held_bytes <= keep_bytes || pool->imported) return;
   TidyLocked(pool);
-  for (int bin = kPieceBins; bin-- > 0 && pool->reserved_bytes > keep_bytes;) {
-    for (Piece* piece = pool->free_pieces[bin];
-         piece != nullptr && pool->reserved_bytes > keep_bytes;) {
+  for (int bin = kPieceBins; bin-- > 0 && held_bytes > keep_bytes;) {
+    for (Piece* piece = pool->free_pieces[bin]; piece != nullptr && held_bytes > keep_bytes;) {
       Piece* next = piece->next;
       if (IsWhole(piece) && Settled(piece)) {
         const size_t i = FindAtOrBefore(pool->chunks, piece->begin);
+        if (pool->chunks[i].number != 0) {
+          if (!exported) {
+            piece = next;
+            continue;
+          }
+          pool->exported_bytes -= piece->size_bytes;
+        }
         pool->chunks.Remove(i);
         pool->reserved_bytes -= piece->size_bytes;
+        held_bytes -= piece->size_bytes;
         Unlink(piece);
         GiveDeviceMemory(piece->begin, piece->size_bytes, piece->stream, wire::Ticket{0});
         pools.pieces.Give(piece);
@@ -189,16 +171,14 @@ void TrimLocked(Pool* pool, uint64_t keep_bytes) {
     }
   }
   // A destroyed pool goes with its last chunk.
-  if (pool->destroyed && pool->reserved_bytes == 0) {
-    pool->chunks.Free();
-    pools.table.Give(pool);
-  }
+  if (pool->destroyed && pool->reserved_bytes == 0) GivePoolLocked(pool);
 }
 
 void TrimAllLocked(bool everything) {
   for (uint32_t id = 1; id <= pools.table.used(); ++id) {
     Pool* pool = pools.table.At(id);
-    if (pool != nullptr) TrimLocked(pool, everything ? 0 : pool->release_threshold_bytes);
+    if (pool == nullptr) continue;
+    TrimLocked(pool, everything ? 0 : pool->release_threshold_bytes, everything || pool->destroyed);
   }
 }
 
@@ -227,7 +207,7 @@ CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes) {
   }
   if (result != CUDA_SUCCESS) return result;
   Piece* piece = pools.pieces.Take();
-  if (piece == nullptr || !InsertSorted(&pool->chunks, {begin, chunk_bytes})) {
+  if (piece == nullptr || !InsertSorted(&pool->chunks, {begin, chunk_bytes, 0, 0})) {
     if (piece != nullptr) pools.pieces.Give(piece);
     GiveDeviceMemory(begin, chunk_bytes, wire::kLegacyStream, wire::Ticket{0});
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -237,11 +217,13 @@ CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes) {
   piece->size_bytes = chunk_bytes;
   piece->pool = pool;
   Link(piece);
-  pool->reserved_bytes += chunk_bytes;
-  if (pool->reserved_bytes > pool->reserved_high_bytes) {
-    pool->reserved_high_bytes = pool->reserved_bytes;
-  }
+  CountReservedLocked(pool, chunk_bytes);
   return CUDA_SUCCESS;
+}
+
+// What it may hold for good does not count.
+bool ExceedsThreshold(const Pool& pool) {
+  return pool.reserved_bytes - pool.exported_bytes > pool.release_threshold_bytes;
 }
 
 // A piece for the stream; after a new chunk, and at last after waiting for what others still use.
@@ -265,7 +247,9 @@ CUresult FindOrGrowLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream
   return *found != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-Pool* MakeLocked(uint64_t max_bytes) {
+}  // namespace
+
+Pool* MakePoolLocked(uint64_t max_bytes) {
   Pool* pool = pools.table.Take();
   if (pool == nullptr) return nullptr;
   pool->max_bytes = max_bytes;
@@ -273,7 +257,11 @@ Pool* MakeLocked(uint64_t max_bytes) {
   return pool;
 }
 
-}  // namespace
+void GivePoolLocked(Pool* pool) {
+  CloseSharedLocked(*pool);
+  pool->chunks.Free();
+  pools.table.Give(pool);
+}
 
 Pool* FindPool(CUmemoryPool handle) {
   Pool* pool = pools.table.Find(handle);
@@ -283,7 +271,7 @@ Pool* FindPool(CUmemoryPool handle) {
 Pool* DefaultPool() {
   Holding holding(&pools.lock);
   if (pools.standard == nullptr) {
-    pools.standard = MakeLocked(0);
+    pools.standard = MakePoolLocked(0);
     if (pools.standard != nullptr) pools.standard->is_default = true;
   }
   return pools.standard;
@@ -300,10 +288,12 @@ void SetCurrentPool(Pool* pool) {
   pools.current = pool;
 }
 
-CUresult MakePool(uint64_t max_bytes, Pool** pool) {
+CUresult MakePool(uint64_t max_bytes, bool shareable, Pool** pool) {
   Holding holding(&pools.lock);
-  *pool = MakeLocked(max_bytes);
-  return *pool != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  *pool = MakePoolLocked(max_bytes);
+  if (*pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  (*pool)->shareable = shareable;
+  return CUDA_SUCCESS;
 }
 
 void DestroyPool(Pool* pool) {
@@ -313,10 +303,9 @@ void DestroyPool(Pool* pool) {
   pool->release_threshold_bytes = 0;
   if (pool->reserved_bytes != 0) {
     pools.may_trim.store(true, std::memory_order_relaxed);
-    TrimLocked(pool, 0);
+    TrimLocked(pool, 0, /*exported=*/true);
   } else {
-    pool->chunks.Free();
-    pools.table.Give(pool);
+    GivePoolLocked(pool);
   }
 }
 
@@ -331,8 +320,7 @@ CUresult TakeFromPool(Pool* pool, uint64_t size_bytes, wire::StreamId stream, ui
   Piece* piece = Cut(found, rounded);
   if (piece == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   piece->asked_bytes = size_bytes;
-  pool->used_bytes += size_bytes;
-  if (pool->used_bytes > pool->used_high_bytes) pool->used_high_bytes = pool->used_bytes;
+  CountUsedLocked(pool, size_bytes);
   *address = piece->begin;
   *piece_id = pools.pieces.IdOf(piece);
   return CUDA_SUCCESS;
@@ -342,19 +330,20 @@ void GiveToPool(uint32_t piece_id, wire::StreamId stream, wire::Ticket ticket) {
   Holding holding(&pools.lock);
   Piece* piece = pools.pieces.At(piece_id);
   Pool* pool = piece->pool;
+  if (pool->imported) return GiveImportedLocked(piece);
   pool->used_bytes -= piece->asked_bytes;
   piece->free = true;
   piece->stream = stream;
   piece->ticket = ticket;
   Release(piece);
-  if (pool->reserved_bytes > pool->release_threshold_bytes) {
+  if (ExceedsThreshold(*pool)) {
     pools.may_trim.store(true, std::memory_order_relaxed);
   }
 }
 
 void TrimPool(Pool* pool, uint64_t keep_bytes) {
   Holding holding(&pools.lock);
-  TrimLocked(pool, keep_bytes);
+  TrimLocked(pool, keep_bytes, /*exported=*/true);
 }
 
 void ReclaimMemory() {
@@ -378,8 +367,7 @@ void ResetPools() {
       Piece* piece = pools.pieces.At(i);
       if (piece != nullptr && piece->pool == pool) pools.pieces.Give(piece);
     }
-    pool->chunks.Free();
-    pools.table.Give(pool);
+    GivePoolLocked(pool);
   }
   pools.standard = pools.current = nullptr;
 }
@@ -387,9 +375,10 @@ void ResetPools() {
 PieceFacts FactsOfPiece(uint32_t piece_id) {
   Holding holding(&pools.lock);
   const Piece* piece = pools.pieces.At(piece_id);
-  if (piece == nullptr) return {nullptr, {0, 0}};
+  if (piece == nullptr) return {nullptr, {0, 0, 0, 0}, false};
   const size_t i = FindAtOrBefore(piece->pool->chunks, piece->begin);
-  return {reinterpret_cast<CUmemoryPool>(piece->pool), piece->pool->chunks[i]};
+  return {reinterpret_cast<CUmemoryPool>(piece->pool), piece->pool->chunks[i],
+          piece->pool->shareable};
 }
 
 CUresult GetPoolAttribute(Pool* pool, CUmemPool_attribute attribute, void* value) {
@@ -456,8 +445,7 @@ void TrimAtSynchronisation() {
   for (uint32_t id = 1; id <= pools.table.used(); ++id) {
     const Pool* pool = pools.table.At(id);
     // Freed, but on a stream that has not come so far: later.
-    if (pool != nullptr && pool->used_bytes == 0 &&
-        pool->reserved_bytes > pool->release_threshold_bytes) {
+    if (pool != nullptr && pool->used_bytes == 0 && ExceedsThreshold(*pool)) {
       pools.may_trim.store(true, std::memory_order_relaxed);
     }
   }

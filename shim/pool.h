@@ -4,14 +4,15 @@
 // chunk and, on blocking streams, for a mark of that place.
 //
 // One lock for all pools, taken inside. Chunks in which nothing is in use go back when the program
-// synchronises and the pool holds more than its release threshold.
+// synchronises and the pool holds more than its release threshold; what another process has been
+// told of stays until the pool is trimmed or destroyed, or memory runs out.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
 #include "proto/cuda/cuda_all.h"
-#include "proto/wire/handles.h"
+#include "proto/wire/pool_commands.h"
 #include "shim/growing.h"
 
 namespace gpuloom {
@@ -22,6 +23,8 @@ struct Piece;
 struct Chunk {
   uint64_t begin;
   uint64_t size_bytes;
+  uint64_t number;  // under which other processes know it; 0: they do not
+  uint64_t pieces;  // of an imported one: in use here
 };
 
 inline constexpr int kPieceBins = 96;
@@ -30,6 +33,8 @@ struct Pool {
   std::atomic<uint32_t> alive;
   bool is_default;
   bool destroyed;  // goes with its last allocation
+  bool shareable;  // made for other processes, too
+  bool imported;   // made by another; nothing is allocated from it here
   int reuse[3];    // CU_MEMPOOL_ATTR_REUSE_*, in CUDA's order
   uint64_t release_threshold_bytes;
   uint64_t max_bytes;  // 0: no limit of its own
@@ -39,6 +44,10 @@ struct Pool {
   uint64_t reserved_high_bytes;
   Growing<Chunk> chunks;
   Piece* free_pieces[kPieceBins];
+  // Of a shared one (shared_pool.h).
+  uint64_t number;  // the executor's; 0: it knows nothing of the pool
+  wire::Token token;
+  uint64_t exported_bytes;  // of chunks with a number: they are kept until the pool goes
 };
 
 // nullptr for what is no pool, or no more.
@@ -46,7 +55,7 @@ struct Pool {
 [[nodiscard]] Pool* DefaultPool();
 [[nodiscard]] Pool* CurrentPool();
 void SetCurrentPool(Pool* pool);
-[[nodiscard]] CUresult MakePool(uint64_t max_bytes, Pool** pool);
+[[nodiscard]] CUresult MakePool(uint64_t max_bytes, bool shareable, Pool** pool);
 void DestroyPool(Pool* pool);
 
 // An address that work of `stream` may use from here on.
@@ -67,6 +76,7 @@ void ResetPools();
 struct PieceFacts {
   CUmemoryPool pool;
   Chunk chunk;
+  bool shareable;  // of a pool that is
 };
 [[nodiscard]] PieceFacts FactsOfPiece(uint32_t piece);
 

@@ -8,6 +8,7 @@
 #include "shim/memory.h"
 #include "shim/pool.h"
 #include "shim/session.h"
+#include "shim/shared_pool.h"
 #include "shim/stream.h"
 
 namespace gpuloom {
@@ -22,7 +23,7 @@ CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstr
   if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
     return result;
   }
-  if (address == nullptr || pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (address == nullptr || pool == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   if (size_bytes == 0) {
     *address = 0;
     return CUDA_SUCCESS;
@@ -90,7 +91,8 @@ CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
   result = PlaceOfFreeing(stream, &ticket);
   if (result != CUDA_SUCCESS) return result;
   if (pooled) {
-    GiveToPool(freed.object, stream, ticket);
+    // What was imported twice is freed twice.
+    if (freed.flags == 0) GiveToPool(freed.object, stream, ticket);
   } else {
     GiveDeviceMemory(address, freed.size_bytes, stream, ticket);
   }
@@ -136,9 +138,10 @@ CUresult JudgeProperties(const CUmemPoolProps& wanted) {
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  if (wanted.handleTypes == CU_MEM_HANDLE_TYPE_NONE) return CUDA_SUCCESS;
-  return wanted.handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_ERROR_NOT_SUPPORTED
-                                                                        : CUDA_ERROR_INVALID_VALUE;
+  return wanted.handleTypes == CU_MEM_HANDLE_TYPE_NONE ||
+                 wanted.handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
@@ -181,6 +184,7 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
   if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
   Pool* pool;
   if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  if (pool->imported) return CUDA_ERROR_INVALID_VALUE;
   SetCurrentPool(pool);
   return CUDA_SUCCESS;
 }
@@ -204,7 +208,8 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* wanted) {
   if (handle == nullptr || wanted == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = JudgeProperties(*wanted); result != CUDA_SUCCESS) return result;
   Pool* pool = nullptr;
-  const CUresult result = MakePool(wanted->maxSize, &pool);
+  const CUresult result =
+      MakePool(wanted->maxSize, wanted->handleTypes != CU_MEM_HANDLE_TYPE_NONE, &pool);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmemoryPool>(pool);
   return result;
 }
@@ -265,6 +270,44 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle,
   }
   *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
+                                          CUmemAllocationHandleType type,
+                                          unsigned long long flags) {
+  Pool* pool;
+  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  if (shareable == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return ExportPool(pool, static_cast<int*>(shareable));
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareable,
+                                            CUmemAllocationHandleType type,
+                                            unsigned long long flags) {
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  if (handle == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Pool* pool = nullptr;
+  const CUresult result =
+      ImportPool(static_cast<int>(reinterpret_cast<intptr_t>(shareable)), &pool);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmemoryPool>(pool);
+  return result;
+}
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* data, CUdeviceptr address) {
+  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  return data == nullptr ? CUDA_ERROR_INVALID_VALUE : ExportPointer(address, data);
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr* address, CUmemoryPool handle,
+                                CUmemPoolPtrExportData* data) {
+  Pool* pool;
+  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  if (address == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return ImportPointer(pool, *data, address);
 }
 
 }  // extern "C"

@@ -1,15 +1,12 @@
 // CUDA's virtual memory functions: cuMemCreate, cuMemAddressReserve, cuMemMap and their relatives.
 // None of them needs a context.
-#include <errno.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "shim/address_space.h"
 #include "shim/context.h"
 #include "shim/memory.h"
 #include "shim/physical_memory.h"
 #include "shim/pool.h"
 #include "shim/session.h"
+#include "shim/shared_descriptor.h"
 
 namespace gpuloom {
 namespace {
@@ -47,36 +44,6 @@ CUresult JudgeProperties(const CUmemAllocationProp& wanted) {
   return wanted.allocFlags.gpuDirectRDMACapable != 0 || wanted.allocFlags.usage != 0
              ? CUDA_ERROR_NOT_SUPPORTED
              : CUDA_SUCCESS;
-}
-
-// What a descriptor that stands for physical memory says to its reader. Whoever has the descriptor
-// may open the memory, as with the real driver's.
-struct SharedDescriptor {
-  uint64_t magic;
-  wire::Token token;
-};
-constexpr uint64_t kDescriptorMagic = 0x6d656d206d6f6f6c;  // "loom mem"
-
-CUresult MakeDescriptor(const wire::Token& token, int* fd) {
-  const int made = memfd_create("gpuloom-shared-memory", MFD_CLOEXEC);
-  if (made < 0) return CUDA_ERROR_OPERATING_SYSTEM;
-  const SharedDescriptor text = {kDescriptorMagic, token};
-  if (write(made, &text, sizeof(text)) != static_cast<ssize_t>(sizeof(text))) {
-    close(made);
-    return CUDA_ERROR_OPERATING_SYSTEM;
-  }
-  *fd = made;
-  return CUDA_SUCCESS;
-}
-
-bool ReadDescriptor(int fd, wire::Token* token) {
-  SharedDescriptor text = {};
-  if (pread(fd, &text, sizeof(text), 0) != static_cast<ssize_t>(sizeof(text)) ||
-      text.magic != kDescriptorMagic) {
-    return false;
-  }
-  *token = text.token;
-  return true;
 }
 
 CUresult Unmap(uint64_t address, uint64_t size_bytes) {
@@ -188,7 +155,7 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
   const CUresult result =
       session.Call<wire::PhysicalExport>({wire::PhysicalId{IdOfPhysicalLocked(memory)}}, &reply);
   if (result != CUDA_SUCCESS) return result;
-  return MakeDescriptor(reply.token, static_cast<int*>(shareable));
+  return MakeDescriptor(DescriptorKind::kMemory, reply.token, static_cast<int*>(shareable));
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable,
@@ -199,7 +166,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   }
   wire::Token token;
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
-  if (!ReadDescriptor(fd, &token)) return CUDA_ERROR_UNKNOWN;  // as the real driver answers
+  // As the real driver answers.
+  if (!ReadDescriptor(DescriptorKind::kMemory, fd, &token)) return CUDA_ERROR_UNKNOWN;
   Holding holding(&physical_lock);
   PhysicalMemory* memory = nullptr;
   const CUresult result = ImportPhysicalLocked(token, &memory);

@@ -23,7 +23,7 @@ CUresult MapAt(const Driver& cuda, CUdevice device, CUmemGenericAllocationHandle
 // Puts memory behind reserved addresses. `done` is called exactly once, on the ring thread.
 void Session::MapNew(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done) {
   if (KeptMemory::Block kept; kept_.TakeUnmapped(size_bytes, &kept)) {
-    return MapKept(kept.memory, address, std::move(done));
+    return MapHeld(kept.memory, address, std::move(done));
   }
   Obtain(address, size_bytes,
          [this, address, done = std::move(done)](CUresult result, const PhysicalRef& memory) {
@@ -32,7 +32,8 @@ void Session::MapNew(uint64_t address, uint64_t size_bytes, std::function<void(C
          });
 }
 
-void Session::MapKept(const PhysicalRef& memory, uint64_t address,
+// Memory that this session holds for this. It lets go of it when it cannot be mapped.
+void Session::MapHeld(const PhysicalRef& memory, uint64_t address,
                       std::function<void(CUresult)> done) {
   ++outstanding_;
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
@@ -44,8 +45,7 @@ void Session::MapKept(const PhysicalRef& memory, uint64_t address,
         if (place_.device->Judge(*result) == CUDA_SUCCESS) {
           blocks_[address] = memory;
         } else {
-          (void)LetGo(memory);
-          GiveBack({{memory, 0, 0}}, [] {});
+          if (LetGo(memory)) GiveBack({{memory, 0, 0}}, [] {});
         }
         --outstanding_;
         done(*result);

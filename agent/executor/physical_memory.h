@@ -15,7 +15,7 @@
 
 #include "agent/executor/point.h"
 #include "proto/cuda/cuda_all.h"
-#include "proto/wire/memory_commands.h"
+#include "proto/wire/pool_commands.h"
 
 namespace gpuloom::executor {
 
@@ -48,6 +48,18 @@ using SharedEventRef = std::shared_ptr<SharedEvent>;
   return true;
 }
 
+// A pool of one session's that others open: what has been put under it, by number. Held by who has
+// it open.
+struct SharedPool {
+  uint64_t maker_session = 0;
+  uint64_t number = 0;
+  TokenKey token{0, 0};
+  std::map<uint64_t, TokenKey> memory;
+  uint64_t last_memory = 0;
+  size_t tidy_at = 64;  // so many entries, and those whose memory is gone are dropped
+};
+using SharedPoolRef = std::shared_ptr<SharedPool>;
+
 // What tenants of this executor have given a name.
 class SharedMemory {
  public:
@@ -72,6 +84,38 @@ class SharedMemory {
     const auto it = events_.find(KeyOf(token_untrusted));
     return it == events_.end() ? nullptr : it->second.lock();
   }
+  // A number for the pool, too.
+  [[nodiscard]] bool Export(const SharedPoolRef& pool) {
+    if (!MakeToken(&pool->token)) return false;
+    pool->number = ++last_pool_;
+    std::erase_if(pools_, [](const auto& known) { return known.second.expired(); });
+    pools_[pool->token] = pool;
+    return true;
+  }
+  SharedPoolRef FindPool(const wire::Token& token_untrusted) const {
+    const auto it = pools_.find(KeyOf(token_untrusted));
+    return it == pools_.end() ? nullptr : it->second.lock();
+  }
+  // The memory's number under the pool; 0 when the system has no random bytes.
+  uint64_t Put(const PhysicalRef& memory, SharedPool* pool) {
+    if (!Export(memory)) return 0;
+    for (const auto& [number, token] : pool->memory) {
+      if (token == memory->token) return number;
+    }
+    if (pool->memory.size() >= pool->tidy_at) {
+      std::erase_if(pool->memory, [&](const auto& one) { return !known_.contains(one.second); });
+      pool->tidy_at = 2 * pool->memory.size() + 64;
+    }
+    pool->memory[++pool->last_memory] = memory->token;
+    return pool->last_memory;
+  }
+  // nullptr when there is none, or nobody holds it any more.
+  PhysicalRef FindIn(const SharedPool& pool, uint64_t number_untrusted) const {
+    const auto it = pool.memory.find(number_untrusted);
+    if (it == pool.memory.end()) return nullptr;
+    const auto known = known_.find(it->second);
+    return known == known_.end() ? nullptr : known->second.lock();
+  }
   template <typename F>
   void ForEach(F visit) const {
     for (const auto& [token, memory] : known_) {
@@ -85,6 +129,8 @@ class SharedMemory {
  private:
   std::map<TokenKey, std::weak_ptr<Physical>> known_;
   std::map<TokenKey, std::weak_ptr<SharedEvent>> events_;
+  std::map<TokenKey, std::weak_ptr<SharedPool>> pools_;
+  uint64_t last_pool_ = 0;
 };
 
 }  // namespace gpuloom::executor

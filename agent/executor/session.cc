@@ -321,6 +321,7 @@ void Session::ReturnEverything() {
   blocks_.clear();
   mappings_.clear();
   physicals_.Clear();
+  pools_.Clear();
   place_.shared->ForEach([&](const PhysicalRef& memory) { LeaveToOthers(memory); });
 
   // The device's range is the session's own, so nothing of anybody else's is touched.

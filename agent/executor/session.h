@@ -205,6 +205,11 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::EventShare>, const wire::EventShare::Request&, const wire::Record&);
   void On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request&, const wire::Record&);
   void On(wire::Tag<wire::EventDone>, const wire::EventDone::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PoolShare>, const wire::PoolShare::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PoolOpen>, const wire::PoolOpen::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PoolClose>, const wire::PoolClose::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PoolPut>, const wire::PoolPut::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PoolTake>, const wire::PoolTake::Request&, const wire::Record&);
   void On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request&, const wire::Record&);
   void On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::Request&,
           const wire::Record&);
@@ -400,7 +405,7 @@ class Session final : public StreamSink {
   struct NewMemory;
   using OnMemory = std::function<void(CUresult, const PhysicalRef&)>;
   void MapNew(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done);
-  void MapKept(const PhysicalRef& memory, uint64_t address, std::function<void(CUresult)> done);
+  void MapHeld(const PhysicalRef& memory, uint64_t address, std::function<void(CUresult)> done);
   void ObtainUnmapped(uint64_t size_bytes, OnMemory done);
   void Obtain(uint64_t address, uint64_t size_bytes, OnMemory done);
   void OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer, OnMemory done);
@@ -422,6 +427,9 @@ class Session final : public StreamSink {
 
   // event.cc
   bool AnswerEventWaits();
+
+  // shared_pool.cc
+  SharedPoolRef* FindPool(wire::PoolId id_untrusted);  // refuses when there is none
 
   // virtual_memory.cc
   PhysicalRef* FindPhysical(wire::PhysicalId id_untrusted);  // refuses when there is none
@@ -510,6 +518,7 @@ class Session final : public StreamSink {
   channel::Range reservable_;               // the tenant's own part of the device range
   IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: on its way
   std::map<uint64_t, MappedRange> mappings_;
+  IdTable<wire::PoolId, SharedPoolRef, wire::kMaxSharedPools> pools_;
   KeptMemory kept_;                 // what is mapped of it is in blocks_, too
   uint64_t freeing_bytes_ = 0;      // of allocations that wait to be freed until work is done
   uint32_t returning_ = 0;          // pieces of memory on their way back to the scheduler

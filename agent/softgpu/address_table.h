@@ -24,6 +24,7 @@ namespace gpuloom::softgpu {
 
 struct Context;
 struct Device;
+struct FilePiece;
 struct Physical;
 struct PoolShare;
 
@@ -50,6 +51,7 @@ struct Region {
   uint64_t buffer_id = 0;  // unique in this process, given by Add
   std::shared_ptr<Physical> physical;  // of kMapped
   std::shared_ptr<PoolShare> share;    // of the pool it came from, or nullptr
+  std::shared_ptr<FilePiece> piece;    // of the file of a pool that processes share, or nullptr
   uint64_t charged_bytes = 0;          // of the device's memory
   bool synchronous = false;            // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
   bool leaving = false;                // freed, but a stream still has work with it

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "agent/softgpu/context.h"
+#include "agent/softgpu/pool_file.h"
 #include "agent/softgpu/retirement.h"
 
 namespace gpuloom::softgpu {
@@ -47,7 +48,8 @@ Memory& Memory::Instance() {
 }
 
 CUresult Memory::Allocate(Context& context, RegionKind kind, uint64_t size_bytes, unsigned flags,
-                          uint64_t& begin, std::shared_ptr<PoolShare> share) {
+                          uint64_t& begin, std::shared_ptr<PoolShare> share,
+                          std::shared_ptr<FilePiece> piece) {
   if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (size_bytes > uint64_t{1} << 46) return CUDA_ERROR_OUT_OF_MEMORY;
   Region region;
@@ -55,18 +57,22 @@ CUresult Memory::Allocate(Context& context, RegionKind kind, uint64_t size_bytes
   region.context = &context;
   region.flags = flags;
   region.share = std::move(share);
+  region.piece = piece;
   region.asked_bytes = size_bytes;
   region.size_bytes = RoundUp(size_bytes, kDeviceStepBytes);
   region.backed_bytes = RoundUp(size_bytes, PageBytes());
   if (kind != RegionKind::kHost) {
     region.device = &context.device;
-    region.charged_bytes = region.size_bytes;
+    region.charged_bytes = piece != nullptr && !piece->ours ? 0 : region.size_bytes;
     if (!context.device.Take(region.charged_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   } else {
     region.size_bytes = size_bytes;
   }
-  void* pages = mmap(nullptr, region.backed_bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* pages = piece != nullptr ? mmap(nullptr, region.backed_bytes, PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_NORESERVE, piece->file->fd(),
+                                        static_cast<off_t>(piece->offset_bytes))
+                                 : mmap(nullptr, region.backed_bytes, PROT_READ | PROT_WRITE,
+                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (pages == MAP_FAILED) {
     if (region.charged_bytes != 0) context.device.GiveBack(region.charged_bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;

@@ -23,11 +23,12 @@ class Memory {
  public:
   static Memory& Instance();
 
-  // kDevice, kManaged, kModule and kArray take from the device's memory, kHost does not. Zeroed, at least
-  // page-aligned.
+  // kDevice, kManaged, kModule and kArray take from the device's memory, kHost and what another
+  // process has allocated do not. Zeroed, but for what comes in a file; at least page-aligned.
   [[nodiscard]] CUresult Allocate(Context& context, RegionKind kind, uint64_t size_bytes,
                                   unsigned flags, uint64_t& begin,
-                                  std::shared_ptr<PoolShare> share = nullptr);
+                                  std::shared_ptr<PoolShare> share = nullptr,
+                                  std::shared_ptr<FilePiece> piece = nullptr);
   // The region must begin exactly there and be of that kind; INVALID_VALUE otherwise.
   [[nodiscard]] CUresult Free(uint64_t begin, RegionKind kind);
 

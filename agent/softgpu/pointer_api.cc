@@ -7,6 +7,7 @@
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/physical.h"
 #include "agent/softgpu/pool.h"
+#include "agent/softgpu/pool_file.h"
 #include "agent/softgpu/state.h"
 #include "agent/softgpu/virtual_memory.h"
 
@@ -80,6 +81,9 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Put(data, 1u);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      if (region.piece != nullptr && region.piece->ours) {
+        return Put(data, uint64_t{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR});
+      }
       return Put(data, region.physical == nullptr
                            ? 0ull
                            : static_cast<unsigned long long>(

@@ -12,8 +12,14 @@
 
 namespace gpuloom::softgpu {
 
+class PoolFile;
+
 struct MemoryPool {
   explicit MemoryPool(Device& of) : device(of) {}
+
+  // Of a pool that processes share: where its memory lies. Null otherwise.
+  std::shared_ptr<PoolFile> file;
+  bool imported = false;
 
   Device& device;
   bool is_default = false;

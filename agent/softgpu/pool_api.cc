@@ -7,6 +7,7 @@
 #include "agent/softgpu/graph_capture.h"
 #include "agent/softgpu/memory.h"
 #include "agent/softgpu/pool.h"
+#include "agent/softgpu/pool_file.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
 #include "proto/cuda/graph/allocation.h"
@@ -29,7 +30,7 @@ CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle, bool
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto pool = pool_handle == nullptr ? CurrentPool(stream->context.device) : FindPool(*pool_handle);
-  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (pool == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   if (size_bytes == 0) {
     *pointer = 0;
     return CUDA_SUCCESS;
@@ -43,9 +44,13 @@ CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle, bool
     return captured;
   }
   uint64_t begin = 0;
-  const CUresult allocated =
-      Memory::Instance().Allocate(stream->context, RegionKind::kDevice, size_bytes, 0, begin,
-                                  std::make_shared<PoolShare>(std::move(pool), size_bytes));
+  std::shared_ptr<FilePiece> piece;
+  if (pool->file != nullptr && (piece = pool->file->Take(size_bytes)) == nullptr) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const CUresult allocated = Memory::Instance().Allocate(
+      stream->context, RegionKind::kDevice, size_bytes, 0, begin,
+      std::make_shared<PoolShare>(std::move(pool), size_bytes), std::move(piece));
   if (allocated == CUDA_SUCCESS) *pointer = begin;
   return allocated;
 }
@@ -138,7 +143,7 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
   std::shared_ptr<MemoryPool> pool;
   result = Require(handle, pool);
   if (result != CUDA_SUCCESS) return result;
-  if (&pool->device != device) return CUDA_ERROR_INVALID_VALUE;
+  if (&pool->device != device || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   SetCurrentPool(*device, std::move(pool));
   return CUDA_SUCCESS;
 }
@@ -150,16 +155,17 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties)
       properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Pools in host memory and pools that other processes import are not offered.
-  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-      properties->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
+  // Pools in host memory are not offered.
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+  const bool shareable = properties->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   Device* device = FindDevice(properties->location.id);
-  if (device == nullptr || properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+  if (device == nullptr || (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE && !shareable)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   auto pool = std::make_shared<MemoryPool>(*device);
+  if (shareable && (pool->file = PoolFile::Make(*device)) == nullptr) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   *handle = reinterpret_cast<CUmemoryPool>(pool.get());
   Registry<MemoryPool>::Instance().Add(std::move(pool));
   return CUDA_SUCCESS;

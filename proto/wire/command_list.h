@@ -18,6 +18,7 @@
 #include "proto/wire/link_commands.h"
 #include "proto/wire/managed_commands.h"
 #include "proto/wire/memory_commands.h"
+#include "proto/wire/pool_commands.h"
 #include "proto/wire/report_commands.h"
 #include "proto/wire/stream_memory_commands.h"
 #include "proto/wire/tensor_map_commands.h"
@@ -101,7 +102,12 @@ using AllCommands = CommandList<
     UnsupportedCall,
     LibraryPlace,
     ManagedGet,
-    LibraryLoadByHash>;
+    LibraryLoadByHash,
+    PoolShare,
+    PoolOpen,
+    PoolClose,
+    PoolPut,
+    PoolTake>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

@@ -1,5 +1,7 @@
 // Bodies that need a process of their own: before cuInit, without a context, or with a context that
 // they break for good. Each returns the number of things that were not as expected.
+#include "tests/conformance/children.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,9 +15,10 @@
 #include "tests/conformance/kernels.h"
 
 namespace gpuloom::conformance {
-namespace {
 
 int wrong = 0;
+CUdevice device;
+CUcontext context;
 
 void Want(CUresult got, CUresult wanted, const char* what) {
   if (got == wanted) return;
@@ -23,15 +26,28 @@ void Want(CUresult got, CUresult wanted, const char* what) {
   std::printf("%s: expected %d, got %d\n", what, static_cast<int>(wanted), static_cast<int>(got));
 }
 
-CUdevice device;
-CUcontext context;
-
 void Begin() {
   Want(Cu().cuInit(0), CUDA_SUCCESS, "cuInit");
   Want(Cu().cuDeviceGet(&device, 0), CUDA_SUCCESS, "cuDeviceGet");
   Want(Cu().cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS, "cuDevicePrimaryCtxRetain");
   Want(Cu().cuCtxSetCurrent(context), CUDA_SUCCESS, "cuCtxSetCurrent");
 }
+
+// Expects 0x21 everywhere and leaves 0x42.
+void ReadAndWrite(CUdeviceptr memory, size_t size, CUstream stream) {
+  std::vector<uint8_t> seen(size);
+  Want(Cu().cuMemcpyDtoHAsync_v2(seen.data(), memory, size, stream), CUDA_SUCCESS, "copy");
+  Want(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS, "cuStreamSynchronize");
+  for (const uint8_t byte : seen) {
+    if (byte == 0x21) continue;
+    ++wrong;
+    std::printf("the memory does not hold what the other process wrote\n");
+    break;
+  }
+  Want(Cu().cuMemsetD8Async(memory, 0x42, size, stream), CUDA_SUCCESS, "memset");
+}
+
+namespace {
 
 CUfunction Load(const char* name) {
   CUmodule module = nullptr;
@@ -310,34 +326,6 @@ int Forked() {
   return wrong;
 }
 
-// What sharing_test.cc has told in the environment.
-template <typename T>
-T Told(const char* name) {
-  T value = {};
-  const char* text = std::getenv(name);
-  auto* bytes = reinterpret_cast<unsigned char*>(&value);
-  for (size_t i = 0; text != nullptr && i < sizeof(value) && text[2 * i] != 0; ++i) {
-    unsigned byte = 0;
-    std::sscanf(text + 2 * i, "%2x", &byte);
-    bytes[i] = static_cast<unsigned char>(byte);
-  }
-  return value;
-}
-
-// Expects 0x21 everywhere and leaves 0x42.
-void ReadAndWrite(CUdeviceptr memory, size_t size, CUstream stream) {
-  std::vector<uint8_t> seen(size);
-  Want(Cu().cuMemcpyDtoHAsync_v2(seen.data(), memory, size, stream), CUDA_SUCCESS, "copy");
-  Want(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS, "cuStreamSynchronize");
-  for (const uint8_t byte : seen) {
-    if (byte == 0x21) continue;
-    ++wrong;
-    std::printf("the memory does not hold what the other process wrote\n");
-    break;
-  }
-  Want(Cu().cuMemsetD8Async(memory, 0x42, size, stream), CUDA_SUCCESS, "memset");
-}
-
 int OpensHandles() {
   Begin();
   const auto size = Told<size_t>("GPULOOM_TEST_SIZE");
@@ -408,6 +396,9 @@ constexpr std::pair<const char*, int (*)()> kChildren[] = {
     {"forked_while_copying", ForkedWhileCopying},
     {"opens_handles", OpensHandles},
     {"imports_descriptor", ImportsDescriptor},
+    {"imports_pool", ImportsPool},
+    {"imports_pool_and_dies", ImportsPoolAndDies},
+    {"exports_pool_and_dies", ExportsPoolAndDies},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "tests/conformance/children.h"
 #include "tests/conformance/fixture.h"
 
 namespace gpuloom::conformance {
@@ -15,18 +16,6 @@ constexpr size_t kMiB = size_t{1} << 20;
 
 class Sharing : public WithKernels {
  protected:
-  // A child finds it in its environment.
-  template <typename T>
-  static void Tell(const char* name, const T& value) {
-    std::string text;
-    const auto* bytes = reinterpret_cast<const unsigned char*>(&value);
-    for (size_t i = 0; i < sizeof(value); ++i) {
-      char digits[3];
-      snprintf(digits, sizeof(digits), "%02x", bytes[i]);
-      text += digits;
-    }
-    setenv(name, text.c_str(), 1);
-  }
   // The software driver has no legacy handles.
   static bool HasHandles(CUdeviceptr memory) {
     CUipcMemHandle handle;

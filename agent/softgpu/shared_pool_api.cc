@@ -1,0 +1,91 @@
+// cuMemPoolExport*, cuMemPoolImport*: pools that processes share.
+#include <memory>
+#include <utility>
+
+#include "agent/softgpu/address_table.h"
+#include "agent/softgpu/context.h"
+#include "agent/softgpu/memory.h"
+#include "agent/softgpu/pool.h"
+#include "agent/softgpu/pool_file.h"
+#include "agent/softgpu/registry.h"
+#include "agent/softgpu/state.h"
+
+using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+
+namespace {
+
+bool IsDescriptor(CUmemAllocationHandleType type, unsigned long long flags) {
+  return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && flags == 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
+                                          CUmemAllocationHandleType type,
+                                          unsigned long long flags) {
+  const CUresult healthy = Healthy();
+  if (healthy != CUDA_SUCCESS) return healthy;
+  const auto pool = FindPool(handle);
+  if (shareable == nullptr || pool == nullptr || !IsDescriptor(type, flags) ||
+      pool->file == nullptr || pool->imported) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const int fd = pool->file->Export();
+  if (fd < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *static_cast<int*>(shareable) = fd;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareable,
+                                            CUmemAllocationHandleType type,
+                                            unsigned long long flags) {
+  const CUresult healthy = Healthy();
+  if (healthy != CUDA_SUCCESS) return healthy;
+  if (handle == nullptr || !IsDescriptor(type, flags)) return CUDA_ERROR_INVALID_VALUE;
+  Device* device = nullptr;
+  auto file = PoolFile::Import(static_cast<int>(reinterpret_cast<intptr_t>(shareable)), device);
+  if (file == nullptr) return CUDA_ERROR_UNKNOWN;  // as the real driver of memory's descriptors
+  auto pool = std::make_shared<MemoryPool>(*device);
+  pool->file = std::move(file);
+  pool->imported = true;
+  *handle = reinterpret_cast<CUmemoryPool>(pool.get());
+  Registry<MemoryPool>::Instance().Add(std::move(pool));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* data, CUdeviceptr pointer) {
+  const CUresult healthy = Healthy();
+  if (healthy != CUDA_SUCCESS) return healthy;
+  const auto region = AddressTable::Instance().FindRegion(pointer);
+  if (data == nullptr || !region || region->begin != pointer || region->leaving ||
+      region->piece == nullptr || !region->piece->ours) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  region->piece->file->Name(*region->piece, region->asked_bytes, *data);
+  return CUDA_SUCCESS;
+}
+
+// Imported again it lies at a second address; each is freed by itself.
+CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool handle,
+                                CUmemPoolPtrExportData* data) {
+  Context* context = nullptr;
+  const CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  const auto pool = FindPool(handle);
+  if (pointer == nullptr || data == nullptr || pool == nullptr || !pool->imported) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  uint64_t size_bytes = 0;
+  auto piece = pool->file->Find(*data, size_bytes);
+  if (piece == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t begin = 0;
+  const CUresult mapped =
+      Memory::Instance().Allocate(*context, RegionKind::kDevice, size_bytes, 0, begin,
+                                  std::make_shared<PoolShare>(pool, size_bytes), std::move(piece));
+  if (mapped == CUDA_SUCCESS) *pointer = begin;
+  return mapped;
+}
+
+}  // extern "C"

@@ -1,0 +1,39 @@
+#include "shim/shared_descriptor.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace gpuloom {
+namespace {
+
+// What the file holds.
+struct Text {
+  DescriptorKind kind;
+  wire::Token token;
+};
+
+}  // namespace
+
+CUresult MakeDescriptor(DescriptorKind kind, const wire::Token& token, int* fd) {
+  const int made = memfd_create("gpuloom-shared-memory", MFD_CLOEXEC);
+  if (made < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  const Text text = {kind, token};
+  if (write(made, &text, sizeof(text)) != static_cast<ssize_t>(sizeof(text))) {
+    close(made);
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  *fd = made;
+  return CUDA_SUCCESS;
+}
+
+bool ReadDescriptor(DescriptorKind kind, int fd, wire::Token* token) {
+  Text text = {};
+  if (pread(fd, &text, sizeof(text), 0) != static_cast<ssize_t>(sizeof(text)) ||
+      text.kind != kind) {
+    return false;
+  }
+  *token = text.token;
+  return true;
+}
+
+}  // namespace gpuloom

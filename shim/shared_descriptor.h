@@ -1,0 +1,23 @@
+// File descriptors that stand for something shared with other processes of the trust domain: an
+// unnamed file that says the executor's name for it. Programs pass them on as they pass the real
+// driver's, and whoever has one may open what it stands for. Safe from any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/cuda/cuda_all.h"
+#include "proto/wire/memory_commands.h"
+
+namespace gpuloom {
+
+enum class DescriptorKind : uint64_t {
+  kMemory = 0x6d656d206d6f6f6c,  // "loom mem"
+  kPool = 0x6c6f70206d6f6f6c,    // "loom pol"
+};
+
+// A new descriptor, close-on-exec, the caller's.
+[[nodiscard]] CUresult MakeDescriptor(DescriptorKind kind, const wire::Token& token, int* fd);
+// False when it does not stand for that. The descriptor stays the caller's.
+[[nodiscard]] bool ReadDescriptor(DescriptorKind kind, int fd, wire::Token* token);
+
+}  // namespace gpuloom

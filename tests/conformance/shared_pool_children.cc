@@ -1,0 +1,144 @@
+// The other processes of shared_pool_test.cc.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "tests/conformance/children.h"
+#include "tests/conformance/descriptor_socket.h"
+
+namespace gpuloom::conformance {
+namespace {
+
+constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+void Hold(bool condition, const char* what) {
+  if (condition) return;
+  ++wrong;
+  std::printf("%s\n", what);
+}
+
+CUmemoryPool Import() {
+  const auto fd = Told<int>("GPULOOM_TEST_DESCRIPTOR");
+  CUmemoryPool pool = nullptr;
+  Want(Cu().cuMemPoolImportFromShareableHandle(
+           &pool, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), kDescriptor, 0),
+       CUDA_SUCCESS, "import of the pool");
+  close(fd);
+  return pool;
+}
+
+CUdeviceptr Import(CUmemoryPool pool, const char* name) {
+  auto data = Told<CUmemPoolPtrExportData>(name);
+  CUdeviceptr memory = 0;
+  Want(Cu().cuMemPoolImportPointer(&memory, pool, &data), CUDA_SUCCESS, name);
+  return memory;
+}
+
+uint64_t Used(CUmemoryPool pool) {
+  uint64_t used = 0;
+  Want(Cu().cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used), CUDA_SUCCESS,
+       "cuMemPoolGetAttribute");
+  return used;
+}
+
+// What may not be done with a pool that was imported.
+void TryWhatIsNotAllowed(CUmemoryPool pool, CUstream stream) {
+  CUdeviceptr address = 0;
+  Hold(Cu().cuMemAllocFromPoolAsync(&address, 4096, pool, stream) != CUDA_SUCCESS,
+       "an imported pool gave memory");
+  Hold(Cu().cuDeviceSetMemPool(device, pool) != CUDA_SUCCESS, "an imported pool became current");
+  CUmemPoolPtrExportData none = {};
+  Hold(Cu().cuMemPoolImportPointer(&address, pool, &none) != CUDA_SUCCESS,
+       "nothing was imported as a pointer");
+  Want(Cu().cuMemPoolImportPointer(&address, pool, nullptr), CUDA_ERROR_INVALID_VALUE, "no data");
+  auto data = Told<CUmemPoolPtrExportData>("GPULOOM_TEST_POINTER");
+  Want(Cu().cuMemPoolImportPointer(nullptr, pool, &data), CUDA_ERROR_INVALID_VALUE, "no result");
+  auto strange = Told<CUmemPoolPtrExportData>("GPULOOM_TEST_STRANGE_POINTER");
+  Want(Cu().cuMemPoolImportPointer(&address, pool, &strange), CUDA_ERROR_INVALID_VALUE,
+       "another pool's pointer");
+}
+
+}  // namespace
+
+int ImportsPool() {
+  Begin();
+  const auto size = Told<size_t>("GPULOOM_TEST_SIZE");
+  CUstream stream = nullptr;
+  Want(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS, "cuStreamCreate");
+  CUmemoryPool pool = Import();
+  if (wrong != 0) return wrong;
+  CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  Want(Cu().cuMemPoolGetAccess(&flags, pool, &location), CUDA_SUCCESS, "cuMemPoolGetAccess");
+  Hold(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE, "the pool's own device does not reach it");
+
+  const CUdeviceptr first = Import(pool, "GPULOOM_TEST_POINTER");
+  const CUdeviceptr second = Import(pool, "GPULOOM_TEST_SECOND_POINTER");
+  if (wrong != 0) return wrong;
+  Hold(first + size <= second || second + size <= first, "the allocations overlap");
+  Hold(Used(pool) >= 2 * size, "what is imported is not counted");
+  CUmemoryPool of = nullptr;
+  Want(Cu().cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, first), CUDA_SUCCESS,
+       "cuPointerGetAttribute");
+  Hold(of == pool, "the pointer is of another pool");
+  size_t range = 0;
+  Want(Cu().cuMemGetAddressRange_v2(nullptr, &range, first + size / 2), CUDA_SUCCESS,
+       "cuMemGetAddressRange");
+  Hold(range >= size, "the allocation is smaller than it was");
+  TryWhatIsNotAllowed(pool, stream);
+
+  ReadAndWrite(first, size, stream);
+  ReadAndWrite(second, size, stream);
+  Want(Cu().cuMemFreeAsync(first, stream), CUDA_SUCCESS, "cuMemFreeAsync");
+  Want(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS, "cuStreamSynchronize");
+  // It may come again, and a pool goes with its last pointer.
+  const CUdeviceptr again = Import(pool, "GPULOOM_TEST_POINTER");
+  Want(Cu().cuMemPoolDestroy(pool), CUDA_SUCCESS, "cuMemPoolDestroy");
+  if (wrong != 0) return wrong;
+  std::vector<uint8_t> seen(size);
+  Want(Cu().cuMemcpyDtoHAsync_v2(seen.data(), again, size, stream), CUDA_SUCCESS, "copy");
+  Want(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS, "cuStreamSynchronize");
+  Hold(seen == std::vector<uint8_t>(size, 0x42), "imported again it is another memory");
+  Want(Cu().cuMemFree_v2(second), CUDA_SUCCESS, "cuMemFree");
+  Want(Cu().cuMemFreeAsync(again, stream), CUDA_SUCCESS, "cuMemFreeAsync again");
+  Want(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS, "cuStreamSynchronize");
+  return wrong;
+}
+
+int ImportsPoolAndDies() {
+  Begin();
+  const auto size = Told<size_t>("GPULOOM_TEST_SIZE");
+  const CUdeviceptr memory = Import(Import(), "GPULOOM_TEST_POINTER");
+  ReadAndWrite(memory, size, nullptr);
+  Want(Cu().cuCtxSynchronize(), CUDA_SUCCESS, "cuCtxSynchronize");
+  if (wrong == 0) raise(SIGKILL);
+  return wrong;
+}
+
+int ExportsPoolAndDies() {
+  Begin();
+  const auto size = Told<size_t>("GPULOOM_TEST_SIZE");
+  const auto socket = Told<int>("GPULOOM_TEST_SOCKET");
+  CUmemPoolProps properties = {};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.handleTypes = kDescriptor;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  CUmemoryPool pool = nullptr;
+  CUdeviceptr memory = 0;
+  int fd = -1;
+  CUmemPoolPtrExportData data = {};
+  Want(Cu().cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS, "cuMemPoolCreate");
+  Want(Cu().cuMemAllocFromPoolAsync(&memory, size, pool, nullptr), CUDA_SUCCESS, "allocation");
+  Want(Cu().cuMemsetD8Async(memory, 0x21, size, nullptr), CUDA_SUCCESS, "memset");
+  Want(Cu().cuStreamSynchronize(nullptr), CUDA_SUCCESS, "cuStreamSynchronize");
+  Want(Cu().cuMemPoolExportToShareableHandle(&fd, pool, kDescriptor, 0), CUDA_SUCCESS, "export");
+  Want(Cu().cuMemPoolExportPointer(&data, memory), CUDA_SUCCESS, "export of the pointer");
+  if (wrong != 0) return wrong;
+  char go = 0;
+  Hold(SendDescriptor(socket, fd, data) && read(socket, &go, 1) == 1, "the socket failed");
+  if (wrong == 0) raise(SIGKILL);
+  return wrong;
+}
+
+}  // namespace gpuloom::conformance
