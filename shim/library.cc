@@ -114,12 +114,29 @@ CUresult LoadLinked(const void* wrapper, bool is_module, const JitLog& errors, c
   return result;
 }
 
+bool IsElf(const void* image) { return memcmp(image, "\177ELF", 4) == 0; }
+
 // A module must have something in it when it is loaded; a library only when a kernel is asked for.
 bool HasMember(const Image& image) {
   if (image.kind != ImageKind::kFatbin) return true;
   FatbinReader members(image.bytes, image.size_bytes);
   FatbinMember member;
   return members.Next(&member) || members.error() != ImageError::kNone;
+}
+
+// With lazy loading a library's code is looked at when it is used first, and so its errors are told
+// then. Here they are known from the beginning, and kept.
+CUresult TellLater(CUresult failure, bool is_module, Library** out) {
+  if (is_module || session.settings().eager_modules) return failure;
+  Library* library;
+  {
+    Holding holding(&libraries.lock);
+    library = libraries.table.Take();
+  }
+  if (library == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  library->broken = failure;
+  *out = library;
+  return CUDA_SUCCESS;
 }
 
 // What becomes of the image's memory: the program may reuse it, or leaves it as it is.
@@ -135,9 +152,11 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
     return result;
   }
   Image image;
-  if (FindImage(image_pointer, &image) != ImageError::kNone || image.size_bytes == 0) {
-    return CUDA_ERROR_INVALID_IMAGE;
+  const ImageError error = FindImage(image_pointer, &image);
+  if (error == ImageError::kUnknownFormat && !IsElf(image_pointer)) {
+    return TellLater(CUDA_ERROR_INVALID_IMAGE, is_module, out);
   }
+  if (error != ImageError::kNone || image.size_bytes == 0) return CUDA_ERROR_INVALID_IMAGE;
   if (is_module && !HasMember(image)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   const CUresult result =
       LoadAs(is_module, errors, infos, out, [&](Library* library, ReplyPayload* log) {
@@ -145,6 +164,9 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
       });
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE) {
     return LoadLinked(image_pointer, is_module, errors, infos, result, out);
+  }
+  if (result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
+    return TellLater(result, is_module, out);
   }
   if (result == CUDA_SUCCESS && memory == ImageMemory::kPreserved) {
     (*out)->image_bytes = image.size_bytes;
@@ -286,6 +308,7 @@ CUresult EnsureLoaded(Library* library) {
   if (library->loaded.load(std::memory_order_acquire)) [[likely]] {
     return CUDA_SUCCESS;
   }
+  if (library->broken != CUDA_SUCCESS) return library->broken;
   Holding holding(&libraries.load_lock);
   if (library->loaded.load(std::memory_order_acquire)) return CUDA_SUCCESS;
   const CUresult result = PresentImage(library, library->image, library->image_bytes, nullptr);
@@ -366,7 +389,7 @@ CUresult cuLibraryGetModule(CUmodule* module, CUlibrary handle) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Library* library = FindLibrary(handle);
-  return Answer(library == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS, library, module);
+  return Answer(library == nullptr ? CUDA_ERROR_INVALID_HANDLE : library->broken, library, module);
 }
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) { return LoadModule(module, image); }

@@ -20,6 +20,7 @@ struct Library {
   std::atomic<uint32_t> alive;
   bool is_module;            // made by cuModuleLoad*: unloaded by cuModuleUnload only
   std::atomic<bool> loaded;  // the executor has it
+  CUresult broken;           // what its first use is told; CUDA_SUCCESS otherwise
   const void* image;         // where the program preserves it, or null
   uint64_t image_bytes;
   // Its `__managed__` variables: a part of the arena, which lives as long as the library, resets
@@ -39,7 +40,7 @@ wire::LibraryId IdOf(const Library* library);
 // As cuModuleLoadData: a wrapper, fatbin, cubin or PTX of unknown length.
 [[nodiscard]] CUresult LoadModule(CUmodule* module, const void* image);
 
-// Loads it again after a reset.
+// Loads it again after a reset; tells what is wrong with an image that was found wanting.
 [[nodiscard]] CUresult EnsureLoaded(Library* library);
 
 // All of its kernels, which live as long as the library. Asks the executor for their names, once.

@@ -190,6 +190,7 @@ void Unload(const std::shared_ptr<LoadedLibrary>& library) {
 }
 
 CUresult LoadedLibrary::ModuleIn(Context& context, std::shared_ptr<LoadedModule>& module) {
+  if (broken != CUDA_SUCCESS) return broken;
   std::lock_guard lock(mutex);
   std::shared_ptr<LoadedModule>& instance = instances[&context];
   if (instance == nullptr) {

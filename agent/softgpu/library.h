@@ -84,6 +84,8 @@ struct LibraryKernel {
 
 // CUlibrary
 struct LoadedLibrary {
+  CUresult broken = CUDA_SUCCESS;  // what its first use is told: code that was found wanting
+
   // The instance in a context, loaded now if need be.
   [[nodiscard]] CUresult ModuleIn(Context& context, std::shared_ptr<LoadedModule>& module);
 

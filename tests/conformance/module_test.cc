@@ -76,6 +76,33 @@ TEST_F(Module, BadImages) {
   EXPECT_EQ(Cu().cuModuleLoadData(&module, empty_fatbin), CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
 
+// A library's code is looked at when it is used first, but for what tells its form.
+TEST_F(Module, BadLibrariesFailWhenTheyAreUsed) {
+  const auto load = [](CUlibrary* library, const void* image) {
+    return Cu().cuLibraryLoadData(library, image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  };
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  EXPECT_EQ(load(&library, nullptr), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(load(&library, "These are no kernels."), CUDA_SUCCESS);
+  EXPECT_NE(Cu().cuLibraryGetKernel(&kernel, library, "add"), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuLibraryUnload(library), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuLibraryUnload(library), CUDA_ERROR_INVALID_HANDLE);
+  // Text for the compiler is told apart by whoever compiles it.
+  const char broken[] =
+      ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry f() { this is no "
+      "instruction; }\n";
+  const CUresult loaded = load(&library, broken);
+  if (loaded != CUDA_SUCCESS) {
+    EXPECT_EQ(loaded, CUDA_ERROR_INVALID_PTX);
+    return;
+  }
+  EXPECT_EQ(Cu().cuLibraryGetKernel(&kernel, library, "f"), CUDA_ERROR_INVALID_PTX);
+  EXPECT_EQ(Cu().cuLibraryGetKernel(&kernel, library, "f"), CUDA_ERROR_INVALID_PTX);
+  EXPECT_EQ(Cu().cuLibraryUnload(library), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
 // The compiler's word for code that cannot be linked is the one for a lost context.
 TEST_F(Module, CodeThatCannotBeLinkedHurtsNothingElse) {
   CUmodule module = nullptr;

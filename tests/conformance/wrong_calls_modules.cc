@@ -155,6 +155,35 @@ void WrongLibraries(Calls& c, const Place& at) {
   c("cuLibraryLoadData without output", [&] { return load(nullptr, kKernels); });
   c("cuLibraryLoadData without an image", [&] { return load(&other, nullptr); });
   c("cuLibraryLoadData of words", [&] { return load(&other, "These are no kernels."); });
+  c("cuLibraryGetKernel of words", [&] { return cu.cuLibraryGetKernel(&kernel, other, "add"); });
+  c("cuLibraryGetKernelCount of words", [&] { return cu.cuLibraryGetKernelCount(&count, other); });
+  c("cuLibraryGetModule of words", [&] { return cu.cuLibraryGetModule(&module, other); });
+  c("cuLibraryGetGlobal of words",
+    [&] { return cu.cuLibraryGetGlobal(&address, &size_bytes, other, "counter"); });
+  c("cuLibraryUnload of words", [&] { return cu.cuLibraryUnload(other); });
+  const struct {
+    const char* what;
+    const char* text;
+  } wrong[] = {
+      {"a wrong instruction",
+       ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\n  fly.b32;\n}\n"},
+      {"a later version", ".version 99.0\n.target sm_90\n.address_size 64\n"},
+      {"a later target", ".version 8.7\n.target sm_120\n.address_size 64\n"},
+      {"an unknown function",
+       ".version 8.0\n.target sm_70\n.address_size 64\n.extern .func away();\n"
+       ".visible .entry k()\n{\n  call.uni away, ();\n  ret;\n}\n"},
+  };
+  for (const auto& each : wrong) {
+    const std::string with = std::string(" of PTX with ") + each.what;
+    CUlibrary made = nullptr;
+    c("cuLibraryLoadData" + with, [&] { return load(&made, each.text); });
+    c("cuLibraryGetKernelCount" + with, [&] { return cu.cuLibraryGetKernelCount(&count, made); });
+    c("cuLibraryGetKernel" + with, [&] { return cu.cuLibraryGetKernel(&kernel, made, "k"); });
+    c("cuLibraryGetModule" + with, [&] { return cu.cuLibraryGetModule(&module, made); });
+    c("cuLibraryUnload" + with, [&] { return cu.cuLibraryUnload(made); });
+  }
+  const unsigned char elf[4096] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
+  c("cuLibraryLoadData of an empty ELF file", [&] { return load(&other, elf); });
   c("cuLibraryLoadData without its options", [&] {
     return cu.cuLibraryLoadData(&other, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 1);
   });
