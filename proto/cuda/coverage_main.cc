@@ -104,7 +104,9 @@ const std::vector<Reason>& Reasons() {
        {"cuGreenCtx", "cuCtxFromGreenCtx", "cuDevResource", "cuDevSmResource",
         "cuDeviceGetDevResource", "cuCtxGetDevResource", "cuStreamGetGreenCtx"},
        {}},
-      {"the driver's log of errors is kept by the executor's driver, for all its tenants",
+      {"the driver's log names every call that fails and why; here each function answers by "
+       "itself, "
+       "and a place that sees all their failures would cost every call that succeeds",
        {"cuLogs"},
        {}},
       {"textures by reference: CUDA 12 took them out of the language; objects are supported",
