@@ -1,30 +1,18 @@
-// cuTensorMap*: judged by the rules that CUDA documents and written in a form of our own. The
-// machine has no bulk tensor copies, so a module that uses a map is refused when it is loaded; a
-// program that only makes maps sees CUDA's answers.
+// cuTensorMap*: judged by the rules that CUDA documents and written in a form of our own, which the
+// machine's copies by tensor map read.
 #include <cstring>
 
+#include "agent/softgpu/exec/tensor_map.h"
 #include "agent/softgpu/state.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
 namespace {
 
-constexpr uint32_t kMaxRank = 5;
-constexpr uint64_t kMagic = 0x70616d2d74666f73;  // "soft-map"
-
-// What a map holds; the rest of its 128 bytes is a digest of nothing.
-struct Form {
-  uint64_t magic;
-  uint64_t address;
-  uint64_t dimensions[kMaxRank];
-  uint32_t box[kMaxRank];
-  uint8_t type;
-  uint8_t rank;
-  uint8_t interleave;
-  uint8_t swizzle;
-  uint32_t alignment;  // that the address must have
-};
-static_assert(sizeof(Form) <= sizeof(CUtensorMap));
+constexpr uint32_t kMaxRank = kMaxTensorRank;
+static_assert(sizeof(TensorMap) <= sizeof(CUtensorMap));
+static_assert(uint8_t{TensorMap::kF64} == CU_TENSOR_MAP_DATA_TYPE_FLOAT64);
+static_assert(uint8_t{TensorMap::kTf32Flushed} == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ);
 
 struct Request {
   CUtensorMap* map;
@@ -106,19 +94,26 @@ bool RulesHold(const Request& r, uint64_t inner_bytes) {
   return r.fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE || IsFloat(r.type);
 }
 
+// A tile's box, or the corners, channels and pixels of im2col, which no copy uses.
 CUresult Write(const Request& r, const cuuint32_t* box) {
-  Form form = {};
-  form.magic = kMagic;
+  TensorMap form = {};
+  form.magic = TensorMap::kMagic;
+  form.mode = box != nullptr ? TensorMap::kTiled : TensorMap::kIm2col;
   form.address = r.address;
   for (uint32_t i = 0; i < r.rank; ++i) {
     form.dimensions[i] = r.dimensions[i];
-    form.box[i] = box == nullptr ? 0 : box[i];
+    form.box[i] = box == nullptr ? uint16_t{0} : static_cast<uint16_t>(box[i]);
+    if (i + 1 < r.rank) form.strides[i] = r.strides[i];
+    // The innermost dimension is taken whole unless it is interleaved.
+    const bool counts = i != 0 || r.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE;
+    form.element_strides[i] = counts ? static_cast<uint8_t>(r.element_strides[i]) : uint8_t{1};
   }
   form.type = static_cast<uint8_t>(r.type);
   form.rank = static_cast<uint8_t>(r.rank);
   form.interleave = static_cast<uint8_t>(r.interleave);
   form.swizzle = static_cast<uint8_t>(r.swizzle);
-  form.alignment = AlignmentOf(r);
+  form.fills_with_nan = r.fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE ? 1 : 0;
+  form.alignment = static_cast<uint8_t>(AlignmentOf(r));
   std::memset(r.map, 0, sizeof(*r.map));
   std::memcpy(r.map, &form, sizeof(form));
   return CUDA_SUCCESS;
@@ -205,9 +200,9 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
   if (map == nullptr || reinterpret_cast<uintptr_t>(map) % 64 != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  Form form;
+  TensorMap form;
   std::memcpy(&form, map, sizeof(form));
-  if (form.magic != kMagic || form.alignment == 0 ||
+  if (form.magic != TensorMap::kMagic || form.alignment == 0 ||
       reinterpret_cast<uint64_t>(address) % form.alignment != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }

@@ -47,6 +47,8 @@ inline constexpr uint64_t kParamWindow = uint64_t{3} << 56;
 inline constexpr uint64_t kFunctionWindow = uint64_t{4} << 56;
 inline constexpr uint64_t kGridWindow = uint64_t{5}
                                         << 56;  // what a cooperative grid's blocks meet at
+// Shared addresses of another block of the cluster: its rank + 1 above this many bits.
+inline constexpr uint32_t kClusterRankShift = 24;
 inline constexpr uint64_t kWindowMask = uint64_t{0xff} << 56;
 
 }  // namespace gpuloom::softgpu

@@ -170,6 +170,37 @@ constexpr Case kCases[] = {
      {},
      0,
      Lane},
+    // Vectors, element by element.
+    {"st.global.v4.f32 [%d9], {0f3F800000, 0f40000000, 0f40400000, 0f40800000}; "
+     "{ .reg .f32 %v<8>; mov.f32 %v0, 0f41200000; "
+     "atom.global.add.v4.f32 {%v4, %v5, %v6, %v7}, [%d9], {%v0, %v0, %v0, %v0}; "
+     "ld.global.f32 %v1, [%d9+8]; add.f32 %v1, %v1, %v7; mov.b32 %r0, %v1; }",
+     'r',
+     {},
+     F(17)},
+    {"{ .reg .f32 %v<2>; mov.f32 %v0, 0f3F800000; mov.f32 %v1, 0f40000000; "
+     "red.global.v2.f32.add [%d8], {%v0, %v1}; bar.sync 0; ld.volatile.global.v2.u32 {%r10, %r11}, "
+     "[%d8]; add.u32 %r0, %r10, %r11; }",
+     'r',
+     {},
+     F(32) + F(64)},
+    // 1 + 2 and 2 + 3 in each half; then the smaller ones.
+    {"st.global.v2.u32 [%d9], {%r1, %r1}; red.global.v2.f16x2.add.noftz [%d9], {%r2, %r2}; "
+     "ld.global.u32 %r0, [%d9+4];",
+     'r',
+     {0x40003c00, 0x42004000},
+     0x45004200},
+    {"st.global.v4.u32 [%d9], {%r1, %r1, %r1, %r1}; "
+     "atom.global.v4.bf16x2.min.noftz {%r10, %r11, %r12, %r13}, [%d9], {%r2, %r2, %r2, %r2}; "
+     "ld.global.u32 %r0, [%d9+12];",
+     'r',
+     {0x40003f80, 0x3f804000},
+     0x3f803f80},
+    {"st.global.v2.u32 [%d9], {%r1, %r1}; red.global.v4.f16.max.noftz [%d9], {%h2, %h2, %h2, %h2}; "
+     "ld.global.u32 %r0, [%d9];",
+     'r',
+     {0x40003c00, 0x3e00},
+     0x40003e00},
 };
 
 }  // namespace

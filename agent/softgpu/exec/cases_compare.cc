@@ -75,6 +75,9 @@ constexpr Case kCases[] = {
     {"slct.u32.f32 %r0, %r1, %r2, %r3;", 'r', {1, 2, F(-0.0f)}, 1},
     {"slct.u32.f32 %r0, %r1, %r2, %r3;", 'r', {1, 2, kNan}, 2},
     {"slct.ftz.u32.f32 %r0, %r1, %r2, %r3;", 'r', {1, 2, 0x80000001}, 1},
+    // One in each half where the comparison holds.
+    {"set.lt.f16x2.f16x2 %r0, %r1, %r2;", 'r', {0x40003c00, 0x40004000}, 0x00003c00},
+    {"set.ge.bf16x2.bf16x2 %r0, %r1, %r2;", 'r', {0x40003f80, 0x40004000}, 0x3f800000},
 };
 
 }  // namespace

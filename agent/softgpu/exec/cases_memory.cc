@@ -212,6 +212,91 @@ constexpr Case kCases[] = {
      'd',
      {},
      0},
+    // Policies and priorities of the cache change nothing.
+    {"createpolicy.fractional.L2::evict_last.b64 %d10, 1.0; st.global.u32 [%d9], %r1; "
+     "ld.global.L2::cache_hint.u32 %r0, [%d9], %d10;",
+     'r',
+     {31},
+     31},
+    {"createpolicy.fractional.L2::evict_first.L2::evict_unchanged.b64 %d10, 0.5; "
+     "st.global.L2::cache_hint.u32 [%d9], %r1, %d10; ld.global.u32 %r0, [%d9];",
+     'r',
+     {32},
+     32},
+    {"createpolicy.range.global.L2::evict_last.L2::evict_first.b64 %d10, [%d8], 0x100, 0x400; "
+     "atom.global.add.L2::cache_hint.u32 %r10, [%d9], %r1, %d10; ld.global.u32 %r0, [%d9];",
+     'r',
+     {33},
+     33},
+    {"st.global.u32 [%d8], 34; applypriority.global.L2::evict_normal [%d8], 128; "
+     "prefetch.global.L2::evict_last [%d8]; bar.sync 0; ld.global.u32 %r0, [%d8];",
+     'r',
+     {},
+     34},
+    // Lanes that ignore their source copy zeros.
+    {"{ .reg .b32 %at; mov.u32 %at, shared; mad.lo.u32 %at, %r9, 8, %at; "
+     "st.shared.u32 [%at], 9; st.global.u32 [%d9], %r1; setp.lt.u32 %p10, %r9, 16; "
+     "cp.async.ca.shared.global [%at], [%d9], 4, %p10; cp.async.wait_all; "
+     "ld.shared.u32 %r0, [%at]; }",
+     'r',
+     {35},
+     0,
+     [](uint32_t lane) -> uint64_t { return lane < 16 ? 0 : 35; }},
+    {"{ .reg .b32 %at; .reg .b64 %policy; mov.u32 %at, shared; mad.lo.u32 %at, %r9, 4, %at; "
+     "createpolicy.fractional.L2::evict_first.b64 %policy; st.global.u32 [%d9], %r1; "
+     "cp.async.ca.shared.global.L2::cache_hint [%at], [%d9], 4, %policy; cp.async.wait_all; "
+     "ld.shared.u32 %r0, [%at]; }",
+     'r',
+     {36},
+     36},
+    // A block of memory added to another one.
+    {"setp.eq.u32 %p10, %r9, 0; st.shared.u32 [shared], 5; st.shared.u32 [shared+12], 6; "
+     "st.global.u32 [%d8], 100; st.global.u32 [%d8+12], 200; fence.proxy.async; bar.sync 0; "
+     "@!%p10 bra DONE; mov.u32 %r10, shared; "
+     "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d8], [%r10], 16; "
+     "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; DONE: bar.sync 0; "
+     "ld.volatile.global.u32 %r10, [%d8]; ld.volatile.global.u32 %r11, [%d8+12]; "
+     "mad.lo.u32 %r0, %r10, 1000, %r11;",
+     'r',
+     {},
+     105206},
+    // Two halves, 1 and 2 and 2 and 3, of which the greater ones stay.
+    {"setp.eq.u32 %p10, %r9, 0; st.shared.u32 [shared], 0x40003c00; "
+     "st.global.u32 [%d8], 0x3c004200; fence.proxy.async; bar.sync 0; @!%p10 bra DONE; "
+     "mov.u32 %r10, shared; "
+     "cp.reduce.async.bulk.global.shared::cta.bulk_group.max.f16 [%d8], [%r10], 16; "
+     "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; DONE: bar.sync 0; "
+     "ld.volatile.global.u32 %r0, [%d8];",
+     'r',
+     {},
+     0x40004200},
+    // To a block of a cluster, which one of its own is, with a report.
+    {"setp.eq.u32 %p10, %r9, 0; @%p10 mbarrier.init.shared.b64 [shared], 1; "
+     "fence.mbarrier_init.release.cluster; bar.sync 0; mov.u32 %r10, shared; "
+     "@%p10 mbarrier.arrive.expect_tx.shared.b64 %d10, [shared], 8; @!%p10 bra WAIT; "
+     "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%r10+16], {%r1, %r2}, "
+     "[%r10]; "
+     "WAIT: mbarrier.try_wait.parity.shared.b64 %p11, [shared], 0; @!%p11 bra WAIT; "
+     "ld.shared.u64 %d0, [shared+16];",
+     'd',
+     {37, 38},
+     uint64_t{38} << 32 | 37},
+    {"setp.eq.u32 %p10, %r9, 0; @%p10 mbarrier.init.shared.b64 [shared], 1; "
+     "@%p10 st.shared.u32 [shared+16], 7; fence.mbarrier_init.release.cluster; bar.sync 0; "
+     "mov.u32 %r10, shared; "
+     "@%p10 mbarrier.arrive.expect_tx.shared.b64 %d10, [shared], 128; bar.sync 0; "
+     "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r10+16], "
+     "%r9, [%r10]; "
+     "WAIT: mbarrier.try_wait.parity.shared.b64 %p11, [shared], 0; @!%p11 bra WAIT; "
+     "ld.shared.u32 %r0, [shared+16];",
+     'r',
+     {},
+     7 + 31 * 16},
+    // Directives without a space between them.
+    {"{ .reg.b32 %here, %there; mov.b32 %here, %r1; mov.b32 %there, %here; mov.b32 %r0, %there; }",
+     'r',
+     {39},
+     39},
 };
 
 }  // namespace

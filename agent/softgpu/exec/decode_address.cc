@@ -11,6 +11,10 @@ namespace {
 
 Step Nothing(Warp&, const Instr&) { return Step::kNext; }
 
+Step NoPolicy(Warp& warp, const Instr& in) {
+  return Apply<uint64_t>(warp, in, [](uint32_t) { return uint64_t{0}; });
+}
+
 // imm: the window of the address space; 0 for global and constant memory.
 template <class T, bool kToSpace>
 Step ConvertAddress(Warp& warp, const Instr& in) {
@@ -48,8 +52,6 @@ bool TakeWindow(Op& op, int64_t* window) {
     return false;
   return true;
 }
-
-constexpr uint32_t kClusterRankShift = 24;
 
 // The address in another block's shared memory: rank + 1 above the offset, within the window.
 template <class T>
@@ -132,6 +134,7 @@ bool DecodePrefetch(Decoder& decoder, Op& op) {
     space = ptx::Space::kLocal;
   else if (op.mods.Take("const"))
     space = ptx::Space::kConst;
+  op.mods.TakePrefixed("param");
   op.mods.Take("tensormap");
   op.mods.TakeOneOf({"L1", "L2"});
   op.mods.TakePrefixed("L2::");
@@ -139,12 +142,27 @@ bool DecodePrefetch(Decoder& decoder, Op& op) {
   return op.count() == 1 && decoder.Address(op[0], space, &in) && decoder.Emit(Nothing, Instr());
 }
 
+// Also applypriority: an address and a size.
 bool DecodeDiscard(Decoder& decoder, Op& op) {
   const ptx::Space space = op.mods.Take("global") ? ptx::Space::kGlobal : ptx::Space::kGeneric;
   op.mods.Take("L2");
   op.mods.TakePrefixed("L2::");
   Instr in;
   return op.count() == 2 && decoder.Address(op[0], space, &in) && decoder.Emit(Nothing, Instr());
+}
+
+// There is no cache whose policy it could be: 0 stands for every one.
+bool DecodeCreatepolicy(Decoder& decoder, Op& op) {
+  const std::string_view kind = op.mods.TakeOneOf({"fractional", "range", "cvt"});
+  const size_t operands = kind == "range" ? 4 : 2;
+  op.mods.Take("global");
+  op.mods.Take("L2");
+  op.mods.TakePrefixed("L2::");
+  const bool whole = kind == "fractional" && op.count() == 1;  // the fraction is left out
+  if (kind.empty() || !op.mods.Take("b64") || (op.count() != operands && !whole)) return false;
+  Instr in;
+  in.d = decoder.Destination(op[0], 8);
+  return decoder.Emit(NoPolicy, in);
 }
 
 }  // namespace gpuloom::softgpu

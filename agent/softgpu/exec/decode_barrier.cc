@@ -105,13 +105,21 @@ bool DecodeBarrier(Decoder& decoder, Op& op) {
 }
 
 bool DecodeFence(Decoder& decoder, Op& op) {
-  op.mods.TakeOneOf({"sc", "acq_rel", "acquire", "release", "mbarrier_init"});
+  const bool of_barriers = op.mods.Take("mbarrier_init");
+  op.mods.TakeOneOf({"sc", "acq_rel", "acquire", "release"});
   op.mods.TakeOneOf({"cta", "cluster", "gpu", "sys"});
   // Proxies are one memory here.
-  if (op.mods.Take("proxy")) op.mods.TakeOneOf({"alias", "async", "async.global", "generic"});
+  size_t operands = 0;
+  if (op.mods.Take("proxy") && !of_barriers) {
+    const std::string_view proxy = op.mods.TakeOneOf(
+        {"alias", "async", "async.global", "generic", "async::generic", "tensormap::generic"});
+    // To acquire a tensor map, one names it: its address and size.
+    if (proxy == "tensormap::generic") operands = op.count() == 0 ? 0 : 2;
+  }
   op.mods.Take("global");
   op.mods.TakePrefixed("shared");
-  return op.count() == 0 && decoder.Emit(FenceHere, Instr());
+  op.mods.TakePrefixed("sync_restrict::");
+  return op.count() == operands && decoder.Emit(FenceHere, Instr());
 }
 
 bool DecodeMembar(Decoder& decoder, Op& op) {

@@ -162,28 +162,54 @@ bool TakeCombination(Decoder& decoder, Op& op, size_t at, Instr* in) {
   return true;
 }
 
+// Half `k` of both sources, in registers of their own.
+bool TakeHalves(Decoder& decoder, Op& op, size_t k, Instr* part) {
+  part->a = decoder.NewRegister(2);
+  part->b = decoder.NewRegister(2);
+  for (const auto& [to, from] : {std::pair{part->a, size_t{1}}, std::pair{part->b, size_t{2}}}) {
+    Instr take;
+    take.d = to;
+    take.a = decoder.Source(op[from], 4);
+    const Handler low = Map1<uint16_t, uint32_t>([](uint32_t x) { return x; });
+    const Handler high = Map1<uint16_t, uint32_t>([](uint32_t x) { return x >> 16; });
+    if (!decoder.Emit(k == 0 ? low : high, take)) return false;
+  }
+  return true;
+}
+
 // setp.f16x2 gives one predicate for each half: two comparisons of halves taken apart.
 bool DecodePairCompare(Decoder& decoder, Op& op, ptx::Type type, std::string_view how, Instr in) {
   const ptx::Type half = type == ptx::Type::kF16x2 ? ptx::Type::kF16 : ptx::Type::kBf16;
   if (op[0].kind != ptx::Operand::kPair) return false;
-  const Ref a = decoder.Source(op[1], 4);
-  const Ref b = decoder.Source(op[2], 4);
   for (size_t k = 0; k < 2; ++k) {
     Instr part = in;
-    part.a = decoder.NewRegister(2);
-    part.b = decoder.NewRegister(2);
+    if (!TakeHalves(decoder, op, k, &part)) return false;
     part.d = decoder.DestinationPredicate(op[0].parts[k]);
-    for (const auto& [to, from] : {std::pair{part.a, a}, std::pair{part.b, b}}) {
-      Instr take;
-      take.d = to;
-      take.a = from;
-      const Handler low = Map1<uint16_t, uint32_t>([](uint32_t x) { return x; });
-      const Handler high = Map1<uint16_t, uint32_t>([](uint32_t x) { return x >> 16; });
-      if (!decoder.Emit(k == 0 ? low : high, take)) return false;
-    }
     if (!decoder.Emit(Find(half, how, Into::kPredicates), part)) return false;
   }
   return true;
+}
+
+// set.f16x2.f16x2, in the same way.
+bool DecodePairSet(Decoder& decoder, Op& op, ptx::Type type, std::string_view how, Instr in) {
+  const bool is_half = type == ptx::Type::kF16x2;
+  in.imm = is_half ? 0x3c00 : 0x3f80;
+  Instr join;
+  Ref results[2] = {};
+  for (size_t k = 0; k < 2; ++k) {
+    Instr part = in;
+    if (!TakeHalves(decoder, op, k, &part)) return false;
+    part.d = results[k] = decoder.NewRegister(2);
+    const ptx::Type half = is_half ? ptx::Type::kF16 : ptx::Type::kBf16;
+    if (!decoder.Emit(Find(half, how, Into::kHalf), part)) return false;
+  }
+  join.d = decoder.Destination(op[0], 4);
+  join.a = results[0];
+  join.b = results[1];
+  return decoder.Emit(Map2<uint32_t, uint16_t, uint16_t>([](uint16_t low, uint16_t high) {
+                        return (static_cast<uint32_t>(high) << 16) | low;
+                      }),
+                      join);
 }
 
 template <class T, class F>
@@ -242,6 +268,9 @@ bool DecodeSet(Decoder& decoder, Op& op) {
   if (!TakeCombination(decoder, op, 3, &in)) return false;
   const ptx::Type to = op.mods.TakeType();
   const ptx::Type type = op.mods.TakeType();
+  if (to == ptx::Type::kF16x2 || to == ptx::Type::kBf16x2) {
+    return to == type && !how.empty() && DecodePairSet(decoder, op, type, how, in);
+  }
   Into into = Into::kWord;
   switch (to) {
     case ptx::Type::kU32:

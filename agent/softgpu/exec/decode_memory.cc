@@ -2,7 +2,7 @@
 #include <atomic>
 
 #include "agent/softgpu/exec/block.h"
-#include "agent/softgpu/exec/decoder.h"
+#include "agent/softgpu/exec/decode_bulk.h"
 #include "agent/softgpu/exec/fence.h"
 #include "agent/softgpu/exec/instruction_table.h"
 #include "agent/softgpu/exec/lanes.h"
@@ -262,6 +262,7 @@ bool DecodeLd(Decoder& decoder, Op& op) {
 bool DecodeLdu(Decoder& decoder, Op& op) { return DecodeLd(decoder, op); }
 
 bool DecodeSt(Decoder& decoder, Op& op) {
+  if (op.mods.Take("async")) return DecodeStAsync(decoder, op);
   Instr in;
   const ptx::Space space = TakeSpace(op);
   TakeOrdering(op, &in);

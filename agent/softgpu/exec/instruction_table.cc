@@ -108,13 +108,17 @@ constexpr Instruction kTable[] = {
      DecodeSetp},
     {"slct", kCompare, "[.ftz].{b,u,s}{16,32,64},f32,f64.{s32,f32}", DecodeSlct},
 
+    {"applypriority", kMove, "[.global].L2::evict_normal; does nothing", DecodeDiscard},
     {"cp", kMove,
      ".async.{ca,cg}.shared[::cta].global[.L2::…] of 4, 8 or 16 bytes; "
      ".async.{commit_group,wait_group,wait_all}; .async.mbarrier.arrive[.noinc].shared[::cta].b64; "
-     ".async.bulk.shared{::cta,::cluster}.{global,shared::cta}.mbarrier::complete_tx::bytes; "
-     ".async.bulk.global.shared::cta.bulk_group; .async.bulk.{commit_group,wait_group[.read]}; "
-     ".async.bulk.prefetch.L2.global; all done at once",
+     ".async.bulk.shared{::cta,::cluster}.{global,shared::cta}.mbarrier::complete_tx::bytes"
+     "[.multicast::cluster]; .async.bulk.global.shared::cta.bulk_group; "
+     ".async.bulk.{commit_group,wait_group[.read]}; .async.bulk.prefetch.L2.global; "
+     ".async.bulk.tensor.{1d,2d,3d,4d,5d}[.tile] between global and shared, and .prefetch of it; "
+     ".reduce.async.bulk[.tensor].{add,min,max,inc,dec,and,or,xor}; all done at once",
      DecodeCp},
+    {"createpolicy", kMove, ".{fractional,range,cvt}…b64; gives 0", DecodeCreatepolicy},
     {"cvt", kMove,
      "[.{rn,rz,rm,rp,rni,rzi,rmi,rpi}][.ftz][.sat][.relu] between u8 u16 u32 u64 s8 s16 s32 s64 "
      "f16 bf16 "
@@ -142,7 +146,8 @@ constexpr Instruction kTable[] = {
     {"prefetchu", kMove, ".L1; does nothing", DecodePrefetch},
     {"st", kMove,
      "[.{weak,volatile,relaxed,release}[.scope]][.{global,shared[::cta,::cluster],local,param}]"
-     "[.cache hints][.{v2,v4}].{b,u,s}{8,16,32,64},f32,f64",
+     "[.cache hints][.{v2,v4}].{b,u,s}{8,16,32,64},f32,f64; "
+     ".async[.weak].shared::cluster.mbarrier::complete_tx::bytes[.{v2,v4}].{b,u,s}{32,64},f32,f64",
      DecodeSt},
 
     {"suld", kImage,
@@ -160,9 +165,14 @@ constexpr Instruction kTable[] = {
      "[.sem][.scope][.{global,shared[::cta,::cluster]}].{add,min,max}.{u32,s32,u64,s64}; "
      ".{inc,dec}.u32; "
      ".add.{f32,f64}; .add.noftz.{f16,f16x2,bf16,bf16x2}; .{and,or,xor,exch}.{b32,b64}; "
-     ".cas.{b16,b32,b64}",
+     ".cas.{b16,b32,b64}; .global.{v2,v4}.f32.add; "
+     ".global.{v2,v4,v8}.{f16,bf16}.{add,min,max}.noftz; "
+     ".global.{v2,v4}.{f16x2,bf16x2}.{add,min,max}.noftz",
      DecodeAtom},
-    {"red", kAtomic, "as atom, without exch and cas", DecodeRed},
+    {"red", kAtomic,
+     "as atom, without exch and cas; "
+     ".async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes of integers",
+     DecodeRed},
 
     {"bra", kControl, "[.uni]", DecodeBra},
     {"brkpt", kControl, "does nothing", DecodeBrkpt},
@@ -184,7 +194,10 @@ constexpr Instruction kTable[] = {
      "[.cta].red.{and,or}[.aligned].pred; "
      ".cluster.{arrive,wait}[.sem][.aligned]",
      DecodeBarrier},
-    {"fence", kSync, "[.{sc,acq_rel,acquire,release}][.scope]; .proxy.{alias,async}", DecodeFence},
+    {"fence", kSync,
+     "[.{sc,acq_rel,acquire,release}][.scope]; .mbarrier_init.release.cluster; "
+     ".proxy.{alias,async[.space],tensormap::generic.{acquire,release}.scope}",
+     DecodeFence},
     {"mbarrier", kSync,
      ".{init,inval,expect_tx,complete_tx}[.sem.scope][.shared{::cta,::cluster}].b64; "
      ".arrive[.expect_tx][.noComplete][.sem.scope][.shared{::cta,::cluster}].b64; .arrive_drop…; "

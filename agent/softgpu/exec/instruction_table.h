@@ -36,7 +36,8 @@ bool DecodeSetmaxnreg(Decoder&, Op&);
 // decode_barrier.cc
 bool DecodeBar(Decoder&, Op&);
 bool DecodeBarrier(Decoder&, Op&);
-bool DecodeBarWarp(Decoder&, Op&);  // decode_texture.cc
+bool DecodeBarWarp(Decoder&, Op&);
+// decode_texture.cc
 bool DecodeTex(Decoder&, Op&);
 bool DecodeTld4(Decoder&, Op&);
 bool DecodeTxq(Decoder&, Op&);
@@ -53,6 +54,7 @@ bool DecodeLdu(Decoder&, Op&);
 bool DecodeSt(Decoder&, Op&);
 bool DecodePrefetch(Decoder&, Op&);
 bool DecodeDiscard(Decoder&, Op&);
+bool DecodeCreatepolicy(Decoder&, Op&);
 bool DecodeCvta(Decoder&, Op&);
 bool DecodeIsspacep(Decoder&, Op&);
 bool DecodeMapa(Decoder&, Op&);

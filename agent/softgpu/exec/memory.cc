@@ -8,8 +8,6 @@
 namespace gpuloom::softgpu {
 namespace {
 
-constexpr uint32_t kClusterRankShift = 24;  // of shared addresses made by mapa: rank + 1 above it
-
 bool Fits(uint64_t offset, uint64_t size_bytes, uint64_t limit) {
   return offset <= limit && size_bytes <= limit - offset;
 }

@@ -50,9 +50,9 @@ Token Lexer::Next() {
   if (IsWordStart(c) || (c == '.' && IsWordStart(at(at_ + 1)))) {
     token.kind = Token::kWord;
     ++at_;
-    // A dot continues the word only when a word follows: "add.s32", but not "a. b". "::" joins the
-    // parts of qualifiers such as .L1::no_allocate.
-    while (IsWord(at(at_)) || (at(at_) == '.' && IsWord(at(at_ + 1))) ||
+    // A dot continues the word only when a word follows: "add.s32", but not "a. b"; and a directive
+    // ends there: ".reg.b32" are two. "::" joins the parts of qualifiers such as .L1::no_allocate.
+    while (IsWord(at(at_)) || (c != '.' && at(at_) == '.' && IsWord(at(at_ + 1))) ||
            (at(at_) == ':' && at(at_ + 1) == ':' && IsWord(at(at_ + 2)))) {
       at_ += at(at_) == ':' ? 2 : 1;
     }
