@@ -130,8 +130,8 @@ TEST(Module, RegistersLiveThroughTheLoopsThatNameThem) {
 }
 
 TEST(Module, UnsupportedInstructionsAreNamedWithTheirLine) {
-  EXPECT_EQ(ErrorOf(".entry k()\n{\n  wgmma.fence.sync.aligned;\n  ret;\n}\n"),
-            "ptx line 6: unsupported instruction 'wgmma.fence.sync.aligned'");
+  EXPECT_EQ(ErrorOf(".entry k()\n{\n  tcgen05.wait::ld.sync.aligned;\n  ret;\n}\n"),
+            "ptx line 6: unsupported instruction 'tcgen05.wait::ld.sync.aligned'");
   EXPECT_EQ(ErrorOf(".entry k() { .reg .b32 %r<3>; add.strange.u32 %r1, %r2, 1; ret; }"),
             "ptx line 4: unsupported instruction 'add.strange.u32'");
   EXPECT_EQ(ErrorOf(".entry k() { .reg .b32 %r<3>; add.u32 %r1, %r2; ret; }"),
