@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <atomic>
 
 #include "agent/softgpu/driver_test.h"
@@ -55,6 +58,61 @@ TEST_F(DriverTest, PoolsOfOnesOwnAreUsedAndDestroyed) {
   ASSERT_EQ(Cuda().cuDeviceGetMemPool(&current, 0), CUDA_SUCCESS);
   ASSERT_EQ(Cuda().cuDeviceGetDefaultMemPool(&first, 0), CUDA_SUCCESS);
   EXPECT_EQ(current, first);
+}
+
+// Here both ends are one process: what the other does with the memory is seen at once.
+TEST_F(DriverTest, PoolsAreSharedByDescriptor) {
+  constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.handleTypes = kDescriptor;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = 0;
+  CUmemoryPool pool = nullptr;
+  ASSERT_EQ(Cuda().cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+  const size_t before = FreeBytes();
+  CUdeviceptr first = 0;
+  CUdeviceptr second = 0;
+  ASSERT_EQ(Cuda().cuMemAllocFromPoolAsync(&first, 5000, pool, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuMemAllocFromPoolAsync(&second, 70000, pool, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuMemsetD8_v2(second, 0x17, 70000), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuCtxSynchronize(), CUDA_SUCCESS);
+  int fd = -1;
+  CUmemPoolPtrExportData data{};
+  ASSERT_EQ(Cuda().cuMemPoolExportToShareableHandle(&fd, pool, kDescriptor, 0), CUDA_SUCCESS);
+  EXPECT_NE(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+  ASSERT_EQ(Cuda().cuMemPoolExportPointer(&data, second), CUDA_SUCCESS);
+  CUmemoryPool imported = nullptr;
+  ASSERT_EQ(Cuda().cuMemPoolImportFromShareableHandle(
+                &imported, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), kDescriptor, 0),
+            CUDA_SUCCESS);
+  close(fd);
+  const size_t during = FreeBytes();
+  CUdeviceptr other = 0;
+  ASSERT_EQ(Cuda().cuMemPoolImportPointer(&other, imported, &data), CUDA_SUCCESS);
+  EXPECT_EQ(FreeBytes(), during) << "the memory is its maker's";
+  unsigned char last = 0;
+  ASSERT_EQ(Cuda().cuMemcpyDtoH_v2(&last, other + 69999, 1), CUDA_SUCCESS);
+  EXPECT_EQ(last, 0x17);
+  ASSERT_EQ(Cuda().cuMemsetD8_v2(other, 0x18, 70000), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuMemcpyDtoH_v2(&last, second + 69999, 1), CUDA_SUCCESS);
+  EXPECT_EQ(last, 0x18);
+  cuuint64_t used = 0;
+  ASSERT_EQ(Cuda().cuMemPoolGetAttribute(imported, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used),
+            CUDA_SUCCESS);
+  EXPECT_EQ(used, 70000u);
+  ASSERT_EQ(Cuda().cuMemFreeAsync(other, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuMemFreeAsync(second, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuCtxSynchronize(), CUDA_SUCCESS);
+  // It comes again as zeros.
+  ASSERT_EQ(Cuda().cuMemAllocFromPoolAsync(&second, 70000, pool, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuMemcpyDtoH_v2(&last, second + 69999, 1), CUDA_SUCCESS);
+  EXPECT_EQ(last, 0);
+  EXPECT_EQ(Cuda().cuMemPoolDestroy(imported), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuMemPoolDestroy(pool), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuMemFree_v2(first), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuMemFree_v2(second), CUDA_SUCCESS);
+  EXPECT_EQ(FreeBytes(), before);
 }
 
 TEST_F(DriverTest, StreamsWaitForValuesAndWriteThem) {

@@ -67,12 +67,12 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* data, CUdeviceptr pointe
   return CUDA_SUCCESS;
 }
 
-// Imported again it lies at a second address; each is freed by itself.
+// Needs no current context, as pools do not: it goes with the device's primary one. Imported again
+// it lies at a second address; each is freed by itself.
 CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool handle,
                                 CUmemPoolPtrExportData* data) {
-  Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  const CUresult healthy = Healthy();
+  if (healthy != CUDA_SUCCESS) return healthy;
   const auto pool = FindPool(handle);
   if (pointer == nullptr || data == nullptr || pool == nullptr || !pool->imported) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -82,7 +82,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool handle,
   if (piece == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t begin = 0;
   const CUresult mapped =
-      Memory::Instance().Allocate(*context, RegionKind::kDevice, size_bytes, 0, begin,
+      Memory::Instance().Allocate(*pool->device.primary, RegionKind::kDevice, size_bytes, 0, begin,
                                   std::make_shared<PoolShare>(pool, size_bytes), std::move(piece));
   if (mapped == CUDA_SUCCESS) *pointer = begin;
   return mapped;

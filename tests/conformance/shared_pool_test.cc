@@ -268,12 +268,11 @@ TEST_F(SharedPools, WrongImports) {
   EXPECT_EQ(
       Cu().cuMemPoolImportFromShareableHandle(&imported, AsHandle(fd), CU_MEM_HANDLE_TYPE_NONE, 0),
       CUDA_ERROR_INVALID_VALUE);
-  // Which error is not documented.
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int wrong_fd : {-1, null}) {
-    EXPECT_NE(
+    EXPECT_EQ(
         Cu().cuMemPoolImportFromShareableHandle(&imported, AsHandle(wrong_fd), kDescriptor, 0),
-        CUDA_SUCCESS);
+        CUDA_ERROR_UNKNOWN);
   }
   // A pool's descriptor is none of memory.
   CUmemGenericAllocationHandle handle = 0;

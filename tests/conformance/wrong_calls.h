@@ -78,6 +78,7 @@ void WrongManagedMemory(Calls& c, const Place& at);
 void WrongPointers(Calls& c, const Place& at);
 void WrongVirtualMemory(Calls& c, const Place& at);
 void WrongPools(Calls& c, const Place& at);
+void WrongSharedPools(Calls& c, const Place& at);
 void WrongSharing(Calls& c, const Place& at);
 void WrongModules(Calls& c, const Place& at);
 void WrongImages(Calls& c, const Place& at);

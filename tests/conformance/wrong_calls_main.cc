@@ -36,6 +36,7 @@ constexpr Area kAreas[] = {
     {"pointers", Start::kContext, false, WrongPointers},
     {"virtual memory", Start::kContext, false, WrongVirtualMemory},
     {"pools", Start::kContext, false, WrongPools},
+    {"shared pools", Start::kContext, false, WrongSharedPools},
     {"sharing", Start::kContext, false, WrongSharing},
     {"modules", Start::kContext, false, WrongModules},
     {"images", Start::kContext, true, WrongImages},

@@ -123,6 +123,93 @@ TEST_F(Sharing, MemoryOfTheDeadIsZeroForTheNext) {
   EXPECT_EQ(other_domain.ExitStatus(), 0) << other_domain.output();
 }
 
+// A pool of one pod's used by another pod of the domain: charged to its maker, then to who is left.
+class SharedPools : public Sharing {
+ protected:
+  void Start(uint64_t taker_quota_bytes = 64 * kMiB) {
+    maker_ = stack_.Allocate({.pod = "maker", .domain = "one"});
+    taker_ = stack_.Allocate({.pod = "taker", .domain = "one", .quota_bytes = taker_quota_bytes});
+    share_ = stack_.Tenant(maker_, {"share", "20"});
+    const auto line = share_.ReadLine("shared");
+    ASSERT_TRUE(line) << share_.output();
+    std::istringstream words(*line);
+    words >> take_arguments_[0] >> take_arguments_[1] >> take_arguments_[2] >> take_arguments_[3];
+    take_arguments_[0] = "take";
+  }
+  void StartBoth() {
+    ASSERT_NO_FATAL_FAILURE(Start());
+    take_ = stack_.Tenant(taker_, take_arguments_);
+    ASSERT_TRUE(take_.ReadLine("taken")) << take_.output();
+    EXPECT_GE(stack_.State(maker_).memory_used_bytes, 20 * kMiB);
+    EXPECT_LT(stack_.State(taker_).memory_used_bytes, 20 * kMiB) << "charged twice";
+  }
+  bool Writes() {
+    take_.WriteLine("write");
+    return take_.ReadLine("written").has_value();
+  }
+
+  Allocation maker_, taker_;
+  std::vector<std::string> take_arguments_ = std::vector<std::string>(4);
+  Process share_, take_;
+};
+
+TEST_F(SharedPools, BothFreeAndEnd) {
+  ASSERT_NO_FATAL_FAILURE(StartBoth());
+  EXPECT_TRUE(Writes());
+  take_.WriteLine("free");
+  ASSERT_TRUE(take_.ReadLine("freed")) << take_.output();
+  share_.WriteLine("free");
+  ASSERT_TRUE(share_.ReadLine("freed")) << share_.output();
+  for (Process* tenant : {&take_, &share_}) {
+    tenant->CloseInput();
+    EXPECT_EQ(tenant->ExitStatus(), 0) << tenant->output();
+  }
+  EXPECT_TRUE(stack_.BackToNothing(maker_));
+  EXPECT_TRUE(stack_.BackToNothing(taker_));
+}
+
+TEST_F(SharedPools, TheMakerIsKilled) {
+  ASSERT_NO_FATAL_FAILURE(StartBoth());
+  share_.Signal(SIGKILL);
+  EXPECT_TRUE(stack_.BackToNothing(maker_));
+  EXPECT_TRUE(Writes()) << take_.output();
+  EXPECT_GE(stack_.State(taker_).memory_used_bytes, 20 * kMiB) << "nobody is charged";
+  take_.WriteLine("free");
+  ASSERT_TRUE(take_.ReadLine("freed")) << take_.output();
+  take_.CloseInput();
+  EXPECT_EQ(take_.ExitStatus(), 0);
+  EXPECT_TRUE(stack_.BackToNothing(taker_));
+}
+
+TEST_F(SharedPools, TheTakerIsKilled) {
+  ASSERT_NO_FATAL_FAILURE(StartBoth());
+  take_.WriteLine("write");
+  take_.Signal(SIGKILL);
+  EXPECT_TRUE(stack_.BackToNothing(taker_));
+  EXPECT_GE(stack_.State(maker_).memory_used_bytes, 20 * kMiB);
+  // The maker is as it was: another may have what it shares.
+  Process again = stack_.Tenant(taker_, take_arguments_);
+  EXPECT_TRUE(again.ReadLine("taken")) << again.output();
+  again.CloseInput();
+  EXPECT_EQ(again.ExitStatus(), 0);
+  share_.WriteLine("free");
+  ASSERT_TRUE(share_.ReadLine("freed")) << share_.output();
+  share_.CloseInput();
+  EXPECT_EQ(share_.ExitStatus(), 0);
+  EXPECT_TRUE(stack_.BackToNothing(maker_));
+}
+
+TEST_F(SharedPools, AnotherDomainIsRefused) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const Allocation other =
+      stack_.Allocate({.pod_namespace = "team-b", .pod = "other", .domain = "two"});
+  Process refused = stack_.Tenant(other, take_arguments_);
+  EXPECT_EQ(refused.ReadLine("refused"), "refused 999") << refused.output();
+  EXPECT_EQ(refused.ExitStatus(), 0) << refused.output();
+  share_.CloseInput();
+  EXPECT_EQ(share_.ExitStatus(), 0);
+}
+
 // Tenant A runs a kernel for two seconds; B of the same domain allocates, copies, loads a program that the domain has
 // loaded before, launches, synchronises, frees and exits meanwhile, each within 50 ms. Whoever waited for A would wait for
 // seconds in every round, so the best of the rounds that fit into A's kernel is judged: that leaves

@@ -17,7 +17,12 @@
 //   print NUMBER       says "ready"; after a line of input its kernels print "tenant NUMBER line N", N = 0
 //                      to 199, at once and from two streams, and it says "synchronised N" between them
 //   unsupported        calls a function that gpuloom does not have and asks for one that nobody has
+//   share MIB          exports a pool and an allocation in it, says "shared PID FD DATA"; after a line of
+//                      input frees both and says "freed"
+//   take PID FD DATA   imports them and says "taken"; writes and says "written" for each line of input,
+//                      but at "free" frees both and says "freed"; "refused CODE" when there is no pool
 //   inspect MIB        says "foreign N": how many words of fresh memory are not zero
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -329,6 +334,94 @@ int Unsupported() {
   return result == CUDA_ERROR_NOT_SUPPORTED && function == nullptr ? 0 : 1;
 }
 
+std::string ToText(const CUmemPoolPtrExportData& data) {
+  std::string text;
+  for (const unsigned char byte : data.reserved) {
+    char digits[3];
+    std::snprintf(digits, sizeof(digits), "%02x", byte);
+    text += digits;
+  }
+  return text;
+}
+
+CUmemPoolPtrExportData FromText(const std::string& text) {
+  CUmemPoolPtrExportData data = {};
+  for (size_t i = 0; i < sizeof(data.reserved) && 2 * i + 1 < text.size(); ++i) {
+    data.reserved[i] = static_cast<unsigned char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+  }
+  return data;
+}
+
+constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+// What both know of the allocation.
+constexpr unsigned char kShared = 0x5a;
+
+int FreeWhenTold(CUdeviceptr memory, CUmemoryPool pool) {
+  std::string line;
+  if (std::getline(std::cin, line)) {
+    Ok(cu.cuMemFreeAsync(memory, nullptr), "cuMemFreeAsync");
+    Ok(cu.cuMemPoolDestroy(pool), "cuMemPoolDestroy");
+    Ok(cu.cuCtxSynchronize(), "cuCtxSynchronize");
+    Say("freed");
+  }
+  while (std::getline(std::cin, line)) {
+  }
+  return 0;
+}
+
+int Share(size_t mib) {
+  CUmemPoolProps wanted = {};
+  wanted.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  wanted.handleTypes = kDescriptor;
+  wanted.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemoryPool pool;
+  CUdeviceptr memory;
+  int fd = -1;
+  CUmemPoolPtrExportData data;
+  Ok(cu.cuMemPoolCreate(&pool, &wanted), "cuMemPoolCreate");
+  Ok(cu.cuMemAllocFromPoolAsync(&memory, mib << 20, pool, nullptr), "cuMemAllocFromPoolAsync");
+  Ok(cu.cuMemsetD8_v2(memory, kShared, mib << 20), "cuMemsetD8");
+  Ok(cu.cuCtxSynchronize(), "cuCtxSynchronize");
+  Ok(cu.cuMemPoolExportToShareableHandle(&fd, pool, kDescriptor, 0), "export");
+  Ok(cu.cuMemPoolExportPointer(&data, memory), "cuMemPoolExportPointer");
+  Say("shared " + std::to_string(getpid()) + " " + std::to_string(fd) + " " + ToText(data));
+  return FreeWhenTold(memory, pool);
+}
+
+int Take(const std::string& pid, const std::string& descriptor, const std::string& text) {
+  const int fd = open(("/proc/" + pid + "/fd/" + descriptor).c_str(), O_RDONLY | O_CLOEXEC);
+  CUmemoryPool pool;
+  CUdeviceptr memory;
+  const CUresult result = cu.cuMemPoolImportFromShareableHandle(
+      &pool, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), kDescriptor, 0);
+  if (result != CUDA_SUCCESS) {
+    Say("refused " + std::to_string(result));
+    return fd >= 0 ? VectorAdd() : 1;
+  }
+  CUmemPoolPtrExportData data = FromText(text);
+  size_t size_bytes = 0;
+  Ok(cu.cuMemPoolImportPointer(&memory, pool, &data), "cuMemPoolImportPointer");
+  Ok(cu.cuMemGetAddressRange_v2(nullptr, &size_bytes, memory), "cuMemGetAddressRange");
+  std::vector<unsigned char> bytes(size_bytes);
+  Ok(cu.cuMemcpyDtoH_v2(bytes.data(), memory, size_bytes), "cuMemcpyDtoH");
+  if (bytes != std::vector<unsigned char>(size_bytes, kShared)) return 1;
+  Say("taken");
+  for (std::string line; std::getline(std::cin, line) && line != "free";) {
+    Ok(cu.cuMemsetD8_v2(memory, kShared, size_bytes), "cuMemsetD8");
+    Ok(cu.cuMemcpyDtoH_v2(bytes.data(), memory, size_bytes), "cuMemcpyDtoH");
+    if (bytes != std::vector<unsigned char>(size_bytes, kShared)) return 1;
+    Say("written");
+  }
+  Ok(cu.cuMemFreeAsync(memory, nullptr), "cuMemFreeAsync");
+  Ok(cu.cuMemPoolDestroy(pool), "cuMemPoolDestroy");
+  Ok(cu.cuCtxSynchronize(), "cuCtxSynchronize");
+  Say("freed");
+  for (std::string line; std::getline(std::cin, line);) {
+  }
+  return 0;
+}
+
 // Whether fresh memory holds what somebody else left there.
 int Inspect(size_t mib) {
   CUdeviceptr memory;
@@ -364,6 +457,8 @@ int main(int argc, char** argv) {
   if (habit == "print") return Print(static_cast<uint32_t>(number));
   if (habit == "unsupported") return Unsupported();
   if (habit == "inspect") return Inspect(static_cast<size_t>(number));
+  if (habit == "share") return Share(static_cast<size_t>(number));
+  if (habit == "take" && argc > 4) return Take(argv[2], argv[3], argv[4]);
   std::fprintf(stderr, "gpuloom-tenant: unknown habit %s\n", argv[1]);
   return 2;
 }
