@@ -78,6 +78,7 @@ constexpr Case kCases[] = {
     // One in each half where the comparison holds.
     {"set.lt.f16x2.f16x2 %r0, %r1, %r2;", 'r', {0x40003c00, 0x40004000}, 0x00003c00},
     {"set.ge.bf16x2.bf16x2 %r0, %r1, %r2;", 'r', {0x40003f80, 0x40004000}, 0x3f800000},
+    {"set.lt.u32.f16x2 %r0, %r1, %r2;", 'r', {0x40003c00, 0x40004000}, 0x0000ffff},
 };
 
 }  // namespace

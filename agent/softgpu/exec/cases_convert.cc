@@ -140,6 +140,29 @@ constexpr Case kCases[] = {
     {"mov.b32 %r0, {%h1, %h2};", 'r', {1, 2}, 0x20001},
     {"mov.b32 {%h10, %h0}, %r1;", 'h', {0x20001}, 2},
     {"mov.b64 %d0, {%h1, %h2, %h3, %h1};", 'd', {1, 2, 3}, 0x0001000300020001},
+    // 8-bit floating point: 0x38 and 0x3c are 1, 0xc0 is -2, 0x7e and 0x7b the largest, 0x7f is none.
+    {"cvt.rn.satfinite.e4m3x2.f32 %h0, %r1, %r2;", 'h', {F(1), F(-2)}, 0x38c0},
+    {"cvt.rn.satfinite.e5m2x2.f32 %h0, %r1, %r2;", 'h', {F(1), F(-2)}, 0x3cc0},
+    {"cvt.rn.satfinite.e4m3x2.f32 %h0, %r1, %r2;", 'h', {F(1000), 0x7fc00000}, 0x7e7f},
+    {"cvt.rn.satfinite.e5m2x2.f32 %h0, %r1, %r2;", 'h', {F(-100000), 0x7f800000}, 0xfb7b},
+    {"cvt.rn.satfinite.relu.e4m3x2.f32 %h0, %r1, %r2;", 'h', {F(-1), F(2)}, 0x0040},
+    // 1.0625 and 1.1875 lie half way: to the even one. The smallest is 2^-9, half of it 0.
+    {"cvt.rn.satfinite.e4m3x2.f32 %h0, %r1, %r2;", 'h', {F(1.0625f), F(1.1875f)}, 0x383a},
+    {"cvt.rn.satfinite.e4m3x2.f32 %h0, %r1, %r2;", 'h', {F(0x1p-9f), F(0x1p-10f)}, 0x0100},
+    {"cvt.rn.satfinite.e4m3x2.f16x2 %h0, %r1;", 'h', {0x4200bc00}, 0x44b8},
+    {"cvt.rn.f16x2.e4m3x2 %r0, %h1;", 'r', {0x0138}, 0x18003c00},
+    {"cvt.rn.f16x2.e5m2x2 %r0, %h1;", 'r', {0x7cc0}, 0x7c00c000},
+    {"cvt.rn.relu.f16x2.e5m2x2 %r0, %h1;", 'r', {0x40c0}, 0x40000000},
+    {"cvt.rn.tf32.f32 %r0, %r1;", 'r', {0x3f801000}, 0x3f800000},
+    {"cvt.rn.tf32.f32 %r0, %r1;", 'r', {0x3f803000}, 0x3f804000},
+    {"cvt.rz.relu.tf32.f32 %r0, %r1;", 'r', {F(-1)}, 0},
+    {"cvt.rz.tf32.f32 %r0, %r1;", 'r', {0x3f803fff}, 0x3f802000},
+    {"cvt.rna.satfinite.tf32.f32 %r0, %r1;", 'r', {0x7f800000}, 0x7f7fe000},
+    {"cvt.rn.satfinite.f16x2.f32 %r0, %r1, %r2;", 'r', {F(100000), F(1)}, 0x7bff3c00},
+    {"cvt.pack.sat.u8.s32.b32 %r0, %r1, %r2, %r3;", 'r', {300, 0xffffffff, 0x1234}, 0x1234ff00},
+    {"cvt.pack.sat.s8.s32.b32 %r0, %r1, %r2, %r3;", 'r', {300, 0xffffff00, 0xab1234}, 0x12347f80},
+    {"cvt.pack.sat.s16.s32 %r0, %r1, %r2;", 'r', {100000, 0xffffffff}, 0x7fffffff},
+    {"cvt.pack.sat.u16.s32 %r0, %r1, %r2;", 'r', {7, 0xffffffff}, 0x00070000},
 };
 
 }  // namespace

@@ -81,10 +81,26 @@ uint64_t ToInteger(double value, const Conversion& how) {
 
 double Saturated(double value) { return value > 0 ? std::min(value, 1.0) : 0.0; }
 
-// Ten bits of fraction in the place of 23, ties away from zero.
-uint32_t ToTf32(float value) {
+// Ten bits of fraction in the place of 23.
+uint32_t ToTf32(float value, const Conversion& how) {
+  if (how.relu && !std::isnan(value) && !(value > 0)) return 0;
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  return (std::isfinite(value) ? bits + 0x1000u : bits) & ~0x1fffu;
+  if (std::isnan(value) && how.round != Round::kNearestAway) return 0x7fffffff;
+  uint32_t rounded = bits;
+  if (std::isfinite(value)) {
+    if (how.round == Round::kNearestAway) rounded += 0x1000;
+    if (how.round == Round::kNearest) rounded += 0xfff + ((bits >> 13) & 1);
+  }
+  rounded &= ~0x1fffu;
+  constexpr uint32_t kInfinity = 0x7f800000;
+  const bool is_infinite = (rounded & 0x7fffffff) == kInfinity;
+  return how.finite && is_infinite ? rounded - 0x2000 : rounded;
+}
+
+// The largest number of a type of 16 bits.
+double Finite(double value, ptx::Type type) {
+  const double largest = type == ptx::Type::kF16 ? 65504 : 0x1.FEp127;
+  return std::isnan(value) ? value : std::clamp(value, -largest, largest);
 }
 
 // From double and bfloat16 the upper bits of a not-a-number stay; from others the canonical one comes.
@@ -98,6 +114,7 @@ uint32_t NanToSingle(double value, ptx::Type from) {
 uint64_t FromDouble(double value, const Conversion& how) {
   if (how.saturate) value = Saturated(value);
   if (how.relu && !std::isnan(value) && !(value > 0)) value = 0;
+  if (how.finite) value = Finite(value, how.to);
   switch (how.to) {
     case ptx::Type::kF16:
       return ToHalf(value, how.round).bits;
@@ -164,7 +181,7 @@ double RoundToIntegral(double value, Round round) {
 }
 
 uint64_t Convert(const Conversion& how, uint64_t bits) {
-  if (how.tf32) return ToTf32(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  if (how.tf32) return ToTf32(std::bit_cast<float>(static_cast<uint32_t>(bits)), how);
   const bool from_float = ptx::IsFloat(how.from);
   const bool to_float = ptx::IsFloat(how.to);
   if (from_float) {

@@ -16,7 +16,8 @@ struct Conversion {
   bool flush = false;        // .ftz
   bool saturate = false;     // .sat
   bool relu = false;         // .relu
-  bool tf32 = false;         // cvt.rna.tf32.f32
+  bool tf32 = false;         // to the 19 bits of tf32
+  bool finite = false;       // .satfinite: what is too large becomes the largest number
 };
 
 // `bits` holds a value of `from` in its low bits; the result one of `to`, extended to 64 bits as

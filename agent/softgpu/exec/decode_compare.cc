@@ -190,10 +190,9 @@ bool DecodePairCompare(Decoder& decoder, Op& op, ptx::Type type, std::string_vie
   return true;
 }
 
-// set.f16x2.f16x2, in the same way.
+// set.f16x2.f16x2 and set.u32.f16x2, in the same way; in.imm is what a half becomes.
 bool DecodePairSet(Decoder& decoder, Op& op, ptx::Type type, std::string_view how, Instr in) {
   const bool is_half = type == ptx::Type::kF16x2;
-  in.imm = is_half ? 0x3c00 : 0x3f80;
   Instr join;
   Ref results[2] = {};
   for (size_t k = 0; k < 2; ++k) {
@@ -268,8 +267,10 @@ bool DecodeSet(Decoder& decoder, Op& op) {
   if (!TakeCombination(decoder, op, 3, &in)) return false;
   const ptx::Type to = op.mods.TakeType();
   const ptx::Type type = op.mods.TakeType();
-  if (to == ptx::Type::kF16x2 || to == ptx::Type::kBf16x2) {
-    return to == type && !how.empty() && DecodePairSet(decoder, op, type, how, in);
+  if (type == ptx::Type::kF16x2 || type == ptx::Type::kBf16x2) {
+    const bool is_mask = to == ptx::Type::kU32 || to == ptx::Type::kS32;
+    in.imm = is_mask ? 0xffff : type == ptx::Type::kF16x2 ? 0x3c00 : 0x3f80;
+    return (to == type || is_mask) && !how.empty() && DecodePairSet(decoder, op, type, how, in);
   }
   Into into = Into::kWord;
   switch (to) {

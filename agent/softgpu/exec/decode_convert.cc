@@ -8,7 +8,7 @@ namespace gpuloom::softgpu {
 namespace {
 
 // Instr::imm of the general handler.
-constexpr uint32_t kToShift = 0, kFromShift = 5, kRoundShift = 10, kFlagShift = 13, kSizeShift = 18;
+constexpr uint32_t kToShift = 0, kFromShift = 5, kRoundShift = 10, kFlagShift = 13, kSizeShift = 19;
 
 int64_t Pack(const Conversion& how, uint32_t source_bytes) {
   uint32_t bits = static_cast<uint32_t>(how.to) << kToShift |
@@ -19,6 +19,7 @@ int64_t Pack(const Conversion& how, uint32_t source_bytes) {
   bits |= static_cast<uint32_t>(how.saturate) << (kFlagShift + 2);
   bits |= static_cast<uint32_t>(how.relu) << (kFlagShift + 3);
   bits |= static_cast<uint32_t>(how.tf32) << (kFlagShift + 4);
+  bits |= static_cast<uint32_t>(how.finite) << (kFlagShift + 5);
   return bits;
 }
 
@@ -33,6 +34,7 @@ Conversion Unpack(int64_t imm, uint32_t* source_bytes) {
   how.saturate = bits >> (kFlagShift + 2) & 1;
   how.relu = bits >> (kFlagShift + 3) & 1;
   how.tf32 = bits >> (kFlagShift + 4) & 1;
+  how.finite = bits >> (kFlagShift + 5) & 1;
   *source_bytes = bits >> kSizeShift & 15;
   return how;
 }
@@ -146,7 +148,7 @@ Handler FindFast(const Conversion& how, uint32_t source_bytes, uint32_t result_b
     return FindInteger(how, source_bytes, result_bytes);
   }
   const bool plain = how.round == Round::kNearest && !how.flush && !how.saturate && !how.relu &&
-                     !how.to_integral && source_bytes == ptx::SizeBytes(how.from) &&
+                     !how.finite && !how.to_integral && source_bytes == ptx::SizeBytes(how.from) &&
                      result_bytes == ptx::SizeBytes(how.to);
   if (!plain) return nullptr;
   if (how.to == ptx::Type::kF64 && how.from == ptx::Type::kF32) {
@@ -209,16 +211,20 @@ bool CheckRounding(const Conversion& how, bool given) {
 }  // namespace
 
 bool DecodeCvt(Decoder& decoder, Op& op) {
-  if (op.mods.Has("pack")) return false;
+  if (op.mods.Take("pack")) return DecodeCvtPack(decoder, op);
+  for (const char* eighth : {"e4m3x2", "e5m2x2"}) {
+    if (op.mods.Has(eighth)) return DecodeCvtEighth(decoder, op);
+  }
   Conversion how;
   const bool rounds = TakeRounding(op, &how);
   how.flush = op.mods.Take("ftz");
   how.saturate = op.mods.Take("sat");
   how.relu = op.mods.Take("relu");
+  how.finite = op.mods.Take("satfinite");
   how.tf32 = op.mods.Take("tf32");
   Instr in;
   if (how.tf32) {
-    if (op.mods.TakeType() != ptx::Type::kF32 || how.round != Round::kNearestAway) return false;
+    if (op.mods.TakeType() != ptx::Type::kF32 || !rounds || how.to_integral) return false;
     how.to = how.from = ptx::Type::kB32;
     if (!Operands(decoder, op, 4, 1, &in)) return false;
     in.imm = Pack(how, 4);
@@ -227,6 +233,11 @@ bool DecodeCvt(Decoder& decoder, Op& op) {
   how.to = op.mods.TakeType();
   how.from = op.mods.TakeType();
   if (how.round == Round::kNearestAway) return false;
+  const auto is_narrow = [](ptx::Type t) { return ptx::IsFloat(t) && ptx::SizeBytes(t) == 2; };
+  if (how.finite && !is_narrow(how.to) && how.to != ptx::Type::kF16x2 &&
+      how.to != ptx::Type::kBf16x2) {
+    return false;
+  }
   if (how.to == ptx::Type::kF16x2 || how.to == ptx::Type::kBf16x2) {
     return rounds && !how.to_integral && DecodePair(decoder, op, how);
   }

@@ -13,6 +13,9 @@ bool Operands(Decoder& decoder, Op& op, ptx::Type type, uint32_t sources, Instr*
 // Takes .rn, .rz, .rm, .rp, .ftz and .sat into FloatMode bits.
 [[nodiscard]] uint16_t TakeFloatMode(Op& op);
 
+// cvt of pairs of 8-bit floating point, and cvt.pack (decode_pack.cc).
+bool DecodeCvtEighth(Decoder& decoder, Op& op);
+bool DecodeCvtPack(Decoder& decoder, Op& op);
 bool DecodeCopyArrive(Decoder& decoder, Op& op);  // cp.async.mbarrier, in decode_mbarrier.cc
 bool DecodeCarrySum(Decoder& decoder, Op& op, bool subtract);
 bool DecodeCarryMad(Decoder& decoder, Op& op, bool with_carry);

@@ -14,6 +14,7 @@ constexpr std::string_view kControl = "Control flow";
 constexpr std::string_view kSync = "Barriers and fences";
 constexpr std::string_view kWarp = "Warp-wide";
 constexpr std::string_view kMatrix = "Matrices";
+constexpr std::string_view kVideo = "Video";
 
 constexpr Instruction kTable[] = {
     {"abs", kInteger, ".{s16,s32,s64}; [.ftz].f32; .f64; [.ftz].{f16,f16x2}; .{bf16,bf16x2}",
@@ -99,7 +100,8 @@ constexpr Instruction kTable[] = {
 
     {"selp", kCompare, ".{b16,b32,b64,u16,u32,u64,s16,s32,s64,f32,f64}", DecodeSelp},
     {"set", kCompare,
-     ".CmpOp[.BoolOp][.ftz].{u16,s16,u32,s32,f16,bf16,f32}.{b,u,s}{16,32,64},f16,bf16,f32,f64",
+     ".CmpOp[.BoolOp][.ftz].{u16,s16,u32,s32,f16,bf16,f32}.{b,u,s}{16,32,64},f16,bf16,f32,f64; "
+     ".{f16x2,u32,s32}.f16x2; .{bf16x2,u32,s32}.bf16x2",
      DecodeSet},
     {"setp", kCompare,
      ".CmpOp[.BoolOp][.ftz].{b,u,s}{16,32,64},f16,bf16,f16x2,bf16x2,f32,f64; CmpOp: eq ne lt le gt "
@@ -122,7 +124,10 @@ constexpr Instruction kTable[] = {
     {"cvt", kMove,
      "[.{rn,rz,rm,rp,rni,rzi,rmi,rpi}][.ftz][.sat][.relu] between u8 u16 u32 u64 s8 s16 s32 s64 "
      "f16 bf16 "
-     "f32 f64; .{rn,rz}[.relu].{f16x2,bf16x2}.f32; .rna.tf32.f32",
+     "f32 f64; .{rn,rz}[.relu][.satfinite].{f16x2,bf16x2}.f32; "
+     ".{rna,rn,rz}[.relu][.satfinite].tf32.f32; "
+     ".rn.satfinite[.relu].{e4m3x2,e5m2x2}.{f32,f16x2}; .rn[.relu].f16x2.{e4m3x2,e5m2x2}; "
+     ".pack.sat.{u16,s16}.s32; .pack.sat.{u8,s8,u4,s4,u2,s2}.s32.b32",
      DecodeCvt},
     {"cvta", kMove,
      "[.to].{global,const,shared[::cta,::cluster],local,param}.u64; [.to].{global,const}.u32",
@@ -237,6 +242,18 @@ constexpr Instruction kTable[] = {
      "f16, bf16, s8 and u8, m16n16k8 with tf32, m8n8k4 with f64, m8n8k32 with s4 and u4, m8n8k128 "
      "with b1",
      DecodeWmma},
+
+    {"vabsdiff2", kVideo, "as vabsdiff4", DecodeVideo},
+    {"vabsdiff4", kVideo, ".{u32,s32}.{u32,s32}.{u32,s32}[.{add,sat}] of whole registers",
+     DecodeVideo},
+    {"vadd2", kVideo, "as vabsdiff4", DecodeVideo},
+    {"vadd4", kVideo, "as vabsdiff4", DecodeVideo},
+    {"vmax2", kVideo, "as vabsdiff4", DecodeVideo},
+    {"vmax4", kVideo, "as vabsdiff4", DecodeVideo},
+    {"vmin2", kVideo, "as vabsdiff4", DecodeVideo},
+    {"vmin4", kVideo, "as vabsdiff4", DecodeVideo},
+    {"vsub2", kVideo, "as vabsdiff4", DecodeVideo},
+    {"vsub4", kVideo, "as vabsdiff4", DecodeVideo},
 };
 
 }  // namespace

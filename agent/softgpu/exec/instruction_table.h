@@ -77,6 +77,8 @@ bool DecodeSet(Decoder&, Op&);
 bool DecodeTestp(Decoder&, Op&);
 // decode_convert.cc
 bool DecodeCvt(Decoder&, Op&);
+// decode_pack.cc
+bool DecodeVideo(Decoder&, Op&);
 // decode_arithmetic.cc: integer and floating point share these names
 bool DecodeAdd(Decoder&, Op&);
 bool DecodeSub(Decoder&, Op&);
