@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/cuda/graph/conditional.h"
 #include "shim/array.h"
 #include "shim/event.h"
 #include "shim/host_function.h"
@@ -30,6 +31,11 @@ bool EndOf(const BoxEnd& end, wire::GraphCopyEnd* out) {
 }
 
 }  // namespace
+
+wire::ReservationId ReservationOf(const graph::Graph* graph) {
+  return wire::ReservationId{
+      static_cast<uint32_t>(reinterpret_cast<uintptr_t>(graph->reservation))};
+}
 
 void FreeLocalStep(LocalStep* step) {
   if (step->function != 0) ForgetHostFunction(step->function);
@@ -195,6 +201,22 @@ CUresult GraphBlock::AddBatch(const graph::BatchMemOpParams& batch, uint32_t ind
   return CUDA_SUCCESS;
 }
 
+CUresult GraphBlock::AddConditional(const graph::Exec& exec, const graph::ConditionalParams& params,
+                                    uint32_t first_body, LocalStep* local) {
+  *local = {};
+  local->first = static_cast<uint32_t>(nodes_.count());
+  const graph::Condition* condition = graph::FindCondition(exec.graph, params.handle);
+  if (condition == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = AddNode(local->first, wire::GraphNodeKind::kConditional, 0);
+  if (result != CUDA_SUCCESS) return result;
+  Append(wire::GraphConditional{ReservationOf(exec.graph),
+                                static_cast<uint32_t>(condition - exec.graph->conditions.begin()),
+                                static_cast<uint32_t>(params.kind), params.count});
+  // In bodies a step is one node.
+  for (uint32_t i = 0; i < params.count; ++i) Append(exec.definition.bodies[first_body + i].count);
+  return CUDA_SUCCESS;
+}
+
 CUresult GraphBlock::AddStep(const graph::NodeParams& params, uint32_t first, uint16_t flags,
                              LocalStep* local) {
   *local = {};
@@ -272,9 +294,24 @@ CUresult GraphBlock::MakeDefinition(const graph::Exec& exec, Growing<LocalStep>*
                                     const graph::Step** culprit) {
   Growing<wire::GraphEdge> edges;
   CUresult result = CUDA_SUCCESS;
+  const auto own = exec.definition.bodies.count() == 0 ? exec.definition.steps.count()
+                                                       : exec.definition.bodies[0].first;
+  uint32_t next_body = 0;
   for (const graph::Step& step : exec.definition.steps) {
     LocalStep local;
-    result = AddStep(step.node->params, static_cast<uint32_t>(nodes_.count()), 0, &local);
+    const graph::NodeParams& params = step.node->params;
+    if (params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+      result = AddConditional(exec, params.conditional, next_body, &local);
+      next_body += params.conditional.count;
+    } else {
+      result = AddStep(params, static_cast<uint32_t>(nodes_.count()), 0, &local);
+    }
+    if (result == CUDA_SUCCESS && steps->count() >= own && local.function != 0) {
+      Log(LogLevel::kWarn,
+          "cuda: a conditional node's body copies pageable memory, which needs the host: use "
+          "memory from cuMemAllocHost");
+      result = CUDA_ERROR_NOT_SUPPORTED;
+    }
     if (!steps->Push(local)) {
       FreeLocalStep(&local);
       result = CUDA_ERROR_OUT_OF_MEMORY;

@@ -34,6 +34,9 @@ struct LocalStep {
   }
 };
 
+// Of a graph that has conditions, or its executable graph's copy while that is made.
+wire::ReservationId ReservationOf(const graph::Graph* graph);
+
 // Functions and staging of one step; nothing may run it any more.
 void FreeLocalStep(LocalStep* step);
 
@@ -72,6 +75,9 @@ class GraphBlock {
                      LocalStep* local);
   CUresult AddHost(CUhostFn function, void* data, uint32_t index, LocalStep* local);
   CUresult AddBatch(const graph::BatchMemOpParams& batch, uint32_t index);
+  // The step's bodies begin with `first_body` of the definition.
+  CUresult AddConditional(const graph::Exec& exec, const graph::ConditionalParams& params,
+                          uint32_t first_body, LocalStep* local);
   CUresult AddNode(uint32_t index, wire::GraphNodeKind kind, uint16_t flags);
   // Appends to the body of the node added last.
   void Append(const void* bytes, uint64_t size_bytes);

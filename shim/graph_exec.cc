@@ -1,11 +1,13 @@
 // Executable graphs through the executor: what proto/cuda/graph/exec.h asks of a driver.
 #include <stdlib.h>
 
+#include "proto/cuda/graph/conditional.h"
 #include "proto/cuda/graph/exec.h"
 #include "shim/event.h"
 #include "shim/graph_block.h"
 #include "shim/host_arena.h"
 #include "shim/host_function.h"
+#include "shim/log.h"
 #include "shim/session.h"
 #include "shim/stream.h"
 
@@ -30,25 +32,35 @@ struct RemoteGraph {
 };
 
 // Guarded by GraphLock, as all of this file.
+struct Ids {
+  uint32_t last = 0;
+  Growing<uint32_t> free;
+};
 struct Graphs {
-  uint32_t last_id = 0;
-  Growing<uint32_t> free_ids;
+  Ids ids;
+  Ids reservations;
   Growing<Leftover> leftovers;
 };
 constinit Graphs graphs;
 
-bool TakeId(uint32_t* id) {
-  if (graphs.free_ids.count() != 0) {
-    *id = graphs.free_ids[graphs.free_ids.count() - 1];
-    graphs.free_ids.Remove(graphs.free_ids.count() - 1);
+bool TakeId(Ids* ids, uint32_t limit, uint32_t* id) {
+  if (ids->free.count() != 0) {
+    *id = ids->free[ids->free.count() - 1];
+    ids->free.Remove(ids->free.count() - 1);
     return true;
   }
-  if (graphs.last_id + 1 >= wire::kMaxGraphs) return false;
-  *id = ++graphs.last_id;
+  if (ids->last + 1 >= limit) return false;
+  *id = ++ids->last;
   return true;
 }
 // An id that cannot be remembered is lost: there are many.
-void GiveId(uint32_t id) { (void)graphs.free_ids.Push(id); }
+void GiveId(Ids* ids, uint32_t id) { (void)ids->free.Push(id); }
+
+void DropReservation(wire::ReservationId reservation) {
+  if (session.Post<wire::ConditionsDrop>({reservation}) == CUDA_SUCCESS) {
+    GiveId(&graphs.reservations, static_cast<uint32_t>(reservation));
+  }
+}
 
 void SweepLeftovers() {
   for (size_t i = graphs.leftovers.count(); i-- > 0;) {
@@ -134,7 +146,8 @@ CUresult DriverInstantiate(Exec* exec, Node** culprit) {
   CUresult result = block.MakeDefinition(*exec, &remote->steps, &blamed);
   if (blamed != nullptr) *culprit = blamed->node;
   if (result == CUDA_SUCCESS) result = ListRecords(*exec, nullptr, 0, &remote->records);
-  if (result == CUDA_SUCCESS && !TakeId(&id)) result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS && !TakeId(&graphs.ids, wire::kMaxGraphs, &id))
+    result = CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) {
     remote->id = wire::GraphId{id};
     for (const LocalStep& step : remote->steps) remote->host_functions += step.function != 0;
@@ -142,7 +155,12 @@ CUresult DriverInstantiate(Exec* exec, Node** culprit) {
     using C = wire::GraphInstantiate;
     result = Send<C>({remote->id, priorities ? wire::kGraphUseNodePriority : 0, {}, 0}, block,
                      &C::Request::definition, &C::Request::definition_bytes);
-    if (result != CUDA_SUCCESS) GiveId(id);
+    if (result != CUDA_SUCCESS) GiveId(&graphs.ids, id);
+    if (result == CUDA_ERROR_NOT_SUPPORTED && exec->definition.bodies.count() != 0) {
+      Log(LogLevel::kWarn,
+          "cuda: a graph with conditional nodes can be instantiated again with other parameters, "
+          "not with other nodes, edges or attributes");
+    }
   }
   if (result != CUDA_SUCCESS) {
     FreeRemote(remote);
@@ -150,6 +168,33 @@ CUresult DriverInstantiate(Exec* exec, Node** culprit) {
   }
   exec->driver = remote;
   return CUDA_SUCCESS;
+}
+
+CUresult DriverMakeCondition(Graph* root, unsigned default_value, unsigned flags,
+                             CUgraphConditionalHandle* handle) {
+  const bool is_first = root->reservation == nullptr;
+  uint32_t id = 0;
+  if (is_first && !TakeId(&graphs.reservations, wire::kMaxReservations, &id)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const wire::ReservationId reservation = is_first ? wire::ReservationId{id} : ReservationOf(root);
+  const bool assigns = (flags & CU_GRAPH_COND_ASSIGN_DEFAULT) != 0;
+  wire::ConditionCreate::Reply reply;
+  const CUresult result = session.Call<wire::ConditionCreate>(
+      {reservation, default_value, assigns ? wire::kConditionAssignsDefault : 0, 0}, &reply);
+  if (result != CUDA_SUCCESS) {
+    // The executor may have made the reservation.
+    if (is_first) DropReservation(reservation);
+    return result;
+  }
+  root->reservation = reinterpret_cast<void*>(uintptr_t{static_cast<uint32_t>(reservation)});
+  *handle = reply.handle;
+  return CUDA_SUCCESS;
+}
+
+void DriverDropConditions(Graph* root) {
+  DropReservation(ReservationOf(root));
+  root->reservation = nullptr;
 }
 
 CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count, uint32_t* failed) {
@@ -239,7 +284,7 @@ void DriverDestroy(Exec* exec) {
   RemoteGraph* remote = RemoteOf(exec);
   exec->driver = nullptr;
   if (session.Post<wire::GraphDestroy>({remote->id}) == CUDA_SUCCESS) {
-    GiveId(static_cast<uint32_t>(remote->id));
+    GiveId(&graphs.ids, static_cast<uint32_t>(remote->id));
   }
   FreeRemote(remote);
 }

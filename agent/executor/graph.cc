@@ -30,7 +30,9 @@ struct Session::GraphBlock {
       plan->block.resize(size_bytes);
       if (!host->Read(address, plan->block.data(), size_bytes)) return;
     }
-    plan->well_formed = plan->reader.Parse(plan->block, form);
+    plan->well_formed =
+        plan->reader.Parse(plan->block, form) &&
+        (form == wire::GraphReader::Form::kUpdate || plan->scopes.Read(plan->reader));
     if (plan->well_formed) plan->functions.resize(plan->reader.nodes());
   }
 };
@@ -94,9 +96,12 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
   if (!JudgeGraph(plan.get(), kJudgeAtATime)) {
     return modules_.Post([] {}, [this, asker, request, plan] { MakeGraph(asker, request, plan); });
   }
+  const bool conditional = plan->reservation != nullptr && plan->result == CUDA_SUCCESS;
+  if (conditional && !TakesReservation(asker, request, plan)) return;
   auto graph = std::make_shared<Graph>(place_.device, place_.modules, place_.staging, place_.graphs,
                                        graph_nodes_);
-  const bool fits = place_.graphs->Fits(plan->reader.nodes());
+  // What conditional nodes take has not been measured.
+  const bool fits = !conditional && place_.graphs->Fits(plan->reader.nodes());
   if (plan->result == CUDA_SUCCESS) plan->result = graph->Prepare(*plan);
   const auto finish = [this, asker, request, plan, graph] {
     if (state_ != State::kServing) return;

@@ -14,11 +14,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "agent/executor/condition.h"
 #include "agent/executor/device.h"
 #include "agent/executor/point.h"
 #include "agent/executor/staging.h"
 #include "agent/executor/work_pool.h"
 #include "proto/wire/graph_commands.h"
+#include "proto/wire/graph_scopes.h"
 
 namespace gpuloom::executor {
 
@@ -58,6 +60,7 @@ struct GraphRoom {
 struct GraphPlan {
   std::vector<uint8_t> block;
   wire::GraphReader reader;
+  wire::GraphScopes scopes;  // of a definition
   bool well_formed = false;
   // By entry of the block; `libraries` keeps functions loaded and arrays alive.
   std::vector<CUfunction> functions;
@@ -67,7 +70,9 @@ struct GraphPlan {
   };
   std::unordered_map<uint32_t, Arrays> arrays;  // of copies that have any
   std::vector<std::shared_ptr<const void>> libraries;
-  uint32_t judged = 0;  // so many entries
+  ReservationRef reservation;    // of a definition with conditional nodes
+  std::vector<bool> conditions;  // handles of it that have a node
+  uint32_t judged = 0;           // so many entries
   uint32_t kernels = 0;
   bool prints = false;  // some kernel may
   CUresult result = CUDA_SUCCESS;
@@ -126,7 +131,7 @@ class Graph {
   uint32_t kernels() const { return kernels_; }
   bool prints() const { return prints_; }
   // By Build: no upload of its own is needed.
-  bool IsUploaded() const { return nodes() >= kUploadNodes; }
+  bool IsUploaded() const { return nodes() >= kUploadNodes || reservation_ != nullptr; }
   wire::GraphNodeKind KindOf(uint32_t node) const { return nodes_[node].kind; }
 
   struct Record {
@@ -192,9 +197,17 @@ class Graph {
     wire::GraphNodeKind kind = wire::GraphNodeKind::kEmpty;
     bool disabled = false;
   };
-  CUresult AddNode(const GraphPlan& plan, uint32_t i);
-  CUresult AddHostCall(Node* node);
-  CUresult AddEdges(const GraphPlan& plan);
+  void AddAll(GraphPlan* plan);
+  CUresult AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph);
+  // Appends the driver's graphs of its bodies.
+  CUresult AddConditional(const GraphPlan& plan, uint32_t i, CUgraph graph,
+                          std::vector<CUgraph>* graphs);
+  std::vector<CUstreamBatchMemOpParams> HostCallOperations(const Node& node) const;
+  CUresult AddHostCall(Node* node, CUgraph graph);
+  CUresult AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& graphs);
+  // The reservation's graph has its nodes already: they get what the plan says.
+  void Renew(GraphPlan* plan);
+  CUresult RenewNode(const GraphPlan& plan, uint32_t i);
   CUresult SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const;
   CUresult ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole);
   void SetValueWaits(const GraphPlan& plan, uint32_t entry);
@@ -205,6 +218,7 @@ class Graph {
   GraphRoom* const room_;
   const std::shared_ptr<uint64_t> session_nodes_;
   uint64_t counted_nodes_ = 0;
+  ReservationRef reservation_;  // null: the graph is this one's own
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
   uint32_t kernels_ = 0;

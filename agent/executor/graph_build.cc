@@ -3,126 +3,26 @@
 #include <atomic>
 #include <cstring>
 
-#include "agent/executor/block.h"
 #include "agent/executor/graph.h"
+#include "agent/executor/graph_node.h"
 
 namespace gpuloom::executor {
-namespace {
 
 using wire::GraphNodeKind;
 
-// A kernel node's parameters as the driver wants them. Points into the plan and into itself.
-struct KernelNode {
-  KernelNode(const GraphPlan& plan, uint32_t entry) {
-    const wire::GraphNode node = plan.reader.Node(entry);
-    const auto kernel = plan.reader.Body<wire::GraphKernel>(node);
-    const std::span<const uint8_t> params = plan.reader.Params(node);
-    bytes = params.size();
-    extra[1] = const_cast<uint8_t*>(params.data());
-    value.func = plan.functions[entry];
-    value.gridDimX = kernel.grid[0];
-    value.gridDimY = kernel.grid[1];
-    value.gridDimZ = kernel.grid[2];
-    value.blockDimX = kernel.block[0];
-    value.blockDimY = kernel.block[1];
-    value.blockDimZ = kernel.block[2];
-    value.sharedMemBytes = kernel.dynamic_shared_bytes;
-    if (bytes != 0) value.extra = extra;
-  }
-  KernelNode(const KernelNode&) = delete;
-  KernelNode& operator=(const KernelNode&) = delete;
-
-  size_t bytes = 0;
-  void* extra[5] = {CU_LAUNCH_PARAM_BUFFER_POINTER, nullptr, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                    CU_LAUNCH_PARAM_END};
-  CUDA_KERNEL_NODE_PARAMS_v2 value = {};
-};
-
-CUDA_MEMCPY3D CopyNode(const GraphPlan& plan, uint32_t entry) {
-  const auto copy = plan.reader.Body<wire::GraphCopy>(plan.reader.Node(entry));
-  const auto arrays = plan.arrays.find(entry);
-  if (arrays == plan.arrays.end()) return DescribeBlock(copy, nullptr, nullptr);
-  return DescribeBlock(copy, arrays->second.to, arrays->second.from);
-}
-
-CUDA_MEMSET_NODE_PARAMS_v1 FillNode(const wire::GraphFill& fill) {
-  CUDA_MEMSET_NODE_PARAMS_v1 value = {};
-  value.dst = fill.address;
-  value.pitch = fill.pitch_bytes;
-  value.value = fill.value;
-  value.elementSize = fill.element_bytes;
-  value.width = fill.width;
-  value.height = fill.height;
-  return value;
-}
-
-CUstreamBatchMemOpParams Operation(const wire::GraphMemoryOperation& from) {
-  CUstreamBatchMemOpParams value = {};
-  value.operation = static_cast<CUstreamBatchMemOpType>(from.operation);
-  switch (value.operation) {
-    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      value.waitValue.address = from.address;
-      value.waitValue.value64 = from.value;
-      value.waitValue.flags = from.flags;
-      break;
-    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      value.writeValue.address = from.address;
-      value.writeValue.value64 = from.value;
-      value.writeValue.flags = from.flags;
-      break;
-    default:
-      value.memoryBarrier.flags = from.flags;
-  }
-  return value;
-}
-
-std::vector<CUstreamBatchMemOpParams> Operations(const GraphPlan& plan,
-                                                 const wire::GraphNode& node) {
-  const auto head = plan.reader.Body<wire::GraphMemoryOperations>(node);
-  std::vector<CUstreamBatchMemOpParams> operations;
-  operations.reserve(head.operations);
-  for (uint32_t i = 0; i < head.operations; ++i) {
-    operations.push_back(Operation(plan.reader.Operation(node, i)));
-  }
-  return operations;
-}
-
-CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 BatchNode(std::vector<CUstreamBatchMemOpParams>* operations,
-                                           CUcontext context) {
-  CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 value = {};
-  value.ctx = context;
-  value.count = static_cast<unsigned>(operations->size());
-  value.paramArray = operations->data();
-  return value;
-}
-
-// FNV-1a: tells whether an update changes a kernel's attributes.
-uint64_t HashAttributes(const GraphPlan& plan, const wire::GraphNode& node) {
-  const auto kernel = plan.reader.Body<wire::GraphKernel>(node);
-  uint64_t hash = 0xcbf29ce484222325;
-  for (uint32_t i = 0; i < kernel.attributes; ++i) {
-    const wire::GraphAttribute attribute = plan.reader.Attribute(node, i);
-    uint8_t bytes[sizeof(attribute)];
-    std::memcpy(bytes, &attribute, sizeof(bytes));
-    for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
-  }
-  return hash;
-}
-
-}  // namespace
-
 Graph::~Graph() {
   *session_nodes_ -= counted_nodes_;
+  const CUgraph graph = reservation_ == nullptr ? graph_ : nullptr;
   // Neither waits for launches that still run; what they use goes when they are done.
   pool_->Post(
-      [exec = exec_, graph = graph_, &cuda = device_->cuda()] {
+      [exec = exec_, graph, &cuda = device_->cuda()] {
         if (exec != nullptr) cuda.cuGraphExecDestroy(exec);
         if (graph != nullptr) cuda.cuGraphDestroy(graph);
       },
       [libraries = std::move(libraries_), records = std::move(records_), words = words_,
-       host_calls = host_calls_.size(), staging = staging_, room = room_, nodes = counted_nodes_] {
+       host_calls = host_calls_.size(), staging = staging_, room = room_, nodes = counted_nodes_,
+       reservation = std::move(reservation_)] {
+        if (reservation != nullptr) --reservation->users;
         room->graphs -= nodes != 0;
         room->nodes -= nodes;
         if (words != nullptr) {
@@ -132,6 +32,16 @@ Graph::~Graph() {
 }
 
 CUresult Graph::Prepare(const GraphPlan& plan) {
+  reservation_ = plan.reservation;
+  if (reservation_ != nullptr) {
+    ++reservation_->users;
+    // The driver's graph stays when this one goes.
+    const uint64_t more =
+        plan.reader.nodes() - std::min<uint64_t>(plan.reader.nodes(), reservation_->counted_nodes);
+    if (*session_nodes_ + more > kMaxSessionGraphNodes) return CUDA_ERROR_OUT_OF_MEMORY;
+    reservation_->counted_nodes += more;
+    *session_nodes_ += more;
+  }
   if (*session_nodes_ + plan.reader.nodes() > kMaxSessionGraphNodes) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -219,12 +129,13 @@ void Graph::Build(GraphPlan* plan, uint32_t flags) {
     plan->result = CUDA_ERROR_NOT_SUPPORTED;
     return;
   }
-  plan->result = cuda.cuGraphCreate(&graph_, 0);
-  for (uint32_t i = 0; i < nodes_.size() && plan->result == CUDA_SUCCESS; ++i) {
-    const CUresult added = AddNode(*plan, i);
-    if (added != CUDA_SUCCESS) plan->Fail(added, i);
+  if (reservation_ != nullptr) {
+    graph_ = reservation_->graph;
+    Renew(plan);
+  } else {
+    plan->result = cuda.cuGraphCreate(&graph_, 0);
+    if (plan->result == CUDA_SUCCESS) AddAll(plan);
   }
-  if (plan->result == CUDA_SUCCESS) plan->result = AddEdges(*plan);
   if (plan->result != CUDA_SUCCESS) return;
   unsigned long long driver_flags = 0;
   if ((flags & wire::kGraphUseNodePriority) != 0) {
@@ -236,73 +147,116 @@ void Graph::Build(GraphPlan* plan, uint32_t flags) {
   }
 }
 
-CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i) {
+void Graph::AddAll(GraphPlan* plan) {
+  std::vector<CUgraph> graphs = {graph_};  // by scope
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    const CUgraph graph = graphs[plan->scopes.ScopeOf(i)];
+    const bool conditional = nodes_[i].kind == GraphNodeKind::kConditional;
+    const CUresult added =
+        conditional ? AddConditional(*plan, i, graph, &graphs) : AddNode(*plan, i, graph);
+    if (added != CUDA_SUCCESS) return plan->Fail(added, i);
+  }
+  plan->result = AddEdges(*plan, graphs);
+}
+
+CUresult Graph::AddConditional(const GraphPlan& plan, uint32_t i, CUgraph graph,
+                               std::vector<CUgraph>* graphs) {
+  const auto asked = plan.reader.Body<wire::GraphConditional>(plan.reader.Node(i));
+  CUgraphNodeParams params = {};
+  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  params.conditional.handle = reservation_->handles[asked.condition];
+  params.conditional.type = static_cast<CUgraphConditionalNodeType>(asked.kind);
+  params.conditional.size = asked.bodies;
+  params.conditional.ctx = device_->context();
+  const CUresult added =
+      device_->cuda().cuGraphAddNode_v2(&nodes_[i].handle, graph, nullptr, nullptr, 0, &params);
+  if (added != CUDA_SUCCESS) return added;
+  const CUgraph* bodies = params.conditional.phGraph_out;
+  graphs->insert(graphs->end(), bodies, bodies + asked.bodies);
+  return CUDA_SUCCESS;
+}
+
+CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
   const Driver& cuda = device_->cuda();
   const wire::GraphNode node = plan.reader.Node(i);
   CUgraphNode* handle = &nodes_[i].handle;
   switch (node.kind) {
+    case GraphNodeKind::kConditional:
+      break;  // AddConditional
     case GraphNodeKind::kEmpty:
     case GraphNodeKind::kEventWait:  // the whole launch waits: see Session::On(GraphLaunch)
-      return cuda.cuGraphAddEmptyNode(handle, graph_, nullptr, 0);
+      return cuda.cuGraphAddEmptyNode(handle, graph, nullptr, 0);
     case GraphNodeKind::kKernel: {
       const KernelNode kernel(plan, i);
-      const CUresult added =
-          cuda.cuGraphAddKernelNode_v2(handle, graph_, nullptr, 0, &kernel.value);
+      const CUresult added = cuda.cuGraphAddKernelNode_v2(handle, graph, nullptr, 0, &kernel.value);
       if (added != CUDA_SUCCESS) return added;
       nodes_[i].attributes_hash = HashAttributes(plan, node);
       return SetAttributes(plan, i, *handle);
     }
     case GraphNodeKind::kCopy: {
       const CUDA_MEMCPY3D copy = CopyNode(plan, i);
-      return cuda.cuGraphAddMemcpyNode(handle, graph_, nullptr, 0, &copy, device_->context());
+      return cuda.cuGraphAddMemcpyNode(handle, graph, nullptr, 0, &copy, device_->context());
     }
     case GraphNodeKind::kFill: {
       const auto fill = FillNode(plan.reader.Body<wire::GraphFill>(node));
-      return cuda.cuGraphAddMemsetNode(handle, graph_, nullptr, 0, &fill, device_->context());
+      return cuda.cuGraphAddMemsetNode(handle, graph, nullptr, 0, &fill, device_->context());
     }
     case GraphNodeKind::kHost:
-      return AddHostCall(&nodes_[i]);
+      return AddHostCall(&nodes_[i], graph);
     case GraphNodeKind::kEventRecord:
-      return cuda.cuGraphAddEventRecordNode(handle, graph_, nullptr, 0,
+      return cuda.cuGraphAddEventRecordNode(handle, graph, nullptr, 0,
                                             records_[nodes_[i].place].cuda->event);
     case GraphNodeKind::kMemoryOperations: {
       auto operations = Operations(plan, node);
       const auto batch = BatchNode(&operations, device_->context());
-      return cuda.cuGraphAddBatchMemOpNode(handle, graph_, nullptr, 0, &batch);
+      return cuda.cuGraphAddBatchMemOpNode(handle, graph, nullptr, 0, &batch);
     }
   }
   return CUDA_ERROR_INVALID_VALUE;
 }
 
 // No host node of CUDA's: its thread would run, and wait, for all tenants.
-CUresult Graph::AddHostCall(Node* node) {
-  const GraphHostWord* word = &words_[node->place];
+std::vector<CUstreamBatchMemOpParams> Graph::HostCallOperations(const Node& node) const {
+  const GraphHostWord* word = &words_[node.place];
   const auto ready = reinterpret_cast<uint64_t>(&word->ready);
   const auto done = reinterpret_cast<uint64_t>(&word->done);
-  std::vector<CUstreamBatchMemOpParams> operations = {
-      Operation({CU_STREAM_MEM_OP_WRITE_VALUE_32, 0, ready, 1}),
-      Operation({CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_EQ, done, 1}),
-      Operation({CU_STREAM_MEM_OP_WRITE_VALUE_32, 0, done, 0})};
-  const auto batch = BatchNode(&operations, device_->context());
-  return device_->cuda().cuGraphAddBatchMemOpNode(&node->handle, graph_, nullptr, 0, &batch);
+  return {Operation({CU_STREAM_MEM_OP_WRITE_VALUE_32, 0, ready, 1}),
+          Operation({CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_EQ, done, 1}),
+          Operation({CU_STREAM_MEM_OP_WRITE_VALUE_32, 0, done, 0})};
 }
 
-CUresult Graph::AddEdges(const GraphPlan& plan) {
-  const uint32_t count = plan.reader.edges();
-  if (count == 0) return CUDA_SUCCESS;
-  std::vector<CUgraphNode> from(count);
-  std::vector<CUgraphNode> to(count);
-  std::vector<CUgraphEdgeData> data(count);
-  for (uint32_t i = 0; i < count; ++i) {
+CUresult Graph::AddHostCall(Node* node, CUgraph graph) {
+  std::vector<CUstreamBatchMemOpParams> operations = HostCallOperations(*node);
+  const auto batch = BatchNode(&operations, device_->context());
+  return device_->cuda().cuGraphAddBatchMemOpNode(&node->handle, graph, nullptr, 0, &batch);
+}
+
+CUresult Graph::AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& graphs) {
+  struct Edges {
+    std::vector<CUgraphNode> from;
+    std::vector<CUgraphNode> to;
+    std::vector<CUgraphEdgeData> data;
+  };
+  std::vector<Edges> of_graph(graphs.size());
+  for (uint32_t i = 0; i < plan.reader.edges(); ++i) {
     const wire::GraphEdge edge = plan.reader.Edge(i);
-    from[i] = nodes_[edge.from].handle;
-    to[i] = nodes_[edge.to].handle;
-    data[i].from_port = edge.from_port;
-    data[i].to_port = edge.to_port;
-    data[i].type = edge.type;
+    Edges& edges = of_graph[plan.scopes.ScopeOf(edge.from)];
+    edges.from.push_back(nodes_[edge.from].handle);
+    edges.to.push_back(nodes_[edge.to].handle);
+    CUgraphEdgeData data = {};
+    data.from_port = edge.from_port;
+    data.to_port = edge.to_port;
+    data.type = edge.type;
+    edges.data.push_back(data);
   }
-  return device_->cuda().cuGraphAddDependencies_v2(graph_, from.data(), to.data(), data.data(),
-                                                   count);
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    const Edges& edges = of_graph[i];
+    if (edges.from.empty()) continue;
+    const CUresult added = device_->cuda().cuGraphAddDependencies_v2(
+        graphs[i], edges.from.data(), edges.to.data(), edges.data.data(), edges.from.size());
+    if (added != CUDA_SUCCESS) return added;
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult Graph::SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const {
@@ -346,6 +300,10 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
     switch (form.kind) {
       case GraphNodeKind::kKernel: {
         const KernelNode kernel(plan, entry);
+        // The graph behind stays as it was made: see Renew.
+        if (reservation_ != nullptr && HashAttributes(plan, form) != node.attributes_hash) {
+          return CUDA_ERROR_NOT_SUPPORTED;
+        }
         result = cuda.cuGraphExecKernelNodeSetParams_v2(exec_, node.handle, &kernel.value);
         if (result != CUDA_SUCCESS) return result;
         result = cuda.cuGraphKernelNodeSetParams_v2(node.handle, &kernel.value);

@@ -94,6 +94,8 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
                  : CUDA_ERROR_INVALID_HANDLE;
     case GraphNodeKind::kMemoryOperations:
       return JudgeGraphOperations(*plan, node);
+    case GraphNodeKind::kConditional:
+      return JudgeConditional(plan, entry);
     case GraphNodeKind::kEmpty:
     case GraphNodeKind::kHost:
       return CUDA_SUCCESS;

@@ -211,6 +211,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   asking_memory_.clear();
   event_waiting_.clear();
   host_waiting_.clear();
+  graphs_to_make_.clear();
   modules_.Drop();
   EndLinks();
   // A neighbour's long kernel must not keep this session from ending.
@@ -263,6 +264,7 @@ bool Session::Poll(uint64_t now_ns) {
   bool any = PollStreams();
   any |= text_.Poll();
   any |= PollGraphCalls();
+  if (!graphs_to_make_.empty()) MakeWaitingGraphs();
   any |= RunFences();
   any |= AnswerEventWaits();
   if (state_ == State::kEnding) {
@@ -286,6 +288,7 @@ void Session::ReturnEverything() {
   state_ = State::kReturning;
   const Driver& cuda = place_.device->cuda();
   graphs_.Clear();
+  reservations_.Clear();
   kernels_.Clear();
   libraries_.Clear();
   DestroyViews();

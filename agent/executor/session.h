@@ -187,6 +187,10 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::GraphUpload>, const wire::GraphUpload::Request&, const wire::Record&);
   void On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request&, const wire::Record&);
   void On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request&, const wire::Record&);
+  void On(wire::Tag<wire::ConditionCreate>, const wire::ConditionCreate::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::ConditionsDrop>, const wire::ConditionsDrop::Request&,
+          const wire::Record&);
   // Memory (proto/wire/memory_commands.h).
   void On(wire::Tag<wire::AddressSpace>, const wire::AddressSpace::Request&, const wire::Record&);
   void On(wire::Tag<wire::PhysicalCreate>, const wire::PhysicalCreate::Request&,
@@ -262,6 +266,15 @@ class Session final : public StreamSink {
   };
   struct GraphEntry {
     GraphRef graph;  // null while it is made
+  };
+  struct ReservationEntry {
+    ReservationRef reservation;
+  };
+  // It waits for the end of the Graph that was made with its reservation before.
+  struct GraphToMake {
+    Asker asker;
+    wire::GraphInstantiate::Request request;
+    PlanRef plan;
   };
   // A name for an array: whole, mipmapped (then `array` is null), or a level of one.
   struct ArrayEntry {
@@ -376,6 +389,13 @@ class Session final : public StreamSink {
   CUresult JudgeGraphNode(GraphPlan* plan, uint32_t entry);
   CUresult JudgeGraphKernel(GraphPlan* plan, uint32_t entry);
   CUresult JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNode& node) const;
+
+  // condition.cc
+  CUresult JudgeConditional(GraphPlan* plan, uint32_t entry);
+  // False: it waits, or the session ends.
+  bool TakesReservation(Asker asker, const wire::GraphInstantiate::Request& request,
+                        const PlanRef& plan);
+  void MakeWaitingGraphs();
 
   // graph.cc
   struct GraphBlock;
@@ -504,6 +524,9 @@ class Session final : public StreamSink {
   RangeTable globals_;
   std::shared_ptr<uint64_t> graph_nodes_ = std::make_shared<uint64_t>(0);
   IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
+  std::shared_ptr<uint64_t> conditions_ = std::make_shared<uint64_t>(0);
+  IdTable<wire::ReservationId, ReservationEntry, wire::kMaxReservations> reservations_;
+  std::vector<GraphToMake> graphs_to_make_;
   std::vector<GraphRef> graphs_waiting_;  // at CUDA, and the GPU may wait in them
   uint64_t graphs_let_go_ns_ = 0;
   uint64_t graphs_let_go_rounds_ = 0;

@@ -200,6 +200,20 @@ void FillGraphTable(Driver* d) {
   };
   d->cuGraphExecBatchMemOpNodeSetParams =
       [](CUgraphExec, CUgraphNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS*) { return Updated(); };
+  d->cuGraphEventRecordNodeSetEvent = [](CUgraphNode, CUevent) { return CUDA_SUCCESS; };
+  d->cuGraphConditionalHandleCreate = [](CUgraphConditionalHandle* handle, CUgraph, CUcontext,
+                                         unsigned, unsigned) {
+    std::lock_guard lock(S().mutex);
+    *handle = ++S().objects;
+    return S().failure;
+  };
+  // The one kind that is added so.
+  d->cuGraphAddNode_v2 = [](CUgraphNode* node, CUgraph, const CUgraphNode*, const CUgraphEdgeData*,
+                            size_t, CUgraphNodeParams* params) {
+    static CUgraph bodies[1024] = {};
+    params->conditional.phGraph_out = bodies;
+    return NewGraphPart(node);
+  };
   d->cuGraphBatchMemOpNodeSetParams = [](CUgraphNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS*) {
     return CUDA_SUCCESS;
   };

@@ -12,6 +12,7 @@
 #include "agent/softgpu/memory_operation.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
+#include "proto/cuda/graph/conditional.h"
 #include "proto/cuda/graph/exec.h"
 
 namespace gpuloom::softgpu {
@@ -99,6 +100,7 @@ CUresult PrepareStep(const NodeParams& params, std::function<void()>& run) {
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:  // AddBranches
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_NOT_SUPPORTED;
@@ -125,6 +127,44 @@ CUresult SetStep(Program* program, std::vector<std::shared_ptr<const GraphStep>>
   return CUDA_SUCCESS;
 }
 
+// What the graph's own handles are.
+using Conditions = std::vector<std::shared_ptr<softgpu::Condition>>;
+Conditions* ConditionsOf(const Graph* root) { return static_cast<Conditions*>(root->reservation); }
+
+// The steps of the conditional nodes get their bodies.
+void AddBranches(const Exec& exec, GraphProgram* program) {
+  const Definition& definition = exec.definition;
+  if (definition.bodies.count() == 0) return;
+  program->conditions = *ConditionsOf(exec.graph);
+  for (uint32_t i = 0; i < definition.bodies.count();) {
+    const uint32_t owner = definition.bodies[i].owner;
+    const ConditionalParams& params = definition.steps[owner].node->params.conditional;
+    auto branch = std::make_shared<GraphBranch>();
+    branch->kind = params.kind == CU_GRAPH_COND_TYPE_IF      ? GraphBranch::Kind::kIf
+                   : params.kind == CU_GRAPH_COND_TYPE_WHILE ? GraphBranch::Kind::kWhile
+                                                             : GraphBranch::Kind::kSwitch;
+    branch->condition = softgpu::Condition::Find(params.handle);
+    branch->first_body = i + 1;  // behind the graph's own shape
+    branch->bodies = params.count;
+    i += params.count;
+    auto step = std::make_shared<GraphStep>();
+    step->branch = std::move(branch);
+    program->steps[owner] = std::move(step);
+  }
+}
+
+std::shared_ptr<const GraphProgram::Shape> ShapeOf(const Definition& definition, uint32_t first,
+                                                   uint32_t count) {
+  std::vector<std::pair<uint32_t, uint32_t>> dependencies;
+  for (uint32_t i = first; i < first + count; ++i) {
+    const Step& step = definition.steps[i];
+    for (uint32_t d = 0; d < step.dependency_count; ++d) {
+      dependencies.emplace_back(definition.dependencies[step.first_dependency + d].step, i);
+    }
+  }
+  return MakeShape(first, count, dependencies);
+}
+
 CUresult FindLaunchStream(CUstream handle, bool null_is_per_thread,
                           std::shared_ptr<Stream>* stream) {
   Context* context = nullptr;
@@ -144,7 +184,6 @@ CUresult DriverInstantiate(Exec* exec, Node** culprit) {
   program->waits.resize(count);
   auto made = std::make_shared<GraphProgram>();
   made->steps.resize(count);
-  std::vector<std::pair<uint32_t, uint32_t>> dependencies;
   for (uint32_t i = 0; i < count; ++i) {
     const Step& step = definition.steps[i];
     const CUresult result =
@@ -153,14 +192,30 @@ CUresult DriverInstantiate(Exec* exec, Node** culprit) {
       if (culprit != nullptr) *culprit = step.node;
       return result;
     }
-    for (uint32_t d = 0; d < step.dependency_count; ++d) {
-      dependencies.emplace_back(definition.dependencies[step.first_dependency + d].step, i);
-    }
   }
-  made->shape = MakeShape(count, dependencies);
+  const uint32_t own = definition.bodies.count() == 0 ? count : definition.bodies[0].first;
+  made->shapes.push_back(ShapeOf(definition, 0, own));
+  for (const Body& body : definition.bodies) {
+    made->shapes.push_back(ShapeOf(definition, body.first, body.count));
+  }
+  AddBranches(*exec, made.get());
   program->current = std::move(made);
   exec->driver = program.release();
   return CUDA_SUCCESS;
+}
+
+CUresult DriverMakeCondition(Graph* root, unsigned default_value, unsigned flags,
+                             CUgraphConditionalHandle* handle) {
+  if (root->reservation == nullptr) root->reservation = new Conditions;
+  ConditionsOf(root)->push_back(
+      softgpu::Condition::Make(default_value, (flags & CU_GRAPH_COND_ASSIGN_DEFAULT) != 0));
+  *handle = ConditionsOf(root)->back()->handle();
+  return CUDA_SUCCESS;
+}
+
+void DriverDropConditions(Graph* root) {
+  delete ConditionsOf(root);
+  root->reservation = nullptr;
 }
 
 CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count, uint32_t* failed) {

@@ -18,14 +18,44 @@ namespace {
 // threads are for is waiting.
 constexpr uint32_t kMaxThreads = 16;
 
-void RunStep(const GraphStep& step) {
-  if (step.run != nullptr && step.enabled && Fault() == CUDA_SUCCESS && !Stopping()) step.run();
+bool GoesOn() { return Fault() == CUDA_SUCCESS && !Stopping(); }
+
+void RunShape(const GraphProgram& program, const GraphProgram::Shape& shape);
+
+void RunBranch(const GraphProgram& program, const GraphBranch& branch) {
+  const auto run_body = [&](uint32_t body) {
+    RunShape(program, *program.shapes[branch.first_body + body]);
+  };
+  switch (branch.kind) {
+    case GraphBranch::Kind::kIf:
+      if (branch.condition->value() != 0) {
+        run_body(0);
+      } else if (branch.bodies == 2) {
+        run_body(1);
+      }
+      return;
+    case GraphBranch::Kind::kWhile:
+      while (branch.condition->value() != 0 && GoesOn()) run_body(0);
+      return;
+    case GraphBranch::Kind::kSwitch: {
+      const uint32_t value = branch.condition->value();
+      if (value < branch.bodies) run_body(value);
+      return;
+    }
+  }
+}
+
+void RunStep(const GraphProgram& program, uint32_t place) {
+  const GraphStep& step = *program.steps[place];
+  if (!step.enabled || !GoesOn()) return;
+  if (step.run != nullptr) step.run();
+  if (step.branch != nullptr) RunBranch(program, *step.branch);
 }
 
 class Run {
  public:
-  explicit Run(const GraphProgram& program)
-      : program_(program), waits_(program.shape->waits), left_(program.steps.size()) {
+  Run(const GraphProgram& program, const GraphProgram::Shape& shape)
+      : program_(program), shape_(shape), waits_(shape.waits), left_(shape.waits.size()) {
     for (uint32_t i = 0; i < waits_.size(); ++i) {
       if (waits_[i] == 0) ready_.push_back(i);
     }
@@ -42,11 +72,11 @@ class Run {
       const uint32_t step = ready_.front();
       ready_.pop_front();
       lock.unlock();
-      RunStep(*program_.steps[step]);
+      RunStep(program_, shape_.first + step);
       lock.lock();
       --left_;
       size_t freed = 0;
-      for (const uint32_t next : program_.shape->behind[step]) {
+      for (const uint32_t next : shape_.behind[step]) {
         if (--waits_[next] != 0) continue;
         ready_.push_back(next);
         ++freed;
@@ -58,6 +88,7 @@ class Run {
 
  private:
   const GraphProgram& program_;
+  const GraphProgram::Shape& shape_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<uint32_t> waits_;
@@ -65,14 +96,42 @@ class Run {
   size_t left_;
 };
 
+void RunShape(const GraphProgram& program, const GraphProgram::Shape& shape) {
+  if (shape.width == 1) {
+    const auto steps = static_cast<uint32_t>(shape.waits.size());
+    for (uint32_t i = 0; i < steps; ++i) RunStep(program, shape.first + i);
+    return;
+  }
+  Run run(program, shape);
+  std::vector<std::thread> threads;
+  // The application's signal handlers belong on the application's threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  while (threads.size() + 1 < std::min(shape.width, kMaxThreads)) {
+    threads.emplace_back([&run] {
+      pthread_setname_np(pthread_self(), "softgpu-graph");
+      run.Work();
+    });
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  run.Work();
+  for (std::thread& thread : threads) thread.join();
+}
+
 }  // namespace
 
 std::shared_ptr<const GraphProgram::Shape> MakeShape(
-    uint32_t steps, const std::vector<std::pair<uint32_t, uint32_t>>& dependencies) {
+    uint32_t first, uint32_t steps,
+    const std::vector<std::pair<uint32_t, uint32_t>>& dependencies) {
   auto shape = std::make_shared<GraphProgram::Shape>();
+  shape->first = first;
   shape->waits.resize(steps);
   shape->behind.resize(steps);
-  for (const auto& [before, after] : dependencies) {
+  for (const auto& [one, other] : dependencies) {
+    const uint32_t before = one - first;
+    const uint32_t after = other - first;
     ++shape->waits[after];
     shape->behind[before].push_back(after);
   }
@@ -87,26 +146,8 @@ std::shared_ptr<const GraphProgram::Shape> MakeShape(
 }
 
 void RunGraph(const GraphProgram& program) {
-  if (program.shape->width == 1) {
-    for (const auto& step : program.steps) RunStep(*step);
-    return;
-  }
-  Run run(program);
-  std::vector<std::thread> threads;
-  // The application's signal handlers belong on the application's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  while (threads.size() + 1 < std::min(program.shape->width, kMaxThreads)) {
-    threads.emplace_back([&run] {
-      pthread_setname_np(pthread_self(), "softgpu-graph");
-      run.Work();
-    });
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  run.Work();
-  for (std::thread& thread : threads) thread.join();
+  for (const auto& condition : program.conditions) condition->Begin();
+  RunShape(program, *program.shapes.front());
 }
 
 }  // namespace gpuloom::softgpu

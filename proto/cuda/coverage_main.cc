@@ -154,11 +154,6 @@ const std::vector<Reason>& Reasons() {
        {"cuDeviceRegisterAsync", "cuDeviceUnregisterAsync"},
        {}},
       {"a Windows identity", {"cuDeviceGetLuid"}, {}},
-      {"kernels set a conditional node's value through a handle that the executor's driver gives "
-       "when the "
-       "node is made, and here graphs are recorded before any driver knows of them",
-       {"cuGraphConditionalHandleCreate"},
-       {}},
   };
   return reasons;
 }

@@ -10,6 +10,7 @@
 #include "proto/wire/array_commands.h"
 #include "proto/wire/block_commands.h"
 #include "proto/wire/commands.h"
+#include "proto/wire/conditional_commands.h"
 #include "proto/wire/context_commands.h"
 #include "proto/wire/graph_commands.h"
 #include "proto/wire/host_function_commands.h"
@@ -107,7 +108,9 @@ using AllCommands = CommandList<
     PoolOpen,
     PoolClose,
     PoolPut,
-    PoolTake>;
+    PoolTake,
+    ConditionCreate,
+    ConditionsDrop>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

@@ -10,6 +10,9 @@
 // ones), memory of allocation nodes is the tenant's business too; neither is a kind here. Edges name
 // nodes by their position.
 //
+// The bodies of conditional nodes stand behind the graph's own nodes, in the order of their owners
+// (graph_scopes.h); edges stay within one.
+//
 // An update (GraphUpdate) is a block of the same form without edges: GraphNode::index says which
 // node of the executable graph gets the body; without a body only its flags change.
 //
@@ -43,16 +46,17 @@ struct GraphHead {
 static_assert(WireStruct<GraphHead> && sizeof(GraphHead) == 16);
 
 enum class GraphNodeKind : uint16_t {
-  kEmpty,            // no body
-  kKernel,           // GraphKernel, attributes, parameters
-  kCopy,             // GraphCopy
-  kFill,             // GraphFill
-  kHost,             // GraphHostCall
-  kEventRecord,      // GraphEvent
-  kEventWait,        // GraphEvent
-  kMemoryOperations  // GraphMemoryOperations, operations
+  kEmpty,             // no body
+  kKernel,            // GraphKernel, attributes, parameters
+  kCopy,              // GraphCopy
+  kFill,              // GraphFill
+  kHost,              // GraphHostCall
+  kEventRecord,       // GraphEvent
+  kEventWait,         // GraphEvent
+  kMemoryOperations,  // GraphMemoryOperations, operations
+  kConditional        // GraphConditional, how many nodes each body has; in definitions only
 };
-inline constexpr uint16_t kGraphNodeKinds = 8;
+inline constexpr uint16_t kGraphNodeKinds = 9;
 
 // Kernels, copies and fills only; in updates only.
 inline constexpr uint16_t kGraphNodeDisabled = 1;
@@ -163,6 +167,20 @@ struct GraphMemoryOperation {
 };
 static_assert(WireStruct<GraphMemoryOperation> && sizeof(GraphMemoryOperation) == 24);
 
+// A driver graph that was made for handles before the definition (conditional_commands.h).
+enum class ReservationId : uint32_t {};
+inline constexpr uint32_t kMaxGraphBodies = 1024;  // of one node
+inline constexpr uint32_t kMaxGraphDepth = 16;     // bodies in bodies
+
+// Behind it: uint32_t × bodies, the nodes of each. All of a definition name one reservation.
+struct GraphConditional {
+  ReservationId reservation;
+  uint32_t condition;  // the number of the handle in the reservation
+  uint32_t kind;       // CUgraphConditionalNodeType
+  uint32_t bodies;
+};
+static_assert(WireStruct<GraphConditional> && sizeof(GraphConditional) == 16);
+
 // Where the parts lie.
 constexpr uint64_t GraphEdgesOffset(uint32_t nodes) {
   return sizeof(GraphHead) + uint64_t{nodes} * sizeof(GraphNode);
@@ -192,6 +210,8 @@ constexpr uint32_t GraphBodyBytes(GraphNodeKind kind) {
       return sizeof(GraphEvent);
     case GraphNodeKind::kMemoryOperations:
       return sizeof(GraphMemoryOperations);
+    case GraphNodeKind::kConditional:
+      return sizeof(GraphConditional);
   }
   return UINT32_MAX;
 }
@@ -262,9 +282,17 @@ class GraphReader {
                                     uint64_t{i} * sizeof(GraphMemoryOperation));
   }
 
+  // How many a node has; 0 for other kinds.
+  uint32_t Bodies(const GraphNode& node) const {
+    return node.kind == GraphNodeKind::kConditional ? Body<GraphConditional>(node).bodies : 0;
+  }
+  uint32_t BodyNodes(const GraphNode& node, uint32_t i) const {
+    return At<uint32_t>(node.body_offset + sizeof(GraphConditional) + uint64_t{i} * 4);
+  }
+
  private:
   // Every offset that is asked for has been judged by Parse.
-  template <WireStruct T>
+  template <typename T>
   T At(uint64_t offset) const {
     T value;
     std::memcpy(&value, block_.data() + offset, sizeof(value));
@@ -277,6 +305,7 @@ class GraphReader {
         (node.flags & ~kGraphNodeDisabled) != 0) {
       return false;
     }
+    if (node.kind == GraphNodeKind::kConditional && form == Form::kUpdate) return false;
     if (node.body_bytes == 0 && (form == Form::kUpdate || node.kind == GraphNodeKind::kEmpty)) {
       return true;
     }
@@ -297,6 +326,10 @@ class GraphReader {
       const auto operations = Body<GraphMemoryOperations>(node);
       if (operations.operations > kMaxGraphMemoryOperations) return false;
       size_bytes += uint64_t{operations.operations} * sizeof(GraphMemoryOperation);
+    } else if (node.kind == GraphNodeKind::kConditional) {
+      const auto conditional = Body<GraphConditional>(node);
+      if (conditional.bodies == 0 || conditional.bodies > kMaxGraphBodies) return false;
+      size_bytes += uint64_t{conditional.bodies} * sizeof(uint32_t);
     }
     return node.body_bytes == size_bytes;
   }

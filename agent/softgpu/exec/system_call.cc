@@ -5,6 +5,7 @@
 #include <string>
 
 #include "agent/softgpu/exec/block.h"
+#include "agent/softgpu/exec/condition.h"
 #include "agent/softgpu/exec/lanes.h"
 
 namespace gpuloom::softgpu {
@@ -198,6 +199,23 @@ Step Vprintf(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
+// cudaGraphSetConditional(handle, value).
+Step SetConditional(Warp& warp, const Instr& in) {
+  const CallSite& site = warp.frame->function->calls[in.target];
+  uint64_t unknown = 0;
+  bool all_known = true;
+  ForEach(warp.exec, [&](uint32_t lane) {
+    const auto handle = Argument<uint64_t>(warp, site.args[0], lane);
+    const auto condition = Condition::Find(handle);
+    if (condition != nullptr) return condition->Set(Argument<uint32_t>(warp, site.args[1], lane));
+    unknown = handle;
+    all_known = false;
+  });
+  if (all_known) return Step::kNext;
+  return warp.Fault(Outcome::kIllegalAddress, unknown,
+                    "cudaGraphSetConditional of a handle that does not exist");
+}
+
 bool HasSizes(const std::vector<Slot>& slots, std::initializer_list<uint32_t> sizes) {
   size_t i = 0;
   if (slots.size() != sizes.size()) return false;
@@ -213,6 +231,10 @@ Handler FindSystemCall(const Function& callee, const CallSite& site) {
   if (callee.name == "__assertfail" && HasSizes(site.args, {8, 8, 4, 8, 8})) return AssertFail;
   if (callee.name == "vprintf" && HasSizes(site.args, {8, 8}) && HasSizes(site.returns, {4})) {
     return Vprintf;
+  }
+  if (callee.name == "cudaGraphSetConditional" && HasSizes(site.args, {8, 4}) &&
+      site.returns.empty()) {
+    return SetConditional;
   }
   return nullptr;
 }

@@ -29,6 +29,8 @@ const char* NameOf(CUgraphNodeType type) {
       return "MEM_FREE";
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       return "BATCH_MEM_OP";
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return "CONDITIONAL";
     default:
       return "OTHER";
   }
@@ -75,6 +77,11 @@ void PrintDetails(FILE* file, const NodeParams& params, unsigned flags) {
       if (!Wants(flags, CU_GRAPH_DEBUG_DOT_FLAGS_BATCH_MEM_OP_NODE_PARAMS)) return;
       fprintf(file, "\\n%u operations", params.batch.count);
       return;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      if (!Wants(flags, CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS)) return;
+      fprintf(file, "\\nhandle %llu\\ntype %d\\n%u bodies", Number(params.conditional.handle),
+              static_cast<int>(params.conditional.kind), params.conditional.count);
+      return;
     default:
       return;
   }
@@ -100,9 +107,7 @@ void PrintGraph(FILE* file, const Graph& graph, unsigned flags) {
   }
   fprintf(file, "}\n");
   for (const Node* node : graph.nodes) {
-    if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
-      PrintGraph(file, *node->params.child.graph, flags);
-    }
+    ForEachInner(*node, [&](const Graph* inner) { PrintGraph(file, *inner, flags); });
   }
 }
 

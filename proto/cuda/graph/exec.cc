@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "proto/cuda/graph/conditional.h"
 #include "proto/cuda/graph/handle_set.h"
 
 namespace gpuloom::graph {
@@ -28,6 +29,25 @@ class Flattening {
     if (room && order.count() == 0) room = Append(before, last);
     order.Free();
     return room;
+  }
+
+  // Behind the graph's own steps: the bodies of conditional steps, those in bodies too.
+  bool AddBodies() {
+    for (uint32_t i = 0; i < definition_->steps.count(); ++i) {
+      bool room = true;
+      ForEachInner(*definition_->steps[i].node, [&](Graph* body) {
+        if (definition_->steps[i].node->params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return;
+        const auto first = static_cast<uint32_t>(definition_->steps.count());
+        Growing<Dependency> none;
+        Growing<Dependency> last;
+        room = room && Add(body, none, &last);
+        last.Free();
+        const auto end = static_cast<uint32_t>(definition_->steps.count());
+        room = room && definition_->bodies.Push({i, first, end - first});
+      });
+      if (!room) return false;
+    }
+    return true;
   }
 
  private:
@@ -69,15 +89,16 @@ class Flattening {
   Definition* definition_;
 };
 
-// Cycles are looked for in child graphs, too. The culprit is the graph's own node.
+// Cycles are looked for in child graphs and bodies, too. The culprit is the graph's own node.
 CUresult CheckAcyclic(const Graph* graph, Node** culprit) {
   Growing<Node*> order;
   CUresult result = TopologicalOrder(graph, &order, culprit);
   order.Free();
   for (Node* node : graph->nodes) {
     if (result != CUDA_SUCCESS) break;
-    if (node->params.type != CU_GRAPH_NODE_TYPE_GRAPH) continue;
-    result = CheckAcyclic(node->params.child.graph, culprit);
+    ForEachInner(*node, [&](const Graph* inner) {
+      if (result == CUDA_SUCCESS) result = CheckAcyclic(inner, culprit);
+    });
   }
   return result;
 }
@@ -85,12 +106,37 @@ CUresult CheckAcyclic(const Graph* graph, Node** culprit) {
 Node* FindOriginal(const Graph* graph, uint64_t serial) {
   for (Node* node : graph->nodes) {
     if (node->serial == serial) return node;
-    if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
-      Node* inner = FindOriginal(node->params.child.graph, serial);
-      if (inner != nullptr) return inner;
-    }
+    Node* found = nullptr;
+    ForEachInner(*node, [&](const Graph* inner) {
+      if (found == nullptr) found = FindOriginal(inner, serial);
+    });
+    if (found != nullptr) return found;
   }
   return nullptr;
+}
+
+Exec* ExecAt(size_t slot) { return static_cast<Exec*>(const_cast<void*>(execs.slot(slot))); }
+
+// The conditions of a graph are one set: one executable graph at a time goes by them.
+bool IsInstantiated(const Graph* graph) {
+  for (size_t i = 0; i < execs.capacity(); ++i) {
+    if (execs.slot(i) != nullptr && ExecAt(i)->graph->original_serial == graph->serial) return true;
+  }
+  return false;
+}
+
+CUresult CheckConditions(const Graph* graph, CUgraphInstantiateResult* why) {
+  if (graph->conditions.count() == 0) {
+    // A body's conditions are those of the graph above it.
+    return HasConditions(graph) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  }
+  for (const Condition& condition : graph->conditions) {
+    if (condition.used) continue;
+    *why = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (graph->reservation == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return IsInstantiated(graph) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -106,21 +152,26 @@ CUresult MakeExec(const Graph* graph, uint64_t flags, Exec** out, Node** culprit
   CUresult result = CheckAcyclic(graph, culprit);
   if (result != CUDA_SUCCESS) return result;
   *why = CUDA_GRAPH_INSTANTIATE_ERROR;
+  result = CheckConditions(graph, why);
+  if (result != CUDA_SUCCESS) return result;
   auto* exec = static_cast<Exec*>(calloc(1, sizeof(Exec)));
   if (exec == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   exec->flags = flags;
   exec->graph = CloneGraph(graph);
   Growing<Dependency> none;
   Growing<Dependency> last;
-  if (exec->graph == nullptr || !Flattening(&exec->definition).Add(exec->graph, none, &last) ||
-      !execs.Add(exec)) {
+  Flattening flattening(&exec->definition);
+  if (exec->graph == nullptr || !flattening.Add(exec->graph, none, &last) ||
+      !flattening.AddBodies() || !execs.Add(exec)) {
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   last.Free();
   if (result == CUDA_SUCCESS) {
     exec->graph->executable = true;
+    exec->graph->reservation = graph->reservation;
     Node* copy = nullptr;
     result = DriverInstantiate(exec, &copy);
+    exec->graph->reservation = nullptr;  // it is the program's graph's
     if (copy != nullptr) *culprit = FindOriginal(graph, copy->original_serial);
   }
   if (result != CUDA_SUCCESS) {
@@ -138,9 +189,9 @@ void ForgetExec(Exec* exec) { execs.Remove(exec); }
 bool HoldsObjects(const Graph* graph) {
   if (graph->objects.count() != 0) return true;
   for (const Node* node : graph->nodes) {
-    if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH && HoldsObjects(node->params.child.graph)) {
-      return true;
-    }
+    bool inner_holds = false;
+    ForEachInner(*node, [&](const Graph* inner) { inner_holds |= HoldsObjects(inner); });
+    if (inner_holds) return true;
   }
   return false;
 }
@@ -150,6 +201,7 @@ void FreeExec(Exec* exec) {
   if (exec->graph != nullptr) DestroyGraph(exec->graph);
   exec->definition.steps.Free();
   exec->definition.dependencies.Free();
+  exec->definition.bodies.Free();
   free(exec);
 }
 
@@ -172,10 +224,11 @@ void ForgetAllExecs() {
   GraphLock lock;
   for (size_t i = 0; i < execs.capacity(); ++i) {
     if (execs.slot(i) == nullptr) continue;
-    auto* exec = static_cast<Exec*>(const_cast<void*>(execs.slot(i)));
+    Exec* exec = ExecAt(i);
     if (exec->driver != nullptr) DriverDestroy(exec);
     exec->driver = nullptr;
   }
+  ForgetReservations();
 }
 
 }  // namespace gpuloom::graph

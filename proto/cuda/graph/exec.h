@@ -4,8 +4,9 @@
 // An Exec owns a copy of the graph it was made from (child graphs included) and that copy's
 // definition: one flat list of steps in topological order. A child graph's steps stand in the list
 // themselves; its node stands behind them as an empty step that waits for the child's last ones, so
-// that nobody who runs a graph needs to know of child graphs. The list never changes afterwards;
-// the nodes' parameters do, with DriverUpdate.
+// that nobody who runs a graph needs to know of child graphs. A conditional node is one step; behind
+// the graph's own steps come those of its bodies, each body a range of its own. The list never
+// changes afterwards; the nodes' parameters do, with DriverUpdate.
 //
 // The Driver… functions are provided by the library this is compiled into. They are called with
 // GraphLock held, and never at once for one Exec.
@@ -29,9 +30,18 @@ struct Step {
   uint32_t dependency_count;
 };
 
+// The steps of one body. The bodies of a conditional step stand one after the other, those of a step
+// before another's; the graph's own steps are what comes before the first.
+struct Body {
+  uint32_t owner;  // the conditional step
+  uint32_t first;  // step
+  uint32_t count;
+};
+
 struct Definition {
   Growing<Step> steps;
   Growing<Dependency> dependencies;
+  Growing<Body> bodies;
 };
 
 struct Exec {
@@ -42,7 +52,7 @@ struct Exec {
   void* driver;   // the driver's own, null before DriverInstantiate succeeded
 };
 
-// Makes it ready to run; sets exec->driver. With an error *culprit may be set to the node of the
+// Makes it ready to run; sets exec->driver. exec->graph has its original's conditions and reservation. With an error *culprit may be set to the node of the
 // Exec's copy that cannot be run.
 [[nodiscard]] CUresult DriverInstantiate(Exec* exec, Node** culprit);
 // Step `place` (of a kind other than GRAPH) is to run with `params`, or to be passed over when not

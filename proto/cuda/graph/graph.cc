@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "proto/cuda/graph/capture.h"
+#include "proto/cuda/graph/conditional.h"
 #include "proto/cuda/graph/handle_set.h"
 #include "proto/cuda/graph/user_object.h"
 
@@ -29,8 +30,15 @@ void RemoveEnd(Growing<Edge>* edges, const Node* node) {
   }
 }
 
+void SetConditionUsed(Node* node, bool used) {
+  if (node->params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return;
+  Condition* condition = FindCondition(RootOf(node->graph), node->params.conditional.handle);
+  if (condition != nullptr) condition->used = used;  // a copy that is being made has none yet
+}
+
 void FreeNode(Node* node) {
   living.nodes.Remove(node);
+  SetConditionUsed(node, false);
   FreeParams(&node->params);
   node->in.Free();
   node->out.Free();
@@ -55,7 +63,8 @@ Node* Append(Graph* graph, NodeParams* params) {
   node->enabled = true;
   node->params = *params;
   *params = {};
-  if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH) node->params.child.graph->owner = node;
+  ForEachInner(*node, [node](Graph* inner) { inner->owner = node; });
+  SetConditionUsed(node, true);
   if (IsAllocation(node->params)) ++graph->allocations;
   return node;
 }
@@ -82,6 +91,13 @@ bool CopyNodes(const Graph* from, Graph* to) {
         return false;
       }
     }
+  }
+  return true;
+}
+
+bool CopyConditions(const Graph* from, Graph* to) {
+  for (const Condition& condition : from->conditions) {
+    if (!to->conditions.Push(condition)) return false;
   }
   return true;
 }
@@ -124,13 +140,32 @@ void DestroyGraph(Graph* graph) {
   for (Node* node : graph->nodes) FreeNode(node);
   graph->nodes.Free();
   DropAllObjects(graph);
+  graph->conditions.Free();
+  if (graph->reservation != nullptr) DriverDropConditions(graph);
   living.graphs.Remove(graph);
   free(graph);
+}
+
+Graph* RootOf(Graph* graph) {
+  while (graph->owner != nullptr) graph = graph->owner->graph;
+  return graph;
+}
+
+void ForgetReservations() {
+  for (size_t i = 0; i < living.graphs.capacity(); ++i) {
+    if (living.graphs.slot(i) == nullptr) continue;
+    auto* graph = static_cast<Graph*>(const_cast<void*>(living.graphs.slot(i)));
+    if (graph->reservation != nullptr) DriverDropConditions(graph);
+  }
 }
 
 CUresult AddNode(Graph* graph, NodeParams* params, const Edge* dependencies, size_t count,
                  Node** out) {
   *out = nullptr;
+  if (IsBody(graph) && !MayBeInBody(*params)) {
+    FreeParams(params);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   Node* node = Append(graph, params);
   if (node == nullptr) {
     FreeParams(params);
@@ -194,7 +229,7 @@ Graph* CloneGraph(const Graph* graph) {
   Graph* clone = MakeGraph();
   if (clone == nullptr) return nullptr;
   clone->original_serial = graph->serial;
-  if (!CopyNodes(graph, clone) || !CopyObjects(graph, clone)) {
+  if (!CopyNodes(graph, clone) || !CopyObjects(graph, clone) || !CopyConditions(graph, clone)) {
     DestroyGraph(clone);
     return nullptr;
   }

@@ -1,7 +1,8 @@
 // A CUDA graph as the program built or captured it: nodes, edges, parameters. Nothing here runs;
 // nothing leaves the process before a graph is instantiated (exec.h). See docs/design/graphs.md.
 //
-// A Graph owns its nodes and its references to user objects; a child graph belongs to its node.
+// A Graph owns its nodes and its references to user objects; a child graph, and each body of a
+// conditional node, belongs to its node.
 // CUgraph and CUgraphNode are addresses of Graph and Node, judged against a table of the living, so
 // that a wrong handle is an error and never a crash. Everything here needs the model's one lock
 // (GraphLock): CUDA lets one thread at a time use a graph, captures may use one from several.
@@ -48,15 +49,26 @@ struct ObjectReference {
   uint32_t count;
 };
 
+// A conditional handle, which kernels set and one conditional node goes by.
+struct Condition {
+  CUgraphConditionalHandle handle;
+  CUcontext context;
+  bool used;  // by a node
+};
+
 struct Graph {
   uint64_t serial;
   uint64_t original_serial;  // of a clone
   Growing<Node*> nodes;      // in the order of their making
   Growing<ObjectReference> objects;
-  Node* owner;           // the child graph node whose graph this is, or null
+  Node* owner;           // the node whose child graph or body this is, or null
   Capture* capture;      // the capture that adds to it, or null
   bool executable;       // an executable graph's own copy: no handle of the program's
   uint32_t allocations;  // mem alloc and free nodes in it: those graphs cannot be cloned
+  // Of a graph without an owner: the handles for its own conditional nodes and those in its bodies,
+  // and what the driver keeps for them (null: it has forgotten them).
+  Growing<Condition> conditions;
+  void* reservation;
 };
 
 class GraphLock {
@@ -81,10 +93,25 @@ inline CUgraphNode HandleOf(Node* node) { return reinterpret_cast<CUgraphNode>(n
 
 // Null without memory.
 Graph* MakeGraph();
-// With its nodes, child graphs and references to user objects.
+// With its nodes, their graphs and references to user objects.
 void DestroyGraph(Graph* graph);
 
-// Takes `params` over, also when it fails. `dependencies` are of this graph, without doubles.
+// Where the owners of a child graph or body lead to; the graph itself when it has none.
+Graph* RootOf(Graph* graph);
+// Visits each graph that the node owns.
+template <typename F>
+void ForEachInner(const Node& node, F visit) {
+  if (node.params.type == CU_GRAPH_NODE_TYPE_GRAPH) visit(node.params.child.graph);
+  if (node.params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return;
+  for (uint32_t i = 0; i < node.params.conditional.count; ++i) {
+    visit(node.params.conditional.bodies[i]);
+  }
+}
+// The driver has forgotten all reservations.
+void ForgetReservations();
+
+// Takes `params` over, also when it fails: NOT_SUPPORTED for what no body of a conditional node may
+// hold. `dependencies` are of this graph, without doubles.
 [[nodiscard]] CUresult AddNode(Graph* graph, NodeParams* params, const Edge* dependencies,
                                size_t count, Node** node);
 void DestroyNode(Node* node);

@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "proto/cuda/graph/conditional.h"
 #include "proto/cuda/graph/dot.h"
 #include "proto/cuda/graph/entry.h"
 #include "proto/cuda/graph/library.h"
@@ -161,11 +162,24 @@ CUresult cuGraphClone(CUgraph* out, CUgraph handle) {
   GraphLock lock;
   const Graph* graph = FindGraph(handle);
   if (out == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (graph->allocations != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (graph->allocations != 0 || HasConditions(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   Graph* clone = CloneGraph(graph);
   if (clone == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = HandleOf(clone);
   return CUDA_SUCCESS;
+}
+
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* out, CUgraph handle,
+                                        CUcontext context, unsigned default_value, unsigned flags) {
+  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  GraphLock lock;
+  Graph* graph = FindGraph(handle);
+  if (out == nullptr || graph == nullptr ||
+      (flags & ~unsigned{CU_GRAPH_COND_ASSIGN_DEFAULT}) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (context == nullptr || !IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  return MakeCondition(RootOf(graph), context, default_value, flags, out);
 }
 
 CUresult cuGraphNodeFindInClone(CUgraphNode* out, CUgraphNode original, CUgraph handle) {

@@ -8,6 +8,7 @@
 
 #include "proto/cuda/graph/allocation.h"
 #include "proto/cuda/graph/capture.h"
+#include "proto/cuda/graph/conditional.h"
 #include "proto/cuda/graph/exec.h"
 #include "proto/cuda/graph/handle_set.h"
 #include "proto/cuda/graph/library.h"
@@ -22,6 +23,9 @@ uint32_t updates = 0;
 uint64_t last_address = 0;
 std::vector<CUdeviceptr> freed;
 uint32_t destroyed_execs = 0;
+uint64_t last_handle = 0;
+uint64_t most_handles = UINT64_MAX;
+int reservations = 0;
 }  // namespace
 
 CUresult CheckDevice(CUdevice) { return CUDA_SUCCESS; }
@@ -55,6 +59,17 @@ CUresult DriverLaunch(Exec*, CUstream, bool) { return CUDA_SUCCESS; }
 CUresult DriverUpload(Exec*, CUstream, bool) { return CUDA_SUCCESS; }
 void DriverFinish(Exec*) {}
 void DriverDestroy(Exec*) { ++destroyed_execs; }
+CUresult DriverMakeCondition(Graph* root, unsigned, unsigned, CUgraphConditionalHandle* handle) {
+  if (last_handle == most_handles) return CUDA_ERROR_OUT_OF_MEMORY;
+  reservations += root->reservation == nullptr;
+  root->reservation = root;
+  *handle = ++last_handle;
+  return CUDA_SUCCESS;
+}
+void DriverDropConditions(Graph* root) {
+  --reservations;
+  root->reservation = nullptr;
+}
 
 namespace {
 

@@ -87,6 +87,15 @@ bool CopyKernel(const KernelParams& from, KernelParams* to) {
   return Duplicate(from.attributes, from.attribute_count, &to->attributes);
 }
 
+bool CopyBodies(const ConditionalParams& from, ConditionalParams* to) {
+  to->bodies = static_cast<Graph**>(calloc(from.count, sizeof(Graph*)));
+  for (uint32_t i = 0; to->bodies != nullptr && i < from.count; ++i) {
+    to->bodies[i] = CloneGraph(from.bodies[i]);
+    if (to->bodies[i] == nullptr) return false;
+  }
+  return to->bodies != nullptr;
+}
+
 }  // namespace
 
 CUresult MakeKernelParams(const CUDA_KERNEL_NODE_PARAMS_v3& from, const KernelLayout& layout,
@@ -232,6 +241,9 @@ bool CopyParams(const NodeParams& from, NodeParams* to) {
       to->child.graph = CloneGraph(from.child.graph);
       room = to->child.graph != nullptr;
       break;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      room = CopyBodies(from.conditional, &to->conditional);
+      break;
     default:
       break;
   }
@@ -258,6 +270,13 @@ void FreeParams(NodeParams* params) {
       break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
       if (params->child.graph != nullptr) DestroyGraph(params->child.graph);
+      break;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      for (uint32_t i = 0; params->conditional.bodies != nullptr && i < params->conditional.count;
+           ++i) {
+        if (params->conditional.bodies[i] != nullptr) DestroyGraph(params->conditional.bodies[i]);
+      }
+      free(params->conditional.bodies);
       break;
     default:
       break;

@@ -1,7 +1,7 @@
 // What a graph's node does: the parameters of each kind, owned as plain values.
 //
-// A NodeParams owns what its pointers name (packed kernel parameters, attributes, lists, a child
-// graph); it is made by the Make… functions, copied by CopyParams and given back by FreeParams. All
+// A NodeParams owns what its pointers name (packed kernel parameters, attributes, lists, child
+// graphs and bodies); it is made by the Make… functions, copied by CopyParams and given back by FreeParams. All
 // zero is a valid value that owns nothing. Handles (functions, events, contexts) stay the program's
 // own. No exceptions, no C++ library: this is compiled into tenants' processes.
 #pragma once
@@ -59,6 +59,15 @@ struct ChildParams {
   CUgraphChildGraphNodeOwnership ownership;
 };
 
+// A node that runs one of its bodies, once or again and again, as its condition says (conditional.h).
+struct ConditionalParams {
+  CUgraphConditionalHandle handle;
+  CUgraphConditionalNodeType kind;
+  uint32_t count;
+  Graph** bodies;  // `count` of them; owned, as the array is, which the program sees as handles
+  CUcontext context;
+};
+
 struct NodeParams {
   CUgraphNodeType type;
   union {
@@ -67,6 +76,7 @@ struct NodeParams {
     CUDA_MEMSET_NODE_PARAMS_v2 memset;
     CUDA_HOST_NODE_PARAMS_v2 host;
     ChildParams child;
+    ConditionalParams conditional;
     CUevent event;  // of WAIT_EVENT and EVENT_RECORD
     BatchMemOpParams batch;
     MemAllocParams alloc;
@@ -111,7 +121,8 @@ NodeParams HostCall(CUhostFn function, void* data);
 NodeParams EventOperation(CUgraphNodeType type, CUevent event);
 [[nodiscard]] CUresult MakeBatch(const CUDA_BATCH_MEM_OP_NODE_PARAMS& from, NodeParams* to);
 
-// A copy that owns everything it points to; a child graph is cloned. False without memory.
+// A copy that owns everything it points to; child graphs and bodies are cloned.
+// False without memory.
 [[nodiscard]] bool CopyParams(const NodeParams& from, NodeParams* to);
 void FreeParams(NodeParams* params);
 

@@ -1,6 +1,7 @@
 // cuGraphAdd*Node, cuGraph*NodeGet/SetParams: nodes of a graph that the program builds by hand.
 #include <string.h>
 
+#include "proto/cuda/graph/conditional.h"
 #include "proto/cuda/graph/entry.h"
 #include "proto/cuda/graph/library.h"
 #include "proto/cuda/graph/node_params.h"
@@ -40,7 +41,9 @@ CUresult Add(const NewNode& asked, Read&& read) {
   return result;
 }
 
-CUresult AddChild(const NewNode& asked, CUgraph child) {
+// `read(Graph*, NodeParams*)` is called with the lock.
+template <typename Read>
+CUresult AddLocked(const NewNode& asked, Read&& read) {
   if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
   if (asked.out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphLock lock;
@@ -50,11 +53,29 @@ CUresult AddChild(const NewNode& asked, CUgraph child) {
   CUresult result = before.Read(graph, asked.dependencies, asked.data, asked.count);
   if (result != CUDA_SUCCESS) return result;
   NodeParams params;
-  result = ReadChildLocked(child, graph, &params);
+  result = read(graph, &params);
   if (result != CUDA_SUCCESS) return result;
   Node* node;
   result = AddNode(graph, &params, before.edges.begin(), before.edges.count(), &node);
   if (result == CUDA_SUCCESS) *asked.out = HandleOf(node);
+  return result;
+}
+
+CUresult AddChild(const NewNode& asked, CUgraph child) {
+  return AddLocked(asked, [child](const Graph* graph, NodeParams* params) {
+    return ReadChildLocked(child, graph, params);
+  });
+}
+
+CUresult AddConditional(const NewNode& asked, CUgraphNodeParams* from) {
+  const CUresult result = AddLocked(asked, [from](Graph* graph, NodeParams* params) {
+    return ReadConditional(*from, graph, params);
+  });
+  if (result == CUDA_SUCCESS) {
+    GraphLock lock;
+    from->conditional.phGraph_out =
+        reinterpret_cast<CUgraph*>(FindNode(*asked.out)->params.conditional.bodies);
+  }
   return result;
 }
 
@@ -70,6 +91,7 @@ CUresult AddAny(const NewNode& asked, CUgraphNodeParams* from) {
     if (result == CUDA_SUCCESS) from->alloc.dptr = address;
     return result;
   }
+  if (from->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return AddConditional(asked, from);
   if (from->type != CU_GRAPH_NODE_TYPE_GRAPH) {
     return Add(asked, [&](NodeParams* params) { return ReadParams(from, params); });
   }

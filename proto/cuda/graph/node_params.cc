@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "proto/cuda/graph/allocation.h"
+#include "proto/cuda/graph/conditional.h"
 #include "proto/cuda/graph/library.h"
 
 namespace gpuloom::graph {
@@ -142,7 +143,7 @@ CUresult ReadChildLocked(CUgraph child, const Graph* parent, NodeParams* to) {
   *to = {};
   const Graph* graph = FindGraph(child);
   if (graph == nullptr || graph == parent) return CUDA_ERROR_INVALID_VALUE;
-  if (graph->allocations != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (graph->allocations != 0 || HasConditions(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   Graph* clone = CloneGraph(graph);
   if (clone == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   to->type = CU_GRAPH_NODE_TYPE_GRAPH;

@@ -18,7 +18,7 @@ namespace gpuloom::graph {
 // Clones the child; needs GraphLock. `parent`: the graph it is for, or null.
 [[nodiscard]] CUresult ReadChildLocked(CUgraph child, const Graph* parent, NodeParams* to);
 
-// Any kind but child graphs and those that are not offered.
+// Any kind but child graphs, conditional nodes and those that are not offered.
 [[nodiscard]] CUresult ReadParams(const CUgraphNodeParams* from, NodeParams* to);
 
 CUDA_KERNEL_NODE_PARAMS ShowKernel(const KernelParams& kernel);

@@ -83,6 +83,23 @@ CUresult CheckShape(const Graph* have, const Graph* want, CUgraphExecUpdateResul
   return CUDA_SUCCESS;
 }
 
+CUresult CheckChanges(const Graph* have, const Graph* want, CUgraphExecUpdateResultInfo* info);
+
+// The kernels of another graph set other handles, which the executable one's nodes do not go by.
+CUresult CheckBodies(const ConditionalParams& old, Node* node, CUgraphExecUpdateResultInfo* info) {
+  const ConditionalParams& now = node->params.conditional;
+  if (old.handle != now.handle || old.kind != now.kind || old.count != now.count) {
+    info->result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+    info->errorNode = HandleOf(node);
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  }
+  CUresult result = CUDA_SUCCESS;
+  for (uint32_t i = 0; result == CUDA_SUCCESS && i < old.count; ++i) {
+    result = CheckChanges(old.bodies[i], now.bodies[i], info);
+  }
+  return result;
+}
+
 // First all is judged, then all is changed.
 CUresult CheckChanges(const Graph* have, const Graph* want, CUgraphExecUpdateResultInfo* info) {
   CUresult result = CheckShape(have, want, info);
@@ -91,6 +108,10 @@ CUresult CheckChanges(const Graph* have, const Graph* want, CUgraphExecUpdateRes
     Node* node = want->nodes[i];
     if (old.type == CU_GRAPH_NODE_TYPE_GRAPH) {
       result = CheckChanges(old.child.graph, node->params.child.graph, info);
+      continue;
+    }
+    if (old.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+      result = CheckBodies(old.conditional, node, info);
       continue;
     }
     info->result = CheckChange(old, node->params);
@@ -160,6 +181,12 @@ class Changes {
       Node* from = want->nodes[i];
       if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
         if (!AddAll(node->params.child.graph, from->params.child.graph)) return false;
+      } else if (node->params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+        for (uint32_t k = 0; k < node->params.conditional.count; ++k) {
+          if (!AddAll(node->params.conditional.bodies[k], from->params.conditional.bodies[k])) {
+            return false;
+          }
+        }
       } else if (!SameParams(node->params, from->params) && !Add(node, from)) {
         return false;
       }

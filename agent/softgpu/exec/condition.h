@@ -1,0 +1,44 @@
+// The value of a conditional handle: kernels set it, the conditional nodes of graphs go by it.
+//
+// Shared by whoever may run by it; a handle whose value is gone is nobody's any more, and never
+// another one's. Safe from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace gpuloom::softgpu {
+
+class Condition {
+ public:
+  [[nodiscard]] uint64_t handle() const { return handle_; }
+  [[nodiscard]] uint32_t value() const { return value_.load(std::memory_order_acquire); }
+  void Set(uint32_t value) { value_.store(value, std::memory_order_release); }
+  // When a graph that has it begins.
+  void Begin() {
+    if (assigns_default_) Set(default_value_);
+  }
+
+  static std::shared_ptr<Condition> Make(uint32_t default_value, bool assigns_default);
+  // Null when there is none.
+  static std::shared_ptr<Condition> Find(uint64_t handle);
+
+  ~Condition();
+  Condition(const Condition&) = delete;
+  Condition& operator=(const Condition&) = delete;
+
+ private:
+  Condition(uint64_t handle, uint32_t default_value, bool assigns_default)
+      : handle_(handle),
+        default_value_(default_value),
+        assigns_default_(assigns_default),
+        value_(default_value) {}
+
+  const uint64_t handle_;
+  const uint32_t default_value_;
+  const bool assigns_default_;
+  std::atomic<uint32_t> value_;
+};
+
+}  // namespace gpuloom::softgpu
