@@ -75,6 +75,17 @@ CUresult Destroy(Event* event) {
   return result;
 }
 
+CUresult AskWhetherDone(const Event* event, bool wait) {
+  wire::EventDone::Reply reply;
+  return session.Call<wire::EventDone>({IdOf(event), wait ? 1u : 0u}, &reply);
+}
+
+// Another process may be told of a shared event by other ways than the rings, and what it does with
+// the event then must find this done: waits until the executor has read it.
+void LetOthersSee(const Event* event) {
+  if (event->shared.load(std::memory_order_acquire)) (void)AskWhetherDone(event, /*wait=*/false);
+}
+
 CUresult RecordOn(Event* event, wire::StreamId stream) {
   wire::Ticket ticket{0};
   const CUresult result = session.PostOnStream<wire::EventRecord>(
@@ -85,6 +96,7 @@ CUresult RecordOn(Event* event, wire::StreamId stream) {
       &ticket);
   if (result != CUDA_SUCCESS) return result;
   Note(event, stream, ticket);
+  LetOthersSee(event);
   return CUDA_SUCCESS;
 }
 
@@ -102,11 +114,6 @@ CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags, DefaultS
   if (graph::CapturesRecord(RefOf(stream), handle, flags, &captured)) return captured;
   return RecordOn(event, stream);
 }
-CUresult AskWhetherDone(const Event* event, bool wait) {
-  wire::EventDone::Reply reply;
-  return session.Call<wire::EventDone>({IdOf(event), wait ? 1u : 0u}, &reply);
-}
-
 CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) {
   Event* start;
   Event* end;
@@ -169,10 +176,12 @@ CUresult MakeStreamWait(wire::StreamId stream, CUevent handle) {
   if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
   const RecordPoint point = PointOf(*event);
   if (event->shared.load(std::memory_order_acquire)) {
-    return session.PostOnStream<wire::StreamWaitEvent>(
+    const CUresult result = session.PostOnStream<wire::StreamWaitEvent>(
         stream, 0, [&](wire::StreamWaitEvent::Request& request, uint8_t*) {
           request = {stream, IdOf(event)};
         });
+    LetOthersSee(event);
+    return result;
   }
   // Never recorded, done, or the stream's own: nothing to wait for.
   if (point.ticket == wire::Ticket{0} || point.stream == stream ||

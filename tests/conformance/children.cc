@@ -399,6 +399,7 @@ constexpr std::pair<const char*, int (*)()> kChildren[] = {
     {"imports_pool", ImportsPool},
     {"imports_pool_and_dies", ImportsPoolAndDies},
     {"exports_pool_and_dies", ExportsPoolAndDies},
+    {"frees_behind_a_gate", FreesBehindAGate},
 };
 
 }  // namespace

@@ -25,6 +25,7 @@ void ReadAndWrite(CUdeviceptr memory, size_t size, CUstream stream);
 int ImportsPool();
 int ImportsPoolAndDies();
 int ExportsPoolAndDies();
+int FreesBehindAGate();
 
 // For children to come; they find it with Told.
 template <typename T>

@@ -116,6 +116,40 @@ int ImportsPoolAndDies() {
   return wrong;
 }
 
+// Its use of the memory, and its freeing, wait until the other process has freed and used it again
+// behind the event.
+int FreesBehindAGate() {
+  Begin();
+  const auto size = Told<size_t>("GPULOOM_TEST_SIZE");
+  const auto socket = Told<int>("GPULOOM_TEST_SOCKET");
+  const CUdeviceptr memory = Import(Import(), "GPULOOM_TEST_POINTER");
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  void* pinned = nullptr;
+  Want(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS, "cuStreamCreate");
+  Want(Cu().cuIpcOpenEventHandle(&event, Told<CUipcEventHandle>("GPULOOM_TEST_EVENT")),
+       CUDA_SUCCESS, "cuIpcOpenEventHandle");
+  Want(Cu().cuMemHostAlloc(&pinned, size + 4096, CU_MEMHOSTALLOC_DEVICEMAP), CUDA_SUCCESS,
+       "cuMemHostAlloc");
+  if (wrong != 0) return wrong;
+  auto* bytes = static_cast<uint8_t*>(pinned);
+  volatile auto* gate = reinterpret_cast<volatile uint32_t*>(bytes + size);
+  *gate = 0;
+  Want(Cu().cuStreamWaitValue32_v2(stream, reinterpret_cast<CUdeviceptr>(bytes + size), 1,
+                                   CU_STREAM_WAIT_VALUE_EQ),
+       CUDA_SUCCESS, "cuStreamWaitValue32");
+  Want(Cu().cuMemcpyDtoHAsync_v2(bytes, memory, size, stream), CUDA_SUCCESS, "copy");
+  Want(Cu().cuMemFreeAsync(memory, stream), CUDA_SUCCESS, "cuMemFreeAsync");
+  Want(Cu().cuEventRecord(event, stream), CUDA_SUCCESS, "cuEventRecord");
+  char go = 0;
+  Hold(write(socket, "x", 1) == 1 && read(socket, &go, 1) == 1, "the socket failed");
+  *gate = 1;
+  Want(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS, "cuStreamSynchronize");
+  Hold(std::vector<uint8_t>(bytes, bytes + size) == std::vector<uint8_t>(size, 0x21),
+       "the memory was used again before it was free");
+  return wrong;
+}
+
 int ExportsPoolAndDies() {
   Begin();
   const auto size = Told<size_t>("GPULOOM_TEST_SIZE");

@@ -66,6 +66,14 @@ class SharedPools : public WithContext {
     Tell("GPULOOM_TEST_DESCRIPTOR", inherited);
     return inherited;
   }
+  // The first end is ours, the second a child's, who finds it.
+  static void Connect(int* ends) {
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    const timeval patience = {60, 0};
+    ASSERT_EQ(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    Tell("GPULOOM_TEST_SOCKET", ends[1]);
+  }
   size_t FreeBytes() {
     size_t free = 0, total = 0;
     EXPECT_EQ(Cu().cuMemGetInfo_v2(&free, &total), CUDA_SUCCESS);
@@ -168,11 +176,7 @@ TEST_F(SharedPools, AnExporterThatIsKilledLeavesWhatIsImported) {
   const size_t size = 20 * kMiB;
   const size_t before = FreeBefore();
   int ends[2];
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  const timeval patience = {60, 0};
-  ASSERT_EQ(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
-  fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-  Tell("GPULOOM_TEST_SOCKET", ends[1]);
+  ASSERT_NO_FATAL_FAILURE(Connect(ends));
   Tell("GPULOOM_TEST_SIZE", size);
   int status = -1;
   std::thread child([&] {
@@ -201,6 +205,47 @@ TEST_F(SharedPools, AnExporterThatIsKilledLeavesWhatIsImported) {
   EXPECT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuMemPoolDestroy(pool), CUDA_SUCCESS);
   ExpectFreeAgain(before);
+}
+
+// "The cuMemFreeAsync api may be used in the exporting process before the cuMemFreeAsync operation
+// completes" in the importing one, behind an event of its stream.
+TEST_F(SharedPools, FreesInTheOrderOfAnEventOfBothProcesses) {
+  const size_t size = 8 * kMiB;
+  CUipcEventHandle event_handle;
+  if (Cu().cuIpcGetEventHandle(&event_handle, nullptr) == CUDA_ERROR_NOT_SUPPORTED) {
+    GTEST_SKIP() << "this driver shares no events";
+  }
+  const CUevent event = Event(CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
+  ASSERT_EQ(Cu().cuIpcGetEventHandle(&event_handle, event), CUDA_SUCCESS);
+  CUmemoryPool pool = MakePool();
+  CUdeviceptr memory = Take(pool, size);
+  const int inherited = TellPool(pool);
+  int ends[2];
+  ASSERT_NO_FATAL_FAILURE(Connect(ends));
+  Tell("GPULOOM_TEST_POINTER", Export(memory));
+  Tell("GPULOOM_TEST_SIZE", size);
+  Tell("GPULOOM_TEST_EVENT", event_handle);
+  int status = -1;
+  std::thread child([&] {
+    status = RunChild("frees_behind_a_gate");
+    close(ends[1]);
+  });
+  char ready = 0;
+  EXPECT_EQ(read(ends[0], &ready, 1), 1);
+  EXPECT_EQ(Cu().cuStreamWaitEvent(stream_, event, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemFreeAsync(memory, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemAllocFromPoolAsync(&memory, size, pool, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemsetD8Async(memory, 0x77, size, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuStreamQuery(stream_), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(write(ends[0], "x", 1), 1);
+  child.join();
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint8_t>(memory, size), std::vector<uint8_t>(size, 0x77));
+  Give(memory);
+  close(inherited);
+  close(ends[0]);
+  EXPECT_EQ(Cu().cuMemPoolDestroy(pool), CUDA_SUCCESS);
 }
 
 // Freed memory of a pool that was exported is used again, and goes with the pool.
