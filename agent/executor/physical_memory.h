@@ -48,6 +48,17 @@ using SharedEventRef = std::shared_ptr<SharedEvent>;
   return true;
 }
 
+// When a table of names is to be looked through for what is gone: seldom enough that it costs
+// nothing to speak of for each name.
+class Tidying {
+ public:
+  bool Due(size_t size) const { return size >= due_; }
+  void Done(size_t size) { due_ = 2 * size + 64; }
+
+ private:
+  size_t due_ = 64;
+};
+
 // A pool of one session's that others open: what has been put under it, by number. Held by who has
 // it open.
 struct SharedPool {
@@ -55,8 +66,9 @@ struct SharedPool {
   uint64_t number = 0;
   TokenKey token{0, 0};
   std::map<uint64_t, TokenKey> memory;
+  std::map<TokenKey, uint64_t> numbers;  // the other way round
   uint64_t last_memory = 0;
-  size_t tidy_at = 64;  // so many entries, and those whose memory is gone are dropped
+  Tidying tidying;
 };
 using SharedPoolRef = std::shared_ptr<SharedPool>;
 
@@ -88,7 +100,10 @@ class SharedMemory {
   [[nodiscard]] bool Export(const SharedPoolRef& pool) {
     if (!MakeToken(&pool->token)) return false;
     pool->number = ++last_pool_;
-    std::erase_if(pools_, [](const auto& known) { return known.second.expired(); });
+    if (pool_tidying_.Due(pools_.size())) {
+      std::erase_if(pools_, [](const auto& known) { return known.second.expired(); });
+      pool_tidying_.Done(pools_.size());
+    }
     pools_[pool->token] = pool;
     return true;
   }
@@ -99,15 +114,14 @@ class SharedMemory {
   // The memory's number under the pool; 0 when the system has no random bytes.
   uint64_t Put(const PhysicalRef& memory, SharedPool* pool) {
     if (!Export(memory)) return 0;
-    for (const auto& [number, token] : pool->memory) {
-      if (token == memory->token) return number;
-    }
-    if (pool->memory.size() >= pool->tidy_at) {
+    if (pool->tidying.Due(pool->memory.size())) {
       std::erase_if(pool->memory, [&](const auto& one) { return !known_.contains(one.second); });
-      pool->tidy_at = 2 * pool->memory.size() + 64;
+      std::erase_if(pool->numbers, [&](const auto& one) { return !known_.contains(one.first); });
+      pool->tidying.Done(pool->memory.size());
     }
-    pool->memory[++pool->last_memory] = memory->token;
-    return pool->last_memory;
+    const auto [known, is_new] = pool->numbers.emplace(memory->token, pool->last_memory + 1);
+    if (is_new) pool->memory[++pool->last_memory] = memory->token;
+    return known->second;
   }
   // nullptr when there is none, or nobody holds it any more.
   PhysicalRef FindIn(const SharedPool& pool, uint64_t number_untrusted) const {
@@ -130,6 +144,7 @@ class SharedMemory {
   std::map<TokenKey, std::weak_ptr<Physical>> known_;
   std::map<TokenKey, std::weak_ptr<SharedEvent>> events_;
   std::map<TokenKey, std::weak_ptr<SharedPool>> pools_;
+  Tidying pool_tidying_;
   uint64_t last_pool_ = 0;
 };
 

@@ -183,6 +183,22 @@ TEST_F(SharedPoolTest, NumbersOfGoneMemoryAreForgotten) {
   EXPECT_EQ(scheduler_.memory_in_use(), 4 * kMiB);
 }
 
+TEST_F(SharedPoolTest, PoolsComeAndGo) {
+  ASSERT_NO_FATAL_FAILURE(SetUpPair());
+  for (int i = 0; i < 300; ++i) {
+    const auto shared = Share(*maker_, 5);
+    ASSERT_TRUE(shared.has_value());
+    ASSERT_EQ(Open(*other_, 5, shared->token), CUDA_SUCCESS);
+    maker_->Post<wire::PoolClose>({PoolId{5}});
+    other_->Post<wire::PoolClose>({PoolId{5}});
+    // Read by now: an answer comes in the ring's order.
+    EXPECT_EQ(Take(*maker_, 1, memory_ + 1), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(Open(*other_, 5, shared->token), CUDA_ERROR_INVALID_HANDLE);
+  }
+  EXPECT_EQ(Open(*other_, 5, token_), CUDA_SUCCESS);
+  EXPECT_EQ(Take(*other_, 5, memory_), CUDA_SUCCESS);
+}
+
 // What breaks the protocol ends who does it, and the other goes on.
 class Malicious_SharedPool : public SharedPoolTest {
  protected:
