@@ -8,6 +8,7 @@
 #include "shim/futex.h"
 #include "shim/handle_table.h"
 #include "shim/session.h"
+#include "shim/texture_reference.h"
 
 namespace gpuloom {
 namespace {
@@ -150,6 +151,7 @@ Array* FindKind(const void* handle, bool mipmap) {
 CUresult Destroy(Array* array) {
   constexpr uint32_t kMostLevels = 32;
   uint32_t ids[kMostLevels + 1] = {arrays.table.IdOf(array)};
+  const Array* levels[kMostLevels + 1] = {};
   uint32_t count = 1;
   {
     Holding holding(&arrays.lock);
@@ -157,11 +159,15 @@ CUresult Destroy(Array* array) {
     for (uint32_t id = array->next_level; id != 0 && count <= kMostLevels; ++count) {
       Array* level = arrays.table.At(id);
       ids[count] = id;
+      levels[count] = level;
       id = level->next_level;
       arrays.table.Give(level, false);
     }
     arrays.table.Give(array, false);
   }
+  // Behind the handles' end, so that nobody binds them again.
+  UnbindArray(array);
+  for (uint32_t i = 1; i < count; ++i) UnbindArray(levels[i]);
   wire::ArrayDestroy::Reply reply;
   const CUresult result = session.Call<wire::ArrayDestroy>({wire::ArrayId{ids[0]}}, &reply);
   Holding holding(&arrays.lock);

@@ -16,6 +16,7 @@
 #include "shim/pool.h"
 #include "shim/stream.h"
 #include "shim/texture.h"
+#include "shim/texture_reference.h"
 
 namespace gpuloom {
 namespace {
@@ -47,6 +48,7 @@ void TearDownLocked() {
   ReleaseAllArrays();
   ReleaseAllMemory();
   ResetAllLibraries();
+  ReleaseAllReferences();
   ForgetMadeObjects();
   primary.context.active.store(false, std::memory_order_release);
   primary.epoch.fetch_add(1, std::memory_order_acq_rel);

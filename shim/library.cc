@@ -17,6 +17,7 @@
 #include "shim/managed_variables.h"
 #include "shim/memory.h"
 #include "shim/session.h"
+#include "shim/texture_reference.h"
 
 namespace gpuloom {
 namespace {
@@ -218,6 +219,7 @@ CUresult Unload(Library* library) {
   if (library->loaded.load(std::memory_order_acquire)) result = CallUnload(library);
   // Afterwards: an id that is free here must be free there.
   ReleaseKernels(library);
+  ReleaseReferences(library);
   if (library->is_module) ForgetMade(MadeKind::kModule, reinterpret_cast<uint64_t>(library));
   free(library->listed);
   ForgetGlobals(IdOf(library));
@@ -326,6 +328,7 @@ void ResetAllLibraries() {
       (void)CallUnload(library);
       library->loaded.store(false, std::memory_order_release);
       MarkKernelsStale(library);
+      ReleaseReferences(library);
       ForgetGlobals(IdOf(library));
     }
   }

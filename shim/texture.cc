@@ -116,6 +116,29 @@ CUresult JudgePitched(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Reque
   return CUDA_SUCCESS;
 }
 
+void SetView(const CUDA_RESOURCE_VIEW_DESC& from, wire::TextureCreate::Request* to) {
+  to->has_view = 1;
+  to->view_format = from.format;
+  to->view_width = from.width;
+  to->view_height = from.height;
+  to->view_depth = from.depth;
+  to->first_level = from.firstMipmapLevel;
+  to->last_level = from.lastMipmapLevel;
+  to->first_layer = from.firstLayer;
+  to->last_layer = from.lastLayer;
+}
+
+CUresult DestroyTexture(uint64_t handle) {
+  wire::TextureDestroy::Reply reply;
+  return session.Call<wire::TextureDestroy>({handle}, &reply);
+}
+CUresult DestroySurface(uint64_t handle) {
+  wire::SurfaceDestroy::Reply reply;
+  return session.Call<wire::SurfaceDestroy>({handle}, &reply);
+}
+
+}  // namespace
+
 CUresult JudgeResource(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Request* to) {
   uint32_t id;
   switch (from.resType) {
@@ -151,29 +174,6 @@ void SetSampler(const CUDA_TEXTURE_DESC& from, wire::TextureCreate::Request* to)
   to->max_mipmap_level_bits = BitsOf(from.maxMipmapLevelClamp);
   for (int i = 0; i < 4; ++i) to->border_color_bits[i] = BitsOf(from.borderColor[i]);
 }
-
-void SetView(const CUDA_RESOURCE_VIEW_DESC& from, wire::TextureCreate::Request* to) {
-  to->has_view = 1;
-  to->view_format = from.format;
-  to->view_width = from.width;
-  to->view_height = from.height;
-  to->view_depth = from.depth;
-  to->first_level = from.firstMipmapLevel;
-  to->last_level = from.lastMipmapLevel;
-  to->first_layer = from.firstLayer;
-  to->last_layer = from.lastLayer;
-}
-
-CUresult DestroyTexture(uint64_t handle) {
-  wire::TextureDestroy::Reply reply;
-  return session.Call<wire::TextureDestroy>({handle}, &reply);
-}
-CUresult DestroySurface(uint64_t handle) {
-  wire::SurfaceDestroy::Reply reply;
-  return session.Call<wire::SurfaceDestroy>({handle}, &reply);
-}
-
-}  // namespace
 
 void ReleaseAllViews() {
   Growing<View> textures, surfaces;

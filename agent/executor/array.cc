@@ -283,6 +283,7 @@ void Session::On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Reques
 }
 
 void Session::DestroyArray(Asker asker, ArrayRef whole) {
+  LetReferencesGo(whole);
   // A view or a graph that still has it ends it later.
   if (whole.use_count() > 1) return Reply<wire::ArrayDestroy>(asker, CUDA_SUCCESS);
   ++outstanding_;

@@ -21,8 +21,9 @@ void Session::SetCollects(Kernel* kernel, const int32_t* attributes) const {
   kernel->max_threads = Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
   kernel->max_dynamic_shared_bytes =
       Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]);
-  // Nodes of a chain have no clusters, and what prints takes turns.
+  // Nodes of a chain have no clusters and must not use references, and what prints takes turns.
   kernel->collects = place_.chains != nullptr && !kernel->library->prints &&
+                     kernel->library->references == nullptr &&
                      kernel->param_bytes <= kMaxChunkedParamBytes &&
                      Limit(attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]) == 0 &&
                      Limit(attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]) == 0 &&

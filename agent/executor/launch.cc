@@ -1,5 +1,6 @@
 #include "agent/executor/launch_attributes.h"
 #include "agent/executor/session.h"
+#include "agent/executor/texture_reference.h"
 
 namespace gpuloom::executor {
 
@@ -22,7 +23,8 @@ void Session::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
   }
   StreamCommand command;
   command.ticket = record.ticket;
-  command.work = LaunchWork{request, kernel->function, kernel->library, kernel->library->prints};
+  command.work = LaunchWork{request, kernel->function, kernel->library, kernel->library->prints,
+                            BindingsOf(*kernel->library)};
   command.payload = record.payload;
   streams_.Enqueue(*stream, std::move(command));
 }
@@ -37,13 +39,15 @@ void Session::On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& reque
   if (!KnowsAttributes(request.attributes)) return Refuse(wire::Fatal::kBadArgument);
   StreamCommand command;
   command.ticket = record.ticket;
-  command.work = LaunchExWork{request, kernel->function, kernel->library, kernel->library->prints};
+  command.work = LaunchExWork{request, kernel->function, kernel->library, kernel->library->prints,
+                              BindingsOf(*kernel->library)};
   command.payload = record.payload;
   streams_.Enqueue(*stream, std::move(command));
 }
 
 CUresult Session::SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
                                  CUstream stream) {
+  if (const CUresult bound = Bind(launch.bindings); bound != CUDA_SUCCESS) return bound;
   const wire::LaunchEx::Request& r = launch.request;
   const LaunchConfig config(r.grid, r.block, r.dynamic_shared_bytes, stream, r.attributes);
   size_t bytes = params.size();

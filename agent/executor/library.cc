@@ -32,6 +32,7 @@ void Session::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Requ
   const std::unique_ptr<Library> library = libraries_.Take(request.library);
   for (const wire::KernelId kernel : library->kernels) kernels_.Take(kernel);
   for (const uint64_t global : library->globals) globals_.Remove(global);
+  for (const wire::ReferenceId reference : library->references) references_.Take(reference);
   Reply<wire::LibraryUnload>(AskerOf(record), CUDA_SUCCESS);
 }
 

@@ -53,7 +53,8 @@ LoadedLibrary::~LoadedLibrary() {
         users.clear();
         driver->cuLibraryUnload(library);
       },
-      {});
+      // What they are bound to goes behind them, on this thread.
+      [bound = std::move(references)] {});
 }
 
 LibraryCache::LibraryCache() {

@@ -41,6 +41,8 @@ struct KernelFacts {
   std::vector<wire::KernelParam> params;
 };
 
+class References;
+
 struct LoadedLibrary {
   LoadedLibrary(Quiet* unloads, Chains* users, const Driver* driver)
       : quiet(unloads), chains(users), cuda(driver) {}
@@ -63,6 +65,8 @@ struct LoadedLibrary {
   bool has_names = false;
   // The largest dynamic shared memory that any session asked for, by kernel.
   std::map<CUkernel, int> max_dynamic_shared;
+  // Its texture and surface references, once one is asked for. Never of a shared library.
+  std::shared_ptr<References> references;
 };
 using LibraryRef = std::shared_ptr<LoadedLibrary>;
 

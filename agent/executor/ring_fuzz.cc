@@ -27,6 +27,11 @@ constexpr char kImage[] =
     "n) "
     "{ ret; }\n";
 
+// With a texture reference, which is bound to memory.
+constexpr char kReferring[] =
+    ".version 8.0\n.target sm_90\n.address_size 64\n.global .texref texture;\n.visible .entry "
+    "k() { ret; }\n";
+
 void Check(bool ok, int line = __builtin_LINE()) {
   if (ok) return;
   fprintf(stderr, "ring_fuzz.cc:%d: does not hold\n", line);
@@ -172,6 +177,24 @@ class Harness {
     Turn(4);
     Post<wire::KernelGet>({wire::LibraryId{1}, wire::KernelId{1}}, 0, name);
     Turn(4);
+    std::memcpy(arena, kReferring, sizeof(kReferring) - 1);
+    Post<wire::LibraryLoad>(
+        {wire::LibraryId{2}, 0, wire::HostPtr{kHostBegin}, sizeof(kReferring) - 1}, 0);
+    Turn(4);
+    const uint8_t texture[] = {'t', 'e', 'x', 't', 'u', 'r', 'e'};
+    Post<wire::ReferenceGet>(
+        {wire::LibraryId{2}, wire::ReferenceId{1}, wire::ReferenceKind::kTexture}, 0, texture);
+    Post<wire::KernelGet>({wire::LibraryId{2}, wire::KernelId{2}}, 1, name);
+    Turn(6);
+    wire::ReferenceSet::Request bound{};
+    bound.reference = wire::ReferenceId{1};
+    bound.bound = 1;
+    bound.look.resource = wire::ViewResource::kLinear;
+    bound.look.address = kDeviceBegin;
+    bound.look.size_bytes = 4096;
+    bound.look.format = CU_AD_FORMAT_FLOAT;
+    bound.look.channels = 1;
+    Post<wire::ReferenceSet>(bound);
     TestingGraph graph;
     const uint8_t params[12] = {};
     graph.AddKernel(1, params);

@@ -289,6 +289,7 @@ void Session::ReturnEverything() {
   const Driver& cuda = place_.device->cuda();
   graphs_.Clear();
   reservations_.Clear();
+  references_.Clear();
   kernels_.Clear();
   libraries_.Clear();
   DestroyViews();

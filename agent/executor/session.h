@@ -227,6 +227,8 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request&, const wire::Record&);
   void On(wire::Tag<wire::LibraryLoadByHash>, const wire::LibraryLoadByHash::Request&,
           const wire::Record&);
+  void On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Request&, const wire::Record&);
+  void On(wire::Tag<wire::ReferenceSet>, const wire::ReferenceSet::Request&, const wire::Record&);
   void On(wire::Tag<wire::UnsupportedCall>, const wire::UnsupportedCall::Request&,
           const wire::Record&);
   void On(wire::Tag<wire::StreamWriteValue>, const wire::StreamWriteValue::Request&,
@@ -247,6 +249,7 @@ class Session final : public StreamSink {
     std::vector<ManagedImage::Place> managed;
     std::vector<wire::KernelId> kernels;
     std::vector<uint64_t> globals;  // where they begin
+    std::vector<wire::ReferenceId> references;
   };
   struct Kernel {
     LibraryRef library;
@@ -258,6 +261,11 @@ class Session final : public StreamSink {
     bool collects = false;
     uint32_t max_threads = 0;
     uint32_t max_dynamic_shared_bytes = 0;
+  };
+  struct Reference {
+    LibraryRef library;  // null while it is looked up
+    wire::ReferenceKind kind;
+    size_t number = 0;  // of the library's
   };
   struct Event {
     bool timing = false;
@@ -471,6 +479,18 @@ class Session final : public StreamSink {
                     ArrayRef* array);
   void DestroyViews();
 
+  // texture_reference.cc
+  struct ReferenceLookup;
+  void FinishReference(Asker asker, const wire::ReferenceGet::Request& request,
+                       const ReferenceLookup& lookup, const LibraryRef& loaded);
+  static std::shared_ptr<const Bindings> BindingsOf(const LoadedLibrary& library);
+  // Before the launch that they belong to.
+  CUresult Bind(const std::shared_ptr<const Bindings>& bindings) const {
+    return bindings == nullptr ? CUDA_SUCCESS : BindNow(*bindings);
+  }
+  CUresult BindNow(const Bindings& bindings) const;
+  void LetReferencesGo(const ArrayRef& whole);
+
   // block.cc
   // False: refused. `judged` is filled for an array only.
   bool JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy, CopyEnd* judged);
@@ -520,6 +540,7 @@ class Session final : public StreamSink {
   IdTable<wire::EventId, Event, wire::kMaxEvents> events_;
   IdTable<wire::LibraryId, Library, wire::kMaxLibraries> libraries_;
   IdTable<wire::KernelId, Kernel, wire::kMaxKernels> kernels_;
+  IdTable<wire::ReferenceId, Reference, wire::kMaxReferences> references_;
   IdTable<wire::LinkId, LinkEntry, wire::kMaxLinks> links_;
   RangeTable globals_;
   std::shared_ptr<uint64_t> graph_nodes_ = std::make_shared<uint64_t>(0);

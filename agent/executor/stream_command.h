@@ -19,6 +19,7 @@
 namespace gpuloom::executor {
 
 class Graph;
+struct Bindings;
 
 // Commands that run later hold what they need by value; `payload` is the one exception.
 struct LaunchWork {
@@ -26,12 +27,15 @@ struct LaunchWork {
   CUfunction function;
   std::shared_ptr<const void> library;  // keeps the function loaded while the command waits
   bool prints;                          // it may: the library names printf
+  // What the library's references were bound to when the launch was read; null: it has none.
+  std::shared_ptr<const Bindings> bindings;
 };
 struct LaunchExWork {
   wire::LaunchEx::Request request;
   CUfunction function;
   std::shared_ptr<const void> library;
   bool prints;
+  std::shared_ptr<const Bindings> bindings;
 };
 struct CopyWork {
   wire::Copy::Request request;

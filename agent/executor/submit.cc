@@ -110,6 +110,7 @@ void Session::FreeStaged(Stream& stream) {
 CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
   const Driver& cuda = place_.device->cuda();
   if (const auto* launch = std::get_if<LaunchWork>(&command.work)) {
+    if (const CUresult bound = Bind(launch->bindings); bound != CUDA_SUCCESS) return bound;
     const wire::Launch::Request& r = launch->request;
     size_t bytes = command.payload.size();
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(command.payload.data()),

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <thread>
 
+#include "agent/executor/testing_references.h"
+
 namespace gpuloom::executor {
 namespace {
 
@@ -507,8 +509,10 @@ const Driver& TestingDriver::Reset() {
     Driver driver;
     FillTable(&driver);
     FillGraphTable(&driver);
+    FillReferenceTable(&driver);
     return driver;
   }();
+  ForgetReferences();
   std::lock_guard lock(S().mutex);
   S().held = false;
   ++S().release;

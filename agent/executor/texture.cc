@@ -1,6 +1,8 @@
 // Textures and surfaces: the driver's own objects, whose handles the tenant's kernels get as plain
 // numbers. What they look at is judged when they are made: the session's own arrays, or a range of
 // its own memory.
+#include "agent/executor/texture.h"
+
 #include "agent/executor/session.h"
 
 namespace gpuloom::executor {
@@ -32,6 +34,21 @@ uint64_t ElementBytes(uint32_t format, uint32_t channels) {
   }
 }
 
+CUDA_RESOURCE_VIEW_DESC ViewOf(const wire::TextureCreate::Request& r) {
+  CUDA_RESOURCE_VIEW_DESC view = {};
+  view.format = static_cast<CUresourceViewFormat>(r.view_format);
+  view.width = r.view_width;
+  view.height = r.view_height;
+  view.depth = r.view_depth;
+  view.firstMipmapLevel = r.first_level;
+  view.lastMipmapLevel = r.last_level;
+  view.firstLayer = r.first_layer;
+  view.lastLayer = r.last_layer;
+  return view;
+}
+
+}  // namespace
+
 CUDA_TEXTURE_DESC SamplerOf(const wire::TextureCreate::Request& r) {
   CUDA_TEXTURE_DESC sampler = {};
   for (int i = 0; i < 3; ++i) {
@@ -47,21 +64,6 @@ CUDA_TEXTURE_DESC SamplerOf(const wire::TextureCreate::Request& r) {
   for (int i = 0; i < 4; ++i) sampler.borderColor[i] = FloatOf(r.border_color_bits[i]);
   return sampler;
 }
-
-CUDA_RESOURCE_VIEW_DESC ViewOf(const wire::TextureCreate::Request& r) {
-  CUDA_RESOURCE_VIEW_DESC view = {};
-  view.format = static_cast<CUresourceViewFormat>(r.view_format);
-  view.width = r.view_width;
-  view.height = r.view_height;
-  view.depth = r.view_depth;
-  view.firstMipmapLevel = r.first_level;
-  view.lastMipmapLevel = r.last_level;
-  view.firstLayer = r.first_layer;
-  view.lastLayer = r.last_layer;
-  return view;
-}
-
-}  // namespace
 
 // False: refused.
 bool Session::JudgeTexture(const wire::TextureCreate::Request& request,

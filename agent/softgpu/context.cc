@@ -194,6 +194,7 @@ void Context::TearDown() {
   }
   DestroyModulesOf(*this);
   DestroyEventsOf(*this);
+  DestroyReferencesOf(*this);
   Views::Instance().DestroyAllOf(*this);
   DestroyArraysOf(*this);
   Memory::Instance().FreeAllOf(*this);

@@ -136,7 +136,10 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
   auto block = std::make_shared<std::vector<std::byte>>();
   const CUresult gathered = Gather(kernel, params, extra, *block);
   if (gathered != CUDA_SUCCESS) return gathered;
-  work = [module = found.module, &kernel, run, block] {
+  // As they are now: what they are bound to later is for later launches.
+  const BoundImages references =
+      found.module->references == nullptr ? nullptr : found.module->references->Bound();
+  work = [module = found.module, &kernel, run, block, references] {
     Grid grid;
     grid.module = module->code.get();
     grid.kernel = &kernel;
@@ -145,6 +148,7 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
     grid.cluster = run.cluster;
     grid.dynamic_shared_bytes = run.dynamic_shared_bytes;
     grid.params = block->data();
+    grid.references = references.get();
     grid.cooperative = run.cooperative;
     Outcome outcome;
     {

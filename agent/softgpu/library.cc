@@ -105,6 +105,9 @@ CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<Load
     return LoadFailure(out_of_memory, log);
   }
   made->ptx_version = PtxVersionOf(ptx);
+  if (!made->code->references().empty()) {
+    made->references = std::make_shared<ModuleReferences>(context, made->code->references());
+  }
   Registry<LoadedModule>::Instance().Add(made);
   module = std::move(made);
   return CUDA_SUCCESS;
@@ -134,6 +137,7 @@ void Unload(const std::shared_ptr<LoadedModule>& module) {
       Registry<LoadedFunction>::Instance().Take(function.get());
     }
   }
+  if (module->references != nullptr) module->references->Retire();
   SynchronizeDevice(module->context.device);
   if (module->globals_begin != 0) {
     static_cast<void>(Memory::Instance().Free(module->globals_begin, RegionKind::kModule));

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "agent/softgpu/exec/module.h"
+#include "agent/softgpu/texture_reference.h"
 #include "proto/cuda/cuda_all.h"
 
 namespace gpuloom::softgpu {
@@ -65,6 +66,7 @@ struct LoadedModule : std::enable_shared_from_this<LoadedModule> {
 
   Context& context;
   std::shared_ptr<Module> code;
+  std::shared_ptr<ModuleReferences> references;  // null: the code has none
   int ptx_version = 90;
   uint64_t globals_begin = 0;        // 0: no variables
   LoadedLibrary* library = nullptr;  // that it is an instance of, or nullptr

@@ -136,6 +136,30 @@ CUresult Require(uint64_t texture, std::shared_ptr<const TextureView>& view) {
 
 }  // namespace
 
+namespace gpuloom::softgpu {
+
+CUresult MakeView(Context* context, const CUDA_RESOURCE_DESC& resource,
+                  const CUDA_TEXTURE_DESC& sampler, const CUDA_RESOURCE_VIEW_DESC* view,
+                  std::shared_ptr<TextureView>* made) {
+  auto texture = std::make_shared<TextureView>();
+  texture->context = context;
+  CUresult result = SetResource(resource, *texture);
+  if (result != CUDA_SUCCESS) return result;
+  if (!SetSampler(sampler, texture->texture)) return CUDA_ERROR_INVALID_VALUE;
+  if (view != nullptr) {
+    result = SetView(*view, texture->texture);
+    if (result != CUDA_SUCCESS) return result;
+    texture->view = *view;
+    texture->has_view = true;
+  }
+  texture->resource = resource;
+  texture->sampler = sampler;
+  *made = std::move(texture);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpuloom::softgpu
+
 extern "C" {
 
 CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resource,
@@ -146,19 +170,9 @@ CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resou
   if (texture == nullptr || resource == nullptr || sampler == nullptr || resource->flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  auto made = std::make_shared<TextureView>();
-  made->context = context;
-  result = SetResource(*resource, *made);
+  std::shared_ptr<TextureView> made;
+  result = MakeView(context, *resource, *sampler, view, &made);
   if (result != CUDA_SUCCESS) return result;
-  if (!SetSampler(*sampler, made->texture)) return CUDA_ERROR_INVALID_VALUE;
-  if (view != nullptr) {
-    result = SetView(*view, made->texture);
-    if (result != CUDA_SUCCESS) return result;
-    made->view = *view;
-    made->has_view = true;
-  }
-  made->resource = *resource;
-  made->sampler = *sampler;
   *texture = Views::Instance().Add(std::move(made));
   return CUDA_SUCCESS;
 }

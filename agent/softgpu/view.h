@@ -31,6 +31,12 @@ struct SurfaceView {
   CUDA_RESOURCE_DESC resource{};
 };
 
+// CUDA's rules for what a texture may be. Of no handle yet.
+[[nodiscard]] CUresult MakeView(Context* context, const CUDA_RESOURCE_DESC& resource,
+                                const CUDA_TEXTURE_DESC& sampler,
+                                const CUDA_RESOURCE_VIEW_DESC* view,
+                                std::shared_ptr<TextureView>* made);
+
 class Views {
  public:
   static Views& Instance();

@@ -13,6 +13,23 @@ namespace {
 // some tens of MiB.
 constexpr size_t kMaxMemberBytes = size_t{512} << 20;
 
+constexpr uint32_t kSymbolTable = 2;  // an ELF section's type
+
+// Whether a symbol of the table is a texture, sampler or surface reference. They have no section.
+bool HasReferences(std::span<const uint8_t> elf, const fatbin_internal::ElfSection& table) {
+  constexpr uint8_t kTexture = 10;
+  constexpr uint8_t kSurface = 12;
+  if (table.offset > elf.size() || table.size > elf.size() - table.offset) return true;
+  for (uint64_t at = 0; at + sizeof(fatbin_internal::ElfSymbol) <= table.size;
+       at += sizeof(fatbin_internal::ElfSymbol)) {
+    const auto symbol =
+        fatbin_internal::ReadAt<fatbin_internal::ElfSymbol>(elf.data() + table.offset + at);
+    const uint8_t type = symbol.info & 0xf;
+    if (type >= kTexture && type <= kSurface) return true;
+  }
+  return false;
+}
+
 bool ElfHasVariables(std::span<const uint8_t> elf) {
   Image image;
   if (FindImage(elf.data(), elf.size(), &image) != ImageError::kNone ||
@@ -32,6 +49,7 @@ bool ElfHasVariables(std::span<const uint8_t> elf) {
   for (uint32_t i = 0; i < header.section_count; ++i) {
     const auto section = section_at(i);
     if (section.name >= strings.size()) return true;
+    if (section.type == kSymbolTable && HasReferences(elf, section)) return true;
     std::string_view name = strings.substr(section.name);
     name = name.substr(0, name.find('\0'));
     // Bank 3 is where __constant__ variables live; other banks hold parameters and the compiler's

@@ -19,7 +19,7 @@ namespace gpuloom {
                                 std::vector<uint8_t>* out, std::string* error);
 
 // True when some member of the image (fatbin, ELF or PTX) has a __device__ or __constant__
-// variable, so that a loaded copy of it has state of its own; also when the image cannot be read.
+// variable, or a texture or surface reference, so that a loaded copy of it has state of its own; also when the image cannot be read.
 // False only for images that are nothing but code: tenants of one trust domain may share one loaded
 // copy of those. Tables that a compiler put among the variables (sinf's, printf's formats) count as
 // variables: being wrong on that side only costs a load.

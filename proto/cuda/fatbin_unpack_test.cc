@@ -95,6 +95,40 @@ TEST(HasVariables, WhatCannotBeReadIsNotShared) {
   EXPECT_TRUE(HasVariables(std::span<const uint8_t>()));
 }
 
+// References are bound by each program for itself.
+TEST(HasVariables, ReferencesAreState) {
+  EXPECT_TRUE(HasVariables(Bytes(".version 9.0\n.target sm_90\n.global .texref image;\n")));
+  struct {
+    fatbin_internal::ElfHeader header{};
+    fatbin_internal::ElfSection sections[3] = {};  // none, symbols, names
+    fatbin_internal::ElfSymbol symbols[2] = {};
+    char names[8] = "\0image";
+  } cubin;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&cubin);
+  const auto offset = [&](const void* part) {
+    return static_cast<uint64_t>(static_cast<const uint8_t*>(part) - bytes);
+  };
+  std::memcpy(cubin.header.ident,
+              "\x7f"
+              "ELF\2\1\1",
+              7);
+  cubin.header.machine = fatbin_internal::kElfMachineCuda;
+  cubin.header.section_offset = offset(cubin.sections);
+  cubin.header.section_entry_bytes = sizeof(cubin.sections[0]);
+  cubin.header.section_count = 3;
+  cubin.header.section_names = 2;
+  cubin.sections[1] = {0, 2, 0, 0, offset(cubin.symbols), sizeof(cubin.symbols), 2, 0, 8, 24};
+  cubin.sections[2] = {0, 3, 0, 0, offset(cubin.names), sizeof(cubin.names), 0, 0, 1, 0};
+  constexpr uint8_t kGlobal = 0x10, kFunction = 2, kTexture = 10, kSurface = 12;
+  const auto with = [&](uint8_t type) {
+    cubin.symbols[1] = {1, static_cast<uint8_t>(kGlobal | type), 0, 0, 0, 0};
+    return HasVariables({bytes, sizeof(cubin)});
+  };
+  EXPECT_FALSE(with(kFunction));
+  EXPECT_TRUE(with(kTexture));
+  EXPECT_TRUE(with(kSurface));
+}
+
 TEST(LookInto, AnswersBothInOneLook) {
   const auto expect = [](std::span<const uint8_t> image) {
     const ImageContent content = LookInto(image);

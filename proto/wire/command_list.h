@@ -20,6 +20,7 @@
 #include "proto/wire/managed_commands.h"
 #include "proto/wire/memory_commands.h"
 #include "proto/wire/pool_commands.h"
+#include "proto/wire/reference_commands.h"
 #include "proto/wire/report_commands.h"
 #include "proto/wire/stream_memory_commands.h"
 #include "proto/wire/tensor_map_commands.h"
@@ -110,7 +111,9 @@ using AllCommands = CommandList<
     PoolPut,
     PoolTake,
     ConditionCreate,
-    ConditionsDrop>;
+    ConditionsDrop,
+    ReferenceGet,
+    ReferenceSet>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

@@ -49,6 +49,8 @@ inline constexpr uint64_t kGridWindow = uint64_t{5}
                                         << 56;  // what a cooperative grid's blocks meet at
 // Shared addresses of another block of the cluster: its rank + 1 above this many bits.
 inline constexpr uint32_t kClusterRankShift = 24;
+// Handles of a module's texture and surface references: numbers in the module.
+inline constexpr uint64_t kReferenceWindow = uint64_t{6} << 56;
 inline constexpr uint64_t kWindowMask = uint64_t{0xff} << 56;
 
 }  // namespace gpuloom::softgpu

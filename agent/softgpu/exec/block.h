@@ -21,6 +21,16 @@ struct GridRun {
   GridRun(const Grid& g, const AddressSpace& m, const std::atomic<bool>& s)
       : grid(g), memory(m), ranges(m), stop(s) {}
 
+  // What a handle of a texture or surface stands for; null: for nothing.
+  [[nodiscard]] std::shared_ptr<const Texture> FindTexture(uint64_t handle) const {
+    const BoundImage* bound = FindReference(handle);
+    return bound != nullptr ? bound->texture : memory.FindTexture(handle);
+  }
+  [[nodiscard]] std::shared_ptr<const Image> FindSurface(uint64_t handle) const {
+    const BoundImage* bound = FindReference(handle);
+    return bound != nullptr ? bound->surface : memory.FindSurface(handle);
+  }
+
   const Grid& grid;
   const AddressSpace& memory;
   RangeCache ranges;
@@ -34,6 +44,16 @@ struct GridRun {
   // A cooperative grid's barrier, as cooperative_groups knows it: its size in bytes, then a word that
   // the blocks count in. Kernels find its address in %envreg1 (high half) and %envreg2.
   alignas(8) uint32_t grid_barrier[2] = {sizeof(grid_barrier), 0};
+
+ private:
+  // Null when the handle is no reference of the grid's module.
+  [[nodiscard]] const BoundImage* FindReference(uint64_t handle) const {
+    const uint64_t number = handle & ~kWindowMask;
+    return (handle & kWindowMask) == kReferenceWindow && grid.references != nullptr &&
+                   number < grid.references->size()
+               ? &(*grid.references)[number]
+               : nullptr;
+  }
 };
 
 struct Barrier {

@@ -26,14 +26,16 @@ inline bool TakeShape(Modifiers& mods, ImageShape* shape) {
   return true;
 }
 
-// The handle in [handle, …]: a 64-bit register. Variables of type .texref are the old API's.
+// The handle in [handle, …]: a 64-bit register, or the name of a reference.
 inline bool HandleOf(Decoder& decoder, const ptx::Operand& operand, Ref* handle) {
   if (operand.kind != ptx::Operand::kAddress || operand.offset != 0 || operand.name.empty()) {
     return false;
   }
   ptx::Operand name;
   name.name = operand.name;
-  if (decoder.RegisterBytes(name) != 8) return false;
+  if (decoder.Lookup(operand.name).kind != Symbol::kReference && decoder.RegisterBytes(name) != 8) {
+    return false;
+  }
   *handle = decoder.Source(name, 8);
   return true;
 }

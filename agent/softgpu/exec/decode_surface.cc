@@ -1,4 +1,4 @@
-// Surfaces by handle: suld.b and sust.b. The operands do not fit into an Instr, so they lie in a
+// Surfaces by handle or reference: suld.b and sust.b. The operands do not fit into an Instr, so they lie in a
 // table of the function. x counts bytes.
 #include <cstring>
 
@@ -93,7 +93,7 @@ template <bool kStore>
 Step Access(Warp& warp, const Instr& in) {
   const std::vector<uint32_t>& refs = warp.frame->function->tables[in.target];
   const uint64_t* handles = warp.Source<uint64_t>(refs[kHandle]);
-  const AddressSpace& memory = warp.block().run().memory;
+  const GridRun& run = warp.block().run();
   const auto bytes = static_cast<uint32_t>(in.imm);
   const uint32_t components = refs[kComponents];
   std::shared_ptr<const Image> surface;
@@ -102,9 +102,10 @@ Step Access(Warp& warp, const Instr& in) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     if (surface == nullptr || handles[lane] != known) {
       known = handles[lane];
-      surface = memory.FindSurface(known);
+      surface = run.FindSurface(known);
       if (surface == nullptr) {
-        return warp.Fault(Outcome::kIllegalAddress, known, "a handle that is no surface");
+        return warp.Fault(Outcome::kIllegalAddress, known,
+                          "a handle that is no surface, or a reference without one");
       }
     }
     uint64_t address = 0;

@@ -1,4 +1,4 @@
-// Textures by handle: tex, tld4, txq. The operands do not fit into an Instr, so they lie in a table
+// Textures by handle or reference: tex, tld4, txq. The operands do not fit into an Instr, so they lie in a table
 // of the function.
 #include "agent/softgpu/exec/block.h"
 #include "agent/softgpu/exec/decode_image.h"
@@ -29,16 +29,17 @@ enum Operand : uint32_t {
 Step SampleTexture(Warp& warp, const Instr& in) {
   const std::vector<uint32_t>& refs = warp.frame->function->tables[in.target];
   const uint64_t* handles = warp.Source<uint64_t>(refs[kHandle]);
-  const AddressSpace& memory = warp.block().run().memory;
+  const GridRun& run = warp.block().run();
   std::shared_ptr<const Texture> texture;
   uint64_t known = 0;
   for (uint32_t rest = warp.exec; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     if (texture == nullptr || handles[lane] != known) {
       known = handles[lane];
-      texture = memory.FindTexture(known);
+      texture = run.FindTexture(known);
       if (texture == nullptr) {
-        return warp.Fault(Outcome::kIllegalAddress, known, "a handle that is no texture");
+        return warp.Fault(Outcome::kIllegalAddress, known,
+                          "a handle that is no texture, or a reference without one");
       }
     }
     Place place;
@@ -79,21 +80,23 @@ template <bool kSurface>
 Step Query(Warp& warp, const Instr& in) {
   const uint64_t* handles = warp.Source<uint64_t>(in.a);
   uint32_t* results = warp.Destination<uint32_t>(in.d);
-  const AddressSpace& memory = warp.block().run().memory;
+  const GridRun& run = warp.block().run();
   for (uint32_t rest = warp.exec; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     Image image;
     uint32_t levels = 1;
     if constexpr (kSurface) {
-      const auto surface = memory.FindSurface(handles[lane]);
+      const auto surface = run.FindSurface(handles[lane]);
       if (surface == nullptr) {
-        return warp.Fault(Outcome::kIllegalAddress, handles[lane], "a handle that is no surface");
+        return warp.Fault(Outcome::kIllegalAddress, handles[lane],
+                          "a handle that is no surface, or a reference without one");
       }
       image = *surface;
     } else {
-      const auto texture = memory.FindTexture(handles[lane]);
+      const auto texture = run.FindTexture(handles[lane]);
       if (texture == nullptr) {
-        return warp.Fault(Outcome::kIllegalAddress, handles[lane], "a handle that is no texture");
+        return warp.Fault(Outcome::kIllegalAddress, handles[lane],
+                          "a handle that is no texture, or a reference without one");
       }
       image = texture->levels[0];
       levels = static_cast<uint32_t>(texture->levels.size());

@@ -109,6 +109,9 @@ Ref Decoder::Source(const ptx::Operand& operand, uint32_t size_bytes) {
     case Symbol::kShared:
     case Symbol::kParam:
       return Constant(value, size_bytes);
+    case Symbol::kReference:
+      if (size_bytes != 8 || operand.offset != 0) break;
+      return Constant(value, size_bytes);
     case Symbol::kFunction:
       return Constant(kFunctionWindow | (symbol.value + 1) * 16, size_bytes);
     case Symbol::kDynamicShared:

@@ -9,8 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "agent/softgpu/exec/address_space.h"
+#include "agent/softgpu/exec/image.h"
 #include "agent/softgpu/exec/module.h"
 
 namespace gpuloom::softgpu {
@@ -31,6 +33,8 @@ struct Grid {
   Dim3 cluster;  // blocks per cluster
   uint32_t dynamic_shared_bytes = 0;
   const std::byte* params = nullptr;  // kernel->param_bytes bytes, laid out as kernel->params says
+  // By the number of the module's references; null: it has none. Stays while the grid runs.
+  const std::vector<BoundImage>* references = nullptr;
   bool cooperative =
       false;  // all blocks are resident at once, so that they may wait for each other
 };

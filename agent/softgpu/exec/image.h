@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace gpuloom::softgpu {
@@ -40,6 +41,12 @@ struct Texture {
   float level_bias = 0;
   float min_level = 0;
   float max_level = 0;
+};
+
+// What a module's texture or surface reference stands for in a launch. Null: it is not bound.
+struct BoundImage {
+  std::shared_ptr<const Texture> texture;  // of a texture reference
+  std::shared_ptr<const Image> surface;    // of a surface reference
 };
 
 }  // namespace gpuloom::softgpu

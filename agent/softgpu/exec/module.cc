@@ -37,8 +37,8 @@ std::unique_ptr<Module> Module::Load(std::string_view ptx, const AllocateGlobals
     }
     std::unique_ptr<Module> module(new Module());
     ModuleBuilder builder(tree, module->program_.get(), externals);
-    if (!builder.Declare(allocate, &module->globals_) || !builder.DecodeAll(&module->kernels_) ||
-        builder.failed()) {
+    if (!builder.Declare(allocate, &module->globals_, &module->references_) ||
+        !builder.DecodeAll(&module->kernels_) || builder.failed()) {
       *error = builder.error();
       if (out_of_memory != nullptr) *out_of_memory = builder.out_of_memory();
       return nullptr;

@@ -54,6 +54,12 @@ struct Global {
   bool managed = false;
 };
 
+// A texture or surface reference. Its place in the list is its number in kReferenceWindow.
+struct ImageReference {
+  std::string name;
+  bool is_surface = false;
+};
+
 // Variables that the text only declares, and where the loader of the module says they lie.
 using Externals = std::map<std::string, uint64_t, std::less<>>;
 
@@ -82,6 +88,7 @@ class Module {
   [[nodiscard]] const Global* FindGlobal(std::string_view name) const;
   [[nodiscard]] const std::vector<Kernel>& kernels() const { return kernels_; }
   [[nodiscard]] const std::vector<Global>& globals() const { return globals_; }
+  [[nodiscard]] const std::vector<ImageReference>& references() const { return references_; }
   [[nodiscard]] const Program& program() const { return *program_; }
 
  private:
@@ -90,6 +97,7 @@ class Module {
   std::unique_ptr<Program> program_;
   std::vector<Kernel> kernels_;  // in the order of the text
   std::vector<Global> globals_;
+  std::vector<ImageReference> references_;
 };
 
 }  // namespace gpuloom::softgpu

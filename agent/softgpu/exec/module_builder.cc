@@ -67,12 +67,28 @@ bool ModuleBuilder::NumberFunctions() {
   return true;
 }
 
+bool ModuleBuilder::NumberReferences(std::vector<ImageReference>* references) {
+  for (const ptx::Variable& variable : tree_.variables) {
+    // What a declaration speaks of may follow.
+    if (variable.kind == ptx::Variable::kPlain || variable.is_extern) continue;
+    if (variable.is_weak && names_.contains(variable.name)) continue;  // the first counts
+    const Symbol symbol{Symbol::kReference, variable.type, kReferenceWindow | references->size(),
+                        variable.size_bytes};
+    if (!names_.try_emplace(variable.name, symbol).second) {
+      return Fail(variable.line, "'" + std::string(variable.name) + "' is declared twice");
+    }
+    references->push_back(
+        {std::string(variable.name), variable.kind == ptx::Variable::kSurfaceReference});
+  }
+  return true;
+}
+
 bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
                                  std::vector<Global>* globals) {
   uint64_t size_bytes = 0;
   uint64_t align_bytes = 16;
   for (const ptx::Variable& variable : tree_.variables) {
-    if (variable.space == ptx::Space::kShared) continue;
+    if (variable.space == ptx::Space::kShared || variable.kind != ptx::Variable::kPlain) continue;
     if (variable.space != ptx::Space::kGlobal && variable.space != ptx::Space::kConst) {
       return Fail(variable.line, "unsupported state space of a module's variable");
     }
@@ -134,7 +150,7 @@ bool ModuleBuilder::WriteInitialValues(const ptx::Variable& variable, uint64_t a
       uint64_t base = symbol->value;
       if (symbol->kind == Symbol::kFunction)
         base = kFunctionWindow | (symbol->value + 1) * 16;
-      else if (symbol->kind != Symbol::kGlobal)
+      else if (symbol->kind != Symbol::kGlobal && symbol->kind != Symbol::kReference)
         return Fail(variable.line, "unsupported initial value");
       bits += base;
       if (value.mask != 0) {
@@ -167,8 +183,10 @@ bool ModuleBuilder::FillGlobals() {
   return true;
 }
 
-bool ModuleBuilder::Declare(const Module::AllocateGlobals& allocate, std::vector<Global>* globals) {
-  return NumberFunctions() && PlaceGlobals(allocate, globals) && FillGlobals() && PlaceShared();
+bool ModuleBuilder::Declare(const Module::AllocateGlobals& allocate, std::vector<Global>* globals,
+                            std::vector<ImageReference>* references) {
+  return NumberFunctions() && NumberReferences(references) && PlaceGlobals(allocate, globals) &&
+         FillGlobals() && PlaceShared();
 }
 
 std::set<uint32_t> ModuleBuilder::Reachable(uint32_t function) const {

@@ -21,7 +21,8 @@ class ModuleBuilder {
       : tree_(tree), program_(*program), externals_(externals) {}
 
   // Places variables, in memory from `allocate`, and numbers the functions.
-  bool Declare(const Module::AllocateGlobals& allocate, std::vector<Global>* globals);
+  bool Declare(const Module::AllocateGlobals& allocate, std::vector<Global>* globals,
+               std::vector<ImageReference>* references);
   // Decodes every function; a kernel's entry in `kernels` for each .entry.
   bool DecodeAll(std::vector<Kernel>* kernels);
 
@@ -43,6 +44,7 @@ class ModuleBuilder {
 
  private:
   bool NumberFunctions();
+  bool NumberReferences(std::vector<ImageReference>* references);
   bool PlaceGlobals(const Module::AllocateGlobals& allocate, std::vector<Global>* globals);
   bool FillGlobals();
   bool WriteInitialValues(const ptx::Variable& variable, uint64_t address);

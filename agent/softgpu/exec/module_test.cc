@@ -163,7 +163,7 @@ TEST(Module, MistakesAreNamedWithTheirLine) {
       {".global .u32 a; .global .u32 a;", "'a' is declared twice"},
       {".global .u32 a = b;", "'b' is not declared"},
       {".global .u8 a[2] = {1, 2, 3};", "too many initial values"},
-      {".global .texref t;", "unsupported type '.texref'"},
+      {".global .samplerref t;", "unsupported type '.samplerref'"},
       {".global .u32 a[99999999999999];", "too large"},
       {".global .u32 a = 1/0;", "division overflows"},
       {".shared .b8 a[300000]; ", "too much shared memory"},

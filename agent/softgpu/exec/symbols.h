@@ -21,6 +21,7 @@ struct Symbol {
     kFrame,          // value: offset in the running frame's local memory
     kParam,          // value: offset in the kernel's parameter block
     kFunction,       // value: index in the program
+    kReference,      // value: the handle of a texture or surface reference
     kBranchTargets,  // value: index of the statement
     kPrototype,      // value: index of the statement
   };

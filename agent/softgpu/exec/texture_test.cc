@@ -224,6 +224,83 @@ TEST_F(Images, SurfacesLoadAndStore) {
   EXPECT_EQ(reinterpret_cast<float*>(image.begin)[8], 20);  // nothing was stored outside
 }
 
+TEST_F(Images, ReferencesAreWhatTheLaunchBindsThem) {
+  constexpr char kText[] = R"PTX(
+.version 8.0
+.target sm_90
+.address_size 64
+.global .texref first;
+.visible .global .texref second;
+.global .surfref written;
+.visible .entry test(.param .u64 out)
+{
+  .reg .b32 %r<4>;
+  .reg .f32 %f<8>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [out];
+  mov.u32 %r1, 4;
+  mov.u32 %r2, 2;
+  mov.f32 %f1, 0f3FC00000;
+  tex.2d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [first, {%f1, %f1}];
+  mov.u64 %rd2, second;
+  tex.2d.v4.f32.f32 {%f6, %f3, %f4, %f5}, [%rd2, {%f1, %f1}];
+  sust.b.2d.b32.trap [written, {%r1, %r2}], {%r1};
+  txq.width.b32 %r3, [first];
+  st.global.v2.f32 [%rd1], {%f2, %f6};
+  st.global.u32 [%rd1+8], %r3;
+  ret;
+}
+)PTX";
+  std::string error;
+  const auto module = Module::Load(
+      kText, [this](size_t size, size_t) { return heap.Allocate(size); }, &error);
+  ASSERT_NE(module, nullptr) << error;
+  ASSERT_EQ(module->references().size(), 3u);
+  EXPECT_EQ(module->references()[1].name, "second");
+  EXPECT_FALSE(module->references()[1].is_surface);
+  EXPECT_TRUE(module->references()[2].is_surface);
+  auto filtered = std::make_shared<Texture>(*memory.texture);
+  filtered->filters = true;
+  filtered->levels[0].begin += 4;
+  const std::vector<BoundImage> bound = {
+      {memory.texture, nullptr}, {filtered, nullptr}, {nullptr, memory.surface}};
+  Grid grid;
+  grid.module = module.get();
+  grid.kernel = module->FindKernel("test");
+  grid.references = &bound;
+  const uint64_t params[] = {reinterpret_cast<uint64_t>(out)};
+  grid.params = reinterpret_cast<const std::byte*>(params);
+  const std::atomic<bool> stop{false};
+  const Outcome outcome = softgpu::Run(grid, memory, stop);
+  ASSERT_EQ(outcome.kind, Outcome::kOk) << outcome.detail;
+  EXPECT_EQ(std::bit_cast<float>(out[0]), 11);
+  EXPECT_EQ(std::bit_cast<float>(out[1]), 12);
+  EXPECT_EQ(out[2], 4u);
+  EXPECT_EQ(reinterpret_cast<uint32_t*>(image.begin)[9], 4u);
+  const std::vector<BoundImage> unbound(3);
+  grid.references = &unbound;
+  EXPECT_EQ(softgpu::Run(grid, memory, stop).kind, Outcome::kIllegalAddress);
+}
+
+TEST_F(Images, ReferencesThatAreNotOffered) {
+  const auto load = [](const std::string& variable, const std::string& instruction) {
+    std::string error;
+    const std::string text = ".version 8.0\n.target sm_90\n.address_size 64\n" + variable +
+                             "\n.visible .entry test() {\n.reg .b32 %r<4>;\n" + instruction +
+                             "\nret; }\n";
+    EXPECT_EQ(Module::Load(
+                  text, [](size_t, size_t) { return uint64_t{0}; }, &error),
+              nullptr);
+    return error;
+  };
+  EXPECT_NE(load(".global .texref t[4];", "").find("array"), std::string::npos);
+  EXPECT_NE(load(".global .samplerref s;", "").find(".samplerref"), std::string::npos);
+  EXPECT_NE(load(".const .texref t;", "").find(".texref"), std::string::npos);
+  EXPECT_NE(load(".global .texref t; .global .texref t;", "").find("twice"), std::string::npos);
+  EXPECT_NE(load(".global .texref t;", "ld.global.u32 %r1, [t];").find("no address"),
+            std::string::npos);
+}
+
 TEST_F(Images, WrongAccessFaults) {
   EXPECT_EQ(Run("suld.b.2d.b32.trap {%r3}, [%rd3, {16, 0}];").kind, Outcome::kTrap);
   EXPECT_EQ(Run("suld.b.2d.b32.trap {%r3}, [%rd3, {2, 0}];").kind, Outcome::kMisaligned);

@@ -215,6 +215,10 @@ bool ParseQualifiers(Cursor& cursor, Variable* variable) {
         cursor.Take();
       }
       cursor.Take();
+    } else if (variable->space == Space::kGlobal && (word == ".texref" || word == ".surfref")) {
+      variable->kind =
+          word == ".texref" ? Variable::kTextureReference : Variable::kSurfaceReference;
+      variable->type = Type::kB64;
     } else {
       variable->type = FindType(word.substr(1));
       if (variable->type == Type::kNone) {
@@ -276,6 +280,9 @@ bool ParseVariables(Cursor& cursor, bool is_extern, std::vector<Variable>* varia
       if (!ParseConstant(cursor, &range) || !cursor.Expect('>')) return false;
       if (range <= 0 || range > (int64_t{1} << 24)) return cursor.Fail("register range too large");
       variable.range = static_cast<uint32_t>(range);
+    }
+    if (variable.kind != Variable::kPlain && (cursor.token().Is('[') || cursor.token().Is('='))) {
+      return cursor.Fail("unsupported: an array or initial values of references");
     }
     if (!ParseDimensions(cursor, &variable)) return false;
     if (cursor.TakeIf('=') && !ParseInitializer(cursor, &variable)) return false;

@@ -38,7 +38,10 @@ struct InitialValue {
 };
 
 struct Variable {
+  // References are opaque: a driver fills them in, instructions of textures and surfaces name them.
+  enum Kind : uint8_t { kPlain, kTextureReference, kSurfaceReference };
   std::string_view name;
+  Kind kind = kPlain;
   Space space = Space::kGlobal;
   Type type = Type::kNone;
   uint32_t align_bytes = 0;  // of the declaration, or the type's own
