@@ -183,6 +183,32 @@ TEST_F(SharedPoolTest, NumbersOfGoneMemoryAreForgotten) {
   EXPECT_EQ(scheduler_.memory_in_use(), 4 * kMiB);
 }
 
+TEST_F(SharedPoolTest, AnEndWhileMemoryIsBeingMapped) {
+  ASSERT_NO_FATAL_FAILURE(SetUpPair());
+  for (int i = 0; i < 20; ++i) {
+    auto third = scheduler_.AddTenant();
+    ASSERT_EQ(Open(*third, 1, token_), CUDA_SUCCESS);
+    for (uint16_t slot = 0; slot < 8; ++slot) {
+      third->Post<wire::PoolTake>({PoolId{1}, 0, memory_}, {}, slot);
+    }
+    scheduler_.RemoveTenant(*third);
+    ASSERT_TRUE(scheduler_.WaitEnded(third->order.session_id).has_value());
+  }
+  EXPECT_TRUE(Writes(*maker_, address_));
+  EXPECT_EQ(scheduler_.memory_in_use(), 4 * kMiB);
+  // The maker ends while others are taking what it has.
+  for (uint16_t slot = 0; slot < 8; ++slot) {
+    other_->Post<wire::PoolTake>({PoolId{7}, 0, memory_}, {}, slot);
+  }
+  scheduler_.RemoveTenant(*maker_);
+  ASSERT_TRUE(scheduler_.WaitEnded(maker_->order.session_id).has_value());
+  scheduler_.RemoveTenant(*other_);
+  ASSERT_TRUE(scheduler_.WaitEnded(other_->order.session_id).has_value());
+  auto honest = scheduler_.AddTenant();
+  EXPECT_TRUE(honest->Wait([&] { return scheduler_.memory_in_use() == 0; }));
+  EXPECT_NE(honest->Alloc(1000), 0u);
+}
+
 TEST_F(SharedPoolTest, PoolsComeAndGo) {
   ASSERT_NO_FATAL_FAILURE(SetUpPair());
   for (int i = 0; i < 300; ++i) {
