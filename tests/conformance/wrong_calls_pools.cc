@@ -162,6 +162,27 @@ void WrongSharedPools(Calls& c, const Place& at) {
     if (made == CUDA_SUCCESS) made = cu.cuMemPoolDestroy(other);
     return made != CUDA_SUCCESS ? made : cu.cuMemPoolImportPointer(&imported, other, &data);
   });
+  c("cuMemFree of what was imported twice, for the second time", [&] {
+    CUresult made = imports();
+    for (int i = 0; i < 2 && made == CUDA_SUCCESS; ++i) {
+      made = cu.cuMemPoolImportPointer(&imported, other, &data);
+    }
+    if (made == CUDA_SUCCESS) made = cu.cuMemFree_v2(imported);
+    return made != CUDA_SUCCESS ? made : cu.cuMemFree_v2(imported);
+  });
+  c("cuMemAllocFromPoolAsync of a shareable pool in a capture", [&] {
+    CUstream stream = nullptr;
+    CUgraph graph = nullptr;
+    CUresult made = cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    if (made == CUDA_SUCCESS) {
+      made = cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    }
+    if (made != CUDA_SUCCESS) return made;
+    CUdeviceptr captured = 0;
+    made = cu.cuMemAllocFromPoolAsync(&captured, 4096, pool, stream);
+    cu.cuStreamEndCapture(stream, &graph);
+    return made;
+  });
   c("cuMemPoolDestroy of the exporter's", [&] { return cu.cuMemPoolDestroy(pool); });
 }
 
