@@ -1,5 +1,5 @@
 // Raw ring bytes into the real reader, dispatcher and handlers, with a driver that does nothing. A
-// tenant that has set up a stream, an event, memory, a kernel and a graph turns hostile: the input follows
+// tenant that has set up a stream, an event, memory, a kernel, graphs and conditional handles turns hostile: the input follows
 // in its ring. Whatever it is, the session must end or go on, and give back all memory at its end.
 #include <sys/socket.h>
 
@@ -203,6 +203,18 @@ class Harness {
     graph.AddEdge(0, 1);
     graph.AddEdge(1, 2);
     Post<wire::GraphInstantiate>({wire::GraphId{1}, 0, wire::HostPtr{0}, 0}, 0, graph.Block());
+    Turn(6);
+    // Reservation 1 has a graph, reservation 2 none yet.
+    for (const uint32_t reservation : {1, 2, 2}) {
+      Post<wire::ConditionCreate>({wire::ReservationId{reservation}, 1, 1, 0}, 0);
+      Turn(2);
+    }
+    TestingGraph loop;
+    loop.AddKernel(1, params);
+    loop.AddConditional(1, 0, CU_GRAPH_COND_TYPE_WHILE, {1});
+    loop.AddEdge(0, 1);
+    loop.AddKernel(1, params);
+    Post<wire::GraphInstantiate>({wire::GraphId{2}, 0, wire::HostPtr{0}, 0}, 0, loop.Block());
     Turn(6);
     Check(session_->state() == Session::State::kServing);
   }

@@ -59,6 +59,16 @@ class TestingGraph {
     Add(wire::GraphNodeKind::kMemoryOperations, body);
   }
 
+  // The nodes of its bodies are added behind all nodes before.
+  void AddConditional(uint32_t reservation, uint32_t condition, uint32_t kind,
+                      const std::vector<uint32_t>& body_nodes) {
+    std::vector<uint8_t> body;
+    Append(&body, wire::GraphConditional{wire::ReservationId{reservation}, condition, kind,
+                                         static_cast<uint32_t>(body_nodes.size())});
+    for (const uint32_t nodes : body_nodes) Append(&body, nodes);
+    Add(wire::GraphNodeKind::kConditional, body);
+  }
+
   void AddEdge(uint32_t from, uint32_t to) { edges_.push_back({from, to, 0, 0, 0, {}}); }
   // Makes entry `entry` say that it is node `index`: an update.
   void Rename(uint32_t entry, uint32_t index) { nodes_[entry].index = index; }
