@@ -96,6 +96,7 @@ void WrongCaptureJoins(Calls& c, const Place& at);
 void WrongGraphs(Calls& c, const Place& at);
 void WrongGraphNodes(Calls& c, const Place& at);
 void WrongGraphExecs(Calls& c, const Place& at);
+void WrongConditionals(Calls& c, const Place& at);
 void WrongArrays(Calls& c, const Place& at);
 void WrongRectangles(Calls& c, const Place& at);
 void WrongTextures(Calls& c, const Place& at);

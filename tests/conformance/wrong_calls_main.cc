@@ -54,6 +54,7 @@ constexpr Area kAreas[] = {
     {"graphs", Start::kContext, false, WrongGraphs},
     {"graph nodes", Start::kContext, false, WrongGraphNodes},
     {"graph execs", Start::kContext, false, WrongGraphExecs},
+    {"conditional nodes", Start::kContext, false, WrongConditionals},
     {"arrays", Start::kContext, false, WrongArrays},
     {"rectangles", Start::kContext, false, WrongRectangles},
     {"textures", Start::kContext, false, WrongTextures},

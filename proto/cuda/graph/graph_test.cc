@@ -363,6 +363,135 @@ TEST_F(Model, AGraphMayBeDestroyedUnderItsCapture) {
   EXPECT_EQ(End(kFirst, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
+// A conditional node of `bodies` bodies.
+Node* AddConditional(Graph* graph, CUgraphConditionalHandle handle, unsigned bodies,
+                     CUresult expected = CUDA_SUCCESS) {
+  CUgraphNodeParams asked = {};
+  asked.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  asked.conditional.handle = handle;
+  asked.conditional.type = CU_GRAPH_COND_TYPE_SWITCH;
+  asked.conditional.size = bodies;
+  NodeParams params;
+  const CUresult result = ReadConditional(asked, graph, &params);
+  EXPECT_EQ(result, expected);
+  Node* node = nullptr;
+  if (result == CUDA_SUCCESS) {
+    EXPECT_EQ(AddNode(graph, &params, nullptr, 0, &node), CUDA_SUCCESS);
+  }
+  return node;
+}
+CUgraphConditionalHandle Handle(Graph* graph) {
+  CUgraphConditionalHandle handle = 0;
+  EXPECT_EQ(MakeCondition(RootOf(graph), nullptr, 0, 0, &handle), CUDA_SUCCESS);
+  return handle;
+}
+
+TEST_F(Model, ADefinitionsBodiesStandBehindIt) {
+  GraphLock lock;
+  Node* outer = AddConditional(graph_, Handle(graph_), 2);
+  Node* other = AddConditional(graph_, Handle(graph_), 1);
+  Graph* first = outer->params.conditional.bodies[0];
+  EXPECT_EQ(RootOf(first), graph_);
+  Node* inner = AddConditional(first, Handle(first), 1);
+  Add(inner->params.conditional.bodies[0], {}, 1);
+  Add(outer->params.conditional.bodies[1], {Add(outer->params.conditional.bodies[1], {}, 2)}, 3);
+  Add(other->params.conditional.bodies[0], {}, 4);
+  Add(graph_, {outer}, 5);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
+  const Definition& definition = exec->definition;
+  ASSERT_EQ(definition.steps.count(), 8u);
+  ASSERT_EQ(definition.bodies.count(), 4u);
+  EXPECT_EQ(definition.bodies[0].first, 3u);
+  EXPECT_EQ(definition.bodies[0].count, 1u);
+  EXPECT_EQ(definition.bodies[1].count, 2u);
+  EXPECT_EQ(definition.bodies[2].count, 1u);
+  EXPECT_EQ(definition.bodies[3].owner, 3u) << "the one in the first body";
+  EXPECT_EQ(definition.steps[7].node->params.memset.value, 1u);
+  EXPECT_NE(FindStep(exec, inner), nullptr);
+  // One at a time, and it does not need its graph.
+  Exec* second = nullptr;
+  EXPECT_EQ(MakeExec(graph_, 0, &second, &culprit, &why), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(reservations, 1);
+  DestroyGraph(graph_);
+  EXPECT_EQ(reservations, 0);
+  graph_ = MakeGraph();
+  ForgetExec(exec);
+  FreeExec(exec);
+  EXPECT_EQ(reservations, 0);
+}
+
+TEST_F(Model, AHandleHasOneNode) {
+  GraphLock lock;
+  const CUgraphConditionalHandle handle = Handle(graph_);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  EXPECT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(why, CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED);
+  AddConditional(graph_, handle + 1, 1, CUDA_ERROR_INVALID_VALUE);
+  Node* node = AddConditional(graph_, handle, 1);
+  AddConditional(graph_, handle, 1, CUDA_ERROR_INVALID_VALUE);
+  AddConditional(node->params.conditional.bodies[0], handle, 1, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_TRUE(HasConditions(graph_));
+  DestroyNode(node);
+  AddConditional(graph_, handle, 1);
+  ForgetReservations();
+  EXPECT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  CUgraphConditionalHandle more = 0;
+  EXPECT_EQ(MakeCondition(graph_, nullptr, 0, 0, &more), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
+TEST_F(Model, BodiesHoldWhatTheyMay) {
+  GraphLock lock;
+  Graph* body = AddConditional(graph_, Handle(graph_), 1)->params.conditional.bodies[0];
+  NodeParams host = HostCall(nullptr, nullptr);
+  Node* node = nullptr;
+  EXPECT_EQ(AddNode(body, &host, nullptr, 0, &node), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(body->nodes.count(), 0u);
+  for (uint32_t depth = 1; depth < kMaxConditionDepth; ++depth) {
+    body = AddConditional(body, Handle(body), 1)->params.conditional.bodies[0];
+  }
+  AddConditional(body, Handle(body), 1, CUDA_ERROR_NOT_SUPPORTED);
+  AddConditional(graph_, Handle(graph_), kMaxBodies + 1, CUDA_ERROR_NOT_SUPPORTED);
+}
+
+TEST_F(Model, ADriverWithoutRoomGivesNoHandle) {
+  GraphLock lock;
+  most_handles = last_handle;
+  CUgraphConditionalHandle handle = 0;
+  EXPECT_EQ(MakeCondition(graph_, nullptr, 0, 0, &handle), CUDA_ERROR_OUT_OF_MEMORY);
+  most_handles = UINT64_MAX;
+  EXPECT_FALSE(HasConditions(graph_));
+}
+
+TEST_F(Model, UpdatesReachIntoBodies) {
+  GraphLock lock;
+  Graph* body = AddConditional(graph_, Handle(graph_), 1)->params.conditional.bodies[0];
+  Node* fill = Add(body, {}, 1);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
+  updates = 0;
+  fill->params.memset.value = 2;
+  CUgraphExecUpdateResultInfo info;
+  EXPECT_EQ(UpdateExec(exec, graph_, &info), CUDA_SUCCESS);
+  EXPECT_EQ(updates, 1u);
+  // The kernels of another graph set another handle.
+  Graph* other = MakeGraph();
+  Node* node = AddConditional(other, Handle(other), 1);
+  Add(node->params.conditional.bodies[0], {}, 2);
+  EXPECT_EQ(UpdateExec(exec, other, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(info.errorNode, HandleOf(node));
+  DestroyGraph(other);
+  ForgetExec(exec);
+  FreeExec(exec);
+}
+
 TEST(HandleSet, FindsWhatIsInIt) {
   static HandleSet set;  // is never destroyed
   std::set<uintptr_t> in;
