@@ -7,8 +7,9 @@
 namespace gpuloom::softgpu {
 
 struct ImageShape {
-  uint32_t dimensions = 1;
+  uint32_t dimensions = 1;  // of the coordinates: a cube has the three of a direction
   bool layered = false;
+  bool cube = false;
 };
 
 struct ImageOperands {
@@ -17,11 +18,16 @@ struct ImageOperands {
   const ptx::Operand* coordinates[3] = {};
 };
 
-// .1d, .2d, .3d, .a1d, .a2d.
+// .1d, .2d, .3d, .a1d, .a2d, and for textures .cube and .acube.
 inline bool TakeShape(Modifiers& mods, ImageShape* shape) {
-  const std::string_view name = mods.TakeOneOf({"1d", "2d", "3d", "a1d", "a2d"});
+  const std::string_view name = mods.TakeOneOf({"1d", "2d", "3d", "a1d", "a2d", "cube", "acube"});
   if (name.empty()) return false;
   shape->layered = name[0] == 'a';
+  shape->cube = name.ends_with("cube");
+  if (shape->cube) {
+    shape->dimensions = 3;
+    return true;
+  }
   shape->dimensions = static_cast<uint32_t>(name[name.size() - 2] - '0');
   return true;
 }

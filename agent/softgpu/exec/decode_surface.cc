@@ -1,8 +1,9 @@
-// Surfaces by handle or reference: suld.b and sust.b. The operands do not fit into an Instr, so they lie in a
+// Surfaces by handle or reference: suld.b, sust.b and sured.b. The operands do not fit into an Instr, so they lie in a
 // table of the function. x counts bytes.
 #include <cstring>
 
 #include "agent/softgpu/exec/block.h"
+#include "agent/softgpu/exec/decode_bulk.h"
 #include "agent/softgpu/exec/decode_image.h"
 #include "agent/softgpu/exec/instruction_table.h"
 #include "agent/softgpu/exec/lanes.h"
@@ -135,9 +136,69 @@ Step Access(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
+// imm: the Reduction. A surface in global memory is changed as global memory is.
+Step Reduce(Warp& warp, const Instr& in) {
+  const std::vector<uint32_t>& refs = warp.frame->function->tables[in.target];
+  const uint64_t* handles = warp.Source<uint64_t>(refs[kHandle]);
+  const uint32_t bytes = refs[kFirstBytes];
+  for (uint32_t rest = warp.exec; rest != 0; rest &= rest - 1) {
+    const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+    const auto surface = warp.block().run().FindSurface(handles[lane]);
+    if (surface == nullptr) {
+      return warp.Fault(Outcome::kIllegalAddress, handles[lane], "a handle that is no surface");
+    }
+    uint64_t address = 0;
+    const Where where = Locate(*surface, in, refs, warp, lane, bytes, &address);
+    if (where == Where::kFault) return Step::kFault;
+    if (where == Where::kOutside) continue;
+    std::byte* const at = warp.PointerFor(lane, ptx::Space::kGlobal, address, bytes, true);
+    if (at == nullptr) {
+      return warp.Fault(Outcome::kIllegalAddress, address, "a surface of memory that is gone");
+    }
+    const std::byte* const value = warp.Source<std::byte>(refs[kFirstValue]) + size_t{lane} * bytes;
+    reinterpret_cast<Reduction>(in.imm)(at, value, nullptr);
+  }
+  return Step::kNext;
+}
+
+bool DecodeReduction(Decoder& decoder, Op& op) {
+  ImageShape shape;
+  if (!op.mods.Take("b") || !TakeShape(op.mods, &shape) || shape.cube || op.count() != 2) {
+    return false;
+  }
+  const std::string_view what = op.mods.TakeOneOf({"add", "min", "max", "and", "or"});
+  const std::string_view outside = op.mods.TakeOneOf({"trap", "clamp", "zero"});
+  const ptx::Type type = op.mods.TakeType();
+  if (what.empty() || ptx::IsFloat(type)) return false;
+  const Reduction reduce = FindReduction(type, what, ptx::Space::kGlobal);
+  if (reduce == nullptr) return false;
+  std::vector<uint32_t> refs(kOperands, 0);
+  ImageOperands at;
+  if (!ImageOperandsOf(decoder, op[0], shape, &at)) return false;
+  refs[kHandle] = at.handle;
+  for (uint32_t i = 0; i < shape.dimensions; ++i) {
+    refs[kFirstAt + i] = decoder.Source(*at.coordinates[i], 4);
+  }
+  if (shape.layered) refs[kLayer] = decoder.Source(*at.layer, 4);
+  refs[kFirstBytes] = ptx::SizeBytes(type);
+  refs[kFirstValue] = decoder.Source(op[1], type);
+  Instr in;
+  in.imm = reinterpret_cast<int64_t>(reduce);
+  in.extra = static_cast<uint16_t>(shape.dimensions);
+  if (shape.layered) in.extra |= kLayered;
+  if (outside == "clamp") in.extra |= kClamp;
+  if (outside.empty() || outside == "trap") in.extra |= kTrap;
+  std::vector<std::vector<uint32_t>>& tables = decoder.function().tables;
+  in.target = static_cast<uint32_t>(tables.size());
+  tables.push_back(std::move(refs));
+  return decoder.Emit(Reduce, in);
+}
+
 bool DecodeAccess(Decoder& decoder, Op& op, bool store) {
   ImageShape shape;
-  if (!op.mods.Take("b") || !TakeShape(op.mods, &shape) || op.count() != 2) return false;
+  if (!op.mods.Take("b") || !TakeShape(op.mods, &shape) || shape.cube || op.count() != 2) {
+    return false;
+  }
   const std::string_view vector = op.mods.TakeOneOf({"v2", "v4"});
   const std::string_view outside = op.mods.TakeOneOf({"trap", "clamp", "zero"});
   const ptx::Type type = op.mods.TakeType();
@@ -182,5 +243,6 @@ bool DecodeAccess(Decoder& decoder, Op& op, bool store) {
 
 bool DecodeSuld(Decoder& decoder, Op& op) { return DecodeAccess(decoder, op, false); }
 bool DecodeSust(Decoder& decoder, Op& op) { return DecodeAccess(decoder, op, true); }
+bool DecodeSured(Decoder& decoder, Op& op) { return DecodeReduction(decoder, op); }
 
 }  // namespace gpuloom::softgpu

@@ -15,6 +15,9 @@ constexpr uint16_t kLayered = 0x04;
 constexpr uint16_t kIntegers = 0x08;
 constexpr uint16_t kLevel = 0x10;
 constexpr uint16_t kGather = 0x20;
+constexpr uint16_t kGradients = 0x40;
+constexpr uint16_t kCube = 0x80;
+constexpr uint16_t kResident = 0x100;  // a predicate is told that everything is there
 
 // The table: where each operand is.
 enum Operand : uint32_t {
@@ -23,6 +26,8 @@ enum Operand : uint32_t {
   kFirstAt = kFirstResult + 4,  // three
   kLayer = kFirstAt + 3,
   kLevelOfDetail,
+  kFirstGradient,                   // three for each of two axes
+  kResidence = kFirstGradient + 6,  // a predicate
   kOperands
 };
 
@@ -53,8 +58,16 @@ Step SampleTexture(Warp& warp, const Instr& in) {
       }
     }
     if ((in.extra & kLayered) != 0) place.layer = warp.Source<uint32_t>(refs[kLayer])[lane];
-    const float level =
-        (in.extra & kLevel) != 0 ? warp.Source<float>(refs[kLevelOfDetail])[lane] : 0;
+    float level = (in.extra & kLevel) != 0 ? warp.Source<float>(refs[kLevelOfDetail])[lane] : 0;
+    float gradients[2][3] = {};
+    if ((in.extra & kGradients) != 0) {
+      for (uint32_t i = 0; i < 2 * 3; ++i) {
+        if (i % 3 >= place.dimensions) continue;
+        gradients[i / 3][i % 3] = warp.Source<float>(refs[kFirstGradient + i])[lane];
+      }
+    }
+    if ((in.extra & kCube) != 0) OntoCube(*texture, &place, gradients);
+    if ((in.extra & kGradients) != 0) level = LevelOf(*texture, place.dimensions, gradients);
     uint64_t touched = 0;
     const auto read = [&](uint64_t address, uint32_t size_bytes) -> const std::byte* {
       touched = address;
@@ -71,6 +84,7 @@ Step SampleTexture(Warp& warp, const Instr& in) {
       warp.Destination<uint32_t>(refs[kFirstResult + c])[lane] = element.bits[c];
     }
   }
+  if ((in.extra & kResident) != 0) warp.SetPredicate(refs[kResidence], kAllLanes);
   return Step::kNext;
 }
 
@@ -145,22 +159,40 @@ bool DecodeSample(Decoder& decoder, Op& op, Instr in) {
     return false;
   }
   const bool leveled = (in.extra & kLevel) != 0;
-  if (op.count() != (leveled ? 3u : 2u) || op[0].kind != ptx::Operand::kVector ||
-      op[0].parts.size() != 4) {
+  const bool changes = (in.extra & kGradients) != 0;
+  const bool tells = op[0].kind == ptx::Operand::kPair;
+  const ptx::Operand& results = tells ? op[0].parts[0] : op[0];
+  if (op.count() != 2u + (leveled ? 1 : 0) + (changes ? 2 : 0) ||
+      results.kind != ptx::Operand::kVector || results.parts.size() != 4) {
     return false;
   }
+  if ((shape.cube || changes) && coordinate != ptx::Type::kF32) return false;
   std::vector<uint32_t> refs(kOperands, 0);
   ImageOperands at;
   if (!ImageOperandsOf(decoder, op[1], shape, &at)) return false;
   refs[kHandle] = at.handle;
   for (uint32_t i = 0; i < 4; ++i) {
-    refs[kFirstResult + i] = decoder.Destination(op[0].parts[i], 4);
+    refs[kFirstResult + i] = decoder.Destination(results.parts[i], 4);
   }
   for (uint32_t i = 0; i < shape.dimensions; ++i) {
     refs[kFirstAt + i] = decoder.Source(*at.coordinates[i], coordinate);
   }
   if (shape.layered) refs[kLayer] = decoder.Source(*at.layer, 4);
   if (leveled) refs[kLevelOfDetail] = decoder.Source(op[2], ptx::Type::kF32);
+  for (uint32_t i = 0; changes && i < 2; ++i) {
+    const ptx::Operand& gradient = op[2 + i];
+    const bool braces = gradient.kind == ptx::Operand::kVector;
+    if (braces ? gradient.parts.size() < shape.dimensions : shape.dimensions != 1) return false;
+    for (uint32_t k = 0; k < shape.dimensions; ++k) {
+      refs[kFirstGradient + 3 * i + k] =
+          decoder.Source(braces ? gradient.parts[k] : gradient, ptx::Type::kF32);
+    }
+  }
+  if (tells) {
+    in.extra |= kResident;
+    refs[kResidence] = decoder.DestinationPredicate(op[0].parts[1]);
+  }
+  if (shape.cube) in.extra |= kCube;
   in.extra |= static_cast<uint16_t>(shape.dimensions);
   if (shape.layered) in.extra |= kLayered;
   if (coordinate == ptx::Type::kS32) in.extra |= kIntegers;
@@ -175,6 +207,8 @@ bool DecodeSample(Decoder& decoder, Op& op, Instr in) {
 bool DecodeTex(Decoder& decoder, Op& op) {
   Instr in;
   if (op.mods.Take("level")) in.extra = kLevel;
+  if (op.mods.Take("grad")) in.extra |= kGradients;
+  if (in.extra == (kLevel | kGradients)) return false;
   return DecodeSample(decoder, op, in);
 }
 

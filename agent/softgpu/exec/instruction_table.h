@@ -44,6 +44,7 @@ bool DecodeTxq(Decoder&, Op&);
 // decode_surface.cc
 bool DecodeSuld(Decoder&, Op&);
 bool DecodeSust(Decoder&, Op&);
+bool DecodeSured(Decoder&, Op&);
 bool DecodeSuq(Decoder&, Op&);
 // decode_warp.cc
 bool DecodeFence(Decoder&, Op&);

@@ -81,7 +81,8 @@ TEST(Instructions, EachHasACase) {
   // It is of sm_90a, and takes four warps: tests/conformance.
   tested.insert("wgmma");
   // They need images: texture_test.cc, and tests/conformance.
-  for (const char* name : {"suld", "suq", "sust", "tex", "tld4", "txq"}) tested.insert(name);
+  for (const char* name : {"suld", "suq", "sured", "sust", "tex", "tld4", "txq"})
+    tested.insert(name);
   for (const Instruction& instruction : AllInstructions()) {
     EXPECT_TRUE(tested.contains(std::string(instruction.name))) << instruction.name;
   }

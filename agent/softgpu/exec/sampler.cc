@@ -218,6 +218,58 @@ bool SampleLevel(const Texture& texture, uint32_t level, const Place& place, con
 
 }  // namespace
 
+void OntoCube(const Texture& texture, Place* place, float (*gradients)[3]) {
+  // Of each face: the axis that is longest, and which way the other two run.
+  struct Face {
+    uint32_t major, s, t;
+    float s_sign, t_sign;
+  };
+  constexpr Face kFaces[] = {{0, 2, 1, -1, -1}, {0, 2, 1, 1, -1}, {1, 0, 2, 1, 1},
+                             {1, 0, 2, 1, -1},  {2, 0, 1, 1, -1}, {2, 0, 1, -1, -1}};
+  const float* const at = place->at;
+  const float size[] = {std::fabs(at[0]), std::fabs(at[1]), std::fabs(at[2])};
+  uint32_t major = 0;
+  if (size[1] > size[major]) major = 1;
+  if (size[2] > size[major]) major = 2;
+  const uint32_t number = 2 * major + (at[major] < 0 ? 1 : 0);
+  const Face& face = kFaces[number];
+  const float length = size[major];
+  const float extent =
+      texture.normalized_coordinates ? 1.0F : static_cast<float>(texture.levels[0].width);
+  const float s = face.s_sign * at[face.s];
+  const float t = face.t_sign * at[face.t];
+  for (uint32_t i = 0; gradients != nullptr && i < 2; ++i) {
+    float* const change = gradients[i];
+    const float along = at[major] < 0 ? -change[major] : change[major];
+    const float ds = (face.s_sign * change[face.s] * length - s * along) / (length * length);
+    const float dt = (face.t_sign * change[face.t] * length - t * along) / (length * length);
+    change[0] = ds / 2 * extent;
+    change[1] = dt / 2 * extent;
+    change[2] = 0;
+  }
+  place->at[0] = (s / length + 1) / 2 * extent;
+  place->at[1] = (t / length + 1) / 2 * extent;
+  place->dimensions = 2;
+  const uint32_t cubes = std::max(texture.levels[0].depth / 6, 1u);
+  place->layer = std::min(place->layer, cubes - 1) * 6 + number;
+}
+
+float LevelOf(const Texture& texture, uint32_t dimensions, const float (*gradients)[3]) {
+  const Image& image = texture.levels[0];
+  const uint32_t sizes[] = {image.width, image.height, image.depth};
+  float longest = 0;
+  for (uint32_t i = 0; i < 2; ++i) {
+    float sum = 0;
+    for (uint32_t k = 0; k < dimensions; ++k) {
+      const float scale = texture.normalized_coordinates ? static_cast<float>(sizes[k]) : 1.0F;
+      const float change = gradients[i][k] * scale;
+      sum += change * change;
+    }
+    longest = std::max(longest, std::sqrt(sum));
+  }
+  return std::log2(longest);
+}
+
 bool Sample(const Texture& texture, const Place& place, float level, const ReadBytes& read,
             Element* element) {
   const auto last = static_cast<float>(texture.levels.size() - 1);

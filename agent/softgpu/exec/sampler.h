@@ -30,6 +30,14 @@ struct Element {
 // The bytes at an address, or null, which ends the sampling.
 using ReadBytes = std::function<const std::byte*(uint64_t address, uint32_t size_bytes)>;
 
+// Turns a direction, in `at`, into the place in the face that it meets: of two dimensions, in the layer
+// of that face, `layer` having counted whole cubes. With `gradients`, how the direction changes along
+// two axes: then they say how the place does.
+void OntoCube(const Texture& texture, Place* place, float (*gradients)[3] = nullptr);
+// The level of detail at which an element changes along neither axis by more than one.
+[[nodiscard]] float LevelOf(const Texture& texture, uint32_t dimensions,
+                            const float (*gradients)[3]);
+
 // False when `read` gave null.
 [[nodiscard]] bool Sample(const Texture& texture, const Place& place, float level,
                           const ReadBytes& read, Element* element);

@@ -2,6 +2,7 @@
 #include <bit>
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 
 #include "agent/softgpu/ptx/cursor.h"
 #include "agent/softgpu/ptx/parser.h"
@@ -114,6 +115,16 @@ bool ParseSeparated(Cursor& cursor, char end, std::vector<Operand>* parts, uint3
   return cursor.Expect(end);
 }
 
+// What stands behind "|" of a pair; `operand` was its first part.
+bool ParseSecond(Cursor& cursor, Operand* operand, uint32_t depth) {
+  Operand first = std::move(*operand);
+  *operand = Operand();
+  operand->kind = Operand::kPair;
+  operand->parts.push_back(std::move(first));
+  cursor.Take();
+  return ParseOperand(cursor, &operand->parts.emplace_back(), depth + 1);
+}
+
 bool ParseAddress(Cursor& cursor, Operand* operand, uint32_t depth) {
   operand->kind = Operand::kAddress;
   const Token& token = cursor.token();
@@ -138,7 +149,8 @@ bool ParseOperand(Cursor& cursor, Operand* operand, uint32_t depth) {
   if (cursor.TakeIf('[')) return ParseAddress(cursor, operand, depth);
   if (cursor.TakeIf('{')) {
     operand->kind = Operand::kVector;
-    return ParseSeparated(cursor, '}', &operand->parts, depth);
+    if (!ParseSeparated(cursor, '}', &operand->parts, depth)) return false;
+    return !cursor.token().Is('|') || ParseSecond(cursor, operand, depth);
   }
   if (cursor.TakeIf('(')) {
     operand->kind = Operand::kList;
@@ -154,15 +166,7 @@ bool ParseOperand(Cursor& cursor, Operand* operand, uint32_t depth) {
   if (cursor.token().kind != Token::kWord || minus) return cursor.Fail("expected an operand");
   operand->name = cursor.Take().text;
   if (!ParseOffset(cursor, &operand->offset)) return false;
-  if (cursor.token().Is('|')) {
-    Operand first = *operand;
-    *operand = Operand();
-    operand->kind = Operand::kPair;
-    operand->parts.push_back(first);
-    cursor.Take();
-    return ParseOperand(cursor, &operand->parts.emplace_back(), depth + 1);
-  }
-  return true;
+  return !cursor.token().Is('|') || ParseSecond(cursor, operand, depth);
 }
 
 }  // namespace gpuloom::softgpu::ptx
