@@ -169,7 +169,20 @@ TEST_F(ConditionTest, AFailedNodeOfABodyIsNamed) {
 }
 
 TEST_F(ConditionTest, HandlesAreBounded) {
-  for (uint32_t i = 0; i < wire::kMaxConditions; ++i) ASSERT_EQ(Create(1), CUDA_SUCCESS);
+  // Many at a time: each alone would wait for its answer.
+  constexpr uint32_t kAtATime = 16;
+  for (uint32_t i = 0; i < wire::kMaxConditions; i += kAtATime) {
+    Ticket asked[kAtATime];
+    for (uint16_t k = 0; k < kAtATime; ++k) {
+      asked[k] = tenant_->Post<wire::ConditionCreate>({ReservationId{1}, 1, 1, 0}, {}, k);
+    }
+    for (uint16_t k = 0; k < kAtATime; ++k) {
+      const wire::ReplySlot* answer = nullptr;
+      ASSERT_TRUE(tenant_->Wait(
+          [&] { return (answer = tenant_->reader.FindReply(k, asked[k])) != nullptr; }));
+      ASSERT_EQ(static_cast<CUresult>(answer->result), CUDA_SUCCESS);
+    }
+  }
   EXPECT_EQ(Create(1), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(Create(2), CUDA_SUCCESS);
   Drop(1);
