@@ -27,6 +27,8 @@ struct Reference {
   char* name;              // malloc'ed
   TextureReference texture;
   CUarray array;  // of a surface reference
+  // What the executor was told last; all zero: nothing yet, or that it is bound to nothing.
+  wire::ReferenceSet::Request told;
 };
 
 struct References {
@@ -113,10 +115,16 @@ CUresult Describe(const TextureReference& state, wire::ReferenceSet::Request* re
   return JudgeResource(state.resource, &request->look);
 }
 
-CUresult Tell(const Reference* reference, wire::ReferenceSet::Request* request) {
-  if (reference->library == nullptr) return CUDA_SUCCESS;
-  request->reference = IdOf(reference);
-  return session.Post<wire::ReferenceSet>(*request);
+// CUDA 11's runtime sets everything again before each launch.
+CUresult Tell(Reference* reference, wire::ReferenceSet::Request request) {
+  if (reference->library == nullptr || memcmp(&request, &reference->told, sizeof(request)) == 0) {
+    return CUDA_SUCCESS;
+  }
+  const wire::ReferenceSet::Request told = request;
+  request.reference = IdOf(reference);
+  const CUresult result = session.Post<wire::ReferenceSet>(request);
+  if (result == CUDA_SUCCESS) reference->told = told;
+  return result;
 }
 
 template <typename Visit>
@@ -178,9 +186,7 @@ CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument
     request = {};
     result = CUDA_SUCCESS;
   }
-  // Nobody needs to know what something unbound would be like.
-  const bool matters = changed.bound || reference->texture.bound;
-  if (result == CUDA_SUCCESS && matters) result = Tell(reference, &request);
+  if (result == CUDA_SUCCESS) result = Tell(reference, request);
   if (result == CUDA_SUCCESS) reference->texture = changed;
   return result;
 }
@@ -224,7 +230,7 @@ CUresult BindReference(CUsurfref handle, CUarray array) {
   request.bound = 1;
   request.look.resource = wire::ViewResource::kArray;
   request.look.array = wire::ArrayId{id};
-  const CUresult result = Tell(reference, &request);
+  const CUresult result = Tell(reference, request);
   if (result == CUDA_SUCCESS) reference->array = array;
   return result;
 }
@@ -244,7 +250,7 @@ void UnbindArray(const void* array) {
     reference->texture.bound = false;
     reference->array = nullptr;
     wire::ReferenceSet::Request request = {};
-    (void)Tell(reference, &request);  // fails only where everything does
+    (void)Tell(reference, request);  // fails only where everything does
   });
 }
 

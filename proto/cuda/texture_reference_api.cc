@@ -16,6 +16,10 @@ constexpr unsigned kKnownFlags = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_CO
                                  CU_TRSF_SEAMLESS_CUBEMAP;
 constexpr int kDimensions = 3;
 
+// cuda.h wants CU_TRSA_OVERRIDE_FORMAT, and CUDA 11's runtime passes 0. The format is the array's
+// either way.
+bool IsArrayFlags(unsigned flags) { return flags == 0 || flags == CU_TRSA_OVERRIDE_FORMAT; }
+
 template <typename F>
 CUresult Change(CUtexref handle, F change) {
   if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
@@ -131,8 +135,7 @@ CUresult cuTexRefDestroy(CUtexref handle) {
 CUresult cuTexRefSetArray(CUtexref handle, CUarray array, unsigned flags) {
   return Change(handle, [&](TextureReference* reference) {
     CUDA_ARRAY3D_DESCRIPTOR shape;
-    if (flags != CU_TRSA_OVERRIDE_FORMAT ||
-        cuArray3DGetDescriptor_v2(&shape, array) != CUDA_SUCCESS) {
+    if (!IsArrayFlags(flags) || cuArray3DGetDescriptor_v2(&shape, array) != CUDA_SUCCESS) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     Unbind(reference);
@@ -149,8 +152,7 @@ CUresult cuTexRefSetMipmappedArray(CUtexref handle, CUmipmappedArray array, unsi
   return Change(handle, [&](TextureReference* reference) {
     CUarray level;
     CUDA_ARRAY3D_DESCRIPTOR shape;
-    if (flags != CU_TRSA_OVERRIDE_FORMAT ||
-        cuMipmappedArrayGetLevel(&level, array, 0) != CUDA_SUCCESS ||
+    if (!IsArrayFlags(flags) || cuMipmappedArrayGetLevel(&level, array, 0) != CUDA_SUCCESS ||
         cuArray3DGetDescriptor_v2(&shape, level) != CUDA_SUCCESS) {
       return CUDA_ERROR_INVALID_VALUE;
     }

@@ -325,7 +325,11 @@ TEST_F(TextureReferences, OneArrayAfterTheOther) {
   const CUarray first = Floats();
   ASSERT_EQ(Cu().cuTexRefSetArray(reference, first, CU_TRSA_OVERRIDE_FORMAT), CUDA_SUCCESS);
   EXPECT_EQ(Sample(1.5F, 1.5F), 11);
-  ASSERT_EQ(Cu().cuTexRefSetArray(reference, Floats(100), CU_TRSA_OVERRIDE_FORMAT), CUDA_SUCCESS);
+  // As CUDA 11's runtime does it: to nothing in between, and without a flag.
+  ASSERT_EQ(Cu().cuTexRefSetAddress_v2(nullptr, reference, 0, 0), CUDA_SUCCESS);
+  CUarray none = nullptr;
+  EXPECT_EQ(Cu().cuTexRefGetArray(&none, reference), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(Cu().cuTexRefSetArray(reference, Floats(100), 0), CUDA_SUCCESS);
   EXPECT_EQ(Sample(1.5F, 1.5F), 111);
   // What nobody looks at any more can go.
   ASSERT_EQ(Cu().cuArrayDestroy(first), CUDA_SUCCESS);
@@ -541,7 +545,6 @@ TEST_F(TextureReferences, OfALibrary) {
 
 TEST_F(TextureReferences, WrongCalls) {
   const CUtexref reference = Reference("image");
-  EXPECT_EQ(Cu().cuTexRefSetArray(reference, Floats(), 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuTexRefSetAddressMode(reference, 0, static_cast<CUaddress_mode>(9)),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuTexRefSetFilterMode(reference, static_cast<CUfilter_mode>(9)),

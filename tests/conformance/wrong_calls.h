@@ -100,6 +100,7 @@ void WrongConditionals(Calls& c, const Place& at);
 void WrongArrays(Calls& c, const Place& at);
 void WrongRectangles(Calls& c, const Place& at);
 void WrongTextures(Calls& c, const Place& at);
+void WrongReferences(Calls& c, const Place& at);
 void WrongDestroyed(Calls& c, const Place& at);
 
 }  // namespace gpuloom::conformance

@@ -58,6 +58,7 @@ constexpr Area kAreas[] = {
     {"arrays", Start::kContext, false, WrongArrays},
     {"rectangles", Start::kContext, false, WrongRectangles},
     {"textures", Start::kContext, false, WrongTextures},
+    {"references", Start::kContext, false, WrongReferences},
     {"destroyed", Start::kContext, true, WrongDestroyed},
 };
 
