@@ -154,6 +154,11 @@ constexpr Instruction kTable[] = {
      "[.cache hints][.{v2,v4}].{b,u,s}{8,16,32,64},f32,f64; "
      ".async[.weak].shared::cluster.mbarrier::complete_tx::bytes[.{v2,v4}].{b,u,s}{32,64},f32,f64",
      DecodeSt},
+    {"tensormap", kMove,
+     ".replace.tile.{global_address,rank,box_dim,global_dim,global_stride,element_stride,elemtype,"
+     "interleave_layout,swizzle_mode,fill_mode}[.{global,shared::cta}].b1024.{b32,b64}; "
+     ".cp_fenceproxy.global.shared::cta.tensormap::generic.release.scope.sync.aligned",
+     DecodeTensormap},
 
     {"suld", kImage,
      ".b.{1d,2d,3d,a1d,a2d}[.{ca,cg,cs,cv}][.{v2,v4}].{b8,b16,b32,b64}[.{trap,clamp,zero}]",

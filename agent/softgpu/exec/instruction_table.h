@@ -62,6 +62,8 @@ bool DecodeMapa(Decoder&, Op&);
 bool DecodeGetctarank(Decoder&, Op&);
 // decode_copy.cc
 bool DecodeCp(Decoder&, Op&);
+// decode_tensormap.cc
+bool DecodeTensormap(Decoder&, Op&);
 // decode_mbarrier.cc
 bool DecodeMbarrier(Decoder&, Op&);
 // decode_atomics.cc

@@ -80,6 +80,8 @@ TEST(Instructions, EachHasACase) {
   tested.insert("setmaxnreg");
   // It is of sm_90a, and takes four warps: tests/conformance.
   tested.insert("wgmma");
+  // Maps are made by the driver, for launches of their own: tests/conformance.
+  tested.insert("tensormap");
   // They need images: texture_test.cc, and tests/conformance.
   for (const char* name : {"suld", "suq", "sured", "sust", "tex", "tld4", "txq"})
     tested.insert(name);
