@@ -48,7 +48,7 @@ void TearDownLocked() {
   ReleaseAllArrays();
   ReleaseAllMemory();
   ResetAllLibraries();
-  ReleaseAllReferences();
+  ResetReferences();
   ForgetMadeObjects();
   primary.context.active.store(false, std::memory_order_release);
   primary.epoch.fetch_add(1, std::memory_order_acq_rel);

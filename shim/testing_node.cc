@@ -196,6 +196,21 @@ class TestingNode::Ring {
   void On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& r, const wire::Record& record) {
     Complete(r.stream, record);
   }
+  void On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Request&,
+          const wire::Record& record) {
+    wire::ReferenceGet::Reply reply = {};
+    reply.format = CU_AD_FORMAT_FLOAT;
+    reply.channels = 1;
+    Reply<wire::ReferenceGet>(record, CUDA_SUCCESS, reply);
+  }
+  void On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request& r,
+          const wire::Record& record) {
+    Reply<wire::ArrayCreate>(record, CUDA_SUCCESS, {r.levels, 0});
+  }
+  void On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request&,
+          const wire::Record& record) {
+    Reply<wire::ArrayDestroy>(record, CUDA_SUCCESS, {});
+  }
   // Other commands are not served here: their tests run on the executor.
   template <wire::Command C>
   void On(wire::Tag<C>, const typename C::Request& r, const wire::Record& record) {

@@ -135,6 +135,12 @@ void ForEachLocked(Visit visit) {
   }
 }
 
+void Unbind(Reference* reference) {
+  reference->texture.bound = false;
+  reference->array = nullptr;
+  (void)Tell(reference, {});  // fails only where everything does
+}
+
 bool LooksAt(const Reference& reference, const void* array) {
   if (reference.kind == wire::ReferenceKind::kSurface) return reference.array == array;
   if (!reference.texture.bound) return false;
@@ -182,7 +188,7 @@ CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument
   CUresult result = change(&changed, argument);
   if (result != CUDA_SUCCESS) return result;
   result = Describe(changed, &request);
-  if (result != CUDA_SUCCESS && SamePlace(changed, reference->texture)) {
+  if (result != CUDA_SUCCESS && changed.times_bound == reference->texture.times_bound) {
     request = {};
     result = CUDA_SUCCESS;
   }
@@ -246,11 +252,7 @@ bool ReadReference(CUsurfref handle, CUarray* array) {
 void UnbindArray(const void* array) {
   Holding holding(&references.lock);
   ForEachLocked([&](Reference* reference) {
-    if (!LooksAt(*reference, array)) return;
-    reference->texture.bound = false;
-    reference->array = nullptr;
-    wire::ReferenceSet::Request request = {};
-    (void)Tell(reference, request);  // fails only where everything does
+    if (LooksAt(*reference, array)) Unbind(reference);
   });
 }
 
@@ -261,9 +263,15 @@ void ReleaseReferences(const Library* library) {
   });
 }
 
-void ReleaseAllReferences() {
+void ResetReferences() {
   Holding holding(&references.lock);
-  ForEachLocked(GiveLocked);
+  ForEachLocked([](Reference* reference) {
+    if (reference->library == nullptr) {
+      GiveLocked(reference);
+    } else {
+      Unbind(reference);
+    }
+  });
 }
 
 }  // namespace gpuloom

@@ -17,7 +17,8 @@ void UnbindArray(const void* array);
 // called when the executor has unloaded it.
 void ReleaseReferences(const Library* library);
 
-// For the reset of the context: also those of no library.
-void ReleaseAllReferences();
+// For the reset of the context, behind the libraries: those of no library go, and those of libraries that
+// stay loaded are bound to nothing.
+void ResetReferences();
 
 }  // namespace gpuloom

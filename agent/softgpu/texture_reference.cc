@@ -115,7 +115,7 @@ CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument
   if (result == CUDA_SUCCESS && changed.bound) {
     result =
         MakeView(reference->context, changed.resource, changed.sampler, /*view=*/nullptr, &view);
-    if (SamePlace(changed, reference->texture)) result = CUDA_SUCCESS;
+    if (changed.times_bound == reference->texture.times_bound) result = CUDA_SUCCESS;
   }
   if (result != CUDA_SUCCESS) return result;
   reference->texture = changed;

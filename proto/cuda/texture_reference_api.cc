@@ -63,6 +63,7 @@ bool IsFormat(CUarray_format format, unsigned channels) {
 
 void Unbind(TextureReference* reference) {
   reference->bound = false;
+  ++reference->times_bound;
   memset(&reference->resource, 0, sizeof(reference->resource));
 }
 
