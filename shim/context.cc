@@ -10,6 +10,7 @@
 #include "shim/context_order.h"
 #include "shim/event.h"
 #include "shim/futex.h"
+#include "shim/green_context.h"
 #include "shim/host_function.h"
 #include "shim/library.h"
 #include "shim/memory.h"
@@ -41,6 +42,7 @@ void TearDownLocked() {
   graph::ForgetAllExecs();
   graph::ForgetGraphMemory();
   (void)session.WaitForAll();
+  primary.retained -= ForgetGreenContexts();
   ReleaseAllEvents();
   ReleaseAllStreams();
   ForgetAllContextOrders();
@@ -75,6 +77,17 @@ CUresult SetFlags(CUdevice device, unsigned flags) {
   primary.context.flags.store(flags, std::memory_order_relaxed);
   session.SetWaitSchedule(flags & CU_CTX_SCHED_MASK);
   return CUDA_SUCCESS;
+}
+
+// A green context's own streams; otherwise all that the program has.
+CUresult SynchronizeContext(const Context& context) {
+  if (const CUresult result = graph::RefuseWhileAnyCaptures(); result != CUDA_SUCCESS)
+    return result;
+  const CUresult result =
+      context.green != nullptr ? WaitForStreamsOf(*context.green) : session.WaitForAll();
+  if (result != CUDA_SUCCESS) return result;
+  TrimAtSynchronisation();
+  return session.TakeAsyncError();
 }
 
 }  // namespace
@@ -325,22 +338,15 @@ CUresult cuCtxResetPersistingL2Cache() { return NeedContext(); }
 
 CUresult cuCtxSynchronize() {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = graph::RefuseWhileAnyCaptures(); result != CUDA_SUCCESS)
-    return result;
-  if (const CUresult result = session.WaitForAll(); result != CUDA_SUCCESS) return result;
-  TrimAtSynchronisation();
-  return session.TakeAsyncError();
+  return SynchronizeContext(*FindContext(nullptr));
 }
 
-CUresult cuCtxSynchronize_v2(CUcontext context) {
+CUresult cuCtxSynchronize_v2(CUcontext handle) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
-  if (!IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  const Context* context = FindContext(handle);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = graph::RefuseWhileAnyCaptures(); result != CUDA_SUCCESS)
-    return result;
-  if (const CUresult result = session.WaitForAll(); result != CUDA_SUCCESS) return result;
-  TrimAtSynchronisation();
-  return session.TakeAsyncError();
+  return SynchronizeContext(*context);
 }
 
 }  // extern "C"

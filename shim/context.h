@@ -16,6 +16,8 @@ namespace gpuloom {
 inline constexpr CUdevice kOnlyDevice = 0;
 
 // What every CUcontext of ours points to.
+struct GreenContext;
+
 struct Context {
   std::atomic<uint32_t> alive;  // the handle; of created ones
   std::atomic<bool> active;
@@ -23,7 +25,8 @@ struct Context {
   std::atomic<int> cache_config;
   std::atomic<uint32_t> users;  // of created ones: cuCtxAttach and cuCtxDetach count
   uint32_t api_version;
-  uint64_t id;  // of created ones
+  uint64_t id;          // of created ones
+  GreenContext* green;  // null: not of one
 };
 
 CUcontext PrimaryContext();
@@ -51,6 +54,9 @@ uint64_t IdOf(const Context& context);
 
 // Created contexts (created_context.cc).
 Context* FindCreatedContext(CUcontext context);
+// One that is current nowhere, and its end.
+[[nodiscard]] Context* MakeContextOf(GreenContext* green);
+void EndContext(Context* context);
 void ForgetMadeObjects();  // the primary context was reset, and with it everything
 
 // What was made in a created context is destroyed with it; of the primary one nothing is noted.

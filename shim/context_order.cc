@@ -6,6 +6,7 @@
 #include "shim/context.h"
 #include "shim/event.h"
 #include "shim/futex.h"
+#include "shim/green_context.h"
 #include "shim/growing.h"
 #include "shim/host_function.h"
 #include "shim/session.h"
@@ -91,8 +92,10 @@ CUresult RefuseCaptures(CUcontext context) {
 
 CUresult Record(CUcontext context, CUevent event) {
   if (const CUresult result = JudgeContext(context); result != CUDA_SUCCESS) return result;
+  const bool green = IsGreenContext(context);
   if (FindEvent(event) == nullptr ||
-      ContextOf(MadeKind::kEvent, reinterpret_cast<uint64_t>(event)) != context) {
+      ContextOf(MadeKind::kEvent, reinterpret_cast<uint64_t>(event)) !=
+          (green ? PrimaryContext() : context)) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
   if (const CUresult result = RefuseCaptures(context); result != CUDA_SUCCESS) return result;
@@ -103,7 +106,9 @@ CUresult Record(CUcontext context, CUevent event) {
     const CUresult recorded = RecordEvent(order->mark, stream);
     return recorded != CUDA_SUCCESS ? recorded : MakeStreamWait(order->recorder, order->mark);
   };
-  if (result == CUDA_SUCCESS && !IsStreamIdle(wire::kLegacyStream)) result = follow(order->barrier);
+  if (result == CUDA_SUCCESS && !green && !IsStreamIdle(wire::kLegacyStream)) {
+    result = follow(order->barrier);
+  }
   if (result == CUDA_SUCCESS) {
     StreamsOf streams(context);
     for (wire::StreamId stream; result == CUDA_SUCCESS && streams.Next(&stream);) {
@@ -131,7 +136,9 @@ CUresult Wait(CUcontext context, CUevent event) {
   CUresult result = MakeLocked(context, &order);
   if (result == CUDA_SUCCESS) result = MakeStreamWait(order->gate, event);
   if (result == CUDA_SUCCESS) result = RecordEvent(order->opened, order->gate);
-  if (result == CUDA_SUCCESS) result = MakeStreamWait(order->barrier, order->opened);
+  if (result == CUDA_SUCCESS && !IsGreenContext(context)) {
+    result = MakeStreamWait(order->barrier, order->opened);
+  }
   if (result != CUDA_SUCCESS) return result;
   StreamsOf streams(context);
   for (wire::StreamId stream; result == CUDA_SUCCESS && streams.Next(&stream);) {
@@ -146,7 +153,12 @@ CUresult OrderNewStream(wire::StreamId stream, CUcontext context) {
   if (all.count.load() == 0) return CUDA_SUCCESS;
   Holding holding(&all.lock);
   for (const ContextOrder& order : all.orders) {
-    if (context != nullptr && order.context != context) continue;
+    // A green context waits for what the primary one waits for, and not the other way round.
+    const bool its = context == nullptr
+                         ? !IsGreenContext(order.context)
+                         : order.context == context ||
+                               (order.context == PrimaryContext() && IsGreenContext(context));
+    if (!its) continue;
     const CUresult result = MakeStreamWait(stream, order.opened);
     if (result != CUDA_SUCCESS) return result;
   }

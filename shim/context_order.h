@@ -8,7 +8,8 @@
 // commands that streams and events have anyway; nothing is done on the path of launches.
 //
 // Created contexts share the default streams with the primary one (context.h), so records and waits
-// of each concern these. Safe from any thread.
+// of each concern these. A green context's default stream is among its streams. Safe from any
+// thread.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"

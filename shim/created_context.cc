@@ -57,6 +57,17 @@ CUresult Create(CUcontext* handle, unsigned flags, CUdevice device, uint32_t api
   return CUDA_SUCCESS;
 }
 
+void GiveContext(Context* context) {
+  Holding holding(&created.lock);
+  context->active.store(false, std::memory_order_release);
+  created.table.Give(context, /*reuse=*/false);
+  (void)created.resting.Push(created.table.IdOf(context));
+  if (created.resting.count() > kRestingContexts) {
+    created.table.Reuse(created.resting[0]);
+    created.resting.Remove(0);
+  }
+}
+
 bool TakeNewestOf(const Context* context, Made* made) {
   Holding holding(&created.lock);
   for (size_t i = created.made.count(); i-- > 0;) {
@@ -94,7 +105,7 @@ CUresult Destroy(CUcontext handle) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindCreatedContext(handle);
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr || context->green != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   ThreadState& thread = CurrentThread();
   const CUcontext before = thread.current;
   thread.current = handle;  // the objects go in their own context
@@ -104,14 +115,7 @@ CUresult Destroy(CUcontext handle) {
   ForgetContextOrder(handle);
   thread.current = before;
   if (before == handle) (void)PopContext(nullptr);
-  Holding holding(&created.lock);
-  context->active.store(false, std::memory_order_release);
-  created.table.Give(context, /*reuse=*/false);
-  (void)created.resting.Push(created.table.IdOf(context));
-  if (created.resting.count() > kRestingContexts) {
-    created.table.Reuse(created.resting[0]);
-    created.resting.Remove(0);
-  }
+  GiveContext(context);
   return CUDA_SUCCESS;
 }
 
@@ -125,6 +129,26 @@ CUresult CheckAffinity(const CUexecAffinityParam* params, int count) {
 
 Context* FindCreatedContext(CUcontext context) { return created.table.Find(context); }
 
+Context* MakeContextOf(GreenContext* green) {
+  Holding holding(&created.lock);
+  Context* context = created.table.Take();
+  if (context == nullptr) return nullptr;
+  context->id = ++created.last_id;
+  const auto* primary = reinterpret_cast<const Context*>(PrimaryContext());
+  context->flags.store(primary->flags.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  context->cache_config.store(CU_FUNC_CACHE_PREFER_NONE, std::memory_order_relaxed);
+  context->users.store(1, std::memory_order_relaxed);
+  context->api_version = 3020;
+  context->green = green;
+  context->active.store(true, std::memory_order_release);
+  return context;
+}
+
+void EndContext(Context* context) {
+  ResetRuntimeContext(reinterpret_cast<CUcontext>(context));
+  GiveContext(context);
+}
+
 void ForgetMadeObjects() {
   Holding holding(&created.lock);
   created.made.Clear();
@@ -133,7 +157,9 @@ void ForgetMadeObjects() {
 
 void NoteMade(MadeKind kind, uint64_t handle) {
   const CUcontext current = CurrentThread().current;
-  if (current == PrimaryContext()) return;
+  if (current == PrimaryContext() || reinterpret_cast<const Context*>(current)->green != nullptr) {
+    return;
+  }
   Holding holding(&created.lock);
   // Without memory it is not destroyed with its context, but with the session.
   (void)created.made.Push({reinterpret_cast<Context*>(current), handle, kind});

@@ -14,7 +14,9 @@ namespace gpuloom {
 
 graph::StreamRef RefOf(wire::StreamId stream) {
   const auto id = static_cast<uint32_t>(stream);
-  return {id, stream == wire::kLegacyStream, stream != wire::kLegacyStream && BlocksLegacy(stream)};
+  // A green context's default stream cannot take part in a capture either.
+  const bool legacy = stream == wire::kLegacyStream || IsGreenDefault(stream);
+  return {id, legacy, !legacy && BlocksLegacy(stream)};
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include "shim/context_order.h"
 #include "shim/event.h"
 #include "shim/futex.h"
+#include "shim/green_context.h"
 #include "shim/growing.h"
 #include "shim/handle_table.h"
 #include "shim/pool.h"
@@ -26,6 +27,16 @@ constinit Streams streams;
 
 CUstream const kLegacyHandle = reinterpret_cast<CUstream>(uintptr_t{1});     // CU_STREAM_LEGACY
 CUstream const kPerThreadHandle = reinterpret_cast<CUstream>(uintptr_t{2});  // CU_STREAM_PER_THREAD
+
+bool IsSpecial(CUstream handle) {
+  return handle == nullptr || handle == kLegacyHandle || handle == kPerThreadHandle;
+}
+
+CUcontext ContextOf(const Stream& stream) {
+  return stream.green != nullptr
+             ? reinterpret_cast<CUcontext>(stream.green->context)
+             : ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(&stream));
+}
 
 bool IsDone(uint32_t id) {
   return session.Done(wire::StreamId{id}, session.LastTicket(wire::StreamId{id}));
@@ -67,22 +78,43 @@ void Retire(Stream* stream) {
   (void)streams.retired.Push(id);  // without memory the id is lost, which only costs an id
 }
 
-CUresult DestroyStream(Stream* stream) {
+CUresult EndAtExecutor(Stream* stream, StreamUse then) {
   {
     Holding holding(&streams.steady);
-    stream->use.store(StreamUse::kNone);
+    stream->use.store(then);
   }
-  const wire::StreamId id{streams.table.IdOf(stream)};
+  const wire::StreamId id = IdOf(stream);
   graph::ForgetStream(RefOf(id));
   ForgetMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
   // The stream's last command, so that its id rests until the executor has really ended the stream.
-  const CUresult result = session.PostOnStream<wire::StreamDestroy>(
+  return session.PostOnStream<wire::StreamDestroy>(
       id, 0, [&](wire::StreamDestroy::Request& request, uint8_t*) { request = {id}; });
+}
+
+CUresult DestroyStream(Stream* stream) {
+  const bool orphan = stream->use.load() == StreamUse::kOrphan;
+  const CUresult result = orphan ? CUDA_SUCCESS : EndAtExecutor(stream, StreamUse::kNone);
   Retire(stream);
   return result;
 }
 
-CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out) {
+CUresult TellExecutor(const Stream& stream) {
+  const bool nonblocking = (stream.flags & CU_STREAM_NON_BLOCKING) != 0;
+  wire::StreamCreate::Reply reply;
+  return session.Call<wire::StreamCreate>({IdOf(&stream), nonblocking ? 1u : 0u, stream.priority},
+                                          &reply);
+}
+
+CUresult TellExecutor(const Stream& stream, wire::GreenStreamKind kind) {
+  wire::GreenStreamCreate::Reply reply;
+  return session.Call<wire::GreenStreamCreate>(
+      {IdOf(&stream), IdOf(stream.green), kind, stream.priority}, &reply);
+}
+
+// `green`: null, or the context that it is made in, as what.
+CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out,
+                    GreenContext* green = nullptr,
+                    wire::GreenStreamKind kind = wire::GreenStreamKind::kNonBlocking) {
   Stream* stream = TakeStream();
   if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const wire::DeviceSnapshot& device = session.device();
@@ -92,20 +124,24 @@ CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out) {
   stream->priority = priority;
   const uint32_t id = streams.table.IdOf(stream);
   ResetStreamAttributes(wire::StreamId{id});
-  const bool nonblocking = (flags & CU_STREAM_NON_BLOCKING) != 0;
+  stream->green = green;
+  // The legacy stream's barrier is not a green context's.
+  const bool nonblocking = (flags & CU_STREAM_NON_BLOCKING) != 0 || green != nullptr;
   streams.nonblocking[id].store(nonblocking, std::memory_order_release);
-  wire::StreamCreate::Reply reply;
-  const CUresult result = session.Call<wire::StreamCreate>(
-      {wire::StreamId{id}, nonblocking ? 1u : 0u, priority}, &reply);
+  const CUresult result = green == nullptr ? TellExecutor(*stream) : TellExecutor(*stream, kind);
   if (result != CUDA_SUCCESS) {
     Holding holding(&streams.lock);
     streams.table.Give(stream);
     return result;
   }
-  if (use == StreamUse::kProgram) NoteMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
+  if (use == StreamUse::kProgram && green == nullptr) {
+    NoteMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
+  }
   stream->use.store(use);
   if (use != StreamUse::kOwn) {
-    const CUcontext context = use == StreamUse::kThread ? nullptr : CurrentThread().current;
+    const CUcontext context = use == StreamUse::kThread ? nullptr
+                              : green != nullptr        ? ContextOf(*stream)
+                                                        : CurrentThread().current;
     if (const CUresult ordered = OrderNewStream(wire::StreamId{id}, context);
         ordered != CUDA_SUCCESS) {
       (void)DestroyStream(stream);
@@ -134,6 +170,28 @@ CUresult ThreadStream(wire::StreamId* id) {
 // Does the stream's work go before what the legacy stream does next?
 bool Blocks(uint32_t id) { return !streams.nonblocking[id].load(std::memory_order_acquire); }
 
+// The green context in whose default stream's barrier the stream is, or null.
+GreenContext* GreenBarrierOf(uint32_t id) {
+  if (!GreenContextsUsed() || id == static_cast<uint32_t>(wire::kLegacyStream)) return nullptr;
+  const Stream* stream = streams.table.At(id);
+  return stream == nullptr || (stream->flags & CU_STREAM_NON_BLOCKING) != 0 ? nullptr
+                                                                            : stream->green;
+}
+
+// What else goes before work of a stream with a barrier; `green` is null for the legacy stream.
+bool GoesBefore(uint32_t other, const GreenContext* green) {
+  return green == nullptr ? Blocks(other) : GreenBarrierOf(other) == green;
+}
+
+// Whether the stream's work waits for other streams': the legacy stream, and in *green the context
+// whose default stream it is.
+bool HasBarrier(wire::StreamId id, const GreenContext** green) {
+  *green = nullptr;
+  if (id == wire::kLegacyStream) return true;
+  *green = GreenBarrierOf(static_cast<uint32_t>(id));
+  return *green != nullptr && (*green)->default_stream == id;
+}
+
 CUresult Resolve(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   return FindStream(handle, null_means, id);
@@ -146,8 +204,10 @@ CUresult Query(CUstream handle, DefaultStream null_means) {
   }
   if (const CUresult result = RefuseToWait(id); result != CUDA_SUCCESS) return result;
   bool done = IsDone(static_cast<uint32_t>(id));
-  if (id == wire::kLegacyStream) {
-    for (uint32_t i = 1; done && i <= streams.table.used(); ++i) done = !Blocks(i) || IsDone(i);
+  if (const GreenContext * green; HasBarrier(id, &green)) {
+    for (uint32_t i = 1; done && i <= streams.table.used(); ++i) {
+      done = !GoesBefore(i, green) || IsDone(i);
+    }
   }
   if (done) return session.TakeAsyncError();
   const CUresult result = session.HealthOfPoller();
@@ -223,17 +283,22 @@ CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_mean
     return result;
   }
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *context = id == wire::kLegacyStream || handle == nullptr || handle == kPerThreadHandle
-                 ? CurrentThread().current
-                 : ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(handle));
+  *context = IsSpecial(handle) ? CurrentThread().current
+                               : ContextOf(*streams.table.At(static_cast<uint32_t>(id)));
   return CUDA_SUCCESS;
 }
 
 CUresult GetContext2(CUstream handle, CUcontext* context, CUgreenCtx* green,
                      DefaultStream null_means) {
   const CUresult result = GetContext(handle, context, null_means);
-  if (result == CUDA_SUCCESS && green != nullptr) *green = nullptr;
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  GreenContext* of = nullptr;
+  if (const CUresult found = GreenContextOf(handle, null_means, &of); found != CUDA_SUCCESS) {
+    return found;
+  }
+  if (of != nullptr) *context = PrimaryContext();
+  if (green != nullptr) *green = of == nullptr ? nullptr : HandleOf(of);
+  return CUDA_SUCCESS;
 }
 
 CUresult GetDevice(CUstream handle, CUdevice* device, DefaultStream null_means) {
@@ -251,20 +316,31 @@ CUresult GetDevice(CUstream handle, CUdevice* device, DefaultStream null_means) 
 CUresult FindStream(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
   if ((handle == nullptr && null_means == DefaultStream::kLegacy) || handle == kLegacyHandle) {
     *id = wire::kLegacyStream;
+    if (GreenContextsUsed()) [[unlikely]] {
+      if (const GreenContext* green = CurrentGreenContext()) *id = green->default_stream;
+    }
     return CUDA_SUCCESS;
   }
-  if (handle == nullptr || handle == kPerThreadHandle) return ThreadStream(id);
+  if (handle == nullptr || handle == kPerThreadHandle) {
+    // CUDA has no stream of a thread's own in a green context.
+    const bool green = GreenContextsUsed() && CurrentGreenContext() != nullptr;
+    return green ? CUDA_ERROR_INVALID_HANDLE : ThreadStream(id);
+  }
   const Stream* stream = streams.table.Find(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->use.load(std::memory_order_relaxed) == StreamUse::kOrphan) [[unlikely]] {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
   *id = wire::StreamId{streams.table.IdOf(stream)};
   return CUDA_SUCCESS;
 }
 
 CUresult SynchronizeStream(wire::StreamId id) {
   CUresult result = session.WaitForStream(id);
-  if (id != wire::kLegacyStream) return result;
+  const GreenContext* green;
+  if (!HasBarrier(id, &green)) return result;
   for (uint32_t i = 1; result == CUDA_SUCCESS && i <= streams.table.used(); ++i) {
-    if (Blocks(i)) result = session.WaitForStream(wire::StreamId{i});
+    if (GoesBefore(i, green)) result = session.WaitForStream(wire::StreamId{i});
   }
   return result;
 }
@@ -277,11 +353,62 @@ int PriorityOf(wire::StreamId id) {
   return stream == nullptr ? 0 : stream->priority;
 }
 
-bool IsBlocking(wire::StreamId id) { return Blocks(static_cast<uint32_t>(id)); }
+bool IsBlocking(wire::StreamId id) {
+  return Blocks(static_cast<uint32_t>(id)) || GreenBarrierOf(static_cast<uint32_t>(id)) != nullptr;
+}
+
+bool IsGreenDefault(wire::StreamId id) {
+  const GreenContext* green = nullptr;
+  return HasBarrier(id, &green) && green != nullptr;
+}
+
+CUresult MakeGreenStream(GreenContext* green, wire::GreenStreamKind kind, int priority,
+                         Stream** out) {
+  const unsigned flags =
+      kind == wire::GreenStreamKind::kNonBlocking ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
+  return MakeStream(flags, priority, StreamUse::kProgram, out, green, kind);
+}
+
+wire::StreamId IdOf(const Stream* stream) { return wire::StreamId{streams.table.IdOf(stream)}; }
+
+CUresult WaitForStreamsOf(const GreenContext& green) {
+  CUresult result = CUDA_SUCCESS;
+  for (uint32_t i = 1; result == CUDA_SUCCESS && i <= streams.table.used(); ++i) {
+    const Stream* stream = streams.table.At(i);
+    if (stream != nullptr && stream->green == &green) {
+      result = session.WaitForStream(wire::StreamId{i});
+    }
+  }
+  return result;
+}
+
+void EndStreamsOf(const GreenContext& green) {
+  for (uint32_t i = 1; i <= streams.table.used(); ++i) {
+    Stream* stream = streams.table.At(i);
+    if (stream == nullptr || stream->green != &green) continue;
+    if (green.default_stream == wire::StreamId{i}) {
+      (void)DestroyStream(stream);
+    } else {
+      (void)EndAtExecutor(stream, StreamUse::kOrphan);
+      stream->green = nullptr;
+    }
+  }
+}
+
+CUresult GreenContextOf(CUstream handle, DefaultStream null_means, GreenContext** green) {
+  wire::StreamId id;
+  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
+    return result;
+  }
+  *green = id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(id))->green;
+  return CUDA_SUCCESS;
+}
 
 bool IsStreamIdle(wire::StreamId id) { return IsDone(static_cast<uint32_t>(id)); }
 
-StreamsOf::StreamsOf(CUcontext context) : context_(context) { streams.steady.Acquire(); }
+StreamsOf::StreamsOf(CUcontext context) : context_(context), of_green_(IsGreenContext(context)) {
+  streams.steady.Acquire();
+}
 StreamsOf::~StreamsOf() { streams.steady.Release(); }
 
 bool StreamsOf::Next(wire::StreamId* id) {
@@ -289,9 +416,9 @@ bool StreamsOf::Next(wire::StreamId* id) {
     const Stream* stream = streams.table.At(last_);
     if (stream == nullptr) continue;
     const StreamUse use = stream->use.load();
-    if (use == StreamUse::kThread ||
-        (use == StreamUse::kProgram &&
-         ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(stream)) == context_)) {
+    const bool in_primary = stream->green != nullptr && context_ == PrimaryContext();
+    if ((use == StreamUse::kThread && !of_green_) ||
+        (use == StreamUse::kProgram && (in_primary || ContextOf(*stream) == context_))) {
       *id = wire::StreamId{last_};
       return true;
     }
@@ -341,7 +468,10 @@ CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priori
     return CUDA_ERROR_INVALID_VALUE;
   }
   Stream* stream = nullptr;
-  const CUresult result = MakeStream(flags, priority, StreamUse::kProgram, &stream);
+  GreenContext* green = GreenContextsUsed() ? CurrentGreenContext() : nullptr;
+  const auto kind = flags == CU_STREAM_NON_BLOCKING ? wire::GreenStreamKind::kNonBlocking
+                                                    : wire::GreenStreamKind::kBlocking;
+  const CUresult result = MakeStream(flags, priority, StreamUse::kProgram, &stream, green, kind);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUstream>(stream);
   return result;
 }
@@ -352,7 +482,9 @@ CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
 CUresult cuStreamDestroy_v2(CUstream handle) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   Stream* stream = streams.table.Find(handle);
-  return stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : DestroyStream(stream);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return stream->use.load() == StreamUse::kOrphan ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                  : DestroyStream(stream);
 }
 CUresult cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }
 

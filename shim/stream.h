@@ -6,16 +6,20 @@
 #include <cstdint>
 
 #include "proto/cuda/cuda_all.h"
+#include "proto/wire/green_commands.h"
 #include "proto/wire/handles.h"
 #include "shim/thread_state.h"
 
 namespace gpuloom {
+
+struct GreenContext;
 
 enum class StreamUse : uint32_t {
   kNone,  // being made, or ending
   kProgram,
   kThread,  // some thread's own default stream
   kOwn,     // the shim's
+  kOrphan,  // its green context is gone, and to the executor it is, too
 };
 
 struct Stream {
@@ -23,7 +27,8 @@ struct Stream {
   uint32_t flags;  // CU_STREAM_*
   int32_t priority;
   std::atomic<StreamUse> use;
-  uint64_t serial;  // cuStreamGetId: never used twice
+  uint64_t serial;      // cuStreamGetId: never used twice
+  GreenContext* green;  // null: not of one
 };
 
 // Which default stream a null handle means: the plain functions use the legacy one, the _ptsz and
@@ -55,7 +60,7 @@ int PriorityOf(wire::StreamId id);
 [[nodiscard]] bool IsStreamIdle(wire::StreamId id);
 
 // The streams that work of a context may be in, the legacy one aside: those made in it and the
-// threads' own. None of them ends while this lives, and one that is missed because it is being made
+// threads' own; of the primary context also its green ones'. None of them ends while this lives, and one that is missed because it is being made
 // has not been looked for by OrderNewStream yet.
 class StreamsOf {
  public:
@@ -67,12 +72,27 @@ class StreamsOf {
 
  private:
   const CUcontext context_;
+  const bool of_green_;
   uint32_t last_ = 0;
 };
 
 // A stream that the program does not see; of the context's reset it is told by ForgetAllContextOrders.
 [[nodiscard]] CUresult MakeOwnStream(unsigned flags, wire::StreamId* id);
 void EndOwnStream(wire::StreamId id);
+
+// The default stream of a green context.
+[[nodiscard]] bool IsGreenDefault(wire::StreamId id);
+// A stream in a green context.
+[[nodiscard]] CUresult MakeGreenStream(GreenContext* green, wire::GreenStreamKind kind,
+                                       int priority, Stream** stream);
+wire::StreamId IdOf(const Stream* stream);
+// Until what the context's streams have is done.
+[[nodiscard]] CUresult WaitForStreamsOf(const GreenContext& green);
+// The executor's end. The program's handles stay, and say what became of them.
+void EndStreamsOf(const GreenContext& green);
+// The green context of a stream handle, or null.
+[[nodiscard]] CUresult GreenContextOf(CUstream handle, DefaultStream null_means,
+                                      GreenContext** green);
 
 // For the reset of the context.
 void ReleaseAllStreams();

@@ -1,8 +1,17 @@
+#include "agent/executor/green_context.h"
 #include "agent/executor/launch_attributes.h"
 #include "agent/executor/session.h"
 #include "agent/executor/texture_reference.h"
 
 namespace gpuloom::executor {
+namespace {
+
+// A function belongs to the context that it was asked in; a kernel takes its stream's.
+CUfunction FunctionFor(const Stream& stream, CUkernel kernel, CUfunction function) {
+  return stream.green == nullptr ? function : reinterpret_cast<CUfunction>(kernel);
+}
+
+}  // namespace
 
 void Session::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
                  const wire::Record& record) {
@@ -12,7 +21,7 @@ void Session::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
   if (kernel == nullptr) return;
   if (record.payload.size() != kernel->param_bytes) return Refuse(wire::Fatal::kRecordSize);
   if (request.flags != 0) return Refuse(wire::Fatal::kBadArgument);
-  if (StreamSet::Gains(*stream) && MayCollect(*kernel, request)) {
+  if (StreamSet::Gains(*stream) && MayCollect(*kernel, request) && stream->green == nullptr) {
     const ChunkNode node = {kernel->function,
                             kernel->library.get(),
                             {request.grid[0], request.grid[1], request.grid[2]},
@@ -23,8 +32,8 @@ void Session::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
   }
   StreamCommand command;
   command.ticket = record.ticket;
-  command.work = LaunchWork{request, kernel->function, kernel->library, kernel->library->prints,
-                            BindingsOf(*kernel->library)};
+  command.work = LaunchWork{request, FunctionFor(*stream, kernel->kernel, kernel->function),
+                            kernel->library, kernel->library->prints, BindingsOf(*kernel->library)};
   command.payload = record.payload;
   streams_.Enqueue(*stream, std::move(command));
 }
@@ -39,8 +48,9 @@ void Session::On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& reque
   if (!KnowsAttributes(request.attributes)) return Refuse(wire::Fatal::kBadArgument);
   StreamCommand command;
   command.ticket = record.ticket;
-  command.work = LaunchExWork{request, kernel->function, kernel->library, kernel->library->prints,
-                              BindingsOf(*kernel->library)};
+  command.work =
+      LaunchExWork{request, FunctionFor(*stream, kernel->kernel, kernel->function), kernel->library,
+                   kernel->library->prints, BindingsOf(*kernel->library)};
   command.payload = record.payload;
   streams_.Enqueue(*stream, std::move(command));
 }

@@ -294,12 +294,13 @@ void Session::ReturnEverything() {
   libraries_.Clear();
   DestroyViews();
   arrays_.Clear();
+  green_.Clear();
   std::vector<std::pair<uint64_t, uint64_t>> registered(host_->registered.begin(),
                                                         host_->registered.end());
   for (const auto& [address, size_bytes] : registered) RetireHost(address, size_bytes);
   for (uint32_t i = 0; i < wire::kMaxStreams; ++i) {
     const Stream* stream = streams_.FindAny(wire::StreamId{i});
-    if (stream != nullptr) place_.device->GiveStream(stream->priority, stream->cuda);
+    if (stream != nullptr) GiveStream(*stream);
   }
 
   // By address, what lies there, and what nobody else holds.

@@ -24,6 +24,7 @@
 #include "agent/executor/device.h"
 #include "agent/executor/device_space.h"
 #include "agent/executor/graph.h"
+#include "agent/executor/green_context.h"
 #include "agent/executor/host_functions.h"
 #include "agent/executor/host_memory.h"
 #include "agent/executor/id_table.h"
@@ -236,6 +237,14 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::Request&,
           const wire::Record&);
 
+  // Green contexts (proto/wire/green_commands.h).
+  void On(wire::Tag<wire::PartGet>, const wire::PartGet::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Request&, const wire::Record&);
+  void On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::GreenDestroy>, const wire::GreenDestroy::Request&, const wire::Record&);
+  void On(wire::Tag<wire::GreenStreamCreate>, const wire::GreenStreamCreate::Request&,
+          const wire::Record&);
+
  private:
   // Who waits for an answer.
   struct Asker {
@@ -337,6 +346,7 @@ class Session final : public StreamSink {
   void TellAsyncError(const Stream& stream, CUresult result);
   bool TextTaken(Stream& stream, const PointRef& point);
   CUresult MakeStream(Stream& stream);
+  void GiveStream(const Stream& stream);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
   void WaitFor(Stream& stream, const Dependency& dependency);
   // With `tell` the tenant sees the mark reached before we do.
@@ -495,6 +505,10 @@ class Session final : public StreamSink {
   // False: refused. `judged` is filled for an array only.
   bool JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy, CopyEnd* judged);
 
+  // green_context.cc
+  const CUdevResource* FindPart(wire::DevicePartId id_untrusted);  // refuses when there is none
+  GreenContextRef FindGreen(wire::GreenContextId id_untrusted);    // the same
+
   // copy.cc
   bool OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
   bool OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
@@ -553,6 +567,9 @@ class Session final : public StreamSink {
   uint64_t graphs_let_go_rounds_ = 0;
   CUevent graphs_let_go_ = nullptr;  // behind the newest writes of LetGraphsGo
   IdTable<wire::ArrayId, ArrayEntry, wire::kMaxArrays> arrays_;
+  IdTable<wire::GreenContextId, GreenContextRef, wire::kMaxGreenContexts> green_;  // null: made
+  IdTable<wire::DevicePartId, CUdevResource, wire::kMaxDeviceParts> parts_;
+  std::shared_ptr<uint32_t> green_live_ = std::make_shared<uint32_t>(0);
   std::map<uint64_t, ArrayRef> textures_;  // by handle; null for linear memory
   std::map<uint64_t, ArrayRef> surfaces_;
 

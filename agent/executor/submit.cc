@@ -1,6 +1,7 @@
 // From a session's streams to CUDA's: submission, waits between streams, marks, completion.
 #include <algorithm>
 
+#include "agent/executor/green_context.h"
 #include "agent/executor/session.h"
 
 namespace gpuloom::executor {
@@ -41,8 +42,14 @@ bool MarksAtOnce(const Work& work) {
 
 // All streams are non-blocking to CUDA: the legacy stream's barrier must not cross tenants.
 CUresult Session::MakeStream(Stream& stream) {
-  return stream.cuda != nullptr ? CUDA_SUCCESS
-                                : place_.device->TakeStream(stream.priority, &stream.cuda);
+  if (stream.cuda != nullptr) return CUDA_SUCCESS;
+  return stream.green != nullptr ? stream.green->MakeStream(stream.priority, &stream.cuda)
+                                 : place_.device->TakeStream(stream.priority, &stream.cuda);
+}
+
+void Session::GiveStream(const Stream& stream) {
+  if (stream.green != nullptr) return stream.green->DestroyStream(stream.cuda);
+  place_.device->GiveStream(stream.priority, stream.cuda);
 }
 
 void Session::Submit(Stream& stream, StreamCommand& command) {
@@ -236,7 +243,7 @@ void Session::AddMark(Stream& stream, PointRef point, bool tell) {
 // work that this one waited for, what its kernels have printed.
 bool Session::MayTell(const Stream& stream) const {
   if (!writer_.TenantWaits() || state_ != State::kServing) return false;
-  if (shares_events_ || !stream.printing.empty()) return false;
+  if (shares_events_ || !stream.printing.empty() || stream.green != nullptr) return false;
   // With more to come nobody waits for this.
   if (!stream.waiting.empty() || reader_.HasWork()) return false;
   return std::all_of(streams_.active().begin(), streams_.active().end(),
@@ -330,7 +337,7 @@ bool Session::PollStreams() {
     published_ = true;
   }
   for (const auto& ended : streams_.TakeEnded()) {
-    place_.device->GiveStream(ended->priority, ended->cuda);
+    GiveStream(*ended);
   }
   return any;
 }

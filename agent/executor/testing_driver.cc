@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "agent/executor/testing_green.h"
 #include "agent/executor/testing_references.h"
 
 namespace gpuloom::executor {
@@ -371,7 +372,11 @@ void FillTable(Driver* d) {
     return Work("fill", stream);
   };
   d->cuStreamSynchronize = [](CUstream) { return S().failure; };
-  d->cuStreamDestroy_v2 = [](CUstream) { return S().failure; };
+  d->cuStreamDestroy_v2 = [](CUstream stream) {
+    std::lock_guard lock(S().mutex);
+    S().calls.push_back("destroy stream " + std::to_string(Number(stream)));
+    return S().failure;
+  };
   d->cuArray3DCreate_v2 = [](CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor) {
     if (!IsArray(*descriptor)) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(S().mutex);
@@ -504,11 +509,22 @@ void FillTable(Driver* d) {
 
 }  // namespace
 
+CUresult TestingSynchronising(const char* what) { return Synchronising(what); }
+
+CUresult TestingNewStream(CUstream* stream, const char* kind, uint64_t of) {
+  std::lock_guard lock(S().mutex);
+  *stream = Make<CUstream>(++S().streams);
+  S().calls.push_back(std::string(kind) + " " + std::to_string(Number(*stream)) + " of " +
+                      std::to_string(of));
+  return S().failure;
+}
+
 const Driver& TestingDriver::Reset() {
   static const Driver kDriver = [] {
     Driver driver;
     FillTable(&driver);
     FillGraphTable(&driver);
+    FillGreenTable(&driver);
     FillReferenceTable(&driver);
     return driver;
   }();

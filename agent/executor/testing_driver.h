@@ -34,7 +34,8 @@ class TestingDriver {
 
   // What was called, in order: "graph 1" (a graph's launch), "update", "launch 1", "copy 2", "clear 1" (a fill of
   // memory without a wanted address), "record 3 1" (event, stream), "wait 2 3"
-  // (stream, event), "unload", "unmap", "unregister". Streams and events are numbered from 1 as
+  // (stream, event), "unload", "unmap", "unregister", "green stream 3 of 16" (of a green context of so many
+  // multiprocessors). Streams and events are numbered from 1 as
   // they are made.
   static std::vector<std::string> TakeCalls();
   // How often something was called while work was unfinished that must not be then.

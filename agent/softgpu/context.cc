@@ -6,6 +6,7 @@
 
 #include "agent/softgpu/array.h"
 #include "agent/softgpu/event.h"
+#include "agent/softgpu/green_context.h"
 #include "agent/softgpu/library.h"
 #include "agent/softgpu/memory.h"
 #include "agent/softgpu/registry.h"
@@ -49,10 +50,10 @@ uint64_t ThreadKey() {
   return thread_key;
 }
 
-Context* Add(Device& device, bool primary) {
+Context* Add(Device& device, bool primary, std::unique_ptr<Green> green = nullptr) {
   Contexts& contexts = Everything();
   std::lock_guard lock(contexts.mutex);
-  return &contexts.all.emplace_back(device, primary);
+  return &contexts.all.emplace_back(device, primary, std::move(green));
 }
 
 uint64_t NextContextId() {
@@ -62,8 +63,9 @@ uint64_t NextContextId() {
 
 }  // namespace
 
-Context::Context(Device& of, bool is_primary)
-    : device(of), primary(is_primary), id(NextContextId()) {}
+Context::Context(Device& of, bool is_primary, std::unique_ptr<Green> as_green)
+    : device(of), primary(is_primary), id(NextContextId()), green(std::move(as_green)) {}
+Context::~Context() = default;
 
 std::vector<Point> Context::BarriersLocked(const Stream& stream) {
   std::vector<Point> points;
@@ -188,6 +190,7 @@ void Context::TearDown() {
   alive.store(false);
   WaitFor(AllPoints());
   ResetRuntimeContext(handle());
+  if (green != nullptr) return CloseAll();  // the rest is its owner's
   if (primary) {
     graph::ForgetAllExecs();
     graph::ForgetGraphMemory();
@@ -200,6 +203,10 @@ void Context::TearDown() {
   Memory::Instance().FreeAllOf(*this);
   Registry<Stream>::Instance().TakeIf(
       [this](const Stream& stream) { return &stream.context == this; });
+  CloseAll();
+}
+
+void Context::CloseAll() {
   std::lock_guard lock(streams_mutex_);
   for (const auto& stream : streams_) stream->Close();
   if (legacy_ != nullptr) legacy_->Close();
@@ -215,6 +222,12 @@ Context* MakePrimaryContext(Device& device) { return Add(device, true); }
 Context* MakeContext(Device& device, unsigned flags) {
   Context* context = Add(device, false);
   context->Activate(flags);
+  return context;
+}
+
+Context* MakeGreenContext(Device& device, const ResourceDescription* description) {
+  Context* context = Add(device, false, std::make_unique<Green>(Green{description}));
+  context->Activate(device.primary->flags);
   return context;
 }
 
@@ -258,6 +271,12 @@ CUresult SetContext(Context* context) {
 }
 
 CUresult RequireContext(Context*& context) {
+  const CUresult result = RequireCurrentContext(context);
+  if (result == CUDA_SUCCESS) context = &context->Owner();
+  return result;
+}
+
+CUresult RequireCurrentContext(Context*& context) {
   const CUresult healthy = Healthy();
   if (healthy != CUDA_SUCCESS) return healthy;
   context = CurrentContext();

@@ -19,16 +19,26 @@
 #include "agent/softgpu/stream.h"
 #include "proto/cuda/cuda_all.h"
 
+namespace gpuloom {
+struct ResourceDescription;
+}
+
 namespace gpuloom::softgpu {
 
+struct Green;
+
 struct Context {
-  Context(Device& of, bool is_primary);
+  Context(Device& of, bool is_primary, std::unique_ptr<Green> as_green = nullptr);
+  ~Context();
 
   Device& device;
   const bool primary;
   const uint64_t id;
+  const std::unique_ptr<Green> green;  // null: an ordinary one
   std::atomic<bool> alive{false};
 
+  // Whose memory, modules and events are made in it: a green context has streams only.
+  [[nodiscard]] Context& Owner() { return green == nullptr ? *this : *device.primary; }
   [[nodiscard]] CUcontext handle() { return reinterpret_cast<CUcontext>(this); }
 
   // Puts work into a stream of this context, in order with every other thread's, behind the
@@ -68,6 +78,7 @@ struct Context {
   void Activate(unsigned with_flags);
 
  private:
+  void CloseAll();
   std::vector<Point> BarriersLocked(const Stream& stream);
   void DropFinishedLocked();
 
@@ -84,6 +95,9 @@ Context* MakePrimaryContext(Device& device);
 // A context of its own, alive, not current anywhere.
 Context* MakeContext(Device& device, unsigned flags);
 
+// Part of the device, alive. The caller has retained the primary context.
+Context* MakeGreenContext(Device& device, const ResourceDescription* description);
+
 // The living context that a handle names, or nullptr.
 Context* FindContext(CUcontext handle);
 std::vector<Context*> AllContexts();
@@ -97,8 +111,10 @@ Context* CurrentContext();
 // Replaces the top; nullptr removes it.
 [[nodiscard]] CUresult SetContext(Context* context);
 
-// What most entry points begin with: initialised, no fault, a living current context.
+// What most entry points begin with: initialised, no fault, a living current context. For a green
+// one its owner: only what is about streams and about contexts themselves asks for the current one.
 [[nodiscard]] CUresult RequireContext(Context*& context);
+[[nodiscard]] CUresult RequireCurrentContext(Context*& context);
 
 // Waits for all work of the device: freeing memory does this, as in CUDA.
 void SynchronizeDevice(const Device& device);

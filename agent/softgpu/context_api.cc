@@ -1,6 +1,9 @@
 // cuCtx* and cuDevicePrimaryCtx*: contexts, the calling thread's stack of them, their settings.
+#include <algorithm>
+
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/graph_capture.h"
+#include "agent/softgpu/green_context.h"
 #include "agent/softgpu/library.h"
 #include "agent/softgpu/state.h"
 
@@ -37,7 +40,7 @@ CUresult Create(CUcontext* created, unsigned flags, CUdevice ordinal) {
 
 // The context that a handle names, or the current one for NULL.
 CUresult Choose(CUcontext handle, Context*& context) {
-  if (handle == nullptr) return RequireContext(context);
+  if (handle == nullptr) return RequireCurrentContext(context);
   const CUresult healthy = Healthy();
   if (healthy != CUDA_SUCCESS) return healthy;
   context = FindContext(handle);
@@ -88,7 +91,9 @@ CUresult cuCtxDestroy_v2(CUcontext handle) {
   if (ready != CUDA_SUCCESS) return ready;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindContext(handle);
-  if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr || context->primary || context->green != nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
   if (CurrentContext() == context) {
     Context* popped = nullptr;
     static_cast<void>(PopContext(popped));
@@ -200,7 +205,7 @@ CUresult cuCtxSynchronize_v2(CUcontext handle) {
   if (result != CUDA_SUCCESS) return result;
   const CUresult refused = graph::RefuseWhileAnyCaptures();
   if (refused != CUDA_SUCCESS) return refused;
-  WaitFor(context->AllPoints());
+  for (Context* part : WithGreenContexts(*context)) WaitFor(part->AllPoints());
   return Fault();
 }
 
@@ -335,7 +340,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   Context* context = nullptr;
   const CUresult result = Primary(ordinal, context);
   if (result != CUDA_SUCCESS) return result;
+  const unsigned green = TearDownGreenContexts(context->device);
   std::unique_lock lock(context->mutex);
+  context->retain_count -= std::min(green, context->retain_count);
   const bool still_retained = context->retain_count > 0;
   const unsigned flags = context->flags;
   lock.unlock();

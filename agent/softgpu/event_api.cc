@@ -2,6 +2,7 @@
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/event.h"
 #include "agent/softgpu/graph_capture.h"
+#include "agent/softgpu/green_context.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
 
@@ -26,7 +27,8 @@ CUresult Record(CUevent handle, CUstream stream_handle, bool per_thread, unsigne
   if (result != CUDA_SUCCESS) return result;
   if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto stream = FindStream(*context, stream_handle, per_thread);
-  if (stream == nullptr || &stream->context != &event->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr || &stream->context.Owner() != &event->context)
+    return CUDA_ERROR_INVALID_HANDLE;
   if (graph::CapturesRecord(RefOf(*stream), handle, flags, &result)) return result;
   event->Record(*stream);
   return CUDA_SUCCESS;
@@ -35,9 +37,11 @@ CUresult Record(CUevent handle, CUstream stream_handle, bool per_thread, unsigne
 // Captures of the context's streams end; the first error is told.
 CUresult RefuseCaptures(Context& context) {
   CUresult first = CUDA_SUCCESS;
-  for (const auto& stream : context.Streams()) {
-    const CUresult result = RefuseInCapture(*stream);
-    if (first == CUDA_SUCCESS) first = result;
+  for (Context* part : WithGreenContexts(context)) {
+    for (const auto& stream : part->Streams()) {
+      const CUresult result = RefuseInCapture(*stream);
+      if (first == CUDA_SUCCESS) first = result;
+    }
   }
   return first;
 }
@@ -60,13 +64,17 @@ CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle) {
   std::shared_ptr<Event> event;
   result = Require(handle, event);
   if (result != CUDA_SUCCESS) return result;
-  if (&event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  if (&event->context != &context->Owner()) return CUDA_ERROR_INVALID_HANDLE;
   result = RefuseCaptures(*context);
   if (result != CUDA_SUCCESS) return result;
   const auto stream = context->RecordingStream();
   // What a capture had recorded in it is forgotten.
   if (graph::CapturesRecord(RefOf(*stream), handle, 0, &result)) return result;
-  event->Record(*stream, context->AllPoints());
+  std::vector<Point> all;
+  for (Context* part : WithGreenContexts(*context)) {
+    for (Point& point : part->AllPoints()) all.push_back(std::move(point));
+  }
+  event->Record(*stream, std::move(all));
   return CUDA_SUCCESS;
 }
 
@@ -85,7 +93,8 @@ CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle) {
   if (result == CUDA_SUCCESS) result = RefuseCaptures(*context);
   if (result != CUDA_SUCCESS) return result;
   const auto recording = event->Latest();
-  if (recording != nullptr && !recording->point.Done()) context->WaitBefore(recording->point);
+  if (recording == nullptr || recording->point.Done()) return CUDA_SUCCESS;
+  for (Context* part : WithGreenContexts(*context)) part->WaitBefore(recording->point);
   return CUDA_SUCCESS;
 }
 

@@ -22,7 +22,7 @@ CUresult PrepareKernel(const graph::KernelParams& params, std::function<void()>&
   if (context == nullptr) context = CurrentContext();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   FoundFunction found;
-  const CUresult result = FindFunction(*context, params.handle(), found);
+  const CUresult result = FindFunction(context->Owner(), params.handle(), found);
   if (result != CUDA_SUCCESS) return result;
   LaunchShape shape;
   shape.grid = {params.grid[0], params.grid[1], params.grid[2]};

@@ -163,7 +163,7 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
 
 CUresult Launch(Stream& stream, const FoundFunction& found, const LaunchShape& shape, void** params,
                 void** extra) {
-  if (&stream.context != &found.module->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (&stream.context.Owner() != &found.module->context) return CUDA_ERROR_INVALID_HANDLE;
   Work work;
   const CUresult prepared = PrepareLaunch(found, shape, params, extra, work.run);
   if (prepared != CUDA_SUCCESS) return prepared;

@@ -72,6 +72,7 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option* j
   result = ReadImage(image, ptx, log);
   Context* context = CurrentContext();
   if (context != nullptr && !context->alive) context = nullptr;
+  if (context != nullptr) context = &context->Owner();
   std::shared_ptr<LoadedLibrary> library;
   if (result == CUDA_SUCCESS) {
     result = LoadLibrary(context, std::move(ptx), library, log,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "agent/softgpu/context.h"
+#include "agent/softgpu/green_context.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
 
@@ -105,9 +106,16 @@ void Stream::RunQueue() {
 
 std::shared_ptr<Stream> FindStream(Context& current, CUstream handle, bool per_thread) {
   if (handle == nullptr) handle = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
-  if (handle == CU_STREAM_LEGACY) return current.LegacyStream();
-  if (handle == CU_STREAM_PER_THREAD) return current.ThreadStream();
-  return Registry<Stream>::Instance().Find(handle);
+  if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+    Context* green = CurrentContext();
+    if (green == nullptr || green->green == nullptr) {
+      return handle == CU_STREAM_LEGACY ? current.LegacyStream() : current.ThreadStream();
+    }
+    // CUDA has no stream of a thread's own in a green context.
+    return handle == CU_STREAM_LEGACY ? green->LegacyStream() : nullptr;
+  }
+  auto stream = Registry<Stream>::Instance().Find(handle);
+  return stream == nullptr || !stream->context.alive ? nullptr : stream;
 }
 
 }  // namespace gpuloom::softgpu

@@ -7,6 +7,7 @@
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/event.h"
 #include "agent/softgpu/graph_capture.h"
+#include "agent/softgpu/green_context.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/state.h"
 
@@ -24,7 +25,10 @@ CUresult Require(CUstream handle, bool per_thread, std::shared_ptr<Stream>& stre
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   stream = FindStream(*context, handle, per_thread);
-  return stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  if (stream != nullptr) return CUDA_SUCCESS;
+  // A green context goes without its streams.
+  return Registry<Stream>::Instance().Find(handle) != nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                              : CUDA_ERROR_INVALID_HANDLE;
 }
 
 // Runs `get` on the stream when there is one and the place for the answer is not NULL.
@@ -40,7 +44,7 @@ CUresult Answer(CUstream handle, bool per_thread, T* answer, const Get& get) {
 
 CUresult Create(CUstream* created, unsigned flags, int priority) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
+  const CUresult result = RequireCurrentContext(context);
   if (result != CUDA_SUCCESS) return result;
   if (created == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -135,6 +139,14 @@ CUresult GetContext(CUstream handle, bool per_thread, CUcontext* context) {
                 [](Stream& stream) { return stream.context.handle(); });
 }
 
+CUresult GetContexts(CUstream handle, bool per_thread, CUcontext* context, CUgreenCtx* green) {
+  return Answer(handle, per_thread, context, [&](Stream& stream) {
+    Green* of = stream.context.green.get();
+    if (green != nullptr) *green = of == nullptr ? nullptr : of->handle();
+    return stream.context.Owner().handle();
+  });
+}
+
 CUresult GetId(CUstream handle, bool per_thread, unsigned long long* id) {
   return Answer(handle, per_thread, id, [](Stream& stream) { return stream.id; });
 }
@@ -152,6 +164,10 @@ CUresult cuStreamCreateWithPriority(CUstream* created, unsigned flags, int prior
 CUresult cuStreamDestroy_v2(CUstream handle) {
   const CUresult ready = Ready();
   if (ready != CUDA_SUCCESS) return ready;
+  if (const auto found = Registry<Stream>::Instance().Find(handle);
+      found != nullptr && !found->context.alive) {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
   const std::shared_ptr<Stream> stream = Registry<Stream>::Instance().Take(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   graph::ForgetStream(RefOf(*stream));
@@ -226,12 +242,10 @@ CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext* context) {
   return GetContext(stream, kPerThread, context);
 }
 CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext* context, CUgreenCtx* green) {
-  if (green != nullptr) *green = nullptr;
-  return GetContext(stream, kLegacy, context);
+  return GetContexts(stream, kLegacy, context, green);
 }
 CUresult cuStreamGetCtx_v2_ptsz(CUstream stream, CUcontext* context, CUgreenCtx* green) {
-  if (green != nullptr) *green = nullptr;
-  return GetContext(stream, kPerThread, context);
+  return GetContexts(stream, kPerThread, context, green);
 }
 
 }  // extern "C"

@@ -100,10 +100,6 @@ const std::vector<Reason>& Reasons() {
        "attributes say 0",
        {"cuFlushGPUDirect", "cuMemGetHandleForAddressRange"},
        {}},
-      {"divides the multiprocessors of a device that several tenants share",
-       {"cuGreenCtx", "cuCtxFromGreenCtx", "cuDevResource", "cuDevSmResource",
-        "cuDeviceGetDevResource", "cuCtxGetDevResource", "cuStreamGetGreenCtx"},
-       {}},
       {"the driver's log names every call that fails and why; here each function answers by "
        "itself, "
        "and a place that sees all their failures would cost every call that succeeds",

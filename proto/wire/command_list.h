@@ -13,6 +13,7 @@
 #include "proto/wire/conditional_commands.h"
 #include "proto/wire/context_commands.h"
 #include "proto/wire/graph_commands.h"
+#include "proto/wire/green_commands.h"
 #include "proto/wire/host_function_commands.h"
 #include "proto/wire/launch_commands.h"
 #include "proto/wire/library_commands.h"
@@ -113,7 +114,12 @@ using AllCommands = CommandList<
     ConditionCreate,
     ConditionsDrop,
     ReferenceGet,
-    ReferenceSet>;
+    ReferenceSet,
+    PartGet,
+    PartSplit,
+    GreenCreate,
+    GreenDestroy,
+    GreenStreamCreate>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

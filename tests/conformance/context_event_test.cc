@@ -46,6 +46,8 @@ TEST_F(ContextEvent, RecordsHaveTimes) {
   const CUevent begin = Event(), end = Event();
   const CUstream stream = Stream();
   ASSERT_EQ(Cu().cuCtxRecordEvent(context_, begin), CUDA_SUCCESS);
+  // Nothing orders the kernel behind the record.
+  ASSERT_EQ(Cu().cuEventSynchronize(begin), CUDA_SUCCESS);
   ASSERT_EQ(Launch(Function("spin"), 1, 1, stream, uint64_t{2'000'000}), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuCtxRecordEvent(context_, end), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuEventSynchronize(end), CUDA_SUCCESS);

@@ -1,0 +1,270 @@
+#include "agent/executor/green_context.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "agent/executor/session.h"
+
+namespace gpuloom::executor {
+namespace {
+
+constexpr uint32_t kSplitFlags = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
+                                 CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
+
+bool IsSplit(const wire::SplitArguments& split) {
+  return split.groups != 0 && split.groups <= wire::kMaxSplitGroups &&
+         (split.use_flags & ~kSplitFlags) == 0;
+}
+
+// All of a part, or something of a possible split of it.
+bool IsDescription(const wire::GreenCreate::Request& request) {
+  uint32_t picked = 0;
+  uint32_t highest = 0;
+  for (uint32_t i = 0; i < wire::kMaxSplitGroups; ++i) {
+    if ((request.picked[i / 64] >> i % 64 & 1) == 0) continue;
+    ++picked;
+    highest = i;
+  }
+  if (request.whole > 1 || request.remaining > 1) return false;
+  if (request.whole == 1) return request.remaining == 0 && picked == 0;
+  return IsSplit(request.split) && (request.remaining == 1 || picked != 0) &&
+         (picked == 0 || highest < request.split.groups);
+}
+
+struct NewContext {
+  wire::GreenCreate::Request request{};
+  CUdevResource of{};
+  CUgreenCtx context = nullptr;
+  CUdevResource has{};
+  CUresult result = CUDA_SUCCESS;
+
+  CUresult Pick(const Driver& cuda, std::vector<CUdevResource>* picked) const {
+    if (request.whole == 1) {
+      picked->push_back(of);
+      return CUDA_SUCCESS;
+    }
+    std::vector<CUdevResource> groups;
+    CUdevResource remaining{};
+    const CUresult split = SplitResource(cuda, of, request.split, &groups, &remaining);
+    if (split != CUDA_SUCCESS) return split;
+    for (uint32_t i = 0; i < wire::kMaxSplitGroups; ++i) {
+      if ((request.picked[i / 64] >> i % 64 & 1) == 0) continue;
+      if (i >= groups.size()) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+      picked->push_back(groups[i]);
+    }
+    if (request.remaining == 1) {
+      // The driver's answer to a descriptor of nothing is a crash.
+      if (remaining.type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+      picked->push_back(remaining);
+    }
+    return CUDA_SUCCESS;
+  }
+
+  CUresult Make(const Driver& cuda, CUdevice device) {
+    CUresult made = CUDA_SUCCESS;
+    if (request.of == wire::kWholeDevice) {
+      made = cuda.cuDeviceGetDevResource(device, &of, CU_DEV_RESOURCE_TYPE_SM);
+      if (made != CUDA_SUCCESS) return made;
+    }
+    std::vector<CUdevResource> picked;
+    made = Pick(cuda, &picked);
+    if (made != CUDA_SUCCESS) return made;
+    CUdevResourceDesc description = nullptr;
+    made = cuda.cuDevResourceGenerateDesc(&description, picked.data(),
+                                          static_cast<unsigned>(picked.size()));
+    if (made != CUDA_SUCCESS) return made;
+    made = cuda.cuGreenCtxCreate(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM);
+    if (made != CUDA_SUCCESS) return made;
+    made = cuda.cuGreenCtxGetDevResource(context, &has, CU_DEV_RESOURCE_TYPE_SM);
+    if (made != CUDA_SUCCESS) cuda.cuGreenCtxDestroy(context);
+    return made;
+  }
+};
+
+}  // namespace
+
+GreenContext::GreenContext(Device* of, Quiet* destroys, std::shared_ptr<uint32_t> live)
+    : device(of), quiet(destroys), live_count(std::move(live)) {
+  ++*live_count;
+}
+
+GreenContext::~GreenContext() {
+  if (context == nullptr) {
+    --*live_count;
+    return;
+  }
+  quiet->Bury([context = context, &cuda = device->cuda()] { cuda.cuGreenCtxDestroy(context); },
+              [live = live_count] { --*live; });
+}
+
+CUresult GreenContext::MakeStream(int priority, CUstream* stream) const {
+  return device->Judge(
+      device->cuda().cuGreenCtxStreamCreate(stream, context, CU_STREAM_NON_BLOCKING, priority));
+}
+
+void GreenContext::DestroyStream(CUstream stream) const {
+  if (stream != nullptr) device->Judge(device->cuda().cuStreamDestroy_v2(stream));
+}
+
+bool HasGreenContexts(const Driver& cuda) {
+  return cuda.cuDeviceGetDevResource != nullptr && cuda.cuDevSmResourceSplitByCount != nullptr &&
+         cuda.cuDevResourceGenerateDesc != nullptr && cuda.cuGreenCtxCreate != nullptr &&
+         cuda.cuGreenCtxDestroy != nullptr && cuda.cuGreenCtxGetDevResource != nullptr &&
+         cuda.cuGreenCtxStreamCreate != nullptr;
+}
+
+CUresult SplitResource(const Driver& cuda, const CUdevResource& resource,
+                       const wire::SplitArguments& split, std::vector<CUdevResource>* groups,
+                       CUdevResource* remaining) {
+  groups->resize(split.groups);
+  unsigned count = split.groups;
+  const CUresult result = cuda.cuDevSmResourceSplitByCount(
+      groups->data(), &count, &resource, remaining, split.use_flags, split.min_count);
+  groups->resize(result == CUDA_SUCCESS ? std::min<size_t>(count, groups->size()) : 0);
+  return result;
+}
+
+wire::Multiprocessors MultiprocessorsOf(const CUdevResource& resource) {
+  if (resource.type != CU_DEV_RESOURCE_TYPE_SM) return {};
+  return {resource.sm.smCount, resource.sm.minSmPartitionSize, resource.sm.smCoscheduledAlignment,
+          0};
+}
+
+const CUdevResource* Session::FindPart(wire::DevicePartId id_untrusted) {
+  static constexpr CUdevResource kAskedLater{};
+  if (id_untrusted == wire::kWholeDevice) return &kAskedLater;
+  const CUdevResource* part = parts_.Find(id_untrusted);
+  if (part == nullptr) Refuse(wire::Fatal::kBadHandle);
+  return part;
+}
+
+void Session::On(wire::Tag<wire::PartGet>, const wire::PartGet::Request& request,
+                 const wire::Record& record) {
+  const CUdevResource* part = FindPart(request.part);
+  if (part == nullptr) return;
+  const Asker asker = AskerOf(record);
+  const Driver& cuda = place_.device->cuda();
+  if (!HasGreenContexts(cuda)) return Reply<wire::PartGet>(asker, CUDA_ERROR_NOT_SUPPORTED);
+  CUdevResource resource = *part;
+  CUresult result = CUDA_SUCCESS;
+  if (request.part == wire::kWholeDevice) {
+    result =
+        cuda.cuDeviceGetDevResource(place_.device->device(), &resource, CU_DEV_RESOURCE_TYPE_SM);
+  }
+  Reply<wire::PartGet>(asker, place_.device->Judge(result), {MultiprocessorsOf(resource)});
+}
+
+void Session::On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Request& request,
+                 const wire::Record& record) {
+  const CUdevResource* part = FindPart(request.part);
+  if (part == nullptr) return;
+  if (!IsSplit(request.split)) return Refuse(wire::Fatal::kBadArgument);
+  const Asker asker = AskerOf(record);
+  if (!HasGreenContexts(place_.device->cuda())) {
+    return Reply<wire::PartSplit>(asker, CUDA_ERROR_NOT_SUPPORTED);
+  }
+  struct Answer {
+    CUdevResource of;
+    wire::PartSplit::Reply reply{};
+    CUresult result = CUDA_SUCCESS;
+  };
+  auto answer = std::make_shared<Answer>();
+  answer->of = *part;
+  // On a worker: nobody promises that the driver takes no lock for it.
+  memory_.Post(
+      [answer, request, device = place_.device->device(), &cuda = place_.device->cuda()] {
+        if (request.part == wire::kWholeDevice) {
+          answer->result =
+              cuda.cuDeviceGetDevResource(device, &answer->of, CU_DEV_RESOURCE_TYPE_SM);
+          if (answer->result != CUDA_SUCCESS) return;
+        }
+        std::vector<CUdevResource> groups;
+        CUdevResource remaining{};
+        answer->result = SplitResource(cuda, answer->of, request.split, &groups, &remaining);
+        answer->reply.groups = static_cast<uint32_t>(groups.size());
+        if (!groups.empty()) answer->reply.group = MultiprocessorsOf(groups.front());
+        answer->reply.remaining = MultiprocessorsOf(remaining);
+      },
+      [this, answer, asker] {
+        Reply<wire::PartSplit>(asker, place_.device->Judge(answer->result), answer->reply);
+      });
+}
+
+void Session::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request& request,
+                 const wire::Record& record) {
+  const CUdevResource* of = FindPart(request.of);
+  if (of == nullptr) return;
+  const auto part = static_cast<uint32_t>(request.part);
+  if (part == 0 || part >= wire::kMaxDeviceParts) return Refuse(wire::Fatal::kBadHandle);
+  if (!IsDescription(request)) return Refuse(wire::Fatal::kBadArgument);
+  const Asker asker = AskerOf(record);
+  if (!HasGreenContexts(place_.device->cuda())) {
+    return Reply<wire::GreenCreate>(asker, CUDA_ERROR_NOT_SUPPORTED);
+  }
+  // Contexts with work that goes on live longer than their names.
+  if (green_.size() >= kMaxGreenContexts || *green_live_ >= 2 * kMaxGreenContexts) {
+    return Reply<wire::GreenCreate>(asker, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  // Those that wait to be destroyed go first.
+  if (*green_live_ > green_.size()) place_.quiet->HurryBuried();
+  if (green_.Add(request.context) == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  auto made = std::make_shared<NewContext>();
+  made->request = request;
+  made->of = *of;
+  auto context = std::make_shared<GreenContext>(place_.device, place_.quiet, green_live_);
+  ++outstanding_;
+  place_.quiet->Need(
+      this,
+      [made, device = place_.device->device(), &cuda = place_.device->cuda()] {
+        made->result = made->Make(cuda, device);
+      },
+      [this, made, context, asker] {
+        --outstanding_;
+        const CUresult result = place_.device->Judge(made->result);
+        if (result != CUDA_SUCCESS) {
+          green_.Take(made->request.context);
+          return Reply<wire::GreenCreate>(asker, result);
+        }
+        context->context = made->context;
+        *green_.Find(made->request.context) = context;
+        if (parts_.Find(made->request.part) == nullptr) {
+          *parts_.Add(made->request.part) = made->has;
+        }
+        Reply<wire::GreenCreate>(asker, CUDA_SUCCESS, {MultiprocessorsOf(made->has)});
+      });
+}
+
+GreenContextRef Session::FindGreen(wire::GreenContextId id_untrusted) {
+  const GreenContextRef* context = green_.Find(id_untrusted);
+  if (context != nullptr && *context != nullptr) return *context;
+  Refuse(wire::Fatal::kBadHandle);
+  return nullptr;
+}
+
+void Session::On(wire::Tag<wire::GreenDestroy>, const wire::GreenDestroy::Request& request,
+                 const wire::Record&) {
+  if (FindGreen(request.context) != nullptr) green_.Take(request.context);
+}
+
+void Session::On(wire::Tag<wire::GreenStreamCreate>,
+                 const wire::GreenStreamCreate::Request& request, const wire::Record& record) {
+  const GreenContextRef context = FindGreen(request.context);
+  if (context == nullptr) return;
+  const bool is_default = request.kind == wire::GreenStreamKind::kDefault;
+  if (request.kind > wire::GreenStreamKind::kDefault ||
+      (is_default && context->barrier.default_stream != nullptr)) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  if (request.stream == wire::kLegacyStream) return Refuse(wire::Fatal::kBadHandle);
+  const int priority = std::clamp(request.priority, place_.device->priority_greatest(),
+                                  place_.device->priority_least());
+  Stream* stream = streams_.Add(request.stream, request.kind != wire::GreenStreamKind::kNonBlocking,
+                                priority, record.ticket, &context->barrier);
+  if (stream == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  stream->green = context;
+  if (is_default) context->barrier.default_stream = stream;
+  Reply<wire::GreenStreamCreate>(AskerOf(record), CUDA_SUCCESS);
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,120 @@
+// Green contexts: parts of the device's multiprocessors, and streams whose kernels run on one part.
+// What a split gives depends on the chip, so the driver is asked; a split is a pure function of what is split,
+// so that only its arguments are kept, and GreenCreate has it made again.
+//
+//   PartSplit(device, 16 each) → two groups of 16, 100 remain
+//   GreenCreate(context 1, part 1 := group 0 of that split of the device)
+//   PartSplit(part 1, 8 each) → …
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "proto/wire/commands.h"
+
+namespace gpuloom::wire {
+
+// Chosen by the tenant, as other ids are.
+enum class GreenContextId : uint32_t {};
+// What the contexts of one description have; it stays known when they are gone. 0 is the device.
+enum class DevicePartId : uint32_t {};
+
+inline constexpr DevicePartId kWholeDevice{0};
+
+inline constexpr uint32_t kMaxGreenContexts = 256;  // ids; an executor holds fewer of a session
+inline constexpr uint32_t kMaxDeviceParts = 1024;
+// Twice what a device has today when it is cut as finely as it can be.
+inline constexpr uint32_t kMaxSplitGroups = 256;
+
+// CUdevSmResource. No multiprocessors: there is no such part.
+struct Multiprocessors {
+  uint32_t count;
+  uint32_t min_partition;
+  uint32_t alignment;
+  uint32_t unused;
+};
+
+// cuDevSmResourceSplitByCount's arguments. `groups`: at most so many are wanted.
+struct SplitArguments {
+  uint32_t use_flags;
+  uint32_t min_count;
+  uint32_t groups;  // 1 … kMaxSplitGroups
+  uint32_t unused;
+};
+
+struct PartGet {
+  static constexpr std::string_view kName = "PartGet";
+  static constexpr bool kReply = true;
+  struct Request {
+    DevicePartId part;
+  };
+  struct Reply {
+    Multiprocessors has;
+  };
+};
+
+struct PartSplit {
+  static constexpr std::string_view kName = "PartSplit";
+  static constexpr bool kReply = true;
+  struct Request {
+    DevicePartId part;
+    uint32_t unused;
+    SplitArguments split;
+  };
+  struct Reply {
+    uint32_t groups;  // so many, all alike
+    uint32_t unused;
+    Multiprocessors group;
+    Multiprocessors remaining;
+  };
+};
+
+// A context of what is picked of a split of `of`, or of all of it. What it has is `part` from then on.
+struct GreenCreate {
+  static constexpr std::string_view kName = "GreenCreate";
+  static constexpr bool kReply = true;
+  struct Request {
+    GreenContextId context;  // unused so far
+    DevicePartId part;       // the same for the same description
+    DevicePartId of;
+    uint32_t whole;      // 1: `of` as it is, and the rest is 0
+    uint32_t remaining;  // 1: what the split leaves
+    uint32_t unused;
+    SplitArguments split;
+    uint64_t picked[kMaxSplitGroups / 64];  // one bit a group
+  };
+  struct Reply {
+    Multiprocessors has;
+  };
+};
+
+// It goes when its streams have.
+struct GreenDestroy {
+  static constexpr std::string_view kName = "GreenDestroy";
+  static constexpr bool kReply = false;
+  struct Request {
+    GreenContextId context;
+  };
+  using Reply = NoReply;
+};
+
+enum class GreenStreamKind : uint32_t {
+  kNonBlocking,
+  kBlocking,  // it and the context's default stream wait for each other
+  kDefault,   // one a context
+};
+
+// Like StreamCreate, in a green context.
+struct GreenStreamCreate {
+  static constexpr std::string_view kName = "GreenStreamCreate";
+  static constexpr bool kReply = true;
+  struct Request {
+    StreamId stream;  // unused so far, 1 … kMaxStreams - 1
+    GreenContextId context;
+    GreenStreamKind kind;
+    int32_t priority;
+  };
+  struct Reply {};
+};
+
+}  // namespace gpuloom::wire
