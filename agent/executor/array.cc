@@ -243,7 +243,7 @@ void Session::MakeArray(Asker asker, const wire::ArrayCreate::Request& request,
                });
 }
 
-Session::ArrayEntry* Session::FindArray(wire::ArrayId id_untrusted) {
+ArrayEntry* Session::FindArray(wire::ArrayId id_untrusted) {
   ArrayEntry* entry = arrays_.Find(id_untrusted);
   if (entry != nullptr && entry->whole != nullptr) return entry;
   Refuse(wire::Fatal::kBadHandle);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "agent/executor/quiet.h"
 #include "proto/wire/array_commands.h"
@@ -30,6 +31,14 @@ struct DeviceArray {
   std::function<void()> on_destroyed;  // gives the charge back; may be empty
 };
 using ArrayRef = std::shared_ptr<DeviceArray>;
+
+// A name for an array: whole, mipmapped (then `array` is null), or a level of one.
+struct ArrayEntry {
+  CUarray array = nullptr;
+  ArrayRef whole;  // null while it is being made
+  bool is_level = false;
+  std::vector<wire::ArrayId> levels;  // of a mipmapped one: those that have names
+};
 
 // How many bytes of device memory the driver takes for it at most. UINT64_MAX for sizes that no
 // device has.

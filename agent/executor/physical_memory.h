@@ -32,6 +32,14 @@ struct Physical {
 };
 using PhysicalRef = std::shared_ptr<Physical>;
 
+// Where the tenant has mapped physical memory.
+struct MappedRange {
+  uint64_t size_bytes;
+  PhysicalRef memory;
+  uint32_t access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  bool busy = true;  // a worker has it, or it waits to be unmapped
+};
+
 // An event that several sessions record and wait for.
 struct SharedEvent {
   PointRef latest;       // null: never recorded

@@ -293,20 +293,6 @@ class Session final : public StreamSink {
     wire::GraphInstantiate::Request request;
     PlanRef plan;
   };
-  // A name for an array: whole, mipmapped (then `array` is null), or a level of one.
-  struct ArrayEntry {
-    CUarray array = nullptr;
-    ArrayRef whole;  // null while it is being made
-    bool is_level = false;
-    std::vector<wire::ArrayId> levels;  // of a mipmapped one: those that have names
-  };
-  // Where the tenant has mapped physical memory.
-  struct MappedRange {
-    uint64_t size_bytes;
-    PhysicalRef memory;
-    uint32_t access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    bool busy = true;  // a worker has it, or it waits to be unmapped
-  };
   struct Fence {
     uint64_t ticket;
     std::function<void()> action;
