@@ -201,6 +201,7 @@ void Context::TearDown() {
   Views::Instance().DestroyAllOf(*this);
   DestroyArraysOf(*this);
   Memory::Instance().FreeAllOf(*this);
+  heap.Forget();
   Registry<Stream>::Instance().TakeIf(
       [this](const Stream& stream) { return &stream.context == this; });
   CloseAll();

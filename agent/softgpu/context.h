@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "agent/softgpu/device.h"
+#include "agent/softgpu/heap.h"
 #include "agent/softgpu/stream.h"
 #include "proto/cuda/cuda_all.h"
 
@@ -71,6 +72,7 @@ struct Context {
   CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
   CUsharedconfig shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
   std::array<size_t, CU_LIMIT_MAX> limits{};
+  Heap heap{*this};
 
   // Ends a context: waits for its work, destroys what belongs to it.
   void TearDown();

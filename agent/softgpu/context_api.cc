@@ -228,7 +228,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   if (limit == CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_NOT_PERMITTED;
   if (limit > CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;  // only to be asked
   if ((limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128) ||
-      (limit == CU_LIMIT_STACK_SIZE && value > kMaxStackBytes)) {
+      (limit == CU_LIMIT_STACK_SIZE && value > kMaxStackBytes) ||
+      (limit == CU_LIMIT_MALLOC_HEAP_SIZE && context->heap.in_use())) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::lock_guard lock(context->mutex);

@@ -150,6 +150,7 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
     grid.params = block->data();
     grid.references = references.get();
     grid.cooperative = run.cooperative;
+    grid.heap = &module->context.heap;
     Outcome outcome;
     {
       const Retirement::Touching touching;

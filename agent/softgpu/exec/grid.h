@@ -13,6 +13,7 @@
 
 #include "agent/softgpu/exec/address_space.h"
 #include "agent/softgpu/exec/image.h"
+#include "agent/softgpu/exec/kernel_heap.h"
 #include "agent/softgpu/exec/module.h"
 
 namespace gpuloom::softgpu {
@@ -35,6 +36,7 @@ struct Grid {
   const std::byte* params = nullptr;  // kernel->param_bytes bytes, laid out as kernel->params says
   // By the number of the module's references; null: it has none. Stays while the grid runs.
   const std::vector<BoundImage>* references = nullptr;
+  KernelHeap* heap = nullptr;  // of malloc; null: there is no memory
   bool cooperative =
       false;  // all blocks are resident at once, so that they may wait for each other
 };

@@ -216,6 +216,31 @@ Step SetConditional(Warp& warp, const Instr& in) {
                     "cudaGraphSetConditional of a handle that does not exist");
 }
 
+// malloc(size) and free(address).
+Step Malloc(Warp& warp, const Instr& in) {
+  const CallSite& site = warp.frame->function->calls[in.target];
+  KernelHeap* const heap = warp.block().run().grid.heap;
+  ForEach(warp.exec, [&](uint32_t lane) {
+    const auto size = Argument<uint64_t>(warp, site.args[0], lane);
+    const uint64_t address = heap == nullptr ? 0 : heap->Allocate(size);
+    std::memcpy(warp.LocalOf(lane, warp.frame->local_base + site.returns[0].offset_bytes), &address,
+                sizeof(address));
+  });
+  return Step::kNext;
+}
+
+Step Free(Warp& warp, const Instr& in) {
+  const CallSite& site = warp.frame->function->calls[in.target];
+  KernelHeap* const heap = warp.block().run().grid.heap;
+  uint64_t unknown = 0;
+  ForEach(warp.exec, [&](uint32_t lane) {
+    const auto address = Argument<uint64_t>(warp, site.args[0], lane);
+    if (address != 0 && (heap == nullptr || !heap->Free(address))) unknown = address;
+  });
+  if (unknown == 0) return Step::kNext;
+  return warp.Fault(Outcome::kIllegalAddress, unknown, "free of what malloc has not given");
+}
+
 bool HasSizes(const std::vector<Slot>& slots, std::initializer_list<uint32_t> sizes) {
   size_t i = 0;
   if (slots.size() != sizes.size()) return false;
@@ -232,6 +257,10 @@ Handler FindSystemCall(const Function& callee, const CallSite& site) {
   if (callee.name == "vprintf" && HasSizes(site.args, {8, 8}) && HasSizes(site.returns, {4})) {
     return Vprintf;
   }
+  if (callee.name == "malloc" && HasSizes(site.args, {8}) && HasSizes(site.returns, {8})) {
+    return Malloc;
+  }
+  if (callee.name == "free" && HasSizes(site.args, {8}) && site.returns.empty()) return Free;
   if (callee.name == "cudaGraphSetConditional" && HasSizes(site.args, {8, 4}) &&
       site.returns.empty()) {
     return SetConditional;
