@@ -173,7 +173,7 @@ class TensorCopies : public WithContext {
   }
 
   void Run(const Form& form, CUdeviceptr tensor, CUdeviceptr data, const std::string& text) {
-    alignas(64) CUtensorMap map;
+    CUtensorMap map;
     cuuint64_t dimensions[kMaxRank], strides[kMaxRank] = {};
     cuuint32_t box[kMaxRank], element_strides[kMaxRank];
     uint64_t bytes = form.element_bytes;

@@ -1,5 +1,7 @@
 // Products of matrices by four warps together, from shared memory in every layout that a descriptor
 // can tell. Whole numbers throughout, so there is one right result.
+#include <cstdio>
+
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/matrices.h"
 
