@@ -101,6 +101,9 @@ void WrongArrays(Calls& c, const Place& at);
 void WrongRectangles(Calls& c, const Place& at);
 void WrongTextures(Calls& c, const Place& at);
 void WrongReferences(Calls& c, const Place& at);
+void WrongResources(Calls& c, const Place& at);
+void WrongGreenContexts(Calls& c, const Place& at);
+void WrongGreenContextsDestroyed(Calls& c, const Place& at);
 void WrongDestroyed(Calls& c, const Place& at);
 
 }  // namespace gpuloom::conformance

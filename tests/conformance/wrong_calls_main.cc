@@ -59,6 +59,9 @@ constexpr Area kAreas[] = {
     {"rectangles", Start::kContext, false, WrongRectangles},
     {"textures", Start::kContext, false, WrongTextures},
     {"references", Start::kContext, false, WrongReferences},
+    {"resources", Start::kContext, false, WrongResources},
+    {"green contexts", Start::kContext, false, WrongGreenContexts},
+    {"green contexts destroyed", Start::kContext, true, WrongGreenContextsDestroyed},
     {"destroyed", Start::kContext, true, WrongDestroyed},
 };
 
