@@ -216,7 +216,9 @@ std::string TextOf(const Form& form, const Layout& a, const Layout& b, uint64_t 
             std::to_string(8 * kDepthBytes / a.type.bits) + "." + form.d + "." + form.a + "." +
             form.b + (a.type.bits == 1 ? ".and.popc " : " ") + RegisterList('d', d_count) + ", " +
             (form.a_in_registers ? RegisterList('a', kFragmentRegisters) : "%x1") + ", %x2, " +
-            (s == 0 ? "%first" : "%adds");
+            (s == 0   ? "%first"
+             : s == 1 ? "%adds"
+                      : "1");
     if (!integral) text += form.negated ? ", -1, 1" : ", 1, 1";
     if (a.type.bits == 16) {
       if (!form.a_in_registers) text += form.a_transposed ? ", 1" : ", 0";

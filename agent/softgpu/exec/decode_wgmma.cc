@@ -198,7 +198,10 @@ bool DecodeProduct(Decoder& decoder, Op& op) {
     refs[kADescriptor] = decoder.Source(op[1], 8);
   }
   refs[kBDescriptor] = decoder.Source(op[2], 8);
-  const PredicateRef adds = decoder.SourcePredicate(op[3]);
+  // A number does as well: a predicate that nobody sets is false.
+  const PredicateRef adds = op[3].kind == ptx::Operand::kInt
+                                ? PredicateRef{decoder.NewPredicate(), op[3].bits != 0}
+                                : decoder.SourcePredicate(op[3]);
   in.a = adds.number;
   in.extra = adds.negated ? 1 : 0;
   if (has_signs && (!TakeChoice(op[signs], 1, kMinusOne, kANegated, &in) ||
