@@ -22,6 +22,9 @@ struct Streams {
   uint64_t last_serial = 2;   // 1 and 2 are the legacy and the per-thread stream's
   // By id, also of destroyed streams: takes no part in the legacy stream's barrier.
   std::atomic<bool> nonblocking[wire::kMaxStreams] = {};
+  // The same: the green context it is in, and whether it is in the barrier of that one's default
+  // stream (kInBarrier); 0: none.
+  std::atomic<uintptr_t> green[wire::kMaxStreams] = {};
 };
 constinit Streams streams;
 
@@ -32,10 +35,24 @@ bool IsSpecial(CUstream handle) {
   return handle == nullptr || handle == kLegacyHandle || handle == kPerThreadHandle;
 }
 
+constexpr uintptr_t kInBarrier = 1;
+static_assert(alignof(GreenContext) > kInBarrier);
+
+GreenContext* GreenOf(uint32_t id) {
+  return reinterpret_cast<GreenContext*>(streams.green[id].load(std::memory_order_acquire) &
+                                         ~kInBarrier);
+}
+
+// The green context in whose default stream's barrier the stream is, or null.
+GreenContext* GreenBarrierOf(uint32_t id) {
+  const uintptr_t green = streams.green[id].load(std::memory_order_acquire);
+  return (green & kInBarrier) == 0 ? nullptr : GreenOf(id);
+}
+
 CUcontext ContextOf(const Stream& stream) {
-  return stream.green != nullptr
-             ? reinterpret_cast<CUcontext>(stream.green->context)
-             : ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(&stream));
+  const GreenContext* green = GreenOf(streams.table.IdOf(&stream));
+  return green != nullptr ? reinterpret_cast<CUcontext>(green->context)
+                          : ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(&stream));
 }
 
 bool IsDone(uint32_t id) {
@@ -105,10 +122,10 @@ CUresult TellExecutor(const Stream& stream) {
                                           &reply);
 }
 
-CUresult TellExecutor(const Stream& stream, wire::GreenStreamKind kind) {
+CUresult TellExecutor(const Stream& stream, const GreenContext* green, wire::GreenStreamKind kind) {
   wire::GreenStreamCreate::Reply reply;
-  return session.Call<wire::GreenStreamCreate>(
-      {IdOf(&stream), IdOf(stream.green), kind, stream.priority}, &reply);
+  return session.Call<wire::GreenStreamCreate>({IdOf(&stream), IdOf(green), kind, stream.priority},
+                                               &reply);
 }
 
 // `green`: null, or the context that it is made in, as what.
@@ -124,11 +141,14 @@ CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out,
   stream->priority = priority;
   const uint32_t id = streams.table.IdOf(stream);
   ResetStreamAttributes(wire::StreamId{id});
-  stream->green = green;
+  const bool in_barrier = green != nullptr && (flags & CU_STREAM_NON_BLOCKING) == 0;
+  streams.green[id].store(reinterpret_cast<uintptr_t>(green) | (in_barrier ? kInBarrier : 0),
+                          std::memory_order_release);
   // The legacy stream's barrier is not a green context's.
   const bool nonblocking = (flags & CU_STREAM_NON_BLOCKING) != 0 || green != nullptr;
   streams.nonblocking[id].store(nonblocking, std::memory_order_release);
-  const CUresult result = green == nullptr ? TellExecutor(*stream) : TellExecutor(*stream, kind);
+  const CUresult result =
+      green == nullptr ? TellExecutor(*stream) : TellExecutor(*stream, green, kind);
   if (result != CUDA_SUCCESS) {
     Holding holding(&streams.lock);
     streams.table.Give(stream);
@@ -169,14 +189,6 @@ CUresult ThreadStream(wire::StreamId* id) {
 
 // Does the stream's work go before what the legacy stream does next?
 bool Blocks(uint32_t id) { return !streams.nonblocking[id].load(std::memory_order_acquire); }
-
-// The green context in whose default stream's barrier the stream is, or null.
-GreenContext* GreenBarrierOf(uint32_t id) {
-  if (!GreenContextsUsed() || id == static_cast<uint32_t>(wire::kLegacyStream)) return nullptr;
-  const Stream* stream = streams.table.At(id);
-  return stream == nullptr || (stream->flags & CU_STREAM_NON_BLOCKING) != 0 ? nullptr
-                                                                            : stream->green;
-}
 
 // What else goes before work of a stream with a barrier; `green` is null for the legacy stream.
 bool GoesBefore(uint32_t other, const GreenContext* green) {
@@ -374,24 +386,21 @@ wire::StreamId IdOf(const Stream* stream) { return wire::StreamId{streams.table.
 CUresult WaitForStreamsOf(const GreenContext& green) {
   CUresult result = CUDA_SUCCESS;
   for (uint32_t i = 1; result == CUDA_SUCCESS && i <= streams.table.used(); ++i) {
-    const Stream* stream = streams.table.At(i);
-    if (stream != nullptr && stream->green == &green) {
-      result = session.WaitForStream(wire::StreamId{i});
-    }
+    if (GreenOf(i) == &green) result = session.WaitForStream(wire::StreamId{i});
   }
   return result;
 }
 
 void EndStreamsOf(const GreenContext& green) {
   for (uint32_t i = 1; i <= streams.table.used(); ++i) {
-    Stream* stream = streams.table.At(i);
-    if (stream == nullptr || stream->green != &green) continue;
-    if (green.default_stream == wire::StreamId{i}) {
+    if (GreenOf(i) != &green) continue;
+    Stream* stream = streams.table.At(i);  // null: the program has destroyed it
+    if (stream != nullptr && green.default_stream == wire::StreamId{i}) {
       (void)DestroyStream(stream);
-    } else {
+    } else if (stream != nullptr) {
       (void)EndAtExecutor(stream, StreamUse::kOrphan);
-      stream->green = nullptr;
     }
+    streams.green[i].store(0, std::memory_order_release);
   }
 }
 
@@ -400,7 +409,7 @@ CUresult GreenContextOf(CUstream handle, DefaultStream null_means, GreenContext*
   if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
     return result;
   }
-  *green = id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(id))->green;
+  *green = GreenOf(static_cast<uint32_t>(id));
   return CUDA_SUCCESS;
 }
 
@@ -416,7 +425,7 @@ bool StreamsOf::Next(wire::StreamId* id) {
     const Stream* stream = streams.table.At(last_);
     if (stream == nullptr) continue;
     const StreamUse use = stream->use.load();
-    const bool in_primary = stream->green != nullptr && context_ == PrimaryContext();
+    const bool in_primary = GreenOf(last_) != nullptr && context_ == PrimaryContext();
     if ((use == StreamUse::kThread && !of_green_) ||
         (use == StreamUse::kProgram && (in_primary || ContextOf(*stream) == context_))) {
       *id = wire::StreamId{last_};

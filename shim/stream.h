@@ -27,8 +27,7 @@ struct Stream {
   uint32_t flags;  // CU_STREAM_*
   int32_t priority;
   std::atomic<StreamUse> use;
-  uint64_t serial;      // cuStreamGetId: never used twice
-  GreenContext* green;  // null: not of one
+  uint64_t serial;  // cuStreamGetId: never used twice
 };
 
 // Which default stream a null handle means: the plain functions use the legacy one, the _ptsz and
@@ -60,8 +59,8 @@ int PriorityOf(wire::StreamId id);
 [[nodiscard]] bool IsStreamIdle(wire::StreamId id);
 
 // The streams that work of a context may be in, the legacy one aside: those made in it and the
-// threads' own; of the primary context also its green ones'. None of them ends while this lives, and one that is missed because it is being made
-// has not been looked for by OrderNewStream yet.
+// threads' own; of the primary context also its green ones'. None of them ends while this lives,
+// and one that is missed because it is being made has not been looked for by OrderNewStream yet.
 class StreamsOf {
  public:
   explicit StreamsOf(CUcontext context);

@@ -228,7 +228,10 @@ Context* MakeContext(Device& device, unsigned flags) {
 
 Context* MakeGreenContext(Device& device, const ResourceDescription* description) {
   Context* context = Add(device, false, std::make_unique<Green>(Green{description}));
-  context->Activate(device.primary->flags);
+  std::unique_lock lock(device.primary->mutex);
+  const unsigned flags = device.primary->flags;
+  lock.unlock();
+  context->Activate(flags);
   return context;
 }
 
