@@ -33,6 +33,17 @@ class GreenContextTest : public ::testing::Test {
     request.picked[group / 64] = uint64_t{1} << group % 64;
     return request;
   }
+  // A launch that has come to the device and does not end before Release. The moment in which
+  // its kernel was loaded may hold it back for a while.
+  void KeepDeviceBusy() {
+    TestingDriver::Hold();
+    tenant_->LaunchPlain(0, 1);
+    ASSERT_TRUE(tenant_->Wait([] {
+      const std::vector<std::string> calls = TestingDriver::TakeCalls();
+      return std::any_of(calls.begin(), calls.end(),
+                         [](const auto& call) { return call.starts_with("launch "); });
+    }));
+  }
   std::optional<CUresult> MakeStream(uint32_t stream, uint32_t context,
                                      GreenStreamKind kind = GreenStreamKind::kNonBlocking) {
     return tenant_->Call<wire::GreenStreamCreate>(
@@ -116,8 +127,7 @@ TEST_F(GreenContextTest, PartsOfContextsAreDividedFurther) {
 
 TEST_F(GreenContextTest, MakingWaitsForTheDeviceToBeIdle) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
-  TestingDriver::Hold();
-  tenant_->LaunchPlain(0, 1);
+  ASSERT_NO_FATAL_FAILURE(KeepDeviceBusy());
   const Ticket create = tenant_->Post<wire::GreenCreate>(Sixteen(1, 1), {}, 3);
   EXPECT_FALSE(tenant_->Wait([&] { return tenant_->reader.FindReply(3, create) != nullptr; },
                              std::chrono::milliseconds(50)));
@@ -247,8 +257,7 @@ TEST_F(MaliciousGreenContextTest, ContextTwice) {
 
 TEST_F(MaliciousGreenContextTest, DestroyedWhileItIsMade) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
-  TestingDriver::Hold();
-  tenant_->LaunchPlain(0, 1);
+  ASSERT_NO_FATAL_FAILURE(KeepDeviceBusy());
   tenant_->Post<wire::GreenCreate>(Sixteen(1, 1), {}, 0);
   tenant_->Post<wire::GreenDestroy>({GreenContextId{1}});
   EXPECT_TRUE(tenant_->WaitFatal(Fatal::kBadHandle));
