@@ -297,6 +297,23 @@ constexpr Case kCases[] = {
      'r',
      {39},
      39},
+    // Local memory of a size that is known when the program runs: two pieces that do not overlap.
+    {"{ .reg .b64 %size, %one, %two; add.u64 %size, %d1, 4; alloca.u64 %one, %size, 16; "
+     "alloca.u64 %two, %size; st.local.u32 [%one], %r9; st.local.u32 [%two], %r2; "
+     "st.local.u32 [%one+4], %r2; ld.local.u32 %r10, [%one]; ld.local.u32 %r11, [%two]; "
+     "mad.lo.u32 %r0, %r10, 100, %r11; }",
+     'r',
+     {4, 7},
+     0,
+     [](uint32_t lane) -> uint64_t { return lane * 100 + 7; }},
+    // More in all than there is, but never at once.
+    {"{ .reg .b64 %place, %at; .reg .b32 %i; .reg .pred %more; mov.u32 %i, 0; NEXT: "
+     "stacksave.u64 %place; alloca.u64 %at, 4096, 8; st.local.u32 [%at], %i; "
+     "ld.local.u32 %r0, [%at]; stackrestore.u64 %place; add.u32 %i, %i, 1; "
+     "setp.lt.u32 %more, %i, 100; @%more bra NEXT; }",
+     'r',
+     {},
+     99},
 };
 
 }  // namespace

@@ -15,6 +15,51 @@ Step NoPolicy(Warp& warp, const Instr& in) {
   return Apply<uint64_t>(warp, in, [](uint32_t) { return uint64_t{0}; });
 }
 
+// d = a bytes of local memory, which is `extra` aligned.
+template <class T>
+Step AllocateLocal(Warp& warp, const Instr& in) {
+  const T* a = warp.Source<T>(in.a);
+  T* d = warp.Destination<T>(in.d);
+  bool fits = true;
+  ForEach(warp.exec, [&](uint32_t i) {
+    const uint32_t align = in.extra;
+    const uint32_t begin = (warp.allocated[i] + align - 1) / align * align;
+    const uint64_t size = a[i];
+    if (begin > warp.local_bytes() || size > warp.local_bytes() - begin) {
+      fits = false;
+      return;
+    }
+    d[i] = begin;
+    warp.allocated[i] = begin + static_cast<uint32_t>(size);
+  });
+  if (fits) return Step::kNext;
+  return warp.Fault(Outcome::kStackOverflow, 0, "more alloca than there is local memory for");
+}
+
+template <class T>
+Step SaveStack(Warp& warp, const Instr& in) {
+  return Apply<T>(warp, in, [&](uint32_t i) { return T{warp.allocated[i]}; });
+}
+
+// Only back: what lies before the kernel's own or beyond the end is no place to be.
+template <class T>
+Step RestoreStack(Warp& warp, const Instr& in) {
+  const T* a = warp.Source<T>(in.a);
+  bool valid = true;
+  ForEach(warp.exec, [&](uint32_t i) {
+    valid &= a[i] <= warp.allocated[i] && a[i] + kAllocaBytes >= warp.local_bytes();
+    if (valid) warp.allocated[i] = static_cast<uint32_t>(a[i]);
+  });
+  if (valid) return Step::kNext;
+  return warp.Fault(Outcome::kStackOverflow, 0, "stackrestore of what stacksave has not given");
+}
+
+bool TakeAddressSize(Op& op, uint32_t* size) {
+  const ptx::Type type = op.mods.TakeType();
+  *size = ptx::SizeBytes(type);
+  return type == ptx::Type::kU32 || type == ptx::Type::kU64;
+}
+
 // imm: the window of the address space; 0 for global and constant memory.
 template <class T, bool kToSpace>
 Step ConvertAddress(Warp& warp, const Instr& in) {
@@ -163,6 +208,40 @@ bool DecodeCreatepolicy(Decoder& decoder, Op& op) {
   Instr in;
   in.d = decoder.Destination(op[0], 8);
   return decoder.Emit(NoPolicy, in);
+}
+
+bool DecodeAlloca(Decoder& decoder, Op& op) {
+  uint32_t size = 0;
+  constexpr uint64_t kUsualAlign = 8;
+  if (!TakeAddressSize(op, &size) || op.count() < 2 || op.count() > 3) return false;
+  const bool aligned = op.count() == 3;
+  if (aligned && op[2].kind != ptx::Operand::kInt) return false;
+  const uint64_t align = aligned ? op[2].bits : kUsualAlign;
+  if (align == 0 || align > 128 || (align & (align - 1)) != 0) return false;
+  Instr in;
+  in.d = decoder.Destination(op[0], size);
+  in.a = decoder.Source(op[1], size);
+  in.extra = static_cast<uint16_t>(align);
+  decoder.AllocatesLocal();
+  return decoder.Emit(size == 4 ? AllocateLocal<uint32_t> : AllocateLocal<uint64_t>, in);
+}
+
+bool DecodeStacksave(Decoder& decoder, Op& op) {
+  uint32_t size = 0;
+  if (!TakeAddressSize(op, &size) || op.count() != 1) return false;
+  Instr in;
+  in.d = decoder.Destination(op[0], size);
+  decoder.AllocatesLocal();
+  return decoder.Emit(size == 4 ? SaveStack<uint32_t> : SaveStack<uint64_t>, in);
+}
+
+bool DecodeStackrestore(Decoder& decoder, Op& op) {
+  uint32_t size = 0;
+  if (!TakeAddressSize(op, &size) || op.count() != 1) return false;
+  Instr in;
+  in.a = decoder.Source(op[0], size);
+  decoder.AllocatesLocal();
+  return decoder.Emit(size == 4 ? RestoreStack<uint32_t> : RestoreStack<uint64_t>, in);
 }
 
 }  // namespace gpuloom::softgpu

@@ -59,6 +59,11 @@ class Decoder {
   uint32_t NewPredicate() { return function_.predicate_count++; }
   uint32_t NewFrameBytes(uint64_t size_bytes, uint32_t align_bytes);
   uint32_t CarryPredicate();
+  // The function takes local memory while it runs.
+  void AllocatesLocal() {
+    function_.allocates = true;
+    module_.program().allocates = true;
+  }
   // Adds an instruction with the statement's guard; null handlers say that it is not supported.
   bool Emit(Handler run, Instr in);
   bool BranchTo(std::string_view label, Instr in);

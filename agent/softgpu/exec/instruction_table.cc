@@ -110,6 +110,7 @@ constexpr Instruction kTable[] = {
      DecodeSetp},
     {"slct", kCompare, "[.ftz].{b,u,s}{16,32,64},f32,f64.{s32,f32}", DecodeSlct},
 
+    {"alloca", kMove, ".{u32,u64}; 64 KiB per thread in all", DecodeAlloca},
     {"applypriority", kMove, "[.global].L2::evict_normal; does nothing", DecodeDiscard},
     {"cp", kMove,
      ".async.{ca,cg}.shared[::cta].global[.L2::…] of 4, 8 or 16 bytes; "
@@ -154,6 +155,8 @@ constexpr Instruction kTable[] = {
      "[.cache hints][.{v2,v4}].{b,u,s}{8,16,32,64},f32,f64; "
      ".async[.weak].shared::cluster.mbarrier::complete_tx::bytes[.{v2,v4}].{b,u,s}{32,64},f32,f64",
      DecodeSt},
+    {"stackrestore", kMove, ".{u32,u64}", DecodeStackrestore},
+    {"stacksave", kMove, ".{u32,u64}", DecodeStacksave},
     {"tensormap", kMove,
      ".replace.tile.{global_address,rank,box_dim,global_dim,global_stride,element_stride,elemtype,"
      "interleave_layout,swizzle_mode,fill_mode}[.{global,shared::cta}].b1024.{b32,b64}; "

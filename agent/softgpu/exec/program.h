@@ -71,6 +71,7 @@ struct Function {
   std::string name;
   uint32_t index = 0;
   bool is_entry = false;
+  bool allocates = false;  // local memory, while it runs (alloca)
   std::vector<Instr> code;
   uint32_t register_bytes = 0;
   uint32_t predicate_count = 0;
@@ -87,6 +88,7 @@ struct Program {
   std::vector<std::byte> constants;  // the constant bank
   std::vector<Function> functions;   // fixed in number before the first is decoded
   uint32_t dynamic_shared_align_bytes = 16;
+  bool allocates = false;  // some function does
 };
 
 }  // namespace gpuloom::softgpu

@@ -24,7 +24,8 @@ Warp::Warp(Block& block, uint32_t index) : block_(block), index_(index) {
   bases_[1] = program.constants.data();
   spare_.resize(program.functions.size());
   const Function& kernel = *grid.kernel->code;
-  local_bytes_ = Align(kernel.frame_bytes, 16) + (kernel.calls.empty() ? 0 : kStackBytes);
+  frames_end_ = Align(kernel.frame_bytes, 16) + (kernel.calls.empty() ? 0 : kStackBytes);
+  local_bytes_ = frames_end_ + (program.allocates ? kAllocaBytes : 0);
   // The odd line keeps the lanes' equal offsets out of each other's cache set.
   local_stride_ = Align(local_bytes_, 64) + 64;
   if (local_bytes_ != 0) local_.reset(new std::byte[size_t{local_stride_} * kLanes]);
@@ -57,6 +58,7 @@ void Warp::Reset(uint32_t lanes) {
     lane_pc_[lane] = 0;
     lane_frame_[lane] = root;
     last_run_[lane] = 0;
+    allocated[lane] = frames_end_;
   }
 }
 
@@ -234,7 +236,7 @@ Step Warp::Call(const Function& callee, const CallSite& site) {
 
 Step Warp::CallLanes(const Function& callee, const CallSite& site, uint32_t lanes) {
   const uint32_t base = frame->local_base + Align(frame->function->frame_bytes, 16);
-  if (frame->depth + 1 >= kMaxCallDepth || base + callee.frame_bytes > local_bytes_) {
+  if (frame->depth + 1 >= kMaxCallDepth || base + callee.frame_bytes > frames_end_) {
     return Fault(Outcome::kStackOverflow, 0, "the call stack is exhausted");
   }
   if (callee.params.size() != site.args.size() || callee.returns.size() != site.returns.size()) {
@@ -246,6 +248,9 @@ Step Warp::CallLanes(const Function& callee, const CallSite& site, uint32_t lane
   inner->return_pc = pc + 1;
   inner->depth = frame->depth + 1;
   inner->local_base = base;
+  if (callee.allocates) {
+    ForEach(lanes, [&](uint32_t lane) { inner->allocated[lane] = allocated[lane]; });
+  }
   inner->lanes = lanes;
   for (size_t i = 0; i < site.args.size(); ++i) {
     CopyCallData(lanes, frame->local_base + site.args[i].offset_bytes,
@@ -297,6 +302,9 @@ void Warp::ReturnLanes(uint32_t lanes) {
     const Slot& from = inner->function->returns[i];
     CopyCallData(lanes, inner->local_base + from.offset_bytes, outer->local_base + to.offset_bytes,
                  std::min(to.size_bytes, from.size_bytes));
+  }
+  if (inner->function->allocates) {
+    ForEach(lanes, [&](uint32_t lane) { allocated[lane] = inner->allocated[lane]; });
   }
   const uint32_t at = inner->return_pc;
   ForEach(lanes, [&](uint32_t lane) {

@@ -29,6 +29,9 @@ inline constexpr uint32_t kMaxCallDepth = 1024;
 // Local memory per thread for the frames of called functions, beside the kernel's own.
 inline constexpr uint32_t kStackBytes = 64 * 1024;
 
+// Local memory per thread for alloca, in programs that have it.
+inline constexpr uint32_t kAllocaBytes = 64 * 1024;
+
 // One activation of a function by a group of lanes.
 struct Frame {
   const Function* function = nullptr;
@@ -40,6 +43,7 @@ struct Frame {
   uint32_t local_base = 0;  // of its variables in each lane's local memory
   std::unique_ptr<std::byte[]> registers;
   std::vector<uint32_t> predicates;
+  uint32_t allocated[kLanes] = {};  // where each lane's alloca stood when it came; if it allocates
 };
 
 // What a lane waits for in a warp-wide instruction.
@@ -104,6 +108,9 @@ class Warp {
   }
   [[nodiscard]] std::byte* LocalOf(uint32_t lane, uint32_t offset);
   [[nodiscard]] uint32_t local_bytes() const { return local_bytes_; }
+  // Where the next alloca of a lane begins: up to local_bytes(). Back where it was when its function
+  // returns.
+  uint32_t allocated[kLanes] = {};
 
   // Control (warp.cc).
   Step Branch(uint32_t taken, uint32_t target);
@@ -179,6 +186,7 @@ class Warp {
   std::vector<std::vector<Frame*>> spare_;      // by function
   std::unique_ptr<std::byte[]> local_;
   uint32_t local_bytes_ = 0;
+  uint32_t frames_end_ = 0;  // of the functions' frames; behind it lies what alloca gives
   uint32_t local_stride_ = 0;
 };
 
