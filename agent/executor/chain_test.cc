@@ -91,9 +91,13 @@ TEST_F(ChainTest, AttributesOfAKernelThatChangeAreNotForgottenByGraphs) {
                 {KernelId{1}, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 4096}),
             CUDA_SUCCESS);
   TestingDriver::TakeCalls();
-  ASSERT_TRUE(Burst(640));
-  // Every node that is used is set again.
-  EXPECT_GT(Count(TestingDriver::TakeCalls(), "update"), 8u);
+  // Every node that is used is set again, as soon as a burst goes by graphs.
+  size_t updates = 0;
+  for (int i = 0; i < 200 && updates <= 8; ++i) {
+    ASSERT_TRUE(Burst(640));
+    updates += Count(TestingDriver::TakeCalls(), "update");
+  }
+  EXPECT_GT(updates, 8u);
 }
 
 }  // namespace
