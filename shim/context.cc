@@ -42,7 +42,8 @@ void TearDownLocked() {
   graph::ForgetAllExecs();
   graph::ForgetGraphMemory();
   (void)session.WaitForAll();
-  primary.retained -= ForgetGreenContexts();
+  const uint32_t green = ForgetGreenContexts();
+  primary.retained -= green < primary.retained ? green : primary.retained;
   ReleaseAllEvents();
   ReleaseAllStreams();
   ForgetAllContextOrders();

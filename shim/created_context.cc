@@ -234,6 +234,7 @@ CUresult cuCtxDetach(CUcontext handle) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   Context* context = handle == nullptr ? nullptr : FindContext(handle);
   if (context == nullptr || handle != CurrentThread().current) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->green != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   uint32_t users = context->users.load(std::memory_order_relaxed);
   if (users == 0) return CUDA_ERROR_INVALID_CONTEXT;  // the primary one, never attached to
   if (context->users.fetch_sub(1, std::memory_order_relaxed) != 1) return CUDA_SUCCESS;

@@ -5,6 +5,7 @@
 #include "shim/futex.h"
 #include "shim/growing.h"
 #include "shim/handle_table.h"
+#include "shim/host_function.h"
 #include "shim/session.h"
 #include "shim/stream.h"
 
@@ -35,6 +36,7 @@ wire::SplitArguments ArgumentsOf(const SmSplit& split) {
 }
 
 CUresult Need(CUgreenCtx handle, GreenContext** green) {
+  if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
   if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
   *green = contexts.table.Find(handle);
   return *green == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;

@@ -45,6 +45,8 @@ GreenContext* GreenOf(uint32_t id) {
 
 // The green context in whose default stream's barrier the stream is, or null.
 GreenContext* GreenBarrierOf(uint32_t id) {
+  if (!GreenContextsUsed()) [[likely]]
+    return nullptr;
   const uintptr_t green = streams.green[id].load(std::memory_order_acquire);
   return (green & kInBarrier) == 0 ? nullptr : GreenOf(id);
 }

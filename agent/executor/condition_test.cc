@@ -2,6 +2,8 @@
 // needs no GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "agent/executor/testing_driver.h"
 #include "agent/executor/testing_graph.h"
 #include "agent/executor/testing_peer.h"
@@ -87,6 +89,31 @@ TEST_F(ConditionTest, TheSameGraphIsInstantiatedAgain) {
     EXPECT_TRUE(tenant_->WaitDone(0, Launch(1)));
     Destroy(1);
   }
+}
+
+// A library that the graph before named is unloaded once the next names another.
+TEST_F(ConditionTest, WhatOneNamedGoesWithTheNext) {
+  const std::string own = std::string(kEmptyPtx) + ".visible .global .u32 counter;\n";
+  ASSERT_EQ(Create(1), CUDA_SUCCESS);
+  for (uint32_t id = 2; id < 6; ++id) {
+    ASSERT_TRUE(tenant_->LoadKernel(id, id, "k", own));
+    TestingGraph graph;
+    graph.AddKernel(id, PlainParams());
+    graph.AddConditional(1, 0, CU_GRAPH_COND_TYPE_WHILE, {1});
+    graph.AddEdge(0, 1);
+    graph.AddKernel(id, PlainParams());
+    ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+    EXPECT_TRUE(tenant_->WaitDone(0, Launch(1)));
+    Destroy(1);
+    ASSERT_EQ(tenant_->Call<wire::LibraryUnload>({wire::LibraryId{id}}), CUDA_SUCCESS);
+  }
+  long unloads = 0;
+  EXPECT_TRUE(tenant_->Wait([&] {
+    const auto calls = TestingDriver::TakeCalls();
+    unloads += std::count(calls.begin(), calls.end(), "unload");
+    return unloads == 3;
+  })) << unloads;
+  EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
 }
 
 TEST_F(ConditionTest, WithOtherNodesItIsNot) {

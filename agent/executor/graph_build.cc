@@ -33,19 +33,19 @@ Graph::~Graph() {
 
 CUresult Graph::Prepare(const GraphPlan& plan) {
   reservation_ = plan.reservation;
+  // The driver has a graph for each body, empty ones too.
+  const uint64_t bodies = plan.scopes.scopes().empty() ? 0 : plan.scopes.scopes().size() - 1;
+  const uint64_t parts = plan.reader.nodes() + bodies;
   if (reservation_ != nullptr) {
     ++reservation_->users;
     // The driver's graph stays when this one goes.
-    const uint64_t more =
-        plan.reader.nodes() - std::min<uint64_t>(plan.reader.nodes(), reservation_->counted_nodes);
+    const uint64_t more = parts - std::min(parts, reservation_->counted_nodes);
     if (*session_nodes_ + more > kMaxSessionGraphNodes) return CUDA_ERROR_OUT_OF_MEMORY;
     reservation_->counted_nodes += more;
     *session_nodes_ += more;
   }
-  if (*session_nodes_ + plan.reader.nodes() > kMaxSessionGraphNodes) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  counted_nodes_ = plan.reader.nodes();
+  if (*session_nodes_ + parts > kMaxSessionGraphNodes) return CUDA_ERROR_OUT_OF_MEMORY;
+  counted_nodes_ = parts;
   *session_nodes_ += counted_nodes_;
   room_->graphs += counted_nodes_ != 0;
   room_->nodes += counted_nodes_;
@@ -355,6 +355,8 @@ void Graph::AdoptUpdate(const GraphPlan& plan) {
   libraries_.insert(libraries_.end(), plan.libraries.begin(), plan.libraries.end());
   std::sort(libraries_.begin(), libraries_.end());
   libraries_.erase(std::unique(libraries_.begin(), libraries_.end()), libraries_.end());
+  // The graph behind has been updated, too, and stays when this one goes.
+  if (reservation_ != nullptr) reservation_->libraries = libraries_;
   for (uint32_t i = 0; i < plan.reader.nodes(); ++i) {
     const wire::GraphNode form = plan.reader.Node(i);
     if (plan.result != CUDA_SUCCESS && form.index == plan.failed_node) return;

@@ -35,12 +35,14 @@ void Graph::Renew(GraphPlan* plan) {
     const CUresult renewed = RenewNode(*plan, i);
     if (renewed != CUDA_SUCCESS) {
       // Some nodes name what this plan names.
+      reserved.state = Reservation::State::kBroken;
       reserved.libraries.insert(reserved.libraries.end(), plan->libraries.begin(),
                                 plan->libraries.end());
       return plan->Fail(renewed, i);
     }
   }
-  reserved.libraries = plan->libraries;
+  // The old ones end with the plan, on the ring thread: a library's end is nothing for a worker.
+  reserved.libraries.swap(plan->libraries);
 }
 
 CUresult Graph::RenewNode(const GraphPlan& plan, uint32_t i) {

@@ -55,7 +55,8 @@ struct NewContext {
     }
     if (request.remaining == 1) {
       // The driver's answer to a descriptor of nothing is a crash.
-      if (remaining.type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+      if (remaining.type != CU_DEV_RESOURCE_TYPE_SM || remaining.sm.smCount == 0)
+        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
       picked->push_back(remaining);
     }
     return CUDA_SUCCESS;

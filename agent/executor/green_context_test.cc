@@ -51,7 +51,7 @@ class GreenContextTest : public ::testing::Test {
   }
 
   const Driver& driver_ = TestingDriver::Reset();
-  TestingScheduler scheduler_{driver_};
+  TestingScheduler scheduler_{driver_, /*batches=*/false};  // each launch is one call
   std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
 };
 
