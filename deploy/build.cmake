@@ -12,11 +12,19 @@ target_compile_options(gpuloom_flags INTERFACE
 add_library(gpuloom_cuda_headers INTERFACE)
 target_include_directories(gpuloom_cuda_headers SYSTEM INTERFACE ${CUDAToolkit_ROOT}/include)
 
+# What a test does itself is not worth optimising where sanitizers make compiling slow. What it tests is.
+function(gpuloom_compile_fast name)
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
+endfunction()
+
 # gpuloom_test(NAME SOURCES a.cc … LIBS x y …): one GoogleTest executable, known to ctest as NAME.
 function(gpuloom_test name)
   cmake_parse_arguments(T "" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${T_SOURCES})
   target_link_libraries(${name} PRIVATE gpuloom_flags ${T_LIBS} GTest::gmock GTest::gtest_main Threads::Threads)
+  gpuloom_compile_fast(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 120)

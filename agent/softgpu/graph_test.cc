@@ -220,7 +220,12 @@ TEST_F(GraphTest, MemoryOperationsWaitInsideTheGraph) {
   ASSERT_EQ(Cuda().cuGraphAddBatchMemOpNode(&node, graph_, nullptr, 0, &batch), CUDA_SUCCESS);
   AddFill(memory + 4, 6, 1, {node});
   // A branch that lets the other one go.
-  AddFill(memory, 5, 1);
+  CUstreamBatchMemOpParams write = {};
+  write.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  write.writeValue.address = memory;
+  write.writeValue.value = 5;
+  const CUDA_BATCH_MEM_OP_NODE_PARAMS other = {context_, 1, &write, 0};
+  ASSERT_EQ(Cuda().cuGraphAddBatchMemOpNode(&node, graph_, nullptr, 0, &other), CUDA_SUCCESS);
   Instantiate();
   LaunchAndWait();
   uint32_t result = 0;
