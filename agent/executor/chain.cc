@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "agent/executor/kernel_node.h"
 #include "agent/executor/stream_set.h"
 
 namespace gpuloom::executor {
@@ -18,29 +19,6 @@ constexpr uint64_t kLongUnused = 50'000;
 constexpr uint64_t kFullFor = 10'000;
 // More wishes are forgotten: what is needed is wished again.
 constexpr size_t kMaxWanted = 64;
-
-// A kernel node's parameters as the driver wants them. Points into itself.
-struct NodeParams {
-  NodeParams(const ChunkNode& node, const uint8_t* params) : bytes(node.param_bytes) {
-    extra[1] = const_cast<uint8_t*>(params);
-    value.func = node.function;
-    value.gridDimX = node.grid[0];
-    value.gridDimY = node.grid[1];
-    value.gridDimZ = node.grid[2];
-    value.blockDimX = node.block[0];
-    value.blockDimY = node.block[1];
-    value.blockDimZ = node.block[2];
-    value.sharedMemBytes = node.dynamic_shared_bytes;
-    if (bytes != 0) value.extra = extra;
-  }
-  NodeParams(const NodeParams&) = delete;
-  NodeParams& operator=(const NodeParams&) = delete;
-
-  size_t bytes;
-  void* extra[5] = {CU_LAUNCH_PARAM_BUFFER_POINTER, nullptr, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                    CU_LAUNCH_PARAM_END};
-  CUDA_KERNEL_NODE_PARAMS_v2 value = {};
-};
 
 uint32_t CapacityFor(uint32_t launches) {
   return (launches + kChainStep - 1) / kChainStep * kChainStep;
@@ -146,7 +124,7 @@ ChainRef Chains::Launch(const Chunk& chunk, const Stream& stream) {
 
 CUresult Chains::SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
                          const uint8_t* params) {
-  const NodeParams value(node, params);
+  const KernelNodeParams value(node.function, node, {params, node.param_bytes});
   const CUresult result = device_->Judge(device_->cuda().cuGraphExecKernelNodeSetParams_v2(
       chain.exec, chain.handles[index], &value.value));
   if (result != CUDA_SUCCESS) refused_.insert(node.function);
@@ -275,7 +253,8 @@ void Chains::Reserve() {
 ChainRef Chains::Make(const Wanted& wanted) const {
   const Driver& cuda = device_->cuda();
   auto chain = std::make_shared<Chain>(&cuda);
-  const NodeParams value(wanted.node, wanted.params.data());
+  const KernelNodeParams value(wanted.node.function, wanted.node,
+                               {wanted.params.data(), wanted.node.param_bytes});
   CUresult result = cuda.cuGraphCreate(&chain->graph, 0);
   for (uint32_t i = 0; i < wanted.nodes && result == CUDA_SUCCESS; ++i) {
     CUgraphNode handle = nullptr;

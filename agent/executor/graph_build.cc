@@ -187,7 +187,7 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
     case GraphNodeKind::kEventWait:  // the whole launch waits: see Session::On(GraphLaunch)
       return cuda.cuGraphAddEmptyNode(handle, graph, nullptr, 0);
     case GraphNodeKind::kKernel: {
-      const KernelNode kernel(plan, i);
+      const KernelNodeParams kernel = KernelNode(plan, i);
       const CUresult added = cuda.cuGraphAddKernelNode_v2(handle, graph, nullptr, 0, &kernel.value);
       if (added != CUDA_SUCCESS) return added;
       nodes_[i].attributes_hash = HashAttributes(plan, node);
@@ -299,7 +299,7 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
   if (form.body_bytes != 0) {
     switch (form.kind) {
       case GraphNodeKind::kKernel: {
-        const KernelNode kernel(plan, entry);
+        const KernelNodeParams kernel = KernelNode(plan, entry);
         // The graph behind stays as it was made: see Renew.
         if (reservation_ != nullptr && HashAttributes(plan, form) != node.attributes_hash) {
           return CUDA_ERROR_NOT_SUPPORTED;

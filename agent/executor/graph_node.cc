@@ -6,6 +6,12 @@
 
 namespace gpuloom::executor {
 
+KernelNodeParams KernelNode(const GraphPlan& plan, uint32_t entry) {
+  const wire::GraphNode node = plan.reader.Node(entry);
+  return KernelNodeParams(plan.functions[entry], plan.reader.Body<wire::GraphKernel>(node),
+                          plan.reader.Params(node));
+}
+
 CUDA_MEMCPY3D CopyNode(const GraphPlan& plan, uint32_t entry) {
   const auto copy = plan.reader.Body<wire::GraphCopy>(plan.reader.Node(entry));
   const auto arrays = plan.arrays.find(entry);

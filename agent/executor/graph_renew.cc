@@ -51,7 +51,7 @@ CUresult Graph::RenewNode(const GraphPlan& plan, uint32_t i) {
   Node& node = nodes_[i];
   switch (form.kind) {
     case GraphNodeKind::kKernel: {
-      const KernelNode kernel(plan, i);
+      const KernelNodeParams kernel = KernelNode(plan, i);
       node.attributes_hash = HashAttributes(plan, form);
       return cuda.cuGraphKernelNodeSetParams_v2(node.handle, &kernel.value);
     }

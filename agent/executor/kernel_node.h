@@ -1,0 +1,38 @@
+// A kernel node's parameters as the driver wants them. Points into itself and to the kernel's
+// parameters, which are the caller's. Safe from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::executor {
+
+struct KernelNodeParams {
+  // `launch` has grid, block and dynamic_shared_bytes.
+  template <typename Launch>
+  KernelNodeParams(CUfunction function, const Launch& launch, std::span<const uint8_t> params)
+      : bytes(params.size()) {
+    extra[1] = const_cast<uint8_t*>(params.data());
+    value.func = function;
+    value.gridDimX = launch.grid[0];
+    value.gridDimY = launch.grid[1];
+    value.gridDimZ = launch.grid[2];
+    value.blockDimX = launch.block[0];
+    value.blockDimY = launch.block[1];
+    value.blockDimZ = launch.block[2];
+    value.sharedMemBytes = launch.dynamic_shared_bytes;
+    if (bytes != 0) value.extra = extra;
+  }
+  KernelNodeParams(const KernelNodeParams&) = delete;
+  KernelNodeParams& operator=(const KernelNodeParams&) = delete;
+
+  size_t bytes;
+  void* extra[5] = {CU_LAUNCH_PARAM_BUFFER_POINTER, nullptr, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                    CU_LAUNCH_PARAM_END};
+  CUDA_KERNEL_NODE_PARAMS_v2 value = {};
+};
+
+}  // namespace gpuloom::executor
