@@ -39,7 +39,6 @@ CUresult ShareLocked(Pool* pool) {
 
 CUresult PutLocked(Pool* pool, Chunk* chunk) {
   if (chunk->number != 0) return CUDA_SUCCESS;
-  if (const CUresult result = ShareLocked(pool); result != CUDA_SUCCESS) return result;
   wire::PoolPut::Reply reply;
   const CUresult result =
       session.Call<wire::PoolPut>({IdOf(pool), 0, wire::DevicePtr{chunk->begin}}, &reply);
@@ -158,6 +157,8 @@ CUresult ExportPointer(uint64_t address, CUmemPoolPtrExportData* data) {
   const Piece* piece = pools.pieces.At(known.object);
   if (piece == nullptr || !piece->pool->shareable) return CUDA_ERROR_INVALID_VALUE;
   Pool* pool = piece->pool;
+  // The pool itself comes first, as the real driver wants it.
+  if (pool->number == 0) return CUDA_ERROR_INVALID_VALUE;
   Chunk& chunk = pool->chunks[FindAtOrBefore(pool->chunks, address)];
   if (const CUresult result = PutLocked(pool, &chunk); result != CUDA_SUCCESS) return result;
   const PointerText text = {kPointerMagic, pool->number, chunk.number, address - chunk.begin,

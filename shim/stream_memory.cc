@@ -138,10 +138,15 @@ CUresult JudgeProperties(const CUmemPoolProps& wanted) {
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  return wanted.handleTypes == CU_MEM_HANDLE_TYPE_NONE ||
-                 wanted.handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+  switch (wanted.handleTypes) {
+    case CU_MEM_HANDLE_TYPE_NONE:
+    case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
+    // As the real driver where there is no fabric: such a pool is made, and cannot be exported.
+    case CU_MEM_HANDLE_TYPE_FABRIC:
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
 }
 
 }  // namespace
@@ -208,8 +213,8 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* wanted) {
   if (handle == nullptr || wanted == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = JudgeProperties(*wanted); result != CUDA_SUCCESS) return result;
   Pool* pool = nullptr;
-  const CUresult result =
-      MakePool(wanted->maxSize, wanted->handleTypes != CU_MEM_HANDLE_TYPE_NONE, &pool);
+  const CUresult result = MakePool(
+      wanted->maxSize, wanted->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, &pool);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmemoryPool>(pool);
   return result;
 }

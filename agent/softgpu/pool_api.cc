@@ -159,7 +159,9 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties)
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   const bool shareable = properties->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   Device* device = FindDevice(properties->location.id);
-  if (device == nullptr || (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE && !shareable)) {
+  // As the real driver where there is no fabric: such a pool is made, and cannot be exported.
+  if (device == nullptr || (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+                            properties->handleTypes != CU_MEM_HANDLE_TYPE_FABRIC && !shareable)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   auto pool = std::make_shared<MemoryPool>(*device);

@@ -96,7 +96,11 @@ std::shared_ptr<PoolFile> PoolFile::Import(int fd, Device*& device) {
   return std::make_shared<PoolFile>(ours, static_cast<uint64_t>(status.st_size), status.st_ino);
 }
 
-int PoolFile::Export() const { return fcntl(fd_, F_DUPFD_CLOEXEC, 0); }
+int PoolFile::Export() {
+  const int fd = fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  if (fd >= 0) exported_ = true;
+  return fd;
+}
 
 std::shared_ptr<FilePiece> PoolFile::Take(uint64_t size_bytes) {
   if (size_bytes > size_bytes_) return nullptr;

@@ -5,6 +5,7 @@
 // The pages of an allocation go when its maker frees it, as it is to do last. Safe from any thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -45,7 +46,9 @@ class PoolFile : public std::enable_shared_from_this<PoolFile> {
   PoolFile& operator=(const PoolFile&) = delete;
 
   // A new descriptor, close-on-exec; -1 when there is none left.
-  [[nodiscard]] int Export() const;
+  [[nodiscard]] int Export();
+  // Before it is, nothing in it can be named to others.
+  [[nodiscard]] bool exported() const { return exported_; }
 
   // Whole pages, zeroed; nullptr when there is no room.
   std::shared_ptr<FilePiece> Take(uint64_t size_bytes);
@@ -62,6 +65,7 @@ class PoolFile : public std::enable_shared_from_this<PoolFile> {
   const int fd_;
   const uint64_t size_bytes_;
   const uint64_t name_;  // the file's number in the system
+  std::atomic<bool> exported_{false};
   std::mutex mutex_;
   std::map<uint64_t, uint64_t> used_;  // offset → size, of the maker's
 };

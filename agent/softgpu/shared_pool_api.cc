@@ -60,7 +60,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* data, CUdeviceptr pointe
   if (healthy != CUDA_SUCCESS) return healthy;
   const auto region = AddressTable::Instance().FindRegion(pointer);
   if (data == nullptr || !region || region->begin != pointer || region->leaving ||
-      region->piece == nullptr || !region->piece->ours) {
+      region->piece == nullptr || !region->piece->ours || !region->piece->file->exported()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   region->piece->file->Name(*region->piece, region->asked_bytes, *data);

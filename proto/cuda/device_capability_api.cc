@@ -58,11 +58,19 @@ unsigned AtomicsOf(CUatomicOperation operation) {
   }
 }
 
-CUresult TellAtomics(unsigned* capabilities, const CUatomicOperation* operations, unsigned count,
-                     bool link_has_atomics) {
+// The real driver looks at what it is given before the device.
+CUresult JudgeQuestion(const unsigned* capabilities, const CUatomicOperation* operations,
+                       unsigned count, CUdevice device) {
+  const CUresult result = JudgeDevice(device);
+  if (result == CUDA_ERROR_NOT_INITIALIZED) return result;
   if (capabilities == nullptr || operations == nullptr || count == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  return result;
+}
+
+CUresult TellAtomics(unsigned* capabilities, const CUatomicOperation* operations, unsigned count,
+                     bool link_has_atomics) {
   for (unsigned i = 0; i < count; ++i) {
     if (static_cast<unsigned>(operations[i]) >= CU_ATOMIC_OPERATION_MAX) {
       return CUDA_ERROR_INVALID_VALUE;
@@ -96,9 +104,10 @@ CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* width, CUarray_format format
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned* capabilities,
                                            const CUatomicOperation* operations, unsigned count,
                                            CUdevice device) {
+  CUresult result = JudgeQuestion(capabilities, operations, count, device);
+  if (result != CUDA_SUCCESS) return result;
   int atomics = 0;
-  const CUresult result =
-      cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, device);
+  result = cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, device);
   if (result != CUDA_SUCCESS) return result;
   return TellAtomics(capabilities, operations, count, atomics != 0);
 }
@@ -106,12 +115,13 @@ CUresult cuDeviceGetHostAtomicCapabilities(unsigned* capabilities,
 CUresult cuDeviceGetP2PAtomicCapabilities(unsigned* capabilities,
                                           const CUatomicOperation* operations, unsigned count,
                                           CUdevice source, CUdevice destination) {
-  if (const CUresult result = JudgeDevice(source); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = JudgeDevice(destination); result != CUDA_SUCCESS) return result;
+  CUresult result = JudgeQuestion(capabilities, operations, count, source);
+  if (result == CUDA_SUCCESS) result = JudgeDevice(destination);
+  if (result != CUDA_SUCCESS) return result;
   if (source == destination) return CUDA_ERROR_INVALID_DEVICE;
   int atomics = 0;
-  const CUresult result = cuDeviceGetP2PAttribute(
-      &atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, source, destination);
+  result = cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+                                   source, destination);
   if (result != CUDA_SUCCESS) return result;
   return TellAtomics(capabilities, operations, count, atomics != 0);
 }

@@ -165,6 +165,7 @@ TEST_F(Device, AtomicsOverTheLinkToTheHost) {
   EXPECT_EQ(ask(nullptr, operations.data(), 1, device_), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(ask(capabilities.data(), nullptr, 1, device_), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(ask(capabilities.data(), operations.data(), 1, 1000), CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(ask(nullptr, nullptr, 0, 1000), CUDA_ERROR_INVALID_VALUE);
   operations[0] = CU_ATOMIC_OPERATION_MAX;
   EXPECT_EQ(ask(capabilities.data(), operations.data(), 1, device_), CUDA_ERROR_INVALID_VALUE);
   operations[0] = CU_ATOMIC_OPERATION_CAS;
@@ -174,6 +175,8 @@ TEST_F(Device, AtomicsOverTheLinkToTheHost) {
   EXPECT_EQ(Cu().cuDeviceGetP2PAtomicCapabilities(capabilities.data(), operations.data(), 1,
                                                   device_, 1000),
             CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(Cu().cuDeviceGetP2PAtomicCapabilities(nullptr, operations.data(), 1, device_, device_),
+            CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST(ErrorText, NamesAndStrings) {

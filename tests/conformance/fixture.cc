@@ -1,6 +1,9 @@
 #include "tests/conformance/fixture.h"
 
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "tests/conformance/kernels.h"
 
@@ -37,6 +40,29 @@ void WithContext::TearDown() {
   for (CUdeviceptr memory : device_memory_) EXPECT_EQ(Cu().cuMemFree_v2(memory), CUDA_SUCCESS);
   for (void* memory : host_memory_) EXPECT_EQ(Cu().cuMemFreeHost(memory), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuDevicePrimaryCtxRelease_v2(device_), CUDA_SUCCESS);
+}
+
+size_t WithContext::FreeBytes() {
+  size_t free = 0, total = 0;
+  EXPECT_EQ(Cu().cuMemGetInfo_v2(&free, &total), CUDA_SUCCESS);
+  return free;
+}
+
+testing::AssertionResult WithContext::FreeAgainAfter(size_t taken_bytes,
+                                                     const std::function<size_t()>& use) {
+  int tries_left = std::getenv("GPULOOM_SOCKET_DIR") != nullptr ? 1 : 100;
+  for (;;) {
+    const size_t before = FreeBytes();
+    const size_t during = use();
+    const size_t after = FreeBytes();
+    // What earlier tests gave up may come back meanwhile, too: arrays go when the device is idle.
+    if (during + taken_bytes <= before && after >= before) return testing::AssertionSuccess();
+    if (--tries_left == 0) {
+      return testing::AssertionFailure()
+             << "free: " << before << ", then " << during << ", at last " << after;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 CUdeviceptr WithContext::Alloc(size_t size_bytes) {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -40,6 +41,13 @@ class WithContext : public testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
+
+  // What cuMemGetInfo says is free.
+  size_t FreeBytes();
+  // `use` takes at least so much memory, looks how much is free meanwhile, which it returns, and gives
+  // all back: that is free again at once. Natively cuMemGetInfo tells of the whole device, where other
+  // processes take memory and give it back, too: there what they may have disturbed is done again.
+  testing::AssertionResult FreeAgainAfter(size_t taken_bytes, const std::function<size_t()>& use);
 
   // Device memory that is freed with the test; never 0.
   CUdeviceptr Alloc(size_t size_bytes);

@@ -58,6 +58,8 @@ class SharedPools : public WithContext {
     EXPECT_EQ(Cu().cuMemPoolExportPointer(&data, memory), CUDA_SUCCESS);
     return data;
   }
+  // What an allocation in it is exported for; nobody needs the descriptor.
+  void ExportOnly(CUmemoryPool pool) { close(Export(pool)); }
   // For a child to inherit; the caller's.
   int TellPool(CUmemoryPool pool) {
     const int exported = Export(pool);
@@ -74,15 +76,10 @@ class SharedPools : public WithContext {
     fcntl(ends[0], F_SETFD, FD_CLOEXEC);
     Tell("GPULOOM_TEST_SOCKET", ends[1]);
   }
-  size_t FreeBytes() {
-    size_t free = 0, total = 0;
-    EXPECT_EQ(Cu().cuMemGetInfo_v2(&free, &total), CUDA_SUCCESS);
-    return free;
-  }
   // Once the driver has what it needs for such work itself.
   size_t FreeBefore() {
     CUmemoryPool pool = MakePool();
-    close(Export(pool));
+    ExportOnly(pool);
     Give(Take(pool, kMiB));
     EXPECT_EQ(Cu().cuMemPoolDestroy(pool), CUDA_SUCCESS);
     EXPECT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
@@ -113,6 +110,7 @@ TEST_F(SharedPools, AnotherProcessUsesAllocations) {
   CUmemoryPool strange = MakePool();
   ASSERT_NE(pool, nullptr);
   const CUdeviceptr strange_memory = Take(strange, 4096);
+  ExportOnly(strange);
   Tell("GPULOOM_TEST_STRANGE_POINTER", Export(strange_memory));
   for (const size_t size : {size_t{4096}, 3 * kMiB, 40 * kMiB}) {
     const CUdeviceptr first = Take(pool, size);
@@ -138,13 +136,14 @@ TEST_F(SharedPools, ADestroyedPoolServesWhileItHasAllocations) {
   CUmemoryPool pool = MakePool();
   CUmemoryPool strange = MakePool();
   const CUdeviceptr strange_memory = Take(strange, 4096);
+  ExportOnly(strange);
   Tell("GPULOOM_TEST_STRANGE_POINTER", Export(strange_memory));
   const CUdeviceptr first = Take(pool, size);
   const CUdeviceptr second = Take(pool, size);
+  const int inherited = TellPool(pool);
   Tell("GPULOOM_TEST_POINTER", Export(first));
   Tell("GPULOOM_TEST_SECOND_POINTER", Export(second));
   Tell("GPULOOM_TEST_SIZE", size);
-  const int inherited = TellPool(pool);
   EXPECT_EQ(Cu().cuMemPoolDestroy(pool), CUDA_SUCCESS);
   EXPECT_EQ(RunChild("imports_pool"), 0);
   close(inherited);
@@ -252,7 +251,7 @@ TEST_F(SharedPools, FreesInTheOrderOfAnEventOfBothProcesses) {
 TEST_F(SharedPools, AnExportedPoolIsAPoolLikeOthers) {
   const size_t before = FreeBefore();
   CUmemoryPool pool = MakePool();
-  close(Export(pool));
+  ExportOnly(pool);
   for (int i = 0; i < 50; ++i) {
     const CUdeviceptr memory = Take(pool, 30 * kMiB);
     (void)Export(memory);
@@ -285,7 +284,11 @@ TEST_F(SharedPools, WrongExports) {
   int local = 0;
   const CUdeviceptr memory = Take(pool, 4096);
   const CUdeviceptr own_memory = Take(own, 4096);
+  EXPECT_EQ(Cu().cuMemPoolExportPointer(&data, memory), CUDA_ERROR_INVALID_VALUE)
+      << "before its pool";
+  ExportOnly(pool);
   EXPECT_EQ(Cu().cuMemPoolExportPointer(nullptr, memory), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuMemPoolExportPointer(&data, memory), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuMemPoolExportPointer(&data, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuMemPoolExportPointer(&data, reinterpret_cast<CUdeviceptr>(&local)),
             CUDA_ERROR_INVALID_VALUE);
@@ -302,8 +305,8 @@ TEST_F(SharedPools, WrongExports) {
 TEST_F(SharedPools, WrongImports) {
   CUmemoryPool pool = MakePool();
   const CUdeviceptr memory = Take(pool, 4096);
-  CUmemPoolPtrExportData data = Export(memory);
   const int fd = Export(pool);
+  CUmemPoolPtrExportData data = Export(memory);
   CUmemoryPool imported = nullptr;
   CUdeviceptr address = 0;
   EXPECT_EQ(Cu().cuMemPoolImportFromShareableHandle(nullptr, AsHandle(fd), kDescriptor, 0),

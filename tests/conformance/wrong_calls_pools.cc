@@ -20,15 +20,23 @@ void WrongSharedPools(Calls& c, const Place& at) {
   props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   props.handleTypes = kDescriptor;
   props.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = at.device};
-  CUmemoryPool pool = nullptr, second = nullptr, other = nullptr;
+  CUmemoryPool pool = nullptr, second = nullptr, other = nullptr, fabric = nullptr;
   CUdeviceptr memory = 0, second_memory = 0, imported = 0;
   CUmemPoolPtrExportData data{}, second_data{}, exported{};
   int fd = -1;
   c("cuMemPoolCreate for fabric handles", [&] {
     CUmemPoolProps wrong = props;
     wrong.handleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
-    return cu.cuMemPoolCreate(&other, &wrong);
+    return cu.cuMemPoolCreate(&fabric, &wrong);
   });
+  c("cuMemPoolExportToShareableHandle of a fabric pool", [&] {
+    CUmemFabricHandle handle;
+    return cu.cuMemPoolExportToShareableHandle(&handle, fabric, CU_MEM_HANDLE_TYPE_FABRIC, 0);
+  });
+  c("cuMemPoolExportToShareableHandle of a fabric pool as a descriptor",
+    [&] { return cu.cuMemPoolExportToShareableHandle(&fd, fabric, kDescriptor, 0); });
+  c("cuMemAllocFromPoolAsync of a fabric pool",
+    [&] { return cu.cuMemAllocFromPoolAsync(&memory, 8192, fabric, nullptr); });
   c("cuMemPoolCreate for two kinds of handles", [&] {
     CUmemPoolProps wrong = props;
     wrong.handleTypes = static_cast<CUmemAllocationHandleType>(3);
@@ -56,8 +64,11 @@ void WrongSharedPools(Calls& c, const Place& at) {
     CUmemFabricHandle handle;
     return cu.cuMemPoolExportToShareableHandle(&handle, pool, CU_MEM_HANDLE_TYPE_FABRIC, 0);
   });
+  int second_fd = -1;
   if (!c.Has("cuMemPoolExportToShareableHandle",
              cu.cuMemPoolExportToShareableHandle(&fd, pool, kDescriptor, 0)) ||
+      !c.Has("cuMemPoolExportToShareableHandle",
+             cu.cuMemPoolExportToShareableHandle(&second_fd, second, kDescriptor, 0)) ||
       !c.Has("cuMemPoolExportPointer", cu.cuMemPoolExportPointer(&data, memory)) ||
       !c.Has("cuMemPoolExportPointer", cu.cuMemPoolExportPointer(&second_data, second_memory))) {
     return;
@@ -157,6 +168,59 @@ void WrongSharedPools(Calls& c, const Place& at) {
     const CUmemAccessDesc none = {props.location, CU_MEM_ACCESS_FLAGS_PROT_NONE};
     return made != CUDA_SUCCESS ? made : cu.cuMemPoolSetAccess(other, &none, 1);
   });
+  uint64_t number = 0;
+  c("cuMemPoolGetAttribute of an imported pool", [&] {
+    const CUresult made = imports();
+    return made != CUDA_SUCCESS
+               ? made
+               : cu.cuMemPoolGetAttribute(other, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &number);
+  });
+  c("cuMemPoolSetAttribute of an imported pool", [&] {
+    const CUresult made = imports();
+    return made != CUDA_SUCCESS
+               ? made
+               : cu.cuMemPoolSetAttribute(other, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &number);
+  });
+  c("cuMemPoolGetAccess of an imported pool", [&] {
+    const CUresult made = imports();
+    CUmemAccess_flags flags;
+    CUmemLocation location = props.location;
+    return made != CUDA_SUCCESS ? made : cu.cuMemPoolGetAccess(&flags, other, &location);
+  });
+  const auto imports_pointer = [&] {
+    const CUresult made = imports();
+    return made != CUDA_SUCCESS ? made : cu.cuMemPoolImportPointer(&imported, other, &data);
+  };
+  c("cuMemPoolExportPointer of an imported pointer", [&] {
+    const CUresult made = imports_pointer();
+    return made != CUDA_SUCCESS ? made : cu.cuMemPoolExportPointer(&exported, imported);
+  });
+  c("cuMemPoolImportPointer a second time", [&] {
+    const CUresult made = imports_pointer();
+    return made != CUDA_SUCCESS ? made : cu.cuMemPoolImportPointer(&imported, other, &data);
+  });
+  c("cuMemFreeAsync of an imported pointer", [&] {
+    const CUresult made = imports_pointer();
+    return made != CUDA_SUCCESS ? made : cu.cuMemFreeAsync(imported, nullptr);
+  });
+  c("cuMemFreeAsync of an imported pointer, for the second time", [&] {
+    CUresult made = imports_pointer();
+    if (made == CUDA_SUCCESS) made = cu.cuMemFreeAsync(imported, nullptr);
+    return made != CUDA_SUCCESS ? made : cu.cuMemFreeAsync(imported, nullptr);
+  });
+  c("cuMemPoolDestroy of an imported pool", [&] {
+    const CUresult made = imports();
+    return made != CUDA_SUCCESS ? made : cu.cuMemPoolDestroy(other);
+  });
+  c("cuMemPoolDestroy of an imported pool in use", [&] {
+    const CUresult made = imports_pointer();
+    return made != CUDA_SUCCESS ? made : cu.cuMemPoolDestroy(other);
+  });
+  c("cuMemPoolDestroy of an imported pool that was used", [&] {
+    CUresult made = imports_pointer();
+    if (made == CUDA_SUCCESS) made = cu.cuMemFree_v2(imported);
+    return made != CUDA_SUCCESS ? made : cu.cuMemPoolDestroy(other);
+  });
   c("cuMemPoolImportPointer into a destroyed pool", [&] {
     CUresult made = imports();
     if (made == CUDA_SUCCESS) made = cu.cuMemPoolDestroy(other);
@@ -182,6 +246,10 @@ void WrongSharedPools(Calls& c, const Place& at) {
     made = cu.cuMemAllocFromPoolAsync(&captured, 4096, pool, stream);
     cu.cuStreamEndCapture(stream, &graph);
     return made;
+  });
+  c("cuMemPoolExportPointer of freed memory", [&] {
+    CUresult made = cu.cuMemFree_v2(second_memory);
+    return made != CUDA_SUCCESS ? made : cu.cuMemPoolExportPointer(&exported, second_memory);
   });
   c("cuMemPoolDestroy of the exporter's", [&] { return cu.cuMemPoolDestroy(pool); });
 }
