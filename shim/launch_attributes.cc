@@ -89,7 +89,8 @@ CUresult Read(const CUlaunchAttribute& attribute, LaunchAsks* asks) {
   return CUDA_SUCCESS;
 }
 
-// One block is a cluster that nobody has to ask for, and a kernel that is not cooperative is plain.
+// A kernel that is not cooperative is plain. A cluster of one block is something to ask for: some
+// instructions are for clusters only.
 void DropWhatAsksForNothing(wire::LaunchAttributes* attributes) {
   if (attributes->cooperative == 0) attributes->set &= ~(1u << CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
   if (attributes->programmatic_serialization == 0) {

@@ -115,9 +115,6 @@ CUresult LoadLinked(const void* wrapper, bool is_module, const JitLog& errors, c
   return result;
 }
 
-bool IsElf(const void* image) { return memcmp(image, "\177ELF", 4) == 0; }
-
-// A module must have something in it when it is loaded; a library only when a kernel is asked for.
 bool HasMember(const Image& image) {
   if (image.kind != ImageKind::kFatbin) return true;
   FatbinReader members(image.bytes, image.size_bytes);
@@ -140,6 +137,12 @@ CUresult TellLater(CUresult failure, bool is_module, Library** out) {
   return CUDA_SUCCESS;
 }
 
+// What is wrong with an image, and not with everything.
+bool IsOfImage(CUresult failure) {
+  return failure == CUDA_ERROR_INVALID_PTX || failure == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
+         failure == CUDA_ERROR_INVALID_IMAGE || failure == CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
 // What becomes of the image's memory: the program may reuse it, or leaves it as it is.
 enum class ImageMemory : bool { kTransient, kPreserved };
 
@@ -154,21 +157,18 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
   }
   Image image;
   const ImageError error = FindImage(image_pointer, &image);
-  if (error == ImageError::kUnknownFormat && !IsElf(image_pointer)) {
+  if (error != ImageError::kNone || image.size_bytes == 0) {
     return TellLater(CUDA_ERROR_INVALID_IMAGE, is_module, out);
   }
-  if (error != ImageError::kNone || image.size_bytes == 0) return CUDA_ERROR_INVALID_IMAGE;
-  if (is_module && !HasMember(image)) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  const CUresult result =
-      LoadAs(is_module, errors, infos, out, [&](Library* library, ReplyPayload* log) {
-        return PresentImage(library, image.bytes, image.size_bytes, log);
-      });
+  if (!HasMember(image)) return TellLater(CUDA_ERROR_NO_BINARY_FOR_GPU, is_module, out);
+  CUresult result = LoadAs(is_module, errors, infos, out, [&](Library* library, ReplyPayload* log) {
+    return PresentImage(library, image.bytes, image.size_bytes, log);
+  });
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE) {
-    return LoadLinked(image_pointer, is_module, errors, infos, result, out);
+    result = LoadLinked(image_pointer, is_module, errors, infos, result, out);
+    if (result == CUDA_SUCCESS) return result;
   }
-  if (result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
-    return TellLater(result, is_module, out);
-  }
+  if (IsOfImage(result)) return TellLater(result, is_module, out);
   if (result == CUDA_SUCCESS && memory == ImageMemory::kPreserved) {
     (*out)->image_bytes = image.size_bytes;
     (*out)->image = image.bytes;

@@ -10,6 +10,7 @@
 #include "shim/futex.h"
 #include "shim/handle_table.h"
 #include "shim/library.h"
+#include "shim/memory.h"
 #include "shim/session.h"
 #include "shim/texture.h"
 
@@ -107,12 +108,29 @@ CUresult MakeLocked(const Library* library, const char* name, wire::ReferenceKin
   return CUDA_SUCCESS;
 }
 
-// CUDA's rules for what it is bound to, whether or not somebody is to be told.
-CUresult Describe(const TextureReference& state, wire::ReferenceSet::Request* request) {
-  if (!state.bound) return CUDA_SUCCESS;
-  request->bound = 1;
-  SetSampler(state.sampler, &request->look);
-  return JudgeResource(state.resource, &request->look);
+// A program may bind more than there is, and launches see what there is.
+void CutToMemory(CUDA_RESOURCE_DESC* resource) {
+  if (resource->resType != CU_RESOURCE_TYPE_LINEAR) return;
+  auto& linear = resource->res.linear;
+  KnownMemory memory;
+  if (FindMemory(linear.devPtr, linear.sizeInBytes, &memory) ||
+      !FindMemory(linear.devPtr, 1, &memory)) {
+    return;
+  }
+  const uint64_t most = memory.begin + memory.size_bytes - linear.devPtr;
+  if (linear.sizeInBytes > most) linear.sizeInBytes = most;
+}
+
+// As launches see it. Whether something can be bound at all has been judged.
+wire::ReferenceSet::Request Describe(const TextureReference& state) {
+  wire::ReferenceSet::Request request = {};
+  if (!state.bound) return request;
+  request.bound = 1;
+  SetSampler(state.sampler, &request.look);
+  CUDA_RESOURCE_DESC resource = state.resource;
+  CutToMemory(&resource);
+  if (JudgeResource(resource, &request.look) != CUDA_SUCCESS) request = {};
+  return request;
 }
 
 // CUDA 11's runtime sets everything again before each launch.
@@ -182,17 +200,10 @@ CUresult NeedReferences() { return NeedContext(); }
 CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument) {
   Holding holding(&references.lock);
   Reference* reference = FindLocked(handle, wire::ReferenceKind::kTexture);
-  if (reference == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (reference == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   TextureReference changed = reference->texture;
-  wire::ReferenceSet::Request request = {};
   CUresult result = change(&changed, argument);
-  if (result != CUDA_SUCCESS) return result;
-  result = Describe(changed, &request);
-  if (result != CUDA_SUCCESS && changed.times_bound == reference->texture.times_bound) {
-    request = {};
-    result = CUDA_SUCCESS;
-  }
-  if (result == CUDA_SUCCESS) result = Tell(reference, request);
+  if (result == CUDA_SUCCESS) result = Tell(reference, Describe(changed));
   if (result == CUDA_SUCCESS) reference->texture = changed;
   return result;
 }
@@ -216,7 +227,7 @@ CUresult MakeReference(CUtexref* handle) {
 CUresult DestroyReference(CUtexref handle) {
   Holding holding(&references.lock);
   Reference* reference = FindLocked(handle, wire::ReferenceKind::kTexture);
-  if (reference == nullptr || reference->library != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (reference == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   GiveLocked(reference);
   return CUDA_SUCCESS;
 }
@@ -231,7 +242,7 @@ CUresult BindReference(CUsurfref handle, CUarray array) {
   Holding holding(&references.lock);
   Reference* reference = FindLocked(handle, wire::ReferenceKind::kSurface);
   uint32_t id;
-  if (reference == nullptr || FindArray(array, &id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (reference == nullptr || FindArray(array, &id) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   wire::ReferenceSet::Request request = {};
   request.bound = 1;
   request.look.resource = wire::ViewResource::kArray;

@@ -51,7 +51,8 @@ TEST_F(References, EachIsAskedForOnce) {
   CUsurfref surface = nullptr;
   ASSERT_EQ(cu_.cuModuleGetSurfRef(&surface, module_, "image"), CUDA_SUCCESS);
   EXPECT_EQ(node_.count("ReferenceGet"), 3u);
-  EXPECT_EQ(cu_.cuTexRefSetFlags(reinterpret_cast<CUtexref>(surface), 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu_.cuTexRefSetFlags(reinterpret_cast<CUtexref>(surface), 0),
+            CUDA_ERROR_INVALID_HANDLE);
 }
 
 // CUDA 11's runtime sets everything again before each launch.
@@ -80,8 +81,8 @@ TEST_F(References, OfNoModuleAreNobodysBusiness) {
   ASSERT_EQ(cu_.cuTexRefCreate(&reference), CUDA_SUCCESS);
   ASSERT_EQ(cu_.cuTexRefSetAddress_v2(nullptr, reference, Alloc(4096), 1024), CUDA_SUCCESS);
   EXPECT_EQ(cu_.cuTexRefDestroy(reference), CUDA_SUCCESS);
-  EXPECT_EQ(cu_.cuTexRefDestroy(reference), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cu_.cuTexRefDestroy(Texture("image")), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu_.cuTexRefDestroy(reference), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cu_.cuTexRefDestroy(Texture("image")), CUDA_SUCCESS);
   EXPECT_EQ(node_.count("ReferenceSet"), 0u);
 }
 
@@ -113,13 +114,21 @@ TEST_F(References, FreedMemoryIsUnboundWhenItWouldBeToldOf) {
   ASSERT_EQ(cu_.cuMemFree_v2(memory), CUDA_SUCCESS);
   EXPECT_EQ(cu_.cuTexRefSetFormat(reference, CU_AD_FORMAT_UNSIGNED_INT32, 1), CUDA_SUCCESS);
   EXPECT_EQ(LastSet(2).bound, 0u);
-  EXPECT_EQ(cu_.cuTexRefSetAddress_v2(nullptr, reference, memory, 1024), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu_.cuTexRefSetAddress_v2(nullptr, reference, memory, 1024), CUDA_SUCCESS);
+  EXPECT_EQ(node_.count("ReferenceSet"), 2u);
+}
+
+// As CUDA 11's runtime does where the program says no size.
+TEST_F(References, MoreThanThereIsIsBoundAsFarAsThereIs) {
+  const CUdeviceptr memory = Alloc(4096);
+  ASSERT_EQ(cu_.cuTexRefSetAddress_v2(nullptr, Texture("image"), memory, UINT32_MAX), CUDA_SUCCESS);
+  EXPECT_EQ(LastSet(1).look.size_bytes, 4096u);
 }
 
 TEST_F(References, GoWithTheirModule) {
   const CUtexref reference = Texture("image");
   ASSERT_EQ(cu_.cuModuleUnload(module_), CUDA_SUCCESS);
-  EXPECT_EQ(cu_.cuTexRefSetFlags(reference, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu_.cuTexRefSetFlags(reference, 0), CUDA_ERROR_INVALID_HANDLE);
 }
 
 // A library that the reset does not end keeps the ids that the executor knows.

@@ -53,7 +53,7 @@ struct Session::Loading {
   ImageHash hash{};
   std::shared_ptr<KnownImage> fresh;  // until it is known
   ImageRef image;
-  bool is_undecided = false;  // whether its text is in order
+  bool is_text = false;  // PTX, of which the driver may not have seen all that is wrong
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   CUlibrary handle = nullptr;
   uint32_t kernel_count = 0;
@@ -108,6 +108,7 @@ struct Session::Loading {
         found.kind != ImageKind::kPtx || cuda.cuLinkCreate_v2 == nullptr) {
       return CUDA_SUCCESS;
     }
+    is_text = true;
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
     CUlinkState link = nullptr;
@@ -127,8 +128,7 @@ struct Session::Loading {
     }
     cuda.cuLinkDestroy(link);  // and with it `cubin`
     // Of something it found no definition, which need not be an error: see Decide.
-    is_undecided = linked == CUDA_ERROR_UNKNOWN;
-    return is_undecided ? CUDA_SUCCESS : linked;
+    return linked == CUDA_ERROR_UNKNOWN ? CUDA_SUCCESS : linked;
   }
 
   // Asks for a kernel, whatever its name, so that the driver reads the text. (It does so without
@@ -160,7 +160,7 @@ struct Session::Loading {
     }
     result = Compile(device, cache);
     if (result == CUDA_SUCCESS) LoadLibrary(device->cuda(), *fresh);
-    if (result == CUDA_SUCCESS && is_undecided) Decide(device->cuda());
+    if (result == CUDA_SUCCESS && is_text) Decide(device->cuda());
     load_ms = MillisecondsSince(looked);
     image = std::move(fresh);
   }

@@ -123,12 +123,14 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
   if (kernel.required_cluster[0] != 0) {
     run.cluster = {kernel.required_cluster[0], kernel.required_cluster[1],
                    kernel.required_cluster[2]};
+    run.has_clusters = true;
   } else if (const auto& size = found.function->settings->cluster_size; size[0] > 0) {
     // Set by the program; a launch may still say its own.
     const Dim3& asked = wanted.cluster;
     if (asked.x == 1 && asked.y == 1 && asked.z == 1) {
       run.cluster = {static_cast<uint32_t>(size[0]), static_cast<uint32_t>(size[1]),
                      static_cast<uint32_t>(size[2])};
+      run.has_clusters = true;
     }
   }
   const CUresult checked = CheckShape(*found.function, run);
@@ -146,6 +148,7 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
     grid.grid = run.grid;
     grid.block = run.block;
     grid.cluster = run.cluster;
+    grid.has_clusters = run.has_clusters;
     grid.dynamic_shared_bytes = run.dynamic_shared_bytes;
     grid.params = block->data();
     grid.references = references.get();

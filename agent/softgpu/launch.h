@@ -20,6 +20,7 @@ struct LaunchShape {
   Dim3 cluster;
   unsigned dynamic_shared_bytes = 0;
   bool cooperative = false;
+  bool has_clusters = false;  // asked for, be it of one block
 };
 
 // The parameters come as CUDA's array of pointers or as its list of a buffer and its size; never

@@ -86,6 +86,7 @@ CUresult Apply(const CUlaunchAttribute& attribute, LaunchShape& shape, Events& e
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
       shape.cluster = {attribute.value.clusterDim.x, attribute.value.clusterDim.y,
                        attribute.value.clusterDim.z};
+      shape.has_clusters = true;
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
       return static_cast<unsigned>(attribute.value.clusterSchedulingPolicyPreference) >

@@ -42,18 +42,16 @@ CUresult RequireModule(CUlibrary handle, std::shared_ptr<LoadedModule>& module) 
   return result != CUDA_SUCCESS ? result : library->ModuleIn(*context, module);
 }
 
-// With lazy loading a library is looked at when it is used first. Here what can be compiled is
-// compiled at once, so that what this machine cannot execute is named early; what is no image at all
-// is an error of the first use, as on the real driver.
-bool IsNoImage(CUresult failure, const void* image) {
-  if (failure != CUDA_ERROR_INVALID_IMAGE) return false;
+// With lazy loading a library is looked at when it is used first. Here it is compiled at once, so that
+// what this machine cannot execute is named early; the error is that of the first use, as on the real
+// driver.
+bool IsToldLater(CUresult failure) {
+  if (failure != CUDA_ERROR_INVALID_IMAGE && failure != CUDA_ERROR_INVALID_PTX &&
+      failure != CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
+    return false;
+  }
   const char* mode = std::getenv("CUDA_MODULE_LOADING");
-  if (mode != nullptr && strcasecmp(mode, "EAGER") == 0) return false;
-  constexpr unsigned char kFormats[][4] = {
-      {0x7f, 'E', 'L', 'F'}, {0x50, 0xed, 0x55, 0xba}, {0xb1, 0x43, 0x62, 0x46}};
-  return std::none_of(std::begin(kFormats), std::end(kFormats), [image](const auto& format) {
-    return std::memcmp(image, format, sizeof(format)) == 0;
-  });
+  return mode == nullptr || strcasecmp(mode, "EAGER") != 0;
 }
 
 }  // namespace
@@ -82,7 +80,7 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option* j
   if (result != CUDA_SUCCESS && !log.empty()) {
     Say(log);  // the runtime loads without a log buffer, so nobody else would tell
   }
-  if (IsNoImage(result, image)) {
+  if (IsToldLater(result)) {
     library = std::make_shared<LoadedLibrary>();
     library->broken = result;
     Registry<LoadedLibrary>::Instance().Add(library);
@@ -120,7 +118,6 @@ CUresult cuLibraryGetKernelCount(unsigned* count, CUlibrary handle) {
   const CUresult result = Require(handle, library);
   if (result != CUDA_SUCCESS) return result;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (library->broken != CUDA_SUCCESS) return library->broken;
   *count = static_cast<unsigned>(library->kernels.size());
   return CUDA_SUCCESS;
 }
@@ -130,7 +127,6 @@ CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned capacity, CUlibra
   const CUresult result = Require(handle, library);
   if (result != CUDA_SUCCESS) return result;
   if (kernels == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (library->broken != CUDA_SUCCESS) return library->broken;
   for (unsigned i = 0; i < capacity && i < library->kernels.size(); ++i) {
     kernels[i] = reinterpret_cast<CUkernel>(library->kernels[i].get());
   }

@@ -1,7 +1,9 @@
 #include "agent/softgpu/texture_reference.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "agent/softgpu/address_table.h"
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/library.h"
 #include "agent/softgpu/registry.h"
@@ -19,6 +21,27 @@ TextureReference Fresh() {
   reference.format = CU_AD_FORMAT_FLOAT;
   reference.channels = 1;
   return reference;
+}
+
+// A program may bind more than there is.
+CUDA_RESOURCE_DESC AsFarAsThereIs(CUDA_RESOURCE_DESC resource) {
+  if (resource.resType != CU_RESOURCE_TYPE_LINEAR) return resource;
+  auto& linear = resource.res.linear;
+  if (AddressTable::Instance().Covers(linear.devPtr, linear.sizeInBytes, false)) return resource;
+  const auto region = AddressTable::Instance().FindRegion(linear.devPtr);
+  if (region.has_value()) {
+    linear.sizeInBytes = std::min<uint64_t>(linear.sizeInBytes, region->end() - linear.devPtr);
+  }
+  return resource;
+}
+
+// Without what references may say and texture objects may not.
+CUDA_TEXTURE_DESC AsItIsRead(CUDA_TEXTURE_DESC sampler) {
+  constexpr unsigned kNamed = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
+                              CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION;
+  sampler.flags &= kNamed;
+  if (sampler.filterMode != CU_TR_FILTER_MODE_LINEAR) sampler.filterMode = CU_TR_FILTER_MODE_POINT;
+  return sampler;
 }
 
 std::shared_ptr<LoadedReference> FindReference(const void* handle, bool is_surface) {
@@ -107,17 +130,17 @@ CUresult NeedReferences() {
 
 CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument) {
   const auto reference = FindReference(handle, false);
-  if (reference == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (reference == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::lock_guard lock(reference->mutex);
   TextureReference changed = reference->texture;
-  CUresult result = change(&changed, argument);
-  std::shared_ptr<TextureView> view;
-  if (result == CUDA_SUCCESS && changed.bound) {
-    result =
-        MakeView(reference->context, changed.resource, changed.sampler, /*view=*/nullptr, &view);
-    if (changed.times_bound == reference->texture.times_bound) result = CUDA_SUCCESS;
-  }
+  const CUresult result = change(&changed, argument);
   if (result != CUDA_SUCCESS) return result;
+  std::shared_ptr<TextureView> view;
+  if (changed.bound &&
+      MakeView(reference->context, AsFarAsThereIs(changed.resource), AsItIsRead(changed.sampler),
+               /*view=*/nullptr, &view) != CUDA_SUCCESS) {
+    view = nullptr;
+  }
   reference->texture = changed;
   if (const auto module = reference->module.lock()) {
     // Shares the view's life.
@@ -149,8 +172,8 @@ CUresult MakeReference(CUtexref* handle) {
 }
 
 CUresult DestroyReference(CUtexref handle) {
-  if (FindReference(handle, false) == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return Registry<LoadedReference>::Instance().Take(handle) == nullptr ? CUDA_ERROR_INVALID_VALUE
+  if (FindReference(handle, false) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return Registry<LoadedReference>::Instance().Take(handle) == nullptr ? CUDA_ERROR_INVALID_HANDLE
                                                                        : CUDA_SUCCESS;
 }
 
@@ -162,7 +185,7 @@ bool IsOfModule(CUtexref handle) {
 CUresult BindReference(CUsurfref handle, CUarray array) {
   const auto reference = FindReference(handle, true);
   const auto image = FindArray(array);
-  if (reference == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (reference == nullptr || image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::lock_guard lock(reference->mutex);
   reference->array = array;
   if (const auto module = reference->module.lock()) {

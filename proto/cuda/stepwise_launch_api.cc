@@ -49,10 +49,17 @@ Settings* FindLocked(const void* function) {
   return nullptr;
 }
 
-Settings* MakeLocked(const void* function) {
-  if (Settings* settings = FindLocked(function); settings != nullptr) return settings;
+// What a function is launched with of which nothing was set.
+Settings Fresh(const void* function) {
   Settings fresh = {};
   fresh.function = function;
+  fresh.block[0] = fresh.block[1] = fresh.block[2] = 1;
+  return fresh;
+}
+
+Settings* MakeLocked(const void* function) {
+  if (Settings* settings = FindLocked(function); settings != nullptr) return settings;
+  const Settings fresh = Fresh(function);
   if (!all.settings.Push(fresh)) return nullptr;
   all.count.store(all.settings.count(), std::memory_order_release);
   return &all.settings[all.settings.count() - 1];
@@ -68,10 +75,16 @@ bool MakeRoom(Settings* settings, size_t bytes) {
   return true;
 }
 
-CUresult JudgeFunction(CUfunction function) {
+size_t WholeWords(size_t bytes) { return (bytes + 7) / 8 * 8; }
+
+CUresult JudgeFunction(CUfunction function, graph::KernelLayout* layout) {
   if (const CUresult result = graph::CheckReady(); result != CUDA_SUCCESS) return result;
-  graph::KernelLayout layout;
-  return graph::DescribeKernel(function, &layout);
+  return graph::DescribeKernel(function, layout);
+}
+
+CUresult JudgeFunction(CUfunction function) {
+  graph::KernelLayout ignored;
+  return JudgeFunction(function, &ignored);
 }
 
 // `change` returns false when there is no memory.
@@ -82,24 +95,29 @@ CUresult Set(CUfunction function, Change&& change) {
   return settings != nullptr && change(settings) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult JudgeBlock(const int (&block)[3]) {
+// Of the current device.
+CUresult LimitOf(int attribute, int64_t otherwise, int64_t* limit) {
   CUdevice device;
   if (const CUresult result = cuCtxGetDevice(&device); result != CUDA_SUCCESS) return result;
-  const auto limit = [&](int attribute, int64_t otherwise) {
-    int value = 0;
-    const CUresult known =
-        cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(attribute), device);
-    return known == CUDA_SUCCESS && value > 0 ? int64_t{value} : otherwise;
-  };
+  int value = 0;
+  const CUresult known =
+      cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(attribute), device);
+  *limit = known == CUDA_SUCCESS && value > 0 ? int64_t{value} : otherwise;
+  return CUDA_SUCCESS;
+}
+
+CUresult JudgeBlock(const int (&block)[3]) {
+  int64_t limit = 0;
   int64_t threads = 1;
   for (int i = 0; i < 3; ++i) {
-    if (block[i] <= 0 || block[i] > limit(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i, 1024)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    const CUresult result = LimitOf(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i, 1024, &limit);
+    if (result != CUDA_SUCCESS) return result;
+    if (block[i] <= 0 || block[i] > limit) return CUDA_ERROR_INVALID_VALUE;
     threads *= block[i];
   }
-  return threads > limit(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024) ? CUDA_ERROR_INVALID_VALUE
-                                                                          : CUDA_SUCCESS;
+  const CUresult result = LimitOf(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024, &limit);
+  if (result != CUDA_SUCCESS) return result;
+  return threads > limit ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult SetParam(CUfunction function, int offset, const void* value, size_t bytes) {
@@ -115,25 +133,32 @@ CUresult SetParam(CUfunction function, int offset, const void* value, size_t byt
   });
 }
 
-// The launch itself happens without the lock: it may ask for kernels that are being unloaded.
+// The launch itself happens without the lock: it may ask for kernels that are being unloaded. Parameters
+// that were not set are 0.
 CUresult Launch(CUfunction function, int width, int height, CUstream stream) {
-  if (const CUresult result = JudgeFunction(function); result != CUDA_SUCCESS) return result;
+  graph::KernelLayout layout;
+  if (const CUresult result = JudgeFunction(function, &layout); result != CUDA_SUCCESS) {
+    return result;
+  }
   if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
-  Settings settings = {};
+  Settings settings = Fresh(function);
   uint8_t* params = nullptr;
+  size_t param_bytes = 0;
   {
     Locked locked;
-    const Settings* found = FindLocked(function);
-    if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;  // nothing was set, not even a block
-    settings = *found;
-    if (settings.param_bytes != 0) {
-      params = static_cast<uint8_t*>(malloc(settings.param_bytes));
+    if (const Settings* found = FindLocked(function); found != nullptr) settings = *found;
+    param_bytes = settings.param_bytes > layout.bytes ? settings.param_bytes : layout.bytes;
+    if (layout.known && settings.param_bytes > WholeWords(layout.bytes)) {
+      return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    }
+    if (param_bytes != 0) {
+      params = static_cast<uint8_t*>(calloc(1, param_bytes));
       if (params == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-      memcpy(params, settings.params, settings.param_bytes);
+      if (settings.param_bytes != 0) memcpy(params, settings.params, settings.param_bytes);
     }
   }
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE,
-                   &settings.param_bytes, CU_LAUNCH_PARAM_END};
+                   &param_bytes, CU_LAUNCH_PARAM_END};
   const CUresult result = cuLaunchKernel(
       function, static_cast<unsigned>(width), static_cast<unsigned>(height), 1, settings.block[0],
       settings.block[1], settings.block[2], settings.dynamic_shared_bytes, stream, nullptr, extra);
@@ -174,6 +199,11 @@ CUresult cuFuncSetBlockShape(CUfunction function, int x, int y, int z) {
 
 CUresult cuFuncSetSharedSize(CUfunction function, unsigned bytes) {
   if (const CUresult result = JudgeFunction(function); result != CUDA_SUCCESS) return result;
+  int limit = 0;
+  const CUresult known =
+      cuFuncGetAttribute(&limit, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function);
+  if (known != CUDA_SUCCESS) return known;
+  if (limit < 0 || bytes > static_cast<unsigned>(limit)) return CUDA_ERROR_INVALID_VALUE;
   return Set(function, [&](Settings* settings) {
     settings->dynamic_shared_bytes = bytes;
     return true;

@@ -23,10 +23,10 @@ struct TextureReference {
 
 // As every function of references begins.
 [[nodiscard]] CUresult NeedReferences();
-// Runs `change` on a copy of the reference, with `argument`. When it succeeds and what the reference
-// is then bound to can be read, that is how launches from here on see it; otherwise nothing has
-// changed. But what was bound may have been freed: how it would be read can be changed all the same,
-// and launches see nothing then. CUDA_ERROR_INVALID_VALUE for what is no reference.
+// Runs `change` on a copy of the reference. When it succeeds, what the reference is then bound to is how
+// launches from here on see it: as bound to nothing, where that cannot be read, because the memory was
+// freed or never there. Otherwise nothing has changed. CUDA_ERROR_INVALID_HANDLE for what is no
+// reference.
 using ReferenceChange = CUresult (*)(TextureReference* reference, void* argument);
 [[nodiscard]] CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument);
 // False: it is no reference.

@@ -11,9 +11,8 @@
 namespace gpuloom {
 namespace {
 
-constexpr unsigned kKnownFlags = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
-                                 CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |
-                                 CU_TRSF_SEAMLESS_CUBEMAP;
+// The driver takes two that have no name, and not CU_TRSF_SEAMLESS_CUBEMAP.
+constexpr unsigned kKnownFlags = 0x3f;
 constexpr int kDimensions = 3;
 
 // cuda.h wants CU_TRSA_OVERRIDE_FORMAT, and CUDA 11's runtime passes 0. The format is the array's
@@ -36,29 +35,38 @@ template <typename F>
 CUresult Read(const void* out, CUtexref handle, F read) {
   if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
   TextureReference reference;
-  if (out == nullptr || !ReadReference(handle, &reference)) return CUDA_ERROR_INVALID_VALUE;
-  return read(reference);
+  if (!ReadReference(handle, &reference)) return CUDA_ERROR_INVALID_HANDLE;
+  return out == nullptr ? CUDA_ERROR_INVALID_VALUE : read(reference);
 }
 
 bool IsFilter(CUfilter_mode mode) {
   return mode == CU_TR_FILTER_MODE_POINT || mode == CU_TR_FILTER_MODE_LINEAR;
 }
 
-bool IsFormat(CUarray_format format, unsigned channels) {
-  if (channels != 1 && channels != 2 && channels != 4) return false;
+// 0: no format of a texture.
+uint64_t ChannelBytes(CUarray_format format) {
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
     case CU_AD_FORMAT_SIGNED_INT8:
+      return 1;
     case CU_AD_FORMAT_UNSIGNED_INT16:
     case CU_AD_FORMAT_SIGNED_INT16:
     case CU_AD_FORMAT_HALF:
+      return 2;
     case CU_AD_FORMAT_UNSIGNED_INT32:
     case CU_AD_FORMAT_SIGNED_INT32:
     case CU_AD_FORMAT_FLOAT:
-      return true;
+      return 4;
     default:
-      return false;
+      return 0;
   }
+}
+
+uint64_t LimitOf(CUdevice_attribute attribute) {
+  int limit = 0;
+  return cuDeviceGetAttribute(&limit, attribute, 0) == CUDA_SUCCESS && limit > 0
+             ? static_cast<uint64_t>(limit)
+             : 1;
 }
 
 void Unbind(TextureReference* reference) {
@@ -66,6 +74,9 @@ void Unbind(TextureReference* reference) {
   ++reference->times_bound;
   memset(&reference->resource, 0, sizeof(reference->resource));
 }
+
+// CUDA 11's runtime binds 4 GiB where the program says no size. Nobody says more.
+constexpr uint64_t kMostElements = uint64_t{1} << 32;
 
 // `*inside`: how far the address lies behind the last one where the hardware can begin.
 CUresult SetLinear(TextureReference* reference, CUdeviceptr address, size_t size_bytes,
@@ -75,12 +86,10 @@ CUresult SetLinear(TextureReference* reference, CUdeviceptr address, size_t size
     Unbind(reference);
     return CUDA_SUCCESS;
   }
-  int alignment = 0;
-  const CUresult result =
-      cuDeviceGetAttribute(&alignment, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 0);
-  if (result != CUDA_SUCCESS) return result;
-  if (alignment > 0) *inside = address % static_cast<unsigned>(alignment);
-  if ((*inside != 0 && !may_begin_before) || size_bytes > SIZE_MAX - *inside) {
+  *inside = address % LimitOf(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
+  const uint64_t element_bytes = ChannelBytes(reference->format) * reference->channels;
+  if ((*inside != 0 && !may_begin_before) || size_bytes > SIZE_MAX - *inside ||
+      size_bytes / (element_bytes == 0 ? 1 : element_bytes) > kMostElements) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Unbind(reference);
@@ -91,9 +100,19 @@ CUresult SetLinear(TextureReference* reference, CUdeviceptr address, size_t size
   return CUDA_SUCCESS;
 }
 
+// A format that there is not is no mistake here; launches see nothing then.
 CUresult SetPitched(TextureReference* reference, const CUDA_ARRAY_DESCRIPTOR& shape,
-                    CUdeviceptr address, size_t pitch_bytes) {
-  if (!IsFormat(shape.Format, shape.NumChannels)) return CUDA_ERROR_INVALID_VALUE;
+                    CUdeviceptr address, size_t pitch_bytes, size_t pitch_alignment) {
+  const uint64_t element_bytes = ChannelBytes(shape.Format) * shape.NumChannels;
+  if (shape.Width == 0 || shape.Height == 0 ||
+      shape.Width > LimitOf(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) ||
+      shape.Height > LimitOf(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) ||
+      pitch_bytes > LimitOf(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH) ||
+      pitch_bytes % pitch_alignment != 0 || pitch_bytes == 0 ||
+      shape.Width * element_bytes > pitch_bytes ||
+      address % LimitOf(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   Unbind(reference);
   reference->bound = true;
   reference->format = shape.Format;
@@ -105,13 +124,10 @@ CUresult SetPitched(TextureReference* reference, const CUDA_ARRAY_DESCRIPTOR& sh
 }
 
 CUresult SetAddress2D(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR* shape, CUdeviceptr address,
-                      size_t pitch_bytes) {
-  if (shape == nullptr) {
-    const CUresult result = NeedReferences();
-    return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
-  }
+                      size_t pitch_bytes, size_t pitch_alignment) {
   return Change(handle, [&](TextureReference* reference) {
-    return SetPitched(reference, *shape, address, pitch_bytes);
+    return shape == nullptr ? CUDA_ERROR_INVALID_VALUE
+                            : SetPitched(reference, *shape, address, pitch_bytes, pitch_alignment);
   });
 }
 
@@ -127,18 +143,17 @@ CUresult cuTexRefCreate(CUtexref* handle) {
   return handle == nullptr ? CUDA_ERROR_INVALID_VALUE : MakeReference(handle);
 }
 
-// A module's references go with it.
+// A module's references go with it, and not before.
 CUresult cuTexRefDestroy(CUtexref handle) {
   if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
-  return IsOfModule(handle) ? CUDA_ERROR_INVALID_VALUE : DestroyReference(handle);
+  return IsOfModule(handle) ? CUDA_SUCCESS : DestroyReference(handle);
 }
 
 CUresult cuTexRefSetArray(CUtexref handle, CUarray array, unsigned flags) {
   return Change(handle, [&](TextureReference* reference) {
     CUDA_ARRAY3D_DESCRIPTOR shape;
-    if (!IsArrayFlags(flags) || cuArray3DGetDescriptor_v2(&shape, array) != CUDA_SUCCESS) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (cuArray3DGetDescriptor_v2(&shape, array) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_HANDLE;
+    if (!IsArrayFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
     Unbind(reference);
     reference->bound = true;
     reference->format = shape.Format;
@@ -153,10 +168,11 @@ CUresult cuTexRefSetMipmappedArray(CUtexref handle, CUmipmappedArray array, unsi
   return Change(handle, [&](TextureReference* reference) {
     CUarray level;
     CUDA_ARRAY3D_DESCRIPTOR shape;
-    if (!IsArrayFlags(flags) || cuMipmappedArrayGetLevel(&level, array, 0) != CUDA_SUCCESS ||
+    if (cuMipmappedArrayGetLevel(&level, array, 0) != CUDA_SUCCESS ||
         cuArray3DGetDescriptor_v2(&shape, level) != CUDA_SUCCESS) {
-      return CUDA_ERROR_INVALID_VALUE;
+      return CUDA_ERROR_INVALID_HANDLE;
     }
+    if (!IsArrayFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
     Unbind(reference);
     reference->bound = true;
     reference->format = shape.Format;
@@ -177,20 +193,23 @@ CUresult cuTexRefSetAddress_v2(size_t* offset, CUtexref handle, CUdeviceptr addr
   return result;
 }
 
-// The versions differ in what devices they were offered for.
+// Only the last version says that the rows are too near for the hardware; of the older ones launches see
+// nothing then.
 CUresult cuTexRefSetAddress2D_v2(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR* shape,
                                  CUdeviceptr address, size_t pitch_bytes) {
-  return SetAddress2D(handle, shape, address, pitch_bytes);
+  return SetAddress2D(handle, shape, address, pitch_bytes, 1);
 }
 CUresult cuTexRefSetAddress2D_v3(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR* shape,
                                  CUdeviceptr address, size_t pitch_bytes) {
-  return SetAddress2D(handle, shape, address, pitch_bytes);
+  return SetAddress2D(handle, shape, address, pitch_bytes,
+                      LimitOf(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT));
 }
 
-// Of an array that is bound the format stays its own.
+// Of an array that is bound the format stays its own. A format that there is not and no channels are no
+// mistake here; launches see nothing then.
 CUresult cuTexRefSetFormat(CUtexref handle, CUarray_format format, int channels) {
   return Change(handle, [&](TextureReference* reference) {
-    if (!IsFormat(format, static_cast<unsigned>(channels))) return CUDA_ERROR_INVALID_VALUE;
+    if (channels > 2 && channels != 4) return CUDA_ERROR_INVALID_VALUE;
     reference->format = format;
     reference->channels = static_cast<unsigned>(channels);
     if (reference->bound && reference->resource.resType == CU_RESOURCE_TYPE_LINEAR) {
@@ -201,20 +220,19 @@ CUresult cuTexRefSetFormat(CUtexref handle, CUarray_format format, int channels)
   });
 }
 
+// The driver clamps where it does not know the mode.
 CUresult cuTexRefSetAddressMode(CUtexref handle, int dimension, CUaddress_mode mode) {
   return Change(handle, [&](TextureReference* reference) {
-    if (dimension < 0 || dimension >= kDimensions || mode < CU_TR_ADDRESS_MODE_WRAP ||
-        mode > CU_TR_ADDRESS_MODE_BORDER) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    reference->sampler.addressMode[dimension] = mode;
+    if (dimension < 0 || dimension >= kDimensions) return CUDA_ERROR_INVALID_VALUE;
+    const bool known = mode >= CU_TR_ADDRESS_MODE_WRAP && mode <= CU_TR_ADDRESS_MODE_BORDER;
+    reference->sampler.addressMode[dimension] = known ? mode : CU_TR_ADDRESS_MODE_CLAMP;
     return CUDA_SUCCESS;
   });
 }
 
+// Any number will do, unlike between levels.
 CUresult cuTexRefSetFilterMode(CUtexref handle, CUfilter_mode mode) {
   return Change(handle, [&](TextureReference* reference) {
-    if (!IsFilter(mode)) return CUDA_ERROR_INVALID_VALUE;
     reference->sampler.filterMode = mode;
     return CUDA_SUCCESS;
   });
@@ -319,7 +337,7 @@ CUresult cuTexRefGetFilterMode(CUfilter_mode* mode, CUtexref handle) {
 CUresult cuTexRefGetFormat(CUarray_format* format, int* channels, CUtexref handle) {
   if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
   TextureReference reference;
-  if (!ReadReference(handle, &reference)) return CUDA_ERROR_INVALID_VALUE;
+  if (!ReadReference(handle, &reference)) return CUDA_ERROR_INVALID_HANDLE;
   if (format != nullptr) *format = reference.format;
   if (channels != nullptr) *channels = static_cast<int>(reference.channels);
   return CUDA_SUCCESS;
@@ -376,6 +394,8 @@ CUresult cuParamSetTexRef(CUfunction function, int unit, CUtexref handle) {
   const CUresult result =
       cuFuncGetAttribute(&ignored, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
   if (result != CUDA_SUCCESS) return result;
+  TextureReference reference;
+  if (!ReadReference(handle, &reference)) return CUDA_ERROR_INVALID_HANDLE;
   return unit == CU_PARAM_TR_DEFAULT && IsOfModule(handle) ? CUDA_SUCCESS
                                                            : CUDA_ERROR_INVALID_VALUE;
 }
@@ -383,19 +403,19 @@ CUresult cuParamSetTexRef(CUfunction function, int unit, CUtexref handle) {
 CUresult cuSurfRefSetArray(CUsurfref handle, CUarray array, unsigned flags) {
   if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
   CUDA_ARRAY3D_DESCRIPTOR shape;
-  if (flags != 0 || cuArray3DGetDescriptor_v2(&shape, array) != CUDA_SUCCESS ||
-      (shape.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0) {
-    return CUDA_ERROR_INVALID_VALUE;
+  CUarray before;
+  if (!ReadReference(handle, &before) || cuArray3DGetDescriptor_v2(&shape, array) != CUDA_SUCCESS) {
+    return CUDA_ERROR_INVALID_HANDLE;
   }
+  if (flags != 0 || (shape.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0) return CUDA_ERROR_INVALID_VALUE;
   return BindReference(handle, array);
 }
 
 CUresult cuSurfRefGetArray(CUarray* array, CUsurfref handle) {
   if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
   CUarray bound = nullptr;
-  if (array == nullptr || !ReadReference(handle, &bound) || bound == nullptr) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!ReadReference(handle, &bound)) return CUDA_ERROR_INVALID_HANDLE;
+  if (array == nullptr || bound == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *array = bound;
   return CUDA_SUCCESS;
 }

@@ -20,7 +20,8 @@ class Instructions : public WithContext {
     scratch_ = Alloc(kScratchBytes);
   }
 
-  void RunCase(const Case& test) {
+  // Of no blocks: a launch without clusters.
+  void RunCase(const Case& test, unsigned blocks_per_cluster = 0) {
     SCOPED_TRACE(test.text);
     CUmodule module = nullptr;
     ASSERT_EQ(Cu().cuModuleLoadData(&module, softgpu::ProgramOf(test, false).c_str()),
@@ -32,8 +33,17 @@ class Instructions : public WithContext {
     ASSERT_EQ(Cu().cuMemsetD8_v2(scratch_, 0, kScratchBytes), CUDA_SUCCESS);
     CUdeviceptr inputs = inputs_, results = results_, scratch = scratch_;
     void* parameters[] = {&inputs, &results, &scratch};
-    ASSERT_EQ(Cu().cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 64, nullptr, parameters, nullptr),
-              CUDA_SUCCESS);
+    CUlaunchAttribute cluster = {};
+    cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    cluster.value.clusterDim = {blocks_per_cluster, 1, 1};
+    CUlaunchConfig config = {};
+    config.gridDimX = blocks_per_cluster == 0 ? 1 : blocks_per_cluster;
+    config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+    config.blockDimX = 32;
+    config.sharedMemBytes = 64;
+    config.attrs = &cluster;
+    config.numAttrs = blocks_per_cluster == 0 ? 0 : 1;
+    ASSERT_EQ(Cu().cuLaunchKernelEx(&config, function, parameters, nullptr), CUDA_SUCCESS);
     const std::vector<uint64_t> got = Download<uint64_t>(results_, 32);
     for (uint32_t lane = 0; lane < 32; ++lane) {
       const uint64_t want = test.want_of != nullptr ? test.want_of(lane) : test.want;
@@ -64,6 +74,15 @@ TEST_F(Instructions, Atomics) { RunAll(softgpu::AtomicCases()); }
 TEST_F(Instructions, Control) { RunAll(softgpu::ControlCases()); }
 TEST_F(Instructions, Warp) { RunAll(softgpu::WarpCases()); }
 TEST_F(Instructions, Matrices) { RunAll(softgpu::MatrixCases()); }
+
+// One by one: what hardware refuses ends the context.
+class ClusterInstructions : public Instructions, public testing::WithParamInterface<size_t> {};
+TEST_P(ClusterInstructions, ReachTheNextBlock) { RunCase(softgpu::ClusterCases()[GetParam()], 2); }
+TEST_P(ClusterInstructions, ReachTheBlockItself) {
+  RunCase(softgpu::ClusterCases()[GetParam()], 1);
+}
+INSTANTIATE_TEST_SUITE_P(Each, ClusterInstructions,
+                         testing::Range(size_t{0}, softgpu::ClusterCases().size()));
 
 }  // namespace
 }  // namespace gpuloom::conformance

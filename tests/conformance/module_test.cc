@@ -76,30 +76,42 @@ TEST_F(Module, BadImages) {
   EXPECT_EQ(Cu().cuModuleLoadData(&module, empty_fatbin), CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
 
-// A library's code is looked at when it is used first, but for what tells its form.
+// A library's code is looked at when it is used first, but no kernels of it are counted.
 TEST_F(Module, BadLibrariesFailWhenTheyAreUsed) {
   const auto load = [](CUlibrary* library, const void* image) {
     return Cu().cuLibraryLoadData(library, image, nullptr, nullptr, 0, nullptr, nullptr, 0);
   };
   CUlibrary library = nullptr;
-  CUkernel kernel = nullptr;
   EXPECT_EQ(load(&library, nullptr), CUDA_ERROR_INVALID_VALUE);
-  ASSERT_EQ(load(&library, "These are no kernels."), CUDA_SUCCESS);
-  EXPECT_NE(Cu().cuLibraryGetKernel(&kernel, library, "add"), CUDA_SUCCESS);
-  EXPECT_EQ(Cu().cuLibraryUnload(library), CUDA_SUCCESS);
-  EXPECT_EQ(Cu().cuLibraryUnload(library), CUDA_ERROR_INVALID_HANDLE);
-  // Text for the compiler is told apart by whoever compiles it.
-  const char broken[] =
-      ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry f() { this is no "
-      "instruction; }\n";
-  const CUresult loaded = load(&library, broken);
-  if (loaded != CUDA_SUCCESS) {
-    EXPECT_EQ(loaded, CUDA_ERROR_INVALID_PTX);
-    return;
+  static const unsigned char zeros[4096] = {};
+  static const unsigned char empty_elf[4096] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
+  const struct {
+    const void* image;
+    CUresult failure;
+  } cases[] = {
+      {"These are no kernels.", CUDA_ERROR_INVALID_IMAGE},
+      {zeros, CUDA_ERROR_INVALID_IMAGE},
+      {empty_elf, CUDA_ERROR_INVALID_IMAGE},
+      {".version 8.0\n", CUDA_ERROR_INVALID_PTX},
+      {".version 99.0\n.target sm_90\n.address_size 64\n", CUDA_ERROR_UNSUPPORTED_PTX_VERSION},
+      {".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry f() { this is no "
+       "instruction; }\n",
+       CUDA_ERROR_INVALID_PTX},
+  };
+  for (const auto& [image, failure] : cases) {
+    SCOPED_TRACE(static_cast<const char*>(image));
+    ASSERT_EQ(load(&library, image), CUDA_SUCCESS);
+    unsigned count = 77;
+    EXPECT_EQ(Cu().cuLibraryGetKernelCount(&count, library), CUDA_SUCCESS);
+    EXPECT_EQ(count, 0u);
+    CUkernel kernel = nullptr;
+    CUmodule module = nullptr;
+    EXPECT_EQ(Cu().cuLibraryEnumerateKernels(&kernel, 1, library), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuLibraryGetKernel(&kernel, library, "f"), failure);
+    EXPECT_EQ(Cu().cuLibraryGetKernel(&kernel, library, "f"), failure);
+    EXPECT_EQ(Cu().cuLibraryGetModule(&module, library), failure);
+    EXPECT_EQ(Cu().cuLibraryUnload(library), CUDA_SUCCESS);
   }
-  EXPECT_EQ(Cu().cuLibraryGetKernel(&kernel, library, "f"), CUDA_ERROR_INVALID_PTX);
-  EXPECT_EQ(Cu().cuLibraryGetKernel(&kernel, library, "f"), CUDA_ERROR_INVALID_PTX);
-  EXPECT_EQ(Cu().cuLibraryUnload(library), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
 }
 

@@ -95,14 +95,34 @@ TEST_F(StepwiseLaunch, DynamicSharedMemory) {
             std::vector<uint32_t>(words.rbegin(), words.rend()));
 }
 
+// One thread, and zeros.
+TEST_F(StepwiseLaunch, WhatIsNotSet) {
+  CUdeviceptr out = Alloc(8);
+  ASSERT_EQ(Cu().cuMemsetD32_v2(out, 5, 2), CUDA_SUCCESS);
+  const CUfunction fill = Function("fill");  // out, value, count
+  ASSERT_EQ(Cu().cuParamSetv(fill, 0, &out, sizeof(out)), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuParamSeti(fill, 8, 77), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuParamSeti(fill, 12, 2), CUDA_SUCCESS);
+  // Behind the size nothing counts: no value is to be filled in.
+  ASSERT_EQ(Cu().cuParamSetSize(fill, 12), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuLaunch(fill), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(out, 2), (std::vector<uint32_t>{5, 5}));
+  ASSERT_EQ(Cu().cuParamSetSize(fill, 16), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuLaunch(fill), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(out, 2), (std::vector<uint32_t>{77, 5}));
+}
+
 TEST_F(StepwiseLaunch, WrongCalls) {
   const CUfunction fill = Function("fill");
   EXPECT_EQ(Cu().cuFuncSetBlockShape(fill, 0, 1, 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuFuncSetBlockShape(fill, 2048, 1, 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuFuncSetSharedSize(fill, (48 << 10) + 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuParamSetSize(fill, 1 << 20), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuLaunchGrid(nullptr, 1, 1), CUDA_ERROR_INVALID_HANDLE);
   ASSERT_EQ(Cu().cuFuncSetBlockShape(fill, 32, 1, 1), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuLaunchGrid(fill, 0, 1), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(Cu().cuParamSetSize(fill, 32), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuLaunch(fill), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
 }
 
 }  // namespace

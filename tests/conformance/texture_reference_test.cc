@@ -543,13 +543,37 @@ TEST_F(TextureReferences, OfALibrary) {
   EXPECT_EQ(Cu().cuLibraryUnload(library), CUDA_SUCCESS);
 }
 
-TEST_F(TextureReferences, WrongCalls) {
+// What the driver does not judge, it keeps, but for address modes.
+TEST_F(TextureReferences, WhatIsUnknownIsTaken) {
   const CUtexref reference = Reference("image");
   EXPECT_EQ(Cu().cuTexRefSetAddressMode(reference, 0, static_cast<CUaddress_mode>(9)),
-            CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(Cu().cuTexRefSetFilterMode(reference, static_cast<CUfilter_mode>(9)),
+            CUDA_SUCCESS);
+  CUaddress_mode mode = CU_TR_ADDRESS_MODE_WRAP;
+  EXPECT_EQ(Cu().cuTexRefGetAddressMode(&mode, reference, 0), CUDA_SUCCESS);
+  EXPECT_EQ(mode, CU_TR_ADDRESS_MODE_CLAMP);
+  EXPECT_EQ(Cu().cuTexRefSetFilterMode(reference, static_cast<CUfilter_mode>(9)), CUDA_SUCCESS);
+  CUfilter_mode filter = CU_TR_FILTER_MODE_POINT;
+  EXPECT_EQ(Cu().cuTexRefGetFilterMode(&filter, reference), CUDA_SUCCESS);
+  EXPECT_EQ(static_cast<int>(filter), 9);
+  EXPECT_EQ(Cu().cuTexRefSetFlags(reference, 4), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuTexRefSetFlags(reference, 0x40), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuTexRefSetFormat(reference, static_cast<CUarray_format>(0x77), 0), CUDA_SUCCESS);
+  CUarray_format format = CU_AD_FORMAT_FLOAT;
+  int channels = 1;
+  EXPECT_EQ(Cu().cuTexRefGetFormat(&format, &channels, reference), CUDA_SUCCESS);
+  EXPECT_EQ(static_cast<int>(format), 0x77);
+  EXPECT_EQ(channels, 0);
+}
+
+TEST_F(TextureReferences, WrongCalls) {
+  const CUtexref reference = Reference("image");
+  EXPECT_EQ(Cu().cuTexRefSetMipmapFilterMode(reference, static_cast<CUfilter_mode>(9)),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuTexRefSetFormat(reference, CU_AD_FORMAT_FLOAT, 3), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuTexRefSetFilterMode(nullptr, CU_TR_FILTER_MODE_POINT),
+            CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(Cu().cuTexRefSetArray(reference, nullptr, CU_TRSA_OVERRIDE_FORMAT),
+            CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(Cu().cuParamSetTexRef(Kernel("sample"), 0, reference), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuParamSetTexRef(Kernel("sample"), CU_PARAM_TR_DEFAULT, reference), CUDA_SUCCESS);
   CUsurfref surface = nullptr;

@@ -194,11 +194,22 @@ void WrongLaunchesApart(Calls& c, const Place&) {
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &k.counter, CU_LAUNCH_PARAM_END};
     return cu.cuLaunchKernel(k.increment, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra);
   });
-  c("cuLaunch without a block", [&] { return cu.cuLaunch(k.reverse); });
-  c("cuLaunch without all of its parameters", [&] {
-    (void)cu.cuFuncSetBlockShape(k.increment, 1, 1, 1);
+  // Neither touches what it should not: what is not set is one thread and zeros.
+  c("cuLaunch without a block", [&] {
     (void)cu.cuParamSetv(k.increment, 0, &k.counter, 8);
-    (void)cu.cuParamSetSize(k.increment, 4);
+    (void)cu.cuParamSetSize(k.increment, 8);
+    return cu.cuLaunch(k.increment);
+  });
+  c("cuLaunch without all of its parameters", [&] {
+    CUfunction fill = nullptr;
+    CUresult result = cu.cuModuleGetFunction(&fill, k.module, "fill");
+    if (result != CUDA_SUCCESS) return result;
+    (void)cu.cuParamSetv(fill, 0, &k.counter, 8);
+    (void)cu.cuParamSetSize(fill, 8);
+    return cu.cuLaunch(fill);
+  });
+  c("cuLaunch with more parameters than there are", [&] {
+    (void)cu.cuParamSetSize(k.increment, 32);
     return cu.cuLaunch(k.increment);
   });
   c("cuLaunchKernel after its module was unloaded", [&] {

@@ -270,28 +270,6 @@ constexpr Case kCases[] = {
      'r',
      {},
      0x40004200},
-    // To a block of a cluster, which one of its own is, with a report.
-    {"setp.eq.u32 %p10, %r9, 0; @%p10 mbarrier.init.shared.b64 [shared], 1; "
-     "fence.mbarrier_init.release.cluster; bar.sync 0; mov.u32 %r10, shared; "
-     "@%p10 mbarrier.arrive.expect_tx.shared.b64 %d10, [shared], 8; @!%p10 bra WAIT; "
-     "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%r10+16], {%r1, %r2}, "
-     "[%r10]; "
-     "WAIT: mbarrier.try_wait.parity.shared.b64 %p11, [shared], 0; @!%p11 bra WAIT; "
-     "ld.shared.u64 %d0, [shared+16];",
-     'd',
-     {37, 38},
-     uint64_t{38} << 32 | 37},
-    {"setp.eq.u32 %p10, %r9, 0; @%p10 mbarrier.init.shared.b64 [shared], 1; "
-     "@%p10 st.shared.u32 [shared+16], 7; fence.mbarrier_init.release.cluster; bar.sync 0; "
-     "mov.u32 %r10, shared; "
-     "@%p10 mbarrier.arrive.expect_tx.shared.b64 %d10, [shared], 128; bar.sync 0; "
-     "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r10+16], "
-     "%r9, [%r10]; "
-     "WAIT: mbarrier.try_wait.parity.shared.b64 %p11, [shared], 0; @!%p11 bra WAIT; "
-     "ld.shared.u32 %r0, [shared+16];",
-     'r',
-     {},
-     7 + 31 * 16},
     // Directives without a space between them.
     {"{ .reg.b32 %here, %there; mov.b32 %here, %r1; mov.b32 %there, %here; mov.b32 %r0, %there; }",
      'r',

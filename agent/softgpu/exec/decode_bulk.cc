@@ -28,6 +28,14 @@ enum : uint32_t {
 // Instr::flags
 constexpr uint8_t kReports = 0x01;
 constexpr uint8_t kMulticast = 0x02;
+constexpr uint8_t kWithinCluster = 0x04;  // from shared memory to shared memory
+
+// Blocks reach each other in clusters only, and hardware insists on one even where a block reaches itself.
+bool HasCluster(Warp& warp) {
+  if (warp.block().run().grid.has_clusters) return true;
+  warp.Fault(Outcome::kIllegalInstruction, 0, "a launch without clusters has no shared::cluster");
+  return false;
+}
 
 bool CopyTo(Warp& warp, const Instr& in, const std::vector<uint32_t>& refs, uint32_t lane,
             uint64_t to, uint64_t barrier) {
@@ -56,6 +64,7 @@ bool CopyTo(Warp& warp, const Instr& in, const std::vector<uint32_t>& refs, uint
 
 // imm: a Reduction, or 0 to copy.
 Step CopyBulk(Warp& warp, const Instr& in) {
+  if ((in.flags & kWithinCluster) != 0 && !HasCluster(warp)) return Step::kFault;
   const std::vector<uint32_t>& refs = warp.frame->function->tables[in.target];
   for (uint32_t rest = warp.exec; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
@@ -81,6 +90,7 @@ Step CopyBulk(Warp& warp, const Instr& in) {
 enum : uint32_t { kStoreTo, kStoreBarrier = kStoreTo + kAddressWords, kCount = 6, kBytes, kValues };
 
 Step StoreAsync(Warp& warp, const Instr& in) {
+  if (!HasCluster(warp)) return Step::kFault;
   const std::vector<uint32_t>& refs = warp.frame->function->tables[in.target];
   const uint32_t bytes = refs[kBytes];
   const uint32_t all = bytes * refs[kCount];
@@ -202,6 +212,7 @@ bool DecodeBulk(Decoder& decoder, Op& op, bool reduces) {
   refs.push_back(0);
   if (reports) in.flags |= kReports;
   if (multicast) in.flags |= kMulticast;
+  if (reports && !from_global) in.flags |= kWithinCluster;
   if (reduces) {
     const std::string_view what =
         op.mods.TakeOneOf({"add", "min", "max", "inc", "dec", "and", "or", "xor"});

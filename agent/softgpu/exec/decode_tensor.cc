@@ -1,5 +1,6 @@
 // cp.async.bulk.tensor and its kin: boxes of a tensor that a map describes, to and from shared memory.
 // Done at once, and reported at once.
+#include <algorithm>
 #include <cstring>
 
 #include "agent/softgpu/exec/block.h"
@@ -13,11 +14,12 @@ namespace {
 
 constexpr uint32_t kMapBytes = 128;
 constexpr uint32_t kSharedAlignment = 128;
+constexpr int64_t kPlaceBytes = 16;
 
 struct ElementFacts {
   uint32_t bytes;
   ptx::Type type;  // as which elements are added
-  uint64_t nan;    // 0: there is none
+  uint64_t nan;    // that hardware fills with; 0: there is none
 };
 constexpr ElementFacts kElements[] = {
     {1, ptx::Type::kNone, 0},
@@ -26,13 +28,13 @@ constexpr ElementFacts kElements[] = {
     {4, ptx::Type::kS32, 0},
     {8, ptx::Type::kU64, 0},
     {8, ptx::Type::kS64, 0},
-    {2, ptx::Type::kF16, 0x7fff},
-    {4, ptx::Type::kF32, 0x7fffffff},
-    {8, ptx::Type::kF64, ~uint64_t{0} >> 1},
-    {2, ptx::Type::kBf16, 0x7fff},
-    {4, ptx::Type::kF32, 0x7fffffff},
-    {4, ptx::Type::kF32, 0x7fffffff},
-    {4, ptx::Type::kF32, 0x7fffffff},
+    {2, ptx::Type::kF16, 0x7ff7},
+    {4, ptx::Type::kF32, 0x7ff77ff7},
+    {8, ptx::Type::kF64, 0x7ff77ff77ff77ff7},
+    {2, ptx::Type::kBf16, 0x7ff7},
+    {4, ptx::Type::kF32, 0x7ff77ff7},
+    {4, ptx::Type::kF32, 0x7ff77ff7},
+    {4, ptx::Type::kF32, 0x7ff77ff7},
 };
 
 constexpr std::string_view kReductions[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
@@ -154,6 +156,14 @@ bool IsUsable(const TensorMap& map, uint32_t rank) {
   return true;
 }
 
+// As hardware has it: at a multiple of 16 bytes in the innermost dimension; and what is stored may
+// reach beyond the tensor's end, but not begin before its beginning.
+bool CanBeginAt(const TensorMap& map, const int32_t* coordinates, bool loads) {
+  if (int64_t{coordinates[0]} * kElements[map.type].bytes % kPlaceBytes != 0) return false;
+  return loads ||
+         std::none_of(coordinates, coordinates + map.rank, [](int32_t at) { return at < 0; });
+}
+
 // extra: the rank; imm: 0 to copy, else 1 + the number of the reduction.
 Step CopyTensor(Warp& warp, const Instr& in) {
   const std::vector<uint32_t>& refs = warp.frame->function->tables[in.target];
@@ -174,6 +184,11 @@ Step CopyTensor(Warp& warp, const Instr& in) {
     int32_t coordinates[kMaxTensorRank] = {};
     for (uint32_t i = 0; i < in.extra; ++i) {
       coordinates[i] = warp.Source<int32_t>(refs[kCoordinates + i])[lane];
+    }
+    if (!CanBeginAt(map, coordinates, (in.flags & kLoads) != 0)) {
+      return warp.Fault(Outcome::kIllegalInstruction, map_at.address,
+                        "a tensor copy begins between two multiples of 16 bytes, or stores before "
+                        "the tensor's beginning");
     }
     Box box(warp, lane, map, coordinates);
     const uint64_t shared = AddressIn(warp, &refs[kShared], lane).address;

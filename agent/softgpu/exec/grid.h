@@ -31,7 +31,8 @@ struct Grid {
   const Kernel* kernel = nullptr;
   Dim3 grid;
   Dim3 block;
-  Dim3 cluster;  // blocks per cluster
+  Dim3 cluster;               // blocks per cluster
+  bool has_clusters = false;  // the launch asked for them, be it of one block
   uint32_t dynamic_shared_bytes = 0;
   const std::byte* params = nullptr;  // kernel->param_bytes bytes, laid out as kernel->params says
   // By the number of the module's references; null: it has none. Stays while the grid runs.

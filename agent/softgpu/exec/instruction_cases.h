@@ -42,6 +42,8 @@ constexpr uint64_t D(double value) { return std::bit_cast<uint64_t>(value); }
 [[nodiscard]] std::span<const Case> ControlCases();
 [[nodiscard]] std::span<const Case> WarpCases();
 [[nodiscard]] std::span<const Case> MatrixCases();
+// For launches of clusters, too; each block gives the same results.
+[[nodiscard]] std::span<const Case> ClusterCases();
 
 // The whole text of a case: kernel "test" with parameters (inputs, results, scratch). `guarded`
 // executes the case's instructions in even lanes only, by a predicate on each.

@@ -16,7 +16,7 @@ namespace {
 
 const std::span<const Case> kTables[] = {
     IntegerCases(), BitCases(),    FloatCases(),   HalfCases(), CompareCases(), ConvertCases(),
-    MemoryCases(),  AtomicCases(), ControlCases(), WarpCases(), MatrixCases()};
+    MemoryCases(),  AtomicCases(), ControlCases(), WarpCases(), MatrixCases(),  ClusterCases()};
 
 void RunCase(const Case& test, bool guarded) {
   SCOPED_TRACE(std::string(test.text) + (guarded ? " (even lanes only)" : ""));
@@ -27,6 +27,7 @@ void RunCase(const Case& test, bool guarded) {
   auto* results = machine.memory.AllocateArray<uint64_t>(32);
   const uint64_t scratch = machine.memory.Allocate(kCommonBytes + 32 * kScratchBytes);
   machine.launch.dynamic_shared_bytes = 64;
+  machine.launch.has_clusters = true;
   const Outcome outcome = machine.Launch("test", {1}, {32}, inputs, results, scratch);
   ASSERT_EQ(outcome.kind, Outcome::kOk) << outcome.detail;
   for (uint32_t lane = 0; lane < 32; ++lane) {
@@ -47,9 +48,9 @@ TEST_P(InstructionTest, GivesWhatPtxSays) {
 }
 
 std::string TableName(const testing::TestParamInfo<size_t>& info) {
-  static constexpr const char* kNames[] = {"Integer", "Bits",    "Float",   "Half",
-                                           "Compare", "Convert", "Memory",  "Atomics",
-                                           "Control", "Warp",    "Matrices"};
+  static constexpr const char* kNames[] = {"Integer", "Bits",    "Float",    "Half",
+                                           "Compare", "Convert", "Memory",   "Atomics",
+                                           "Control", "Warp",    "Matrices", "Cluster"};
   return kNames[info.param];
 }
 
