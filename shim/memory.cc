@@ -153,17 +153,6 @@ bool NoteMemory(const KnownMemory& entry) {
   return InsertSorted(&memory.known, named);
 }
 
-bool NoteAgain(uint64_t begin, uint64_t size_bytes) {
-  Holding holding(&memory.lock);
-  KnownMemory* entry = FindRange(memory.known, begin, size_bytes);
-  if (entry == nullptr || entry->begin != begin || entry->size_bytes != size_bytes ||
-      entry->kind != MemoryKind::kPooled) {
-    return false;
-  }
-  ++entry->flags;
-  return true;
-}
-
 bool ForgetMemory(uint64_t begin, MemoryKind kind, KnownMemory* forgotten) {
   Holding holding(&memory.lock);
   const size_t i = FindAtOrBefore(memory.known, begin);
@@ -171,11 +160,7 @@ bool ForgetMemory(uint64_t begin, MemoryKind kind, KnownMemory* forgotten) {
     return false;
   }
   if (forgotten != nullptr) *forgotten = memory.known[i];
-  if (kind == MemoryKind::kPooled && memory.known[i].flags != 0) {
-    --memory.known[i].flags;
-  } else {
-    memory.known.Remove(i);
-  }
+  memory.known.Remove(i);
   return true;
 }
 
@@ -267,7 +252,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   }
   if (ForgetMemory(address, MemoryKind::kPooled, &freed)) {
     const CUresult result = session.WaitForAll();
-    if (freed.flags == 0) GiveToPool(freed.object, wire::kLegacyStream, wire::Ticket{0});
+    GiveToPool(freed.object, wire::kLegacyStream, wire::Ticket{0});
     TrimAtSynchronisation();
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }

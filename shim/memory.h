@@ -27,9 +27,7 @@ struct KnownMemory {
   uint64_t begin;
   uint64_t size_bytes;
   MemoryKind kind;
-  // kPinnedHost: CU_MEMHOSTALLOC_*; kMapped: CUmemAccess_flags; kPooled: how often more than once it
-  // was imported
-  uint32_t flags;
+  uint32_t flags;           // kPinnedHost: CU_MEMHOSTALLOC_*; kMapped: CUmemAccess_flags
   wire::LibraryId library;  // kGlobal
   uint32_t object;          // kMapped: the physical memory; kPooled: the piece; see kBelongsToOther
   uint64_t buffer_id;       // never used twice
@@ -51,10 +49,7 @@ inline bool LiesInArena(MemoryKind kind) {
 
 // Gives the entry its buffer id. False without memory.
 [[nodiscard]] bool NoteMemory(const KnownMemory& entry);
-// Counts once more what is in the table exactly like this, of kind kPooled. False when it is not.
-[[nodiscard]] bool NoteAgain(uint64_t begin, uint64_t size_bytes);
-// Takes the entry that begins exactly here out of the table; or counts one less, when `forgotten`
-// has flags and is of kind kPooled.
+// Takes the entry that begins exactly here out of the table.
 [[nodiscard]] bool ForgetMemory(uint64_t begin, MemoryKind kind, KnownMemory* forgotten = nullptr);
 void SetMemoryFlags(uint64_t begin, uint32_t flags);
 

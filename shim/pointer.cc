@@ -60,7 +60,7 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
   uint64_t range_bytes = found.size_bytes;
   if (mapped) (void)FindReservation(address, 1, &range_begin, &range_bytes);
   const bool pooled = found.kind == MemoryKind::kPooled;
-  PieceFacts piece = {nullptr, {found.begin, found.size_bytes, 0, 0}, false};
+  PieceFacts piece = {nullptr, {found.begin, found.size_bytes, 0, 0}, CU_MEM_HANDLE_TYPE_NONE};
   if (pooled) piece = FactsOfPiece(found.object);
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -105,8 +105,7 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return Write<unsigned>(out, 0);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return Write<unsigned long long>(
-          out, piece.shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0);
+      return Write<unsigned long long>(out, piece.handles);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return Write<unsigned>(out,
                              mapped ? found.flags : unsigned{CU_MEM_ACCESS_FLAGS_PROT_READWRITE});

@@ -288,16 +288,18 @@ void SetCurrentPool(Pool* pool) {
   pools.current = pool;
 }
 
-CUresult MakePool(uint64_t max_bytes, bool shareable, Pool** pool) {
+CUresult MakePool(uint64_t max_bytes, CUmemAllocationHandleType handles, Pool** pool) {
   Holding holding(&pools.lock);
   *pool = MakePoolLocked(max_bytes);
   if (*pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  (*pool)->shareable = shareable;
+  (*pool)->handles = handles;
   return CUDA_SUCCESS;
 }
 
-void DestroyPool(Pool* pool) {
+CUresult DestroyPool(Pool* pool) {
+  if (pool->is_default) return CUDA_ERROR_INVALID_VALUE;
   Holding holding(&pools.lock);
+  if (pool->imported) return CloseImportedLocked(pool);
   if (pools.current == pool) pools.current = nullptr;
   pool->destroyed = true;
   pool->release_threshold_bytes = 0;
@@ -307,6 +309,7 @@ void DestroyPool(Pool* pool) {
   } else {
     GivePoolLocked(pool);
   }
+  return CUDA_SUCCESS;
 }
 
 CUresult TakeFromPool(Pool* pool, uint64_t size_bytes, wire::StreamId stream, uint64_t* address,
@@ -375,10 +378,10 @@ void ResetPools() {
 PieceFacts FactsOfPiece(uint32_t piece_id) {
   Holding holding(&pools.lock);
   const Piece* piece = pools.pieces.At(piece_id);
-  if (piece == nullptr) return {nullptr, {0, 0, 0, 0}, false};
+  if (piece == nullptr) return {nullptr, {0, 0, 0, 0}, CU_MEM_HANDLE_TYPE_NONE};
   const size_t i = FindAtOrBefore(piece->pool->chunks, piece->begin);
   return {reinterpret_cast<CUmemoryPool>(piece->pool), piece->pool->chunks[i],
-          piece->pool->shareable};
+          piece->pool->handles};
 }
 
 CUresult GetPoolAttribute(Pool* pool, CUmemPool_attribute attribute, void* value) {

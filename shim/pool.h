@@ -32,10 +32,11 @@ inline constexpr int kPieceBins = 96;
 struct Pool {
   std::atomic<uint32_t> alive;
   bool is_default;
-  bool destroyed;  // goes with its last allocation
-  bool shareable;  // made for other processes, too
-  bool imported;   // made by another; nothing is allocated from it here
-  int reuse[3];    // CU_MEMPOOL_ATTR_REUSE_*, in CUDA's order
+  bool destroyed;                     // goes with its last allocation
+  bool imported;                      // made by another; nothing is allocated from it here
+  uint32_t imports;                   // of an imported one: how often
+  CUmemAllocationHandleType handles;  // what it can be exported as
+  int reuse[3];                       // CU_MEMPOOL_ATTR_REUSE_*, in CUDA's order
   uint64_t release_threshold_bytes;
   uint64_t max_bytes;  // 0: no limit of its own
   uint64_t used_bytes;
@@ -48,6 +49,10 @@ struct Pool {
   uint64_t number;  // the executor's; 0: it knows nothing of the pool
   wire::Token token;
   uint64_t exported_bytes;  // of chunks with a number: they are kept until the pool goes
+
+  [[nodiscard]] bool shareable() const {
+    return handles == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  }
 };
 
 // nullptr for what is no pool, or no more.
@@ -55,8 +60,9 @@ struct Pool {
 [[nodiscard]] Pool* DefaultPool();
 [[nodiscard]] Pool* CurrentPool();
 void SetCurrentPool(Pool* pool);
-[[nodiscard]] CUresult MakePool(uint64_t max_bytes, bool shareable, Pool** pool);
-void DestroyPool(Pool* pool);
+[[nodiscard]] CUresult MakePool(uint64_t max_bytes, CUmemAllocationHandleType handles, Pool** pool);
+// It goes with its last allocation. INVALID_VALUE for the default one, and for an imported one in use.
+[[nodiscard]] CUresult DestroyPool(Pool* pool);
 
 // An address that work of `stream` may use from here on.
 [[nodiscard]] CUresult TakeFromPool(Pool* pool, uint64_t size_bytes, wire::StreamId stream,
@@ -76,7 +82,7 @@ void ResetPools();
 struct PieceFacts {
   CUmemoryPool pool;
   Chunk chunk;
-  bool shareable;  // of a pool that is
+  CUmemAllocationHandleType handles;  // of the pool
 };
 [[nodiscard]] PieceFacts FactsOfPiece(uint32_t piece);
 

@@ -56,6 +56,7 @@ inline void CountReservedLocked(Pool* pool, uint64_t bytes) {
 
 // shared_pool.cc
 void GiveImportedLocked(Piece* piece);
+[[nodiscard]] CUresult CloseImportedLocked(Pool* pool);
 // The executor forgets what it knows of the pool.
 void CloseSharedLocked(const Pool& pool);
 

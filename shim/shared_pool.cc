@@ -77,7 +77,14 @@ void LeaveIfUnusedLocked(Pool* pool, size_t index) {
   pool->reserved_bytes -= chunk.size_bytes;
   // After the work that was sent so far.
   GiveDeviceMemory(chunk.begin, chunk.size_bytes, wire::kLegacyStream, wire::Ticket{0});
-  if (pool->destroyed && pool->reserved_bytes == 0) GivePoolLocked(pool);
+}
+
+Pool* FindImportedLocked(uint64_t number) {
+  for (uint32_t id = 1; id <= pools.table.used(); ++id) {
+    Pool* pool = pools.table.At(id);
+    if (pool != nullptr && pool->imported && pool->number == number) return pool;
+  }
+  return nullptr;
 }
 
 // A piece for the allocation at `begin`, known to the program.
@@ -85,9 +92,10 @@ CUresult ImportPieceLocked(Pool* pool, Chunk* chunk, uint64_t begin, uint64_t si
   KnownMemory known;
   if (FindKnown(begin, &known) ||
       (FindKnownFrom(begin, &known) && known.begin - begin < size_bytes)) {
-    // The same allocation once more. Anything else that lies there is one that its maker has freed
-    // before this process has.
-    return NoteAgain(begin, size_bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    // The same allocation once more: it is freed once all the same, as with the real driver. What lies
+    // there otherwise is one that its maker has freed before this process has.
+    return known.begin == begin && size_bytes <= known.size_bytes ? CUDA_SUCCESS
+                                                                  : CUDA_ERROR_INVALID_VALUE;
   }
   Piece* piece = pools.pieces.Take();
   if (piece == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -114,13 +122,19 @@ void GiveImportedLocked(Piece* piece) {
   LeaveIfUnusedLocked(pool, index);
 }
 
+CUresult CloseImportedLocked(Pool* pool) {
+  if (pool->reserved_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (--pool->imports == 0) GivePoolLocked(pool);
+  return CUDA_SUCCESS;
+}
+
 void CloseSharedLocked(const Pool& pool) {
   if (pool.number != 0) (void)session.Post<wire::PoolClose>({IdOf(&pool)});
 }
 
 CUresult ExportPool(Pool* pool, int* fd) {
   Holding holding(&pools.lock);
-  if (!pool->shareable) return CUDA_ERROR_INVALID_VALUE;
+  if (!pool->shareable()) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = ShareLocked(pool); result != CUDA_SUCCESS) return result;
   return MakeDescriptor(DescriptorKind::kPool, pool->token, fd);
 }
@@ -142,7 +156,14 @@ CUresult ImportPool(int fd, Pool** made) {
         "another trust domain or node, or has ended");
     return CUDA_ERROR_UNKNOWN;
   }
+  // A pool that is imported again is the same one.
+  if (Pool* known = FindImportedLocked(reply.number); known != nullptr) {
+    pool->number = reply.number;  // for the executor to forget
+    GivePoolLocked(pool);
+    pool = known;
+  }
   pool->imported = true;
+  ++pool->imports;
   pool->number = reply.number;
   *made = pool;
   return CUDA_SUCCESS;
@@ -155,7 +176,7 @@ CUresult ExportPointer(uint64_t address, CUmemPoolPtrExportData* data) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const Piece* piece = pools.pieces.At(known.object);
-  if (piece == nullptr || !piece->pool->shareable) return CUDA_ERROR_INVALID_VALUE;
+  if (piece == nullptr || !piece->pool->shareable()) return CUDA_ERROR_INVALID_VALUE;
   Pool* pool = piece->pool;
   // The pool itself comes first, as the real driver wants it.
   if (pool->number == 0) return CUDA_ERROR_INVALID_VALUE;

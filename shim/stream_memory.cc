@@ -91,8 +91,7 @@ CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
   result = PlaceOfFreeing(stream, &ticket);
   if (result != CUDA_SUCCESS) return result;
   if (pooled) {
-    // What was imported twice is freed twice.
-    if (freed.flags == 0) GiveToPool(freed.object, stream, ticket);
+    GiveToPool(freed.object, stream, ticket);
   } else {
     GiveDeviceMemory(address, freed.size_bytes, stream, ticket);
   }
@@ -213,8 +212,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* wanted) {
   if (handle == nullptr || wanted == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = JudgeProperties(*wanted); result != CUDA_SUCCESS) return result;
   Pool* pool = nullptr;
-  const CUresult result = MakePool(
-      wanted->maxSize, wanted->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, &pool);
+  const CUresult result = MakePool(wanted->maxSize, wanted->handleTypes, &pool);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmemoryPool>(pool);
   return result;
 }
@@ -222,14 +220,13 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* wanted) {
 CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   Pool* pool;
   if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
-  if (pool->is_default) return CUDA_ERROR_INVALID_VALUE;
-  DestroyPool(pool);
-  return CUDA_SUCCESS;
+  return DestroyPool(pool);
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes) {
   Pool* pool;
   if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  if (pool->imported) return CUDA_ERROR_INVALID_VALUE;
   TrimPool(pool, keep_bytes);
   return CUDA_SUCCESS;
 }
@@ -237,13 +234,15 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes) {
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   Pool* pool;
   if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
-  return value == nullptr ? CUDA_ERROR_INVALID_VALUE : GetPoolAttribute(pool, attribute, value);
+  if (value == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  return GetPoolAttribute(pool, attribute, value);
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   Pool* pool;
   if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
-  return value == nullptr ? CUDA_ERROR_INVALID_VALUE : SetPoolAttribute(pool, attribute, value);
+  if (value == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  return SetPoolAttribute(pool, attribute, value);
 }
 
 // The device always reaches its own pools' memory, and there is no other.
@@ -282,9 +281,10 @@ CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
                                           unsigned long long flags) {
   Pool* pool;
   if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
-  if (shareable == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (shareable == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  // There is no fabric.
+  if (type == CU_MEM_HANDLE_TYPE_FABRIC && pool->handles == type) return CUDA_ERROR_NOT_PERMITTED;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   return ExportPool(pool, static_cast<int*>(shareable));
 }
 

@@ -150,8 +150,12 @@ CUresult cuDeviceGetPCIBusId(char* text, int capacity, CUdevice ordinal) {
   Device* device = nullptr;
   const CUresult result = Require(ordinal, device);
   if (result != CUDA_SUCCESS) return result;
-  if (text == nullptr || capacity <= 0) return CUDA_ERROR_INVALID_VALUE;
-  CopyText(text, capacity, PciAddress(*device));
+  const std::string address = PciAddress(*device);
+  // Unlike a name, it is never cut.
+  if (text == nullptr || capacity <= 0 || static_cast<size_t>(capacity) <= address.size()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CopyText(text, capacity, address);
   return CUDA_SUCCESS;
 }
 
@@ -192,7 +196,8 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
   CUresult result = Require(ordinal, device);
   if (result == CUDA_SUCCESS) result = Require(peer, device);
   if (result != CUDA_SUCCESS) return result;
-  if (value == nullptr || ordinal == peer) return CUDA_ERROR_INVALID_VALUE;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (ordinal == peer) return CUDA_ERROR_INVALID_DEVICE;
   switch (attribute) {
     case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
     case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
@@ -207,12 +212,12 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
   }
 }
 
-CUresult cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType type, CUdevice ordinal) {
+// Any kind may be asked for; none is there.
+CUresult cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType, CUdevice ordinal) {
   Device* device = nullptr;
   const CUresult result = Require(ordinal, device);
   if (result != CUDA_SUCCESS) return result;
-  if (supported == nullptr || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (supported == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *supported = 0;
   return CUDA_SUCCESS;
 }

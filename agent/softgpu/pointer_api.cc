@@ -81,9 +81,7 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Put(data, 1u);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      if (region.piece != nullptr && region.piece->ours) {
-        return Put(data, uint64_t{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR});
-      }
+      if (region.share != nullptr) return Put(data, uint64_t{region.share->pool->handles});
       return Put(data, region.physical == nullptr
                            ? 0ull
                            : static_cast<unsigned long long>(

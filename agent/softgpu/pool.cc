@@ -4,6 +4,8 @@
 #include <mutex>
 #include <utility>
 
+#include "agent/softgpu/address_table.h"
+#include "agent/softgpu/pool_file.h"
 #include "agent/softgpu/registry.h"
 
 namespace gpuloom::softgpu {
@@ -62,6 +64,50 @@ void SetCurrentPool(Device& device, std::shared_ptr<MemoryPool> pool) {
   } else {
     pools.current[&device] = std::move(pool);
   }
+}
+
+std::shared_ptr<MemoryPool> OpenPool(Device& device, std::shared_ptr<PoolFile> file) {
+  std::lock_guard lock(AllPools().mutex);
+  for (const auto& pool : Registry<MemoryPool>::Instance().All()) {
+    if (!pool->imported || pool->file->name() != file->name()) continue;
+    ++pool->imports;
+    return pool;
+  }
+  auto pool = std::make_shared<MemoryPool>(device);
+  pool->file = std::move(file);
+  pool->imported = true;
+  pool->imports = 1;
+  Registry<MemoryPool>::Instance().Add(pool);
+  return pool;
+}
+
+std::optional<Region> FindImported(const MemoryPool& pool, uint64_t offset_bytes) {
+  const auto mapped = pool.mapped.find(offset_bytes);
+  if (mapped == pool.mapped.end()) return std::nullopt;
+  auto region = AddressTable::Instance().FindRegion(mapped->second);
+  const bool same = region && region->begin == mapped->second && !region->leaving &&
+                    region->piece != nullptr && !region->piece->ours &&
+                    region->piece->file == pool.file && region->piece->offset_bytes == offset_bytes;
+  return same ? region : std::nullopt;
+}
+
+CUresult DestroyPool(CUmemoryPool handle) {
+  std::lock_guard lock(AllPools().mutex);
+  const auto pool = FindPool(handle);
+  if (pool == nullptr || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+  if (pool->imported) {
+    std::lock_guard pool_lock(pool->mutex);
+    for (const auto& [offset_bytes, address] : pool->mapped) {
+      if (FindImported(*pool, offset_bytes)) return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (--pool->imports != 0) return CUDA_SUCCESS;
+  }
+  Registry<MemoryPool>::Instance().Take(handle);
+  const auto current = AllPools().current.find(&pool->device);
+  if (current != AllPools().current.end() && current->second == pool) {
+    AllPools().current.erase(current);
+  }
+  return CUDA_SUCCESS;
 }
 
 std::shared_ptr<MemoryPool> FindPool(CUmemoryPool handle) {

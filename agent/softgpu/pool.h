@@ -5,7 +5,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 
 #include "agent/softgpu/device.h"
 #include "proto/cuda/cuda_all.h"
@@ -13,13 +16,19 @@
 namespace gpuloom::softgpu {
 
 class PoolFile;
+struct Region;
 
 struct MemoryPool {
   explicit MemoryPool(Device& of) : device(of) {}
 
+  CUmemAllocationHandleType handles = CU_MEM_HANDLE_TYPE_NONE;  // what it can be exported as
   // Of a pool that processes share: where its memory lies. Null otherwise.
   std::shared_ptr<PoolFile> file;
   bool imported = false;
+  int imports = 0;  // of an imported one: how often; of the table of pools
+  // Of an imported one: where allocations in the file were mapped, which may have been freed since.
+  std::mutex mutex;
+  std::map<uint64_t, CUdeviceptr> mapped;
 
   Device& device;
   bool is_default = false;
@@ -46,6 +55,12 @@ std::shared_ptr<MemoryPool> DefaultPool(Device& device);
 // again.
 std::shared_ptr<MemoryPool> CurrentPool(Device& device);
 void SetCurrentPool(Device& device, std::shared_ptr<MemoryPool> pool);
+// The pool of a file that another has made, or that another import has opened.
+std::shared_ptr<MemoryPool> OpenPool(Device& device, std::shared_ptr<PoolFile> file);
+// INVALID_VALUE for none, the default one, and an imported one in use.
+[[nodiscard]] CUresult DestroyPool(CUmemoryPool handle);
+// What an import has mapped of that place in the file and nobody has freed. Under the pool's lock.
+std::optional<Region> FindImported(const MemoryPool& pool, uint64_t offset_bytes);
 // The living pool that a handle names.
 std::shared_ptr<MemoryPool> FindPool(CUmemoryPool handle);
 

@@ -165,6 +165,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties)
     return CUDA_ERROR_INVALID_VALUE;
   }
   auto pool = std::make_shared<MemoryPool>(*device);
+  pool->handles = properties->handleTypes;
   if (shareable && (pool->file = PoolFile::Make(*device)) == nullptr) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -174,33 +175,32 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties)
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool handle) {
-  std::shared_ptr<MemoryPool> pool;
-  const CUresult result = Require(handle, pool);
-  if (result != CUDA_SUCCESS) return result;
-  if (pool->is_default) return CUDA_ERROR_INVALID_VALUE;
-  Registry<MemoryPool>::Instance().Take(handle);
-  if (CurrentPool(pool->device) == pool) SetCurrentPool(pool->device, nullptr);
-  return CUDA_SUCCESS;
+  const CUresult healthy = Healthy();
+  return healthy != CUDA_SUCCESS ? healthy : DestroyPool(handle);
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   std::shared_ptr<MemoryPool> pool;
   const CUresult result = Require(handle, pool);
   if (result != CUDA_SUCCESS) return result;
-  return value == nullptr ? CUDA_ERROR_INVALID_VALUE : GetAttribute(*pool, attribute, value);
+  if (value == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  return GetAttribute(*pool, attribute, value);
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   std::shared_ptr<MemoryPool> pool;
   const CUresult result = Require(handle, pool);
   if (result != CUDA_SUCCESS) return result;
-  return value == nullptr ? CUDA_ERROR_INVALID_VALUE : SetAttribute(*pool, attribute, value);
+  if (value == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  return SetAttribute(*pool, attribute, value);
 }
 
 // A pool keeps nothing back, so there is nothing to trim.
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
   std::shared_ptr<MemoryPool> pool;
-  return Require(handle, pool);
+  const CUresult result = Require(handle, pool);
+  if (result != CUDA_SUCCESS) return result;
+  return pool->imported ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 // All devices of one process reach all of its memory.

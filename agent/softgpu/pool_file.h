@@ -57,6 +57,7 @@ class PoolFile : public std::enable_shared_from_this<PoolFile> {
   void Name(const FilePiece& piece, uint64_t asked_bytes, CUmemPoolPtrExportData& data) const;
 
   [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] uint64_t name() const { return name_; }
 
  private:
   friend struct FilePiece;

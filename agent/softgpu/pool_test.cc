@@ -97,10 +97,10 @@ TEST_F(DriverTest, PoolsAreSharedByDescriptor) {
   ASSERT_EQ(Cuda().cuMemsetD8_v2(other, 0x18, 70000), CUDA_SUCCESS);
   ASSERT_EQ(Cuda().cuMemcpyDtoH_v2(&last, second + 69999, 1), CUDA_SUCCESS);
   EXPECT_EQ(last, 0x18);
-  cuuint64_t used = 0;
-  ASSERT_EQ(Cuda().cuMemPoolGetAttribute(imported, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used),
-            CUDA_SUCCESS);
-  EXPECT_EQ(used, 70000u);
+  CUdeviceptr again = 0;
+  ASSERT_EQ(Cuda().cuMemPoolImportPointer(&again, imported, &data), CUDA_SUCCESS);
+  EXPECT_EQ(again, other);
+  EXPECT_EQ(Cuda().cuMemPoolDestroy(imported), CUDA_ERROR_INVALID_VALUE) << "in use";
   ASSERT_EQ(Cuda().cuMemFreeAsync(other, nullptr), CUDA_SUCCESS);
   ASSERT_EQ(Cuda().cuMemFreeAsync(second, nullptr), CUDA_SUCCESS);
   ASSERT_EQ(Cuda().cuCtxSynchronize(), CUDA_SUCCESS);

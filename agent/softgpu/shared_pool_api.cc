@@ -28,8 +28,10 @@ CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
   const CUresult healthy = Healthy();
   if (healthy != CUDA_SUCCESS) return healthy;
   const auto pool = FindPool(handle);
-  if (shareable == nullptr || pool == nullptr || !IsDescriptor(type, flags) ||
-      pool->file == nullptr || pool->imported) {
+  if (shareable == nullptr || pool == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  // There is no fabric.
+  if (type == CU_MEM_HANDLE_TYPE_FABRIC && pool->handles == type) return CUDA_ERROR_NOT_PERMITTED;
+  if (!IsDescriptor(type, flags) || pool->file == nullptr || pool->imported) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const int fd = pool->file->Export();
@@ -47,11 +49,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareabl
   Device* device = nullptr;
   auto file = PoolFile::Import(static_cast<int>(reinterpret_cast<intptr_t>(shareable)), device);
   if (file == nullptr) return CUDA_ERROR_UNKNOWN;  // as the real driver of memory's descriptors
-  auto pool = std::make_shared<MemoryPool>(*device);
-  pool->file = std::move(file);
-  pool->imported = true;
-  *handle = reinterpret_cast<CUmemoryPool>(pool.get());
-  Registry<MemoryPool>::Instance().Add(std::move(pool));
+  *handle = reinterpret_cast<CUmemoryPool>(OpenPool(*device, std::move(file)).get());
   return CUDA_SUCCESS;
 }
 
@@ -67,8 +65,8 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* data, CUdeviceptr pointe
   return CUDA_SUCCESS;
 }
 
-// Needs no current context, as pools do not: it goes with the device's primary one. Imported again
-// it lies at a second address; each is freed by itself.
+// Needs no current context, as pools do not: it goes with the device's primary one. Imported again it
+// has the same address, and is freed once.
 CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool handle,
                                 CUmemPoolPtrExportData* data) {
   const CUresult healthy = Healthy();
@@ -80,11 +78,19 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool handle,
   uint64_t size_bytes = 0;
   auto piece = pool->file->Find(*data, size_bytes);
   if (piece == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(pool->mutex);
+  if (const auto known = FindImported(*pool, piece->offset_bytes)) {
+    // Anything larger is one that its maker has made there since, before this process has freed.
+    if (size_bytes > known->asked_bytes) return CUDA_ERROR_INVALID_VALUE;
+    *pointer = known->begin;
+    return CUDA_SUCCESS;
+  }
+  const uint64_t offset_bytes = piece->offset_bytes;
   uint64_t begin = 0;
   const CUresult mapped =
       Memory::Instance().Allocate(*pool->device.primary, RegionKind::kDevice, size_bytes, 0, begin,
                                   std::make_shared<PoolShare>(pool, size_bytes), std::move(piece));
-  if (mapped == CUDA_SUCCESS) *pointer = begin;
+  if (mapped == CUDA_SUCCESS) *pointer = pool->mapped[offset_bytes] = begin;
   return mapped;
 }
 

@@ -11,7 +11,60 @@ namespace {
 constexpr uint64_t kMaxLinearBytes = uint64_t{1} << 32;
 constexpr uint64_t kMaxLinearElements = uint64_t{1} << 30;
 
-// 0: textures on linear memory have no such elements.
+// Formats that have their number of channels, and what an element counts for: a block of those that
+// are compressed. As an H200's driver knows them.
+struct WholeFormat {
+  CUarray_format format;
+  uint8_t channels;
+  uint8_t element_bytes;
+};
+constexpr WholeFormat kWholeFormats[] = {
+    {CU_AD_FORMAT_UNORM_INT_101010_2, 4, 4},
+    {CU_AD_FORMAT_BC1_UNORM, 4, 8},
+    {CU_AD_FORMAT_BC1_UNORM_SRGB, 4, 8},
+    {CU_AD_FORMAT_BC2_UNORM, 4, 16},
+    {CU_AD_FORMAT_BC2_UNORM_SRGB, 4, 16},
+    {CU_AD_FORMAT_BC3_UNORM, 4, 16},
+    {CU_AD_FORMAT_BC3_UNORM_SRGB, 4, 16},
+    {CU_AD_FORMAT_BC4_UNORM, 1, 8},
+    {CU_AD_FORMAT_BC4_SNORM, 1, 8},
+    {CU_AD_FORMAT_BC5_UNORM, 2, 16},
+    {CU_AD_FORMAT_BC5_SNORM, 2, 16},
+    {CU_AD_FORMAT_BC6H_UF16, 3, 16},
+    {CU_AD_FORMAT_BC6H_SF16, 3, 16},
+    {CU_AD_FORMAT_BC7_UNORM, 4, 16},
+    {CU_AD_FORMAT_BC7_UNORM_SRGB, 4, 16},
+    {CU_AD_FORMAT_P010, 3, 4},
+    {CU_AD_FORMAT_P016, 3, 4},
+    {CU_AD_FORMAT_NV12, 3, 4},
+    {CU_AD_FORMAT_NV16, 3, 4},
+    {CU_AD_FORMAT_P210, 3, 4},
+    {CU_AD_FORMAT_P216, 3, 4},
+    {CU_AD_FORMAT_YUY2, 4, 4},
+    {CU_AD_FORMAT_Y210, 2, 4},
+    {CU_AD_FORMAT_Y216, 2, 4},
+    {CU_AD_FORMAT_AYUV, 4, 4},
+    {CU_AD_FORMAT_Y410, 1, 4},
+    {CU_AD_FORMAT_Y416, 4, 8},
+    {CU_AD_FORMAT_Y444_PLANAR8, 3, 4},
+    {CU_AD_FORMAT_Y444_PLANAR10, 3, 4},
+    {CU_AD_FORMAT_YUV444_8bit_SemiPlanar, 3, 4},
+    {CU_AD_FORMAT_YUV444_16bit_SemiPlanar, 3, 4},
+    {CU_AD_FORMAT_UNORM_INT8X1, 1, 1},
+    {CU_AD_FORMAT_UNORM_INT8X2, 2, 2},
+    {CU_AD_FORMAT_UNORM_INT8X4, 4, 4},
+    {CU_AD_FORMAT_UNORM_INT16X1, 1, 2},
+    {CU_AD_FORMAT_UNORM_INT16X2, 2, 4},
+    {CU_AD_FORMAT_UNORM_INT16X4, 4, 8},
+    {CU_AD_FORMAT_SNORM_INT8X1, 1, 1},
+    {CU_AD_FORMAT_SNORM_INT8X2, 2, 2},
+    {CU_AD_FORMAT_SNORM_INT8X4, 4, 4},
+    {CU_AD_FORMAT_SNORM_INT16X1, 1, 2},
+    {CU_AD_FORMAT_SNORM_INT16X2, 2, 4},
+    {CU_AD_FORMAT_SNORM_INT16X4, 4, 8},
+};
+
+// 0: no format of one, two or four channels.
 uint64_t ChannelBytes(CUarray_format format) {
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -28,6 +81,15 @@ uint64_t ChannelBytes(CUarray_format format) {
     default:
       return 0;
   }
+}
+
+// 0: no such element.
+uint64_t ElementBytes(CUarray_format format, unsigned channels) {
+  for (const WholeFormat& whole : kWholeFormats) {
+    if (whole.format == format) return whole.channels == channels ? whole.element_bytes : 0;
+  }
+  const bool packed = channels == 1 || channels == 2 || channels == 4;
+  return packed ? ChannelBytes(format) * channels : 0;
 }
 
 // NOT_INITIALIZED or INVALID_DEVICE.
@@ -91,12 +153,12 @@ extern "C" {
 
 CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* width, CUarray_format format, unsigned channels,
                                             CUdevice device) {
-  if (const CUresult result = JudgeDevice(device); result != CUDA_SUCCESS) return result;
-  const uint64_t channel_bytes = ChannelBytes(format);
-  if (width == nullptr || channel_bytes == 0 || (channels != 1 && channels != 2 && channels != 4)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const uint64_t elements = kMaxLinearBytes / (channel_bytes * channels);
+  const CUresult result = JudgeDevice(device);
+  if (result == CUDA_ERROR_NOT_INITIALIZED) return result;
+  const uint64_t element_bytes = ElementBytes(format, channels);
+  if (width == nullptr || element_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (result != CUDA_SUCCESS) return result;
+  const uint64_t elements = kMaxLinearBytes / element_bytes;
   *width = elements < kMaxLinearElements ? elements : kMaxLinearElements;
   return CUDA_SUCCESS;
 }

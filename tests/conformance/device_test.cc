@@ -123,6 +123,10 @@ TEST_F(Device, WidestLinearTexture) {
       {CU_AD_FORMAT_FLOAT, 1, size_t{1} << 30},
       {CU_AD_FORMAT_FLOAT, 2, size_t{1} << 29},
       {CU_AD_FORMAT_FLOAT, 4, size_t{1} << 28},
+      {CU_AD_FORMAT_BC1_UNORM, 4, size_t{1} << 29},
+      {CU_AD_FORMAT_BC7_UNORM, 4, size_t{1} << 28},
+      {CU_AD_FORMAT_NV12, 3, size_t{1} << 30},
+      {CU_AD_FORMAT_UNORM_INT16X4, 4, size_t{1} << 29},
   };
   size_t width = 0;
   for (const auto& e : expected) {
@@ -131,6 +135,10 @@ TEST_F(Device, WidestLinearTexture) {
     EXPECT_EQ(width, e.width) << e.format << " x " << e.channels;
   }
   EXPECT_EQ(Cu().cuDeviceGetTexture1DLinearMaxWidth(&width, CU_AD_FORMAT_FLOAT, 3, device_),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuDeviceGetTexture1DLinearMaxWidth(&width, CU_AD_FORMAT_BC1_UNORM, 1, device_),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuDeviceGetTexture1DLinearMaxWidth(nullptr, CU_AD_FORMAT_FLOAT, 1, 1000),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(
       Cu().cuDeviceGetTexture1DLinearMaxWidth(&width, static_cast<CUarray_format>(99), 1, device_),
@@ -168,6 +176,7 @@ TEST_F(Device, AtomicsOverTheLinkToTheHost) {
   EXPECT_EQ(ask(nullptr, nullptr, 0, 1000), CUDA_ERROR_INVALID_VALUE);
   operations[0] = CU_ATOMIC_OPERATION_MAX;
   EXPECT_EQ(ask(capabilities.data(), operations.data(), 1, device_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(ask(capabilities.data(), operations.data(), 1, 1000), CUDA_ERROR_INVALID_DEVICE);
   operations[0] = CU_ATOMIC_OPERATION_CAS;
   EXPECT_EQ(Cu().cuDeviceGetP2PAtomicCapabilities(capabilities.data(), operations.data(), 1,
                                                   device_, device_),

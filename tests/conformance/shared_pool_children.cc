@@ -24,7 +24,6 @@ CUmemoryPool Import() {
   Want(Cu().cuMemPoolImportFromShareableHandle(
            &pool, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), kDescriptor, 0),
        CUDA_SUCCESS, "import of the pool");
-  close(fd);
   return pool;
 }
 
@@ -41,6 +40,17 @@ void TryWhatIsNotAllowed(CUmemoryPool pool, CUstream stream) {
   Hold(Cu().cuMemAllocFromPoolAsync(&address, 4096, pool, stream) != CUDA_SUCCESS,
        "an imported pool gave memory");
   Hold(Cu().cuDeviceSetMemPool(device, pool) != CUDA_SUCCESS, "an imported pool became current");
+  uint64_t number = 0;
+  for (int i = CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES; i <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+       ++i) {
+    const auto attribute = static_cast<CUmemPool_attribute>(i);
+    Want(Cu().cuMemPoolGetAttribute(pool, attribute, &number), CUDA_ERROR_INVALID_VALUE,
+         "cuMemPoolGetAttribute");
+    Want(Cu().cuMemPoolSetAttribute(pool, attribute, &number), CUDA_ERROR_INVALID_VALUE,
+         "cuMemPoolSetAttribute");
+  }
+  Want(Cu().cuMemPoolTrimTo(pool, 0), CUDA_ERROR_INVALID_VALUE, "cuMemPoolTrimTo");
+  Want(Cu().cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE, "cuMemPoolDestroy in use");
   CUmemPoolPtrExportData none = {};
   Hold(Cu().cuMemPoolImportPointer(&address, pool, &none) != CUDA_SUCCESS,
        "nothing was imported as a pointer");
@@ -79,11 +89,16 @@ int ImportsPool() {
        "cuMemGetAddressRange");
   Hold(range >= size, "the allocation is smaller than it was");
   TryWhatIsNotAllowed(pool, stream);
+  // Imported again they are the same; what was allocated is freed once.
+  Hold(Import() == pool, "another pool was imported");
+  Hold(Import(pool, "GPULOOM_TEST_POINTER") == first, "the pointer was imported elsewhere");
 
   ReadAndWrite(first, size, stream);
   ReadAndWrite(second, size, stream);
   Want(Cu().cuMemFreeAsync(first, stream), CUDA_SUCCESS, "cuMemFreeAsync");
   Want(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS, "cuStreamSynchronize");
+  Want(Cu().cuMemFreeAsync(first, stream), CUDA_ERROR_INVALID_VALUE,
+       "cuMemFreeAsync a second time");
   // It may come again.
   const CUdeviceptr again = Import(pool, "GPULOOM_TEST_POINTER");
   if (wrong != 0) return wrong;
@@ -94,7 +109,9 @@ int ImportsPool() {
   Want(Cu().cuMemFree_v2(second), CUDA_SUCCESS, "cuMemFree");
   Want(Cu().cuMemFreeAsync(again, stream), CUDA_SUCCESS, "cuMemFreeAsync again");
   Want(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS, "cuStreamSynchronize");
-  Want(Cu().cuMemPoolDestroy(pool), CUDA_SUCCESS, "cuMemPoolDestroy");
+  for (int i = 0; i < 2; ++i) {  // as often as it was imported
+    Want(Cu().cuMemPoolDestroy(pool), CUDA_SUCCESS, "cuMemPoolDestroy");
+  }
   return wrong;
 }
 

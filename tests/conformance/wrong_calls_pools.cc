@@ -35,8 +35,6 @@ void WrongSharedPools(Calls& c, const Place& at) {
   });
   c("cuMemPoolExportToShareableHandle of a fabric pool as a descriptor",
     [&] { return cu.cuMemPoolExportToShareableHandle(&fd, fabric, kDescriptor, 0); });
-  c("cuMemAllocFromPoolAsync of a fabric pool",
-    [&] { return cu.cuMemAllocFromPoolAsync(&memory, 8192, fabric, nullptr); });
   c("cuMemPoolCreate for two kinds of handles", [&] {
     CUmemPoolProps wrong = props;
     wrong.handleTypes = static_cast<CUmemAllocationHandleType>(3);
