@@ -127,8 +127,10 @@ struct Session::Loading {
       fresh->bytes.push_back(0);
     }
     cuda.cuLinkDestroy(link);  // and with it `cubin`
-    // Of something it found no definition, which need not be an error: see Decide.
-    return linked == CUDA_ERROR_UNKNOWN ? CUDA_SUCCESS : linked;
+    // Of something it found no definition, which need not be an error: see Decide. The driver says so in
+    // one way when it meets the text first, and in the other later.
+    const bool undecided = linked == CUDA_ERROR_UNKNOWN || linked == CUDA_ERROR_INVALID_SOURCE;
+    return undecided ? CUDA_SUCCESS : linked;
   }
 
   // Asks for a kernel, whatever its name, so that the driver reads the text. (It does so without

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "agent/executor/texture_reference.h"
+
 namespace gpuloom::executor {
 namespace {
 
@@ -12,11 +14,23 @@ size_t DependencyBytes(const std::vector<Dependency>& dependencies) {
   return dependencies.size() * sizeof(Dependency);
 }
 
+// A program that binds anew before each launch may leave all of it to one launch to keep.
+size_t BindingBytes(const std::shared_ptr<const Bindings>& bindings) {
+  constexpr size_t kEach = sizeof(BindingRef) + sizeof(Binding);
+  return bindings == nullptr ? 0 : sizeof(Bindings) + bindings->each.size() * kEach;
+}
+
 size_t CostBytes(const StreamCommand& command) {
-  const size_t bytes =
+  size_t bytes =
       sizeof(StreamCommand) + command.payload.size() + DependencyBytes(command.dependencies);
-  const auto* work = std::get_if<ChunkWork>(&command.work);
-  return work == nullptr ? bytes : bytes + sizeof(Chunk) + work->chunk->cost_bytes();
+  if (const auto* chunk = std::get_if<ChunkWork>(&command.work)) {
+    bytes += sizeof(Chunk) + chunk->chunk->cost_bytes();
+  } else if (const auto* launch = std::get_if<LaunchWork>(&command.work)) {
+    bytes += BindingBytes(launch->bindings);
+  } else if (const auto* asking = std::get_if<LaunchExWork>(&command.work)) {
+    bytes += BindingBytes(asking->bindings);
+  }
+  return bytes;
 }
 
 uint64_t FirstTicket(const StreamCommand& command) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/executor/texture_reference.h"
+
 namespace gpuloom::executor {
 namespace {
 
@@ -24,8 +26,9 @@ class StreamSetTest : public ::testing::Test, private StreamSink {
     return *set_.Add(StreamId{id}, blocking, 0, Ticket{last_ticket_});
   }
 
-  uint64_t Enqueue(Stream& stream, std::vector<Dependency> dependencies = {}) {
+  uint64_t Enqueue(Stream& stream, std::vector<Dependency> dependencies = {}, Work work = {}) {
     StreamCommand command;
+    command.work = std::move(work);
     command.ticket = Ticket{++last_ticket_};
     command.dependencies = std::move(dependencies);
     set_.Enqueue(stream, std::move(command));
@@ -121,6 +124,26 @@ TEST_F(StreamSetTest, NoMoreThanTheDriverTakes) {
   EXPECT_TRUE(set_.SubmitWaiting());
   EXPECT_EQ(TakeHanded().size(), 10u);
   EXPECT_EQ(set_.waiting_commands(), 0u);
+  EXPECT_EQ(set_.waiting_bytes(), 0u);
+}
+
+TEST_F(StreamSetTest, WhatWaitingLaunchesKeepIsCounted) {
+  Stream& a = Add(1);
+  room_ = false;
+  Enqueue(a, {}, LaunchWork{});
+  const size_t plain = set_.waiting_bytes();
+  const auto bindings =
+      std::make_shared<Bindings>(Bindings{nullptr, std::vector<BindingRef>(100, nullptr)});
+  LaunchWork launch{};
+  launch.bindings = bindings;
+  Enqueue(a, {}, std::move(launch));
+  EXPECT_GT(set_.waiting_bytes(), 2 * plain + 100 * sizeof(Binding));
+  LaunchExWork asking{};
+  asking.bindings = bindings;
+  Enqueue(a, {}, std::move(asking));
+  EXPECT_GT(set_.waiting_bytes(), 3 * plain + 200 * sizeof(Binding));
+  room_ = true;
+  EXPECT_TRUE(set_.SubmitWaiting());
   EXPECT_EQ(set_.waiting_bytes(), 0u);
 }
 

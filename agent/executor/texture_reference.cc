@@ -87,40 +87,63 @@ void References::Want(size_t number, BindingRef binding) {
   wanted_ = std::move(wanted);
 }
 
+// What the driver has taken is known even when it refuses the next thing.
 CUresult References::SetSampler(const Driver& cuda, One* one, const CUDA_TEXTURE_DESC& wanted) {
   CUDA_TEXTURE_DESC& now = one->state.sampler;
   const CUtexref texture = one->texture;
   CUresult result = CUDA_SUCCESS;
-  const auto set = [&](bool differs, auto tell) {
-    if (differs && result == CUDA_SUCCESS) result = tell();
+  const auto set = [&](bool differs, auto tell, auto note) {
+    if (!differs || result != CUDA_SUCCESS) return;
+    result = tell();
+    if (result == CUDA_SUCCESS) note();
   };
-  set(now.flags != wanted.flags, [&] { return cuda.cuTexRefSetFlags(texture, wanted.flags); });
+  set(
+      now.flags != wanted.flags, [&] { return cuda.cuTexRefSetFlags(texture, wanted.flags); },
+      [&] { now.flags = wanted.flags; });
   for (int i = 0; i < 3; ++i) {
-    set(now.addressMode[i] != wanted.addressMode[i],
-        [&] { return cuda.cuTexRefSetAddressMode(texture, i, wanted.addressMode[i]); });
+    set(
+        now.addressMode[i] != wanted.addressMode[i],
+        [&] { return cuda.cuTexRefSetAddressMode(texture, i, wanted.addressMode[i]); },
+        [&] { now.addressMode[i] = wanted.addressMode[i]; });
   }
-  set(now.filterMode != wanted.filterMode,
-      [&] { return cuda.cuTexRefSetFilterMode(texture, wanted.filterMode); });
-  set(now.mipmapFilterMode != wanted.mipmapFilterMode,
-      [&] { return cuda.cuTexRefSetMipmapFilterMode(texture, wanted.mipmapFilterMode); });
-  set(!Same(now.mipmapLevelBias, wanted.mipmapLevelBias),
-      [&] { return cuda.cuTexRefSetMipmapLevelBias(texture, wanted.mipmapLevelBias); });
-  set(!Same(now.minMipmapLevelClamp, wanted.minMipmapLevelClamp) ||
+  set(
+      now.filterMode != wanted.filterMode,
+      [&] { return cuda.cuTexRefSetFilterMode(texture, wanted.filterMode); },
+      [&] { now.filterMode = wanted.filterMode; });
+  set(
+      now.mipmapFilterMode != wanted.mipmapFilterMode,
+      [&] { return cuda.cuTexRefSetMipmapFilterMode(texture, wanted.mipmapFilterMode); },
+      [&] { now.mipmapFilterMode = wanted.mipmapFilterMode; });
+  set(
+      !Same(now.mipmapLevelBias, wanted.mipmapLevelBias),
+      [&] { return cuda.cuTexRefSetMipmapLevelBias(texture, wanted.mipmapLevelBias); },
+      [&] { now.mipmapLevelBias = wanted.mipmapLevelBias; });
+  set(
+      !Same(now.minMipmapLevelClamp, wanted.minMipmapLevelClamp) ||
           !Same(now.maxMipmapLevelClamp, wanted.maxMipmapLevelClamp),
       [&] {
         return cuda.cuTexRefSetMipmapLevelClamp(texture, wanted.minMipmapLevelClamp,
                                                 wanted.maxMipmapLevelClamp);
+      },
+      [&] {
+        now.minMipmapLevelClamp = wanted.minMipmapLevelClamp;
+        now.maxMipmapLevelClamp = wanted.maxMipmapLevelClamp;
       });
-  set(now.maxAnisotropy != wanted.maxAnisotropy,
-      [&] { return cuda.cuTexRefSetMaxAnisotropy(texture, wanted.maxAnisotropy); });
-  set(!std::equal(std::begin(now.borderColor), std::end(now.borderColor),
+  set(
+      now.maxAnisotropy != wanted.maxAnisotropy,
+      [&] { return cuda.cuTexRefSetMaxAnisotropy(texture, wanted.maxAnisotropy); },
+      [&] { now.maxAnisotropy = wanted.maxAnisotropy; });
+  set(
+      !std::equal(std::begin(now.borderColor), std::end(now.borderColor),
                   std::begin(wanted.borderColor), Same),
       [&] {
         float color[4];
         std::copy(std::begin(wanted.borderColor), std::end(wanted.borderColor), color);
         return cuda.cuTexRefSetBorderColor(texture, color);
+      },
+      [&] {
+        std::copy(std::begin(wanted.borderColor), std::end(wanted.borderColor), now.borderColor);
       });
-  if (result == CUDA_SUCCESS) now = wanted;
   return result;
 }
 
@@ -301,7 +324,13 @@ void Session::FinishReference(Asker asker, const wire::ReferenceGet::Request& re
   if (owner == nullptr || owner->loaded != loaded) result = CUDA_ERROR_INVALID_HANDLE;
   size_t number = References::kNone;
   if (result == CUDA_SUCCESS) {
-    if (loaded->references == nullptr) loaded->references = std::make_shared<References>();
+    if (loaded->references == nullptr) {
+      loaded->references = std::make_shared<References>();
+      // Launches go with what they are bound to from here on, one by one.
+      kernels_.ForEach([&](Kernel& kernel) {
+        if (kernel.library == loaded) kernel.collects = false;
+      });
+    }
     References& references = *loaded->references;
     number = lookup.surface != nullptr ? references.Add(lookup.surface)
                                        : references.Add(lookup.texture, lookup.state);
@@ -311,10 +340,6 @@ void Session::FinishReference(Asker asker, const wire::ReferenceGet::Request& re
     references_.Take(request.reference);
     return Reply<wire::ReferenceGet>(asker, result);
   }
-  // Launches go with what they are bound to from here on, one by one.
-  kernels_.ForEach([&](Kernel& kernel) {
-    if (kernel.library == loaded) kernel.collects = false;
-  });
   owner->references.push_back(request.reference);
   *references_.Find(request.reference) = {loaded, request.kind, number};
   Reply<wire::ReferenceGet>(asker, CUDA_SUCCESS, ReplyOf(lookup.state));
