@@ -129,7 +129,11 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* pointer, size_t* size_bytes, CUmodule
     return CUDA_ERROR_INVALID_VALUE;
   }
   const Global* global = module->code->FindGlobal(name);
-  if (global == nullptr) return CUDA_ERROR_NOT_FOUND;
+  if (global == nullptr) {
+    // The real driver knows the names of both.
+    return module->code->FindKernel(name) != nullptr ? CUDA_ERROR_INVALID_VALUE
+                                                     : CUDA_ERROR_NOT_FOUND;
+  }
   if (pointer != nullptr) *pointer = global->address;
   if (size_bytes != nullptr) *size_bytes = global->size_bytes;
   return CUDA_SUCCESS;
