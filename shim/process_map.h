@@ -1,8 +1,7 @@
 // What the kernel says is mapped in this process (/proc/self/maps). Owns a descriptor; one thread.
 //
-//   ProcessMap map;
-//   Mapped mapped;
-//   while (map.Next(&mapped)) …
+// Kernels from 6.11 on answer about one address (PROCMAP_QUERY), in a microsecond; of older ones the
+// text is read up to there, 0.2 µs for each mapping in front of it.
 #pragma once
 
 #include <cstddef>
@@ -25,20 +24,29 @@ struct Mapped {
 
 class ProcessMap {
  public:
-  ProcessMap();
+  enum class By { kQuery, kText };
+
+  // By query as far as the kernel can.
+  explicit ProcessMap(By by = By::kQuery);
   ~ProcessMap();
   ProcessMap(const ProcessMap&) = delete;
   ProcessMap& operator=(const ProcessMap&) = delete;
 
-  // In the order of addresses. False at the end.
-  [[nodiscard]] bool Next(Mapped* mapped);
-  // The first that ends behind `address`. Goes on from where Next is.
+  // False where there is no /proc; then nothing is found.
+  [[nodiscard]] bool is_known() const { return file_ >= 0; }
+  // The first that ends behind `address`. Addresses must not go down from call to call. False when
+  // there is none.
   [[nodiscard]] bool Find(uint64_t address, Mapped* mapped);
 
  private:
+  enum class Asked { kFound, kNothing, kCannot };
+
+  Asked Ask(uint64_t address, Mapped* mapped);
+  bool Next(Mapped* mapped);
   bool ReadLine(char* line, size_t capacity);
 
   int file_;
+  By by_;
   char buffer_[4096];
   size_t have_ = 0;
   size_t at_ = 0;

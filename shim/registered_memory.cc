@@ -1,5 +1,8 @@
 #include "shim/registered_memory.h"
 
+#include <sys/mman.h>
+
+#include "proto/wire/regions.h"
 #include "shim/capture.h"
 #include "shim/context.h"
 #include "shim/growing.h"
@@ -19,10 +22,15 @@ constinit Registered registered;
 constexpr unsigned kKnownFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                                  CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 
-// The program itself may read every byte, and write it unless it says that nobody will.
+// The program itself may read every byte, and write it unless it says that nobody will. Without /proc
+// the kernel tells only whether there is memory (an msync that is to wait for nothing does no more).
 bool MayRegister(uint64_t address, uint64_t size_bytes, bool read_only) {
   const uint64_t end = address + size_bytes;
   ProcessMap map;
+  if (!map.is_known()) {
+    const uint64_t begin = address & ~(wire::kPageBytes - 1);
+    return msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;
+  }
   Mapped mapped;
   for (uint64_t at = address; at < end; at = mapped.end) {
     if (!map.Find(at, &mapped) || mapped.begin > at) return false;
