@@ -32,13 +32,8 @@ void Session::On(wire::Tag<wire::ConditionCreate>, const wire::ConditionCreate::
   if (cuda.cuGraphConditionalHandleCreate == nullptr || cuda.cuGraphAddNode_v2 == nullptr) {
     return Reply<wire::ConditionCreate>(asker, CUDA_ERROR_NOT_SUPPORTED);
   }
-  if (reservation->named) {
-    Log(LogLevel::kInfo,
-        "session %llu (%s): conditional handles can only be added to a graph that has not been "
-        "instantiated",
-        static_cast<unsigned long long>(id()), label());
-    return Reply<wire::ConditionCreate>(asker, CUDA_ERROR_NOT_SUPPORTED);
-  }
+  // The shim has one call about a graph at a time.
+  if (reservation->busy != 0) return Refuse(wire::Fatal::kBadArgument);
   if (reservation->counted_conditions == wire::kMaxConditions ||
       *conditions_ == wire::kMaxSessionConditions) {
     return Reply<wire::ConditionCreate>(asker, CUDA_ERROR_OUT_OF_MEMORY);
@@ -104,10 +99,10 @@ bool Session::TakesReservation(Asker asker, const wire::GraphInstantiate::Reques
     return false;
   }
   if (reservation.users != 0) {
+    if (place_.graphs->buried != 0) place_.quiet->HurryBuried();
     graphs_to_make_.push_back({asker, request, plan});
     return false;
   }
-  reservation.named = true;
   return true;
 }
 

@@ -4,7 +4,7 @@
 //
 // Shared by the session's table and the one Graph that is made with it. Ring thread, its end too: the
 // driver's graph is then destroyed on a worker. What a worker does with `graph` or fills in, it does
-// alone: handles are made before a definition names the reservation, and Graphs come one at a time.
+// alone: no handle is made while a Graph is built into it or updated, and Graphs come one at a time.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct Reservation {
   std::vector<CUgraphConditionalHandle> handles;
   uint32_t creating = 0;  // handles that a worker makes
   uint32_t users = 0;     // 1 from Graph::Prepare until the Graph's executable form is destroyed
-  bool named = false;     // by a definition: no more handles
+  uint32_t busy = 0;      // builds and updates that are not finished
 
   // By Graph::Build.
   enum class State : uint8_t { kEmpty, kBuilt, kBroken } state = State::kEmpty;

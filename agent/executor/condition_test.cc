@@ -116,6 +116,71 @@ TEST_F(ConditionTest, WhatOneNamedGoesWithTheNext) {
   EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
 }
 
+// Destroying an executable graph with conditional nodes waits for all work of the device.
+TEST_F(ConditionTest, DestroyingLeavesTheNeighboursAlone) {
+  auto neighbour = scheduler_.AddTenant();
+  ASSERT_TRUE(neighbour->LoadKernel(1, 1, "k", kEmptyPtx));
+  ASSERT_EQ(Create(1), CUDA_SUCCESS);
+  ASSERT_EQ(Create(2), CUDA_SUCCESS);
+  ASSERT_EQ(Instantiate(1, Loop(1)), CUDA_SUCCESS);
+  ASSERT_EQ(Instantiate(2, Loop(2)), CUDA_SUCCESS);
+  ASSERT_TRUE(tenant_->WaitDone(0, Launch(1)));
+  ASSERT_TRUE(tenant_->WaitDone(0, Launch(2)));
+  const int live = TestingDriver::live_graphs();
+  TestingDriver::TakeCalls();
+  TestingDriver::Hold();
+  const Ticket spinning = neighbour->LaunchPlain(0, 1);
+  ASSERT_TRUE(neighbour->Wait([] {
+    const auto calls = TestingDriver::TakeCalls();
+    return std::any_of(calls.begin(), calls.end(),
+                       [](const std::string& call) { return call.starts_with("launch "); });
+  }));
+  // One by its program, one by the end of the session.
+  Destroy(1);
+  ASSERT_EQ(Create(3), CUDA_SUCCESS);
+  tenant_->doorbell.Reset();
+  ASSERT_TRUE(scheduler_.WaitEnded(tenant_->order.session_id).has_value());
+  // The workers have had their turn when the neighbour's calls are answered.
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(neighbour->Call<wire::ConditionCreate>({ReservationId{1}, 0, 0, 0}), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
+  TestingDriver::Release();
+  EXPECT_TRUE(neighbour->WaitDone(0, spinning));
+  EXPECT_TRUE(neighbour->Wait([&] { return TestingDriver::live_graphs() <= live - 3; }));
+  EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
+}
+
+// A program that makes one after the other is not held up by those that are gone.
+TEST_F(ConditionTest, ManyComeAndGoBesideWork) {
+  for (uint32_t i = 1; i <= 20; ++i) {
+    ASSERT_EQ(Create(i), CUDA_SUCCESS);
+    ASSERT_EQ(Instantiate(1, Loop(i)), CUDA_SUCCESS);
+    tenant_->LaunchPlain(0, 1);
+    const Ticket last = Launch(1);
+    Destroy(1);
+    Drop(i);
+    ASSERT_TRUE(tenant_->WaitDone(0, last));
+  }
+  long destroyed = 0;
+  EXPECT_TRUE(tenant_->Wait([&] {
+    const auto calls = TestingDriver::TakeCalls();
+    destroyed += std::count(calls.begin(), calls.end(), "destroy conditional graph");
+    return destroyed == 20;
+  })) << destroyed;
+  EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
+}
+
+TEST_F(ConditionTest, HandlesAreMadeLater) {
+  uint64_t first = 0;
+  uint64_t second = 0;
+  ASSERT_EQ(Create(1, &first), CUDA_SUCCESS);
+  ASSERT_EQ(Instantiate(1, Loop(1)), CUDA_SUCCESS);
+  ASSERT_EQ(Create(1, &second), CUDA_SUCCESS);
+  EXPECT_NE(first, second);
+  EXPECT_TRUE(tenant_->WaitDone(0, Launch(1)));
+}
+
 TEST_F(ConditionTest, WithOtherNodesItIsNot) {
   ASSERT_EQ(Create(1), CUDA_SUCCESS);
   ASSERT_EQ(Instantiate(1, Loop(1)), CUDA_SUCCESS);
@@ -124,7 +189,6 @@ TEST_F(ConditionTest, WithOtherNodesItIsNot) {
   other.AddConditional(1, 0, CU_GRAPH_COND_TYPE_WHILE, {1});
   other.AddKernel(1, PlainParams());
   EXPECT_EQ(Instantiate(1, other), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(Create(1), CUDA_ERROR_NOT_SUPPORTED) << "it has been named";
   EXPECT_EQ(Instantiate(1, Loop(1)), CUDA_SUCCESS);
 }
 
@@ -276,6 +340,20 @@ TEST_F(MaliciousConditionTest, UpdateOfAConditionalNode) {
   update.AddConditional(1, 0, CU_GRAPH_COND_TYPE_WHILE, {0});
   update.Rename(0, 1);
   tenant_->Post<wire::GraphUpdate>({GraphId{1}, 0, HostPtr{0}, 0}, update.Block(), 0);
+  ExpectEnds(Fatal::kBadArgument);
+}
+
+// The driver lets one thread at a time use a graph.
+TEST_F(MaliciousConditionTest, AHandleWhileAGraphIsMade) {
+  ASSERT_EQ(Create(1), CUDA_SUCCESS);
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  // It waits for a quiet moment, which does not come.
+  tenant_->Post<wire::GraphInstantiate>({GraphId{1}, 0, HostPtr{0}, 0}, Loop(1).Block(), 3);
+  ASSERT_EQ(Create(2), CUDA_SUCCESS);
+  tenant_->Post<wire::ConditionCreate>({ReservationId{1}, 0, 0, 0}, {}, 0);
+  EXPECT_TRUE(tenant_->WaitFatal(Fatal::kBadArgument));
+  TestingDriver::Release();
   ExpectEnds(Fatal::kBadArgument);
 }
 

@@ -98,12 +98,13 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
   }
   const bool conditional = plan->reservation != nullptr && plan->result == CUDA_SUCCESS;
   if (conditional && !TakesReservation(asker, request, plan)) return;
-  auto graph = std::make_shared<Graph>(place_.device, place_.modules, place_.staging, place_.graphs,
-                                       graph_nodes_);
-  // What conditional nodes take has not been measured.
+  auto graph = std::make_shared<Graph>(place_.device, place_.modules, place_.quiet, place_.staging,
+                                       place_.graphs, graph_nodes_);
+  // Those that are gone wait for a quiet moment, so a new one may as well.
   const bool fits = !conditional && place_.graphs->Fits(plan->reader.nodes());
   if (plan->result == CUDA_SUCCESS) plan->result = graph->Prepare(*plan);
-  const auto finish = [this, asker, request, plan, graph] {
+  const auto finish = [this, asker, request, plan, graph, conditional] {
+    if (conditional) plan->reservation->busy = 0;
     if (state_ != State::kServing) return;
     place_.device->Judge(plan->result);
     if (plan->result == CUDA_SUCCESS) {
@@ -117,6 +118,11 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
   if (plan->result != CUDA_SUCCESS) return finish();
   const auto build = [graph, plan, flags = request.flags] { graph->Build(plan.get(), flags); };
   if (fits) return modules_.Post(build, finish);
+  if (conditional) {
+    plan->reservation->busy = 1;
+    // Or they would pile up beside a device that is never idle.
+    if (place_.graphs->buried != 0) place_.quiet->HurryBuried();
+  }
   ++outstanding_;
   place_.quiet->Need(this, build, [this, finish] {
     --outstanding_;
@@ -135,9 +141,14 @@ void Session::On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request&
                  const wire::Record& record) {
   Graph* graph = FindGraph(request.graph);
   if (graph == nullptr) return;
+  Reservation* reservation = graph->reservation();
+  if (reservation != nullptr && reservation->creating != 0) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
   auto plan = std::make_shared<GraphPlan>();
   GraphBlock block;
   if (!FindGraphBlock(request.update, request.update_bytes, record, plan.get(), &block)) return;
+  if (reservation != nullptr) ++reservation->busy;
   Graph::Update update;
   update.ticket = record.ticket;
   update.plan = plan;
@@ -206,6 +217,7 @@ void Session::FinishUpdate(Graph& graph) {
   const Graph::Update update = std::move(graph.updates.front());
   graph.updates.pop_front();
   graph.AdoptUpdate(*update.plan);
+  if (graph.reservation() != nullptr) --graph.reservation()->busy;
   update.answer();
 }
 

@@ -4,7 +4,8 @@
 // A GraphPlan is a definition or an update in private memory; the ring thread judges it, a worker
 // reads it. A Graph is made by Session (graph.cc); the session's table, queued launches and running
 // ones share it. Build and Apply run on a worker while nothing else uses the Graph; everything else
-// is the ring thread's, its end too: the driver's objects are then destroyed on a worker.
+// is the ring thread's, its end too: the driver's objects are then destroyed on a worker, and in a
+// quiet moment (quiet.h) when there are conditional nodes, because that waits for the device.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "agent/executor/condition.h"
 #include "agent/executor/device.h"
 #include "agent/executor/point.h"
+#include "agent/executor/quiet.h"
 #include "agent/executor/staging.h"
 #include "agent/executor/work_pool.h"
 #include "proto/wire/graph_commands.h"
@@ -45,6 +47,8 @@ struct GraphRoom {
   // A fresh context has room for these: 2,000 nodes in one graph, or 34 graphs of 100.
   uint64_t most_graphs = 16;
   uint64_t most_nodes = 1500;
+  // Executable graphs with conditional nodes that wait to be destroyed.
+  uint64_t buried = 0;
   // For uploads and for letting waits go; made when it is needed first, never given back.
   CUstream stream = nullptr;
 
@@ -106,10 +110,11 @@ struct GraphHostWord {
 class Graph {
  public:
   // `session_nodes` counts the nodes of the session's graphs.
-  Graph(Device* device, WorkPool* pool, Staging* staging, GraphRoom* room,
+  Graph(Device* device, WorkPool* pool, Quiet* quiet, Staging* staging, GraphRoom* room,
         std::shared_ptr<uint64_t> session_nodes)
       : device_(device),
         pool_(pool),
+        quiet_(quiet),
         staging_(staging),
         room_(room),
         session_nodes_(std::move(session_nodes)) {}
@@ -127,6 +132,8 @@ class Graph {
   void AdoptUpdate(const GraphPlan& plan);
 
   CUgraphExec exec() const { return exec_; }
+  // Null: it has no conditional nodes.
+  Reservation* reservation() const { return reservation_.get(); }
   uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
   uint32_t kernels() const { return kernels_; }
   bool prints() const { return prints_; }
@@ -214,6 +221,7 @@ class Graph {
 
   Device* const device_;
   WorkPool* const pool_;
+  Quiet* const quiet_;
   Staging* const staging_;
   GraphRoom* const room_;
   const std::shared_ptr<uint64_t> session_nodes_;

@@ -11,24 +11,33 @@ namespace gpuloom::executor {
 using wire::GraphNodeKind;
 
 Graph::~Graph() {
-  *session_nodes_ -= counted_nodes_;
   const CUgraph graph = reservation_ == nullptr ? graph_ : nullptr;
-  // Neither waits for launches that still run; what they use goes when they are done.
-  pool_->Post(
-      [exec = exec_, graph, &cuda = device_->cuda()] {
-        if (exec != nullptr) cuda.cuGraphExecDestroy(exec);
-        if (graph != nullptr) cuda.cuGraphDestroy(graph);
-      },
-      [libraries = std::move(libraries_), records = std::move(records_), words = words_,
-       host_calls = host_calls_.size(), staging = staging_, room = room_, nodes = counted_nodes_,
-       reservation = std::move(reservation_)] {
-        if (reservation != nullptr) --reservation->users;
-        room->graphs -= nodes != 0;
-        room->nodes -= nodes;
-        if (words != nullptr) {
-          staging->Give(reinterpret_cast<uint8_t*>(words), host_calls * sizeof(GraphHostWord));
-        }
-      });
+  const bool buried = reservation_ != nullptr && exec_ != nullptr;
+  auto destroy = [exec = exec_, graph, &cuda = device_->cuda()] {
+    if (exec != nullptr) cuda.cuGraphExecDestroy(exec);
+    if (graph != nullptr) cuda.cuGraphDestroy(graph);
+  };
+  auto done = [libraries = std::move(libraries_), records = std::move(records_), words = words_,
+               host_calls = host_calls_.size(), staging = staging_, room = room_,
+               session_nodes = session_nodes_, nodes = counted_nodes_, buried,
+               reservation = std::move(reservation_)] {
+    if (reservation != nullptr) --reservation->users;
+    *session_nodes -= nodes;
+    room->graphs -= nodes != 0;
+    room->nodes -= nodes;
+    room->buried -= buried;
+    if (words != nullptr) {
+      staging->Give(reinterpret_cast<uint8_t*>(words), host_calls * sizeof(GraphHostWord));
+    }
+  };
+  if (buried) {
+    ++room_->buried;
+    quiet_->Bury(std::move(destroy), std::move(done));
+    return;
+  }
+  // Without conditional nodes neither waits, not even for its own launches that still run; what they
+  // use goes when they are done.
+  pool_->Post(std::move(destroy), std::move(done));
 }
 
 CUresult Graph::Prepare(const GraphPlan& plan) {

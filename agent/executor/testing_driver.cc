@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "agent/executor/testing_green.h"
@@ -59,6 +60,7 @@ struct State {
   };
   std::map<uint64_t, std::vector<CUstreamBatchMemOpParams>> graph_operations;  // by graph
   std::map<uint64_t, uint64_t> graph_of;                                       // by executable
+  std::set<uint64_t> conditional;                                              // graphs
   std::atomic<int> live_graphs{0};
   std::map<uint64_t, Pending> stream_work;  // by stream: its newest work
   std::map<uint64_t, Pending> event_work;
@@ -119,6 +121,14 @@ CUresult Updated() {
   return S().failure;
 }
 
+// A call that waits for the whole device on real hardware.
+CUresult Synchronising(const char* what) {
+  std::lock_guard lock(S().mutex);
+  S().calls.push_back(what);
+  if (S().AnythingPending()) ++S().unquiet;
+  return S().failure;
+}
+
 void FillGraphTable(Driver* d) {
   d->cuGraphCreate = [](CUgraph* graph, unsigned) {
     ++S().live_graphs;
@@ -164,7 +174,14 @@ void FillGraphTable(Driver* d) {
     S().graph_of[Number(*exec)] = Number(graph);
     return result;
   };
-  d->cuGraphExecDestroy = [](CUgraphExec) { return --S().live_graphs, CUDA_SUCCESS; };
+  d->cuGraphExecDestroy = [](CUgraphExec exec) {
+    --S().live_graphs;
+    {
+      std::lock_guard lock(S().mutex);
+      if (S().conditional.count(S().graph_of[Number(exec)]) == 0) return CUDA_SUCCESS;
+    }
+    return Synchronising("destroy conditional graph");
+  };
   d->cuStreamWriteValue32_v2 = [](CUstream stream, CUdeviceptr, cuuint32_t, unsigned) {
     return Work("write", stream);
   };
@@ -211,10 +228,14 @@ void FillGraphTable(Driver* d) {
     return S().failure;
   };
   // The one kind that is added so.
-  d->cuGraphAddNode_v2 = [](CUgraphNode* node, CUgraph, const CUgraphNode*, const CUgraphEdgeData*,
-                            size_t, CUgraphNodeParams* params) {
+  d->cuGraphAddNode_v2 = [](CUgraphNode* node, CUgraph graph, const CUgraphNode*,
+                            const CUgraphEdgeData*, size_t, CUgraphNodeParams* params) {
     static CUgraph bodies[1024] = {};
     params->conditional.phGraph_out = bodies;
+    {
+      std::lock_guard lock(S().mutex);
+      S().conditional.insert(Number(graph));
+    }
     return NewGraphPart(node);
   };
   d->cuGraphBatchMemOpNodeSetParams = [](CUgraphNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS*) {
@@ -224,14 +245,6 @@ void FillGraphTable(Driver* d) {
   d->cuGraphExecUpdate_v2 = [](CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo*) {
     return Updated();
   };
-}
-
-// A call that waits for the whole device on real hardware.
-CUresult Synchronising(const char* what) {
-  std::lock_guard lock(S().mutex);
-  S().calls.push_back(what);
-  if (S().AnythingPending()) ++S().unquiet;
-  return S().failure;
 }
 
 CUresult Instantiate() {
@@ -539,6 +552,7 @@ const Driver& TestingDriver::Reset() {
   S().event_work.clear();
   S().graph_operations.clear();
   S().graph_of.clear();
+  S().conditional.clear();
   S().calls.clear();
   S().unquiet = 0;
   S().limit = 1024;

@@ -20,8 +20,7 @@ inline constexpr uint32_t kMaxSessionConditions = 1u << 16;
 inline constexpr uint32_t kConditionAssignsDefault = 1;
 
 // The first one for an id makes the reservation. Handles of a reservation are numbered from 0 in the
-// order of these commands that succeeded. None can be added once a definition has named it:
-// CUDA_ERROR_NOT_SUPPORTED.
+// order of these commands that succeeded. None is added while a graph of it is made or updated.
 struct ConditionCreate {
   static constexpr std::string_view kName = "ConditionCreate";
   static constexpr bool kReply = true;

@@ -79,7 +79,7 @@ CUresult ReadConditional(const CUgraphNodeParams& from, Graph* graph, NodeParams
 
 bool IsBody(const Graph* graph) { return DepthOf(graph) != 0; }
 
-bool MayBeInBody(const NodeParams& params) {
+bool RunsInBody(const NodeParams& params) {
   switch (params.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
     case CU_GRAPH_NODE_TYPE_MEMCPY:
@@ -89,12 +89,28 @@ bool MayBeInBody(const NodeParams& params) {
       return true;
     case CU_GRAPH_NODE_TYPE_GRAPH:
       for (const Node* node : params.child.graph->nodes) {
-        if (!MayBeInBody(node->params)) return false;
+        if (!RunsInBody(node->params)) return false;
       }
       return true;
     default:
       return false;
   }
+}
+
+bool MayBeInBody(const NodeParams& params) {
+  return params.type == CU_GRAPH_NODE_TYPE_HOST || RunsInBody(params);
+}
+
+Node* FindUnfitInBodies(const Graph* graph) {
+  for (Node* node : graph->nodes) {
+    if (IsBody(graph) && !RunsInBody(node->params)) return node;
+    Node* unfit = nullptr;
+    ForEachInner(*node, [&](const Graph* inner) {
+      if (unfit == nullptr) unfit = FindUnfitInBodies(inner);
+    });
+    if (unfit != nullptr) return unfit;
+  }
+  return nullptr;
 }
 
 bool HasConditions(const Graph* graph) {

@@ -125,7 +125,7 @@ bool IsInstantiated(const Graph* graph) {
   return false;
 }
 
-CUresult CheckConditions(const Graph* graph, CUgraphInstantiateResult* why) {
+CUresult CheckConditions(const Graph* graph, Node** culprit, CUgraphInstantiateResult* why) {
   if (graph->conditions.count() == 0) {
     // A body's conditions are those of the graph above it.
     return HasConditions(graph) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -135,8 +135,10 @@ CUresult CheckConditions(const Graph* graph, CUgraphInstantiateResult* why) {
     *why = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
     return CUDA_ERROR_INVALID_VALUE;
   }
+  *culprit = FindUnfitInBodies(graph);
+  if (*culprit != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (graph->reservation == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return IsInstantiated(graph) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return IsInstantiated(graph) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -152,7 +154,7 @@ CUresult MakeExec(const Graph* graph, uint64_t flags, Exec** out, Node** culprit
   CUresult result = CheckAcyclic(graph, culprit);
   if (result != CUDA_SUCCESS) return result;
   *why = CUDA_GRAPH_INSTANTIATE_ERROR;
-  result = CheckConditions(graph, why);
+  result = CheckConditions(graph, culprit, why);
   if (result != CUDA_SUCCESS) return result;
   auto* exec = static_cast<Exec*>(calloc(1, sizeof(Exec)));
   if (exec == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

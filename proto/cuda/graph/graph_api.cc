@@ -162,7 +162,9 @@ CUresult cuGraphClone(CUgraph* out, CUgraph handle) {
   GraphLock lock;
   const Graph* graph = FindGraph(handle);
   if (out == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (graph->allocations != 0 || HasConditions(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (graph->allocations != 0 || HasConditions(graph) || IsBody(graph)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   Graph* clone = CloneGraph(graph);
   if (clone == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = HandleOf(clone);

@@ -61,21 +61,23 @@ CUresult AddLocked(const NewNode& asked, Read&& read) {
   return result;
 }
 
-CUresult AddChild(const NewNode& asked, CUgraph child) {
-  return AddLocked(asked, [child](const Graph* graph, NodeParams* params) {
-    return ReadChildLocked(child, graph, params);
+// *clone: the child graph of the new node.
+CUresult AddChild(const NewNode& asked, CUgraph child, CUgraph* clone) {
+  return AddLocked(asked, [child, clone](const Graph* graph, NodeParams* params) {
+    const CUresult read = ReadChildLocked(child, graph, params);
+    if (read == CUDA_SUCCESS) *clone = HandleOf(params->child.graph);
+    return read;
   });
 }
 
 CUresult AddConditional(const NewNode& asked, CUgraphNodeParams* from) {
-  const CUresult result = AddLocked(asked, [from](Graph* graph, NodeParams* params) {
-    return ReadConditional(*from, graph, params);
+  CUgraph* bodies = nullptr;
+  const CUresult result = AddLocked(asked, [from, &bodies](Graph* graph, NodeParams* params) {
+    const CUresult read = ReadConditional(*from, graph, params);
+    if (read == CUDA_SUCCESS) bodies = reinterpret_cast<CUgraph*>(params->conditional.bodies);
+    return read;
   });
-  if (result == CUDA_SUCCESS) {
-    GraphLock lock;
-    from->conditional.phGraph_out =
-        reinterpret_cast<CUgraph*>(FindNode(*asked.out)->params.conditional.bodies);
-  }
+  if (result == CUDA_SUCCESS) from->conditional.phGraph_out = bodies;
   return result;
 }
 
@@ -98,11 +100,9 @@ CUresult AddAny(const NewNode& asked, CUgraphNodeParams* from) {
   if (from->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  const CUresult result = AddChild(asked, from->graph.graph);
-  if (result == CUDA_SUCCESS) {
-    GraphLock lock;
-    from->graph.graph = HandleOf(FindNode(*asked.out)->params.child.graph);
-  }
+  CUgraph clone = nullptr;
+  const CUresult result = AddChild(asked, from->graph.graph, &clone);
+  if (result == CUDA_SUCCESS) from->graph.graph = clone;
   return result;
 }
 
@@ -243,7 +243,8 @@ CUresult cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS*
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                                   size_t count, CUgraph child) {
-  return AddChild({out, graph, dependencies, nullptr, count}, child);
+  CUgraph clone = nullptr;
+  return AddChild({out, graph, dependencies, nullptr, count}, child, &clone);
 }
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph* out) {
   return Get(node, CU_GRAPH_NODE_TYPE_GRAPH, out,
