@@ -100,6 +100,13 @@ bool ValidContextFlags(unsigned flags) {
           schedule == CU_CTX_SCHED_YIELD || schedule == CU_CTX_SCHED_BLOCKING_SYNC);
 }
 
+CUresult ReleasePrimaryWith(bool (*end)(void* data), void* data) {
+  Holding holding(&primary.lock);
+  if (!end(data)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (primary.retained != 0 && --primary.retained == 0) TearDownLocked();
+  return CUDA_SUCCESS;
+}
+
 CUresult PushContext(CUcontext context) {
   ThreadState& thread = CurrentThread();
   if (thread.below_count == thread.below_capacity) {
@@ -205,7 +212,9 @@ CUresult cuCtxSetCurrent(CUcontext context) {
     if (CurrentThread().current != nullptr) (void)PopContext(nullptr);
     return CUDA_SUCCESS;
   }
-  if (FindContext(context) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (FindContext(context) == nullptr && !WasGreenContext(context)) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
   CurrentThread().current = context;
   return CUDA_SUCCESS;
 }

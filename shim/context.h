@@ -57,6 +57,11 @@ Context* FindCreatedContext(CUcontext context);
 // One that is current nowhere, and its end.
 [[nodiscard]] Context* MakeContextOf(GreenContext* green);
 void EndContext(Context* context);
+// Of a green context that was destroyed: it may be made current, and refuses everything then.
+bool WasGreenContext(CUcontext context);
+// `end` is called while no other thread retains, releases or resets the primary context. When it
+// says true it has ended what held a reference; else CUDA_ERROR_CONTEXT_IS_DESTROYED.
+[[nodiscard]] CUresult ReleasePrimaryWith(bool (*end)(void* data), void* data);
 void ForgetMadeObjects();  // the primary context was reset, and with it everything
 
 // What was made in a created context is destroyed with it; of the primary one nothing is noted.

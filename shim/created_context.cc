@@ -144,6 +144,11 @@ Context* MakeContextOf(GreenContext* green) {
   return context;
 }
 
+bool WasGreenContext(CUcontext context) {
+  const Context* gone = created.table.FindGone(context);
+  return gone != nullptr && gone->green != nullptr;
+}
+
 void EndContext(Context* context) {
   ResetRuntimeContext(reinterpret_cast<CUcontext>(context));
   GiveContext(context);

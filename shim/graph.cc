@@ -13,10 +13,8 @@
 namespace gpuloom {
 
 graph::StreamRef RefOf(wire::StreamId stream) {
-  const auto id = static_cast<uint32_t>(stream);
-  // A green context's default stream cannot take part in a capture either.
-  const bool legacy = stream == wire::kLegacyStream || IsGreenDefault(stream);
-  return {id, legacy, !legacy && BlocksLegacy(stream)};
+  const bool legacy = stream == wire::kLegacyStream;
+  return {static_cast<uint32_t>(stream), legacy, !legacy && BlocksLegacy(stream)};
 }
 
 namespace {

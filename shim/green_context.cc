@@ -19,6 +19,7 @@ namespace {
 constexpr size_t kRestingContexts = 128;
 static_assert(kMaxResourceGroups == wire::kMaxSplitGroups);
 static_assert(kMaxResourceDescriptions < wire::kMaxDeviceParts);
+static_assert(kMaxMorePicks == wire::kMaxPartPicks);
 
 struct GreenContexts {
   HandleTable<GreenContext, wire::kMaxGreenContexts> table;
@@ -35,11 +36,18 @@ wire::SplitArguments ArgumentsOf(const SmSplit& split) {
   return {split.use_flags, split.min_count, split.groups, 0};
 }
 
+CUresult Find(CUgreenCtx handle, GreenContext** green) {
+  *green = contexts.table.Find(handle);
+  if (*green != nullptr && (*green)->made.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  const GreenContext* gone = contexts.table.FindGone(handle);
+  return gone != nullptr && gone->context != nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                     : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 CUresult Need(CUgreenCtx handle, GreenContext** green) {
   if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
   if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
-  *green = contexts.table.Find(handle);
-  return *green == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+  return Find(handle, green);
 }
 
 void Give(GreenContext* green) {
@@ -62,8 +70,18 @@ CUresult MakeAtExecutor(const GreenContext* green) {
   request.remaining = described.remaining ? 1 : 0;
   if (!described.whole) request.split = ArgumentsOf(described.split);
   memcpy(request.picked, described.picked, sizeof(request.picked));
+  wire::PartPick more[kMaxMorePicks] = {};
+  for (uint32_t i = 0; i < described.more_count; ++i) {
+    const ResourcePick& pick = described.more[i];
+    more[i].what = pick.whole       ? wire::PartPick::What::kWhole
+                   : pick.remaining ? wire::PartPick::What::kRemaining
+                                    : wire::PartPick::What::kGroup;
+    more[i].group = pick.group;
+    if (!pick.whole) more[i].split = ArgumentsOf(pick.split);
+  }
   wire::GreenCreate::Reply reply;
-  return session.Call<wire::GreenCreate>(request, &reply);
+  return session.Call<wire::GreenCreate>(
+      request, &reply, more, static_cast<uint32_t>(described.more_count * sizeof(wire::PartPick)));
 }
 
 CUresult Make(const ResourceDescription* description, GreenContext** out) {
@@ -82,9 +100,8 @@ CUresult Make(const ResourceDescription* description, GreenContext** out) {
   }
   green->context = MakeContextOf(green);
   Stream* stream = nullptr;
-  result = green->context == nullptr
-               ? CUDA_ERROR_OUT_OF_MEMORY
-               : MakeGreenStream(green, wire::GreenStreamKind::kDefault, 0, &stream);
+  result =
+      green->context == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : MakeGreenStream(green, 0, &stream);
   if (result != CUDA_SUCCESS) {
     if (green->context != nullptr) EndContext(green->context);
     (void)session.Post<wire::GreenDestroy>({IdOf(green)});
@@ -92,11 +109,13 @@ CUresult Make(const ResourceDescription* description, GreenContext** out) {
     return result;
   }
   green->default_stream = IdOf(stream);
+  green->made.store(true, std::memory_order_release);
   green_contexts_used.store(true, std::memory_order_release);
   *out = green;
   return CUDA_SUCCESS;
 }
 
+// With the primary context's lock held: once.
 void Destroy(GreenContext* green) {
   const auto context = reinterpret_cast<CUcontext>(green->context);
   EndContext(green->context);
@@ -140,10 +159,10 @@ CUgreenCtx HandleOf(const GreenContext* green) {
 uint32_t ForgetGreenContexts() {
   uint32_t count = 0;
   for (uint32_t id = 1; id <= contexts.table.used(); ++id) {
-    if (GreenContext* green = contexts.table.At(id); green != nullptr) {
-      Destroy(green);
-      ++count;
-    }
+    GreenContext* green = contexts.table.At(id);
+    if (green == nullptr || !green->made.load(std::memory_order_acquire)) continue;
+    Destroy(green);
+    ++count;
   }
   return count;
 }
@@ -196,12 +215,12 @@ extern "C" {
 CUresult cuGreenCtxCreate(CUgreenCtx* handle, CUdevResourceDesc description_handle, CUdevice device,
                           unsigned flags) {
   if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
-  const ResourceDescription* description = FindDescription(description_handle);
-  if (handle == nullptr || description == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (handle == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
+  const ResourceDescription* description = nullptr;
+  CUresult result = FindDescription(description_handle, device, &description);
+  if (result != CUDA_SUCCESS) return result;
   CUcontext primary;
-  CUresult result = cuDevicePrimaryCtxRetain(&primary, device);
+  result = cuDevicePrimaryCtxRetain(&primary, device);
   if (result != CUDA_SUCCESS) return result;
   GreenContext* green = nullptr;
   result = Make(description, &green);
@@ -216,11 +235,17 @@ CUresult cuGreenCtxCreate(CUgreenCtx* handle, CUdevResourceDesc description_hand
 CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
   GreenContext* green;
   if (const CUresult result = Need(handle, &green); result != CUDA_SUCCESS) return result;
-  {
-    const InPrimaryContext in_primary;
-    Destroy(green);
-  }
-  return cuDevicePrimaryCtxRelease_v2(kOnlyDevice);
+  const InPrimaryContext in_primary;
+  // Before, so that others may retain the primary context meanwhile.
+  (void)WaitForStreamsOf(*green);
+  return ReleasePrimaryWith(
+      [](void* doomed) {
+        // Two threads may come, or one while another resets the primary context.
+        GreenContext* found = contexts.table.Find(doomed);
+        if (found != nullptr) Destroy(found);
+        return found != nullptr;
+      },
+      handle);
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx handle) {
@@ -233,8 +258,10 @@ CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx handle) {
 
 CUresult cuGreenCtxGetId(CUgreenCtx handle, unsigned long long* id) {
   if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
-  const GreenContext* green =
-      handle == nullptr ? CurrentGreenContext() : contexts.table.Find(handle);
+  GreenContext* green = CurrentGreenContext();
+  if (handle != nullptr) {
+    if (const CUresult result = Find(handle, &green); result != CUDA_SUCCESS) return result;
+  }
   if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *id = green->context->id;
@@ -247,8 +274,7 @@ CUresult cuGreenCtxStreamCreate(CUstream* handle, CUgreenCtx green_handle, unsig
   if (const CUresult result = Need(green_handle, &green); result != CUDA_SUCCESS) return result;
   if (handle == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
-  const CUresult result =
-      MakeGreenStream(green, wire::GreenStreamKind::kNonBlocking, priority, &stream);
+  const CUresult result = MakeGreenStream(green, priority, &stream);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUstream>(stream);
   return result;
 }

@@ -19,6 +19,7 @@ struct ResourceDescription;
 
 struct GreenContext {
   std::atomic<uint32_t> alive;
+  std::atomic<bool> made;         // it is the program's
   wire::StreamId default_stream;  // what a null stream is while it is current
   Context* context;
   const ResourceDescription* description;

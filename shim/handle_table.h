@@ -49,16 +49,16 @@ class HandleTable {
 
   // The object, or nullptr when `handle` is no live handle of this kind.
   T* Find(const void* handle) const {
-    T* const base = base_.load(std::memory_order_acquire);
-    const uintptr_t offset =
-        reinterpret_cast<uintptr_t>(handle) - reinterpret_cast<uintptr_t>(base);
-    if (base == nullptr ||
-        offset >= uintptr_t{usable_.load(std::memory_order_acquire)} * sizeof(T) ||
-        offset % sizeof(T) != 0) {
-      return nullptr;
-    }
-    T* object = base + offset / sizeof(T);
-    return object->alive.load(std::memory_order_acquire) != 0 ? object : nullptr;
+    T* object = Place(handle);
+    return object != nullptr && object->alive.load(std::memory_order_acquire) != 0 ? object
+                                                                                   : nullptr;
+  }
+  // What was an object of this kind, or never was one, or nullptr. Its id may be given out again at
+  // any time, so its fields are a hint.
+  const T* FindGone(const void* handle) const {
+    const T* object = Place(handle);
+    return object != nullptr && object->alive.load(std::memory_order_acquire) == 0 ? object
+                                                                                   : nullptr;
   }
 
   uint32_t IdOf(const T* object) const {
@@ -74,6 +74,18 @@ class HandleTable {
   static constexpr size_t kStepBytes = 64 * kPageBytes;
   static constexpr size_t kReservedBytes =
       (size_t{kCapacity} * sizeof(T) + kStepBytes - 1) / kStepBytes * kStepBytes;
+
+  T* Place(const void* handle) const {
+    T* const base = base_.load(std::memory_order_acquire);
+    const uintptr_t offset =
+        reinterpret_cast<uintptr_t>(handle) - reinterpret_cast<uintptr_t>(base);
+    if (base == nullptr ||
+        offset >= uintptr_t{usable_.load(std::memory_order_acquire)} * sizeof(T) ||
+        offset % sizeof(T) != 0) {
+      return nullptr;
+    }
+    return base + offset / sizeof(T);
+  }
 
   bool MakeRoom(uint32_t id) {
     if (base_.load(std::memory_order_relaxed) == nullptr) {

@@ -22,9 +22,8 @@ struct Streams {
   uint64_t last_serial = 2;   // 1 and 2 are the legacy and the per-thread stream's
   // By id, also of destroyed streams: takes no part in the legacy stream's barrier.
   std::atomic<bool> nonblocking[wire::kMaxStreams] = {};
-  // The same: the green context it is in, and whether it is in the barrier of that one's default
-  // stream (kInBarrier); 0: none.
-  std::atomic<uintptr_t> green[wire::kMaxStreams] = {};
+  // The same: the green context it is in, or null.
+  std::atomic<GreenContext*> green[wire::kMaxStreams] = {};
 };
 constinit Streams streams;
 
@@ -35,21 +34,7 @@ bool IsSpecial(CUstream handle) {
   return handle == nullptr || handle == kLegacyHandle || handle == kPerThreadHandle;
 }
 
-constexpr uintptr_t kInBarrier = 1;
-static_assert(alignof(GreenContext) > kInBarrier);
-
-GreenContext* GreenOf(uint32_t id) {
-  return reinterpret_cast<GreenContext*>(streams.green[id].load(std::memory_order_acquire) &
-                                         ~kInBarrier);
-}
-
-// The green context in whose default stream's barrier the stream is, or null.
-GreenContext* GreenBarrierOf(uint32_t id) {
-  if (!GreenContextsUsed()) [[likely]]
-    return nullptr;
-  const uintptr_t green = streams.green[id].load(std::memory_order_acquire);
-  return (green & kInBarrier) == 0 ? nullptr : GreenOf(id);
-}
+GreenContext* GreenOf(uint32_t id) { return streams.green[id].load(std::memory_order_acquire); }
 
 CUcontext ContextOf(const Stream& stream) {
   const GreenContext* green = GreenOf(streams.table.IdOf(&stream));
@@ -124,16 +109,17 @@ CUresult TellExecutor(const Stream& stream) {
                                           &reply);
 }
 
-CUresult TellExecutor(const Stream& stream, const GreenContext* green, wire::GreenStreamKind kind) {
+CUresult TellExecutor(const Stream& stream, const GreenContext* green) {
   wire::GreenStreamCreate::Reply reply;
-  return session.Call<wire::GreenStreamCreate>({IdOf(&stream), IdOf(green), kind, stream.priority},
+  return session.Call<wire::GreenStreamCreate>({IdOf(&stream), IdOf(green), 0, stream.priority},
                                                &reply);
 }
 
-// `green`: null, or the context that it is made in, as what.
+// `green`: the context that it is made in, or null. Streams of a green one are non-blocking,
+// whatever the flags say, and the driver says so, too.
 CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out,
-                    GreenContext* green = nullptr,
-                    wire::GreenStreamKind kind = wire::GreenStreamKind::kNonBlocking) {
+                    GreenContext* green = nullptr) {
+  if (green != nullptr) flags |= CU_STREAM_NON_BLOCKING;
   Stream* stream = TakeStream();
   if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const wire::DeviceSnapshot& device = session.device();
@@ -143,14 +129,9 @@ CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out,
   stream->priority = priority;
   const uint32_t id = streams.table.IdOf(stream);
   ResetStreamAttributes(wire::StreamId{id});
-  const bool in_barrier = green != nullptr && (flags & CU_STREAM_NON_BLOCKING) == 0;
-  streams.green[id].store(reinterpret_cast<uintptr_t>(green) | (in_barrier ? kInBarrier : 0),
-                          std::memory_order_release);
-  // The legacy stream's barrier is not a green context's.
-  const bool nonblocking = (flags & CU_STREAM_NON_BLOCKING) != 0 || green != nullptr;
-  streams.nonblocking[id].store(nonblocking, std::memory_order_release);
-  const CUresult result =
-      green == nullptr ? TellExecutor(*stream) : TellExecutor(*stream, green, kind);
+  streams.green[id].store(green, std::memory_order_release);
+  streams.nonblocking[id].store((flags & CU_STREAM_NON_BLOCKING) != 0, std::memory_order_release);
+  const CUresult result = green == nullptr ? TellExecutor(*stream) : TellExecutor(*stream, green);
   if (result != CUDA_SUCCESS) {
     Holding holding(&streams.lock);
     streams.table.Give(stream);
@@ -192,20 +173,6 @@ CUresult ThreadStream(wire::StreamId* id) {
 // Does the stream's work go before what the legacy stream does next?
 bool Blocks(uint32_t id) { return !streams.nonblocking[id].load(std::memory_order_acquire); }
 
-// What else goes before work of a stream with a barrier; `green` is null for the legacy stream.
-bool GoesBefore(uint32_t other, const GreenContext* green) {
-  return green == nullptr ? Blocks(other) : GreenBarrierOf(other) == green;
-}
-
-// Whether the stream's work waits for other streams': the legacy stream, and in *green the context
-// whose default stream it is.
-bool HasBarrier(wire::StreamId id, const GreenContext** green) {
-  *green = nullptr;
-  if (id == wire::kLegacyStream) return true;
-  *green = GreenBarrierOf(static_cast<uint32_t>(id));
-  return *green != nullptr && (*green)->default_stream == id;
-}
-
 CUresult Resolve(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   return FindStream(handle, null_means, id);
@@ -218,10 +185,8 @@ CUresult Query(CUstream handle, DefaultStream null_means) {
   }
   if (const CUresult result = RefuseToWait(id); result != CUDA_SUCCESS) return result;
   bool done = IsDone(static_cast<uint32_t>(id));
-  if (const GreenContext * green; HasBarrier(id, &green)) {
-    for (uint32_t i = 1; done && i <= streams.table.used(); ++i) {
-      done = !GoesBefore(i, green) || IsDone(i);
-    }
+  if (id == wire::kLegacyStream) {
+    for (uint32_t i = 1; done && i <= streams.table.used(); ++i) done = !Blocks(i) || IsDone(i);
   }
   if (done) return session.TakeAsyncError();
   const CUresult result = session.HealthOfPoller();
@@ -292,25 +257,31 @@ CUresult GetId(CUstream handle, unsigned long long* serial, DefaultStream null_m
 }
 
 CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_means) {
+  const Stream* stream;
   wire::StreamId id;
-  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
-    return result;
-  }
+  const CUresult result = Describe(handle, null_means, &stream, &id);
+  if (result != CUDA_SUCCESS) return result;
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *context = IsSpecial(handle) ? CurrentThread().current
-                               : ContextOf(*streams.table.At(static_cast<uint32_t>(id)));
+  if (IsSpecial(handle)) {
+    *context = CurrentThread().current;
+    return CUDA_SUCCESS;
+  }
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // destroyed since by another thread
+  *context = ContextOf(*stream);
   return CUDA_SUCCESS;
 }
 
+// Each of the outputs may be null.
 CUresult GetContext2(CUstream handle, CUcontext* context, CUgreenCtx* green,
                      DefaultStream null_means) {
-  const CUresult result = GetContext(handle, context, null_means);
+  CUcontext ordinary = nullptr;
+  const CUresult result = GetContext(handle, &ordinary, null_means);
   if (result != CUDA_SUCCESS) return result;
   GreenContext* of = nullptr;
   if (const CUresult found = GreenContextOf(handle, null_means, &of); found != CUDA_SUCCESS) {
     return found;
   }
-  if (of != nullptr) *context = PrimaryContext();
+  if (context != nullptr) *context = of == nullptr ? ordinary : PrimaryContext();
   if (green != nullptr) *green = of == nullptr ? nullptr : HandleOf(of);
   return CUDA_SUCCESS;
 }
@@ -351,10 +322,9 @@ CUresult FindStream(CUstream handle, DefaultStream null_means, wire::StreamId* i
 
 CUresult SynchronizeStream(wire::StreamId id) {
   CUresult result = session.WaitForStream(id);
-  const GreenContext* green;
-  if (!HasBarrier(id, &green)) return result;
+  if (id != wire::kLegacyStream) return result;
   for (uint32_t i = 1; result == CUDA_SUCCESS && i <= streams.table.used(); ++i) {
-    if (GoesBefore(i, green)) result = session.WaitForStream(wire::StreamId{i});
+    if (Blocks(i)) result = session.WaitForStream(wire::StreamId{i});
   }
   return result;
 }
@@ -367,20 +337,8 @@ int PriorityOf(wire::StreamId id) {
   return stream == nullptr ? 0 : stream->priority;
 }
 
-bool IsBlocking(wire::StreamId id) {
-  return Blocks(static_cast<uint32_t>(id)) || GreenBarrierOf(static_cast<uint32_t>(id)) != nullptr;
-}
-
-bool IsGreenDefault(wire::StreamId id) {
-  const GreenContext* green = nullptr;
-  return HasBarrier(id, &green) && green != nullptr;
-}
-
-CUresult MakeGreenStream(GreenContext* green, wire::GreenStreamKind kind, int priority,
-                         Stream** out) {
-  const unsigned flags =
-      kind == wire::GreenStreamKind::kNonBlocking ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
-  return MakeStream(flags, priority, StreamUse::kProgram, out, green, kind);
+CUresult MakeGreenStream(GreenContext* green, int priority, Stream** out) {
+  return MakeStream(CU_STREAM_NON_BLOCKING, priority, StreamUse::kProgram, out, green);
 }
 
 wire::StreamId IdOf(const Stream* stream) { return wire::StreamId{streams.table.IdOf(stream)}; }
@@ -402,7 +360,7 @@ void EndStreamsOf(const GreenContext& green) {
     } else if (stream != nullptr) {
       (void)EndAtExecutor(stream, StreamUse::kOrphan);
     }
-    streams.green[i].store(0, std::memory_order_release);
+    streams.green[i].store(nullptr, std::memory_order_release);
   }
 }
 
@@ -480,9 +438,7 @@ CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priori
   }
   Stream* stream = nullptr;
   GreenContext* green = GreenContextsUsed() ? CurrentGreenContext() : nullptr;
-  const auto kind = flags == CU_STREAM_NON_BLOCKING ? wire::GreenStreamKind::kNonBlocking
-                                                    : wire::GreenStreamKind::kBlocking;
-  const CUresult result = MakeStream(flags, priority, StreamUse::kProgram, &stream, green, kind);
+  const CUresult result = MakeStream(flags, priority, StreamUse::kProgram, &stream, green);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUstream>(stream);
   return result;
 }

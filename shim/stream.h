@@ -44,9 +44,6 @@ bool BlocksLegacy(wire::StreamId id);
 // blocking streams, whose earlier work its barrier waits for.
 [[nodiscard]] CUresult SynchronizeStream(wire::StreamId id);
 
-// Its work and the legacy stream's wait for each other.
-[[nodiscard]] bool IsBlocking(wire::StreamId id);
-
 // The thread ends: its own stream may go. No error is possible.
 void ReleaseThreadStream(ThreadState* thread);
 
@@ -79,11 +76,8 @@ class StreamsOf {
 [[nodiscard]] CUresult MakeOwnStream(unsigned flags, wire::StreamId* id);
 void EndOwnStream(wire::StreamId id);
 
-// The default stream of a green context.
-[[nodiscard]] bool IsGreenDefault(wire::StreamId id);
-// A stream in a green context.
-[[nodiscard]] CUresult MakeGreenStream(GreenContext* green, wire::GreenStreamKind kind,
-                                       int priority, Stream** stream);
+// A stream in a green context, non-blocking as all of those.
+[[nodiscard]] CUresult MakeGreenStream(GreenContext* green, int priority, Stream** stream);
 wire::StreamId IdOf(const Stream* stream);
 // Until what the context's streams have is done.
 [[nodiscard]] CUresult WaitForStreamsOf(const GreenContext& green);

@@ -64,7 +64,7 @@ CUresult AllocateFromPool(CUdeviceptr* address, size_t size_bytes, CUmemoryPool 
 // is ordered behind may have been queued on another: a mark says where that ends.
 CUresult PlaceOfFreeing(wire::StreamId stream, wire::Ticket* ticket) {
   *ticket = session.LastTicket(stream);
-  if (!IsBlocking(stream)) return CUDA_SUCCESS;
+  if (!BlocksLegacy(stream)) return CUDA_SUCCESS;
   return session.PostOnStream<wire::StreamMark>(
       stream, 0, [&](wire::StreamMark::Request& request, uint8_t*) { request = {stream}; }, ticket);
 }

@@ -1,6 +1,7 @@
 #include "agent/executor/green_context.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -32,32 +33,65 @@ bool IsDescription(const wire::GreenCreate::Request& request) {
          (picked == 0 || highest < request.split.groups);
 }
 
-struct NewContext {
+bool IsPick(const wire::PartPick& pick) {
+  if (pick.what == wire::PartPick::What::kWhole) return true;
+  return pick.what <= wire::PartPick::What::kGroup && IsSplit(pick.split) &&
+         pick.group < pick.split.groups;
+}
+
+}  // namespace
+
+// A context on its way to its tenant. Make runs on a worker.
+struct Session::NewGreen {
+  Asker asker{};
+  GreenContextRef owner;
   wire::GreenCreate::Request request{};
+  std::vector<wire::PartPick> more;
   CUdevResource of{};
   CUgreenCtx context = nullptr;
   CUdevResource has{};
   CUresult result = CUDA_SUCCESS;
 
-  CUresult Pick(const Driver& cuda, std::vector<CUdevResource>* picked) const {
-    if (request.whole == 1) {
-      picked->push_back(of);
-      return CUDA_SUCCESS;
-    }
+  // What `wants(group)` of the split, and what it leaves.
+  template <typename Wants>
+  CUresult PickOf(const Driver& cuda, const wire::SplitArguments& split, bool with_remaining,
+                  Wants&& wants, std::vector<CUdevResource>* picked) const {
     std::vector<CUdevResource> groups;
     CUdevResource remaining{};
-    const CUresult split = SplitResource(cuda, of, request.split, &groups, &remaining);
-    if (split != CUDA_SUCCESS) return split;
+    const CUresult result = SplitResource(cuda, of, split, &groups, &remaining);
+    if (result != CUDA_SUCCESS) return result;
     for (uint32_t i = 0; i < wire::kMaxSplitGroups; ++i) {
-      if ((request.picked[i / 64] >> i % 64 & 1) == 0) continue;
+      if (!wants(i)) continue;
       if (i >= groups.size()) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
       picked->push_back(groups[i]);
     }
-    if (request.remaining == 1) {
-      // The driver's answer to a descriptor of nothing is a crash.
-      if (remaining.type != CU_DEV_RESOURCE_TYPE_SM || remaining.sm.smCount == 0)
-        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-      picked->push_back(remaining);
+    if (!with_remaining) return CUDA_SUCCESS;
+    // The driver's answer to a descriptor of nothing is a crash.
+    if (remaining.type != CU_DEV_RESOURCE_TYPE_SM || remaining.sm.smCount == 0) {
+      return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    }
+    picked->push_back(remaining);
+    return CUDA_SUCCESS;
+  }
+
+  CUresult Pick(const Driver& cuda, std::vector<CUdevResource>* picked) const {
+    if (request.whole == 1) {
+      picked->push_back(of);
+    } else {
+      const CUresult result = PickOf(
+          cuda, request.split, request.remaining == 1,
+          [&](uint32_t i) { return (request.picked[i / 64] >> i % 64 & 1) != 0; }, picked);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    for (const wire::PartPick& pick : more) {
+      if (pick.what == wire::PartPick::What::kWhole) {
+        picked->push_back(of);
+        continue;
+      }
+      const bool group = pick.what == wire::PartPick::What::kGroup;
+      const CUresult result = PickOf(
+          cuda, pick.split, !group, [&](uint32_t i) { return group && i == pick.group; }, picked);
+      if (result != CUDA_SUCCESS) return result;
     }
     return CUDA_SUCCESS;
   }
@@ -83,20 +117,22 @@ struct NewContext {
   }
 };
 
-}  // namespace
-
-GreenContext::GreenContext(Device* of, Quiet* destroys, std::shared_ptr<uint32_t> live)
-    : device(of), quiet(destroys), live_count(std::move(live)) {
+GreenContext::GreenContext(Device* of, WorkPool* workers, std::shared_ptr<uint32_t> live)
+    : device(of), pool(workers), live_count(std::move(live)) {
   ++*live_count;
 }
 
 GreenContext::~GreenContext() {
+  auto done = [live = live_count, give_back = std::move(on_destroyed)] {
+    --*live;
+    if (give_back) give_back();
+  };
   if (context == nullptr) {
-    --*live_count;
-    return;
+    done();
+  } else {
+    pool->Post([context = context, &cuda = device->cuda()] { cuda.cuGreenCtxDestroy(context); },
+               std::move(done));
   }
-  quiet->Bury([context = context, &cuda = device->cuda()] { cuda.cuGreenCtxDestroy(context); },
-              [live = live_count] { --*live; });
 }
 
 CUresult GreenContext::MakeStream(int priority, CUstream* stream) const {
@@ -134,21 +170,22 @@ wire::Multiprocessors MultiprocessorsOf(const CUdevResource& resource) {
 
 const CUdevResource* Session::FindPart(wire::DevicePartId id_untrusted) {
   static constexpr CUdevResource kAskedLater{};
-  if (id_untrusted == wire::kWholeDevice) return &kAskedLater;
-  const CUdevResource* part = parts_.Find(id_untrusted);
-  if (part == nullptr) Refuse(wire::Fatal::kBadHandle);
-  return part;
+  return id_untrusted == wire::kWholeDevice ? &kAskedLater : parts_.Find(id_untrusted);
 }
 
 void Session::On(wire::Tag<wire::PartGet>, const wire::PartGet::Request& request,
                  const wire::Record& record) {
   const CUdevResource* part = FindPart(request.part);
-  if (part == nullptr) return;
   const Asker asker = AskerOf(record);
+  // A program can write anything into a CUdevResource.
+  if (part == nullptr) {
+    return Reply<wire::PartGet>(asker, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  }
   const Driver& cuda = place_.device->cuda();
   if (!HasGreenContexts(cuda)) return Reply<wire::PartGet>(asker, CUDA_ERROR_NOT_SUPPORTED);
   CUdevResource resource = *part;
   CUresult result = CUDA_SUCCESS;
+  // On this thread: microseconds, and nothing waits (measured).
   if (request.part == wire::kWholeDevice) {
     result =
         cuda.cuDeviceGetDevResource(place_.device->device(), &resource, CU_DEV_RESOURCE_TYPE_SM);
@@ -159,9 +196,11 @@ void Session::On(wire::Tag<wire::PartGet>, const wire::PartGet::Request& request
 void Session::On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Request& request,
                  const wire::Record& record) {
   const CUdevResource* part = FindPart(request.part);
-  if (part == nullptr) return;
   if (!IsSplit(request.split)) return Refuse(wire::Fatal::kBadArgument);
   const Asker asker = AskerOf(record);
+  if (part == nullptr) {
+    return Reply<wire::PartSplit>(asker, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  }
   if (!HasGreenContexts(place_.device->cuda())) {
     return Reply<wire::PartSplit>(asker, CUDA_ERROR_NOT_SUPPORTED);
   }
@@ -172,7 +211,7 @@ void Session::On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Request& req
   };
   auto answer = std::make_shared<Answer>();
   answer->of = *part;
-  // On a worker: nobody promises that the driver takes no lock for it.
+  // On a worker, though it takes microseconds: nobody promises that the driver takes no lock for it.
   memory_.Post(
       [answer, request, device = place_.device->device(), &cuda = place_.device->cuda()] {
         if (request.part == wire::kWholeDevice) {
@@ -194,45 +233,88 @@ void Session::On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Request& req
 
 void Session::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request& request,
                  const wire::Record& record) {
-  const CUdevResource* of = FindPart(request.of);
-  if (of == nullptr) return;
+  auto made = std::make_shared<NewGreen>();
+  made->request = request;
+  made->more.resize(record.payload.size() / sizeof(wire::PartPick));
+  if (!made->more.empty()) {
+    std::memcpy(made->more.data(), record.payload.data(),
+                made->more.size() * sizeof(wire::PartPick));
+  }
   const auto part = static_cast<uint32_t>(request.part);
   if (part == 0 || part >= wire::kMaxDeviceParts) return Refuse(wire::Fatal::kBadHandle);
-  if (!IsDescription(request)) return Refuse(wire::Fatal::kBadArgument);
-  const Asker asker = AskerOf(record);
+  if (!IsDescription(request) || record.payload.size() % sizeof(wire::PartPick) != 0 ||
+      !std::all_of(made->more.begin(), made->more.end(), IsPick)) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  const CUdevResource* of = FindPart(request.of);
+  made->asker = AskerOf(record);
+  if (of == nullptr) {
+    return Reply<wire::GreenCreate>(made->asker, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  }
+  made->of = *of;
   if (!HasGreenContexts(place_.device->cuda())) {
-    return Reply<wire::GreenCreate>(asker, CUDA_ERROR_NOT_SUPPORTED);
+    return Reply<wire::GreenCreate>(made->asker, CUDA_ERROR_NOT_SUPPORTED);
   }
   // Contexts with work that goes on live longer than their names.
   if (green_.size() >= kMaxGreenContexts || *green_live_ >= 2 * kMaxGreenContexts) {
-    return Reply<wire::GreenCreate>(asker, CUDA_ERROR_OUT_OF_MEMORY);
+    return Reply<wire::GreenCreate>(made->asker, CUDA_ERROR_OUT_OF_MEMORY);
   }
-  // Those that wait to be destroyed go first.
-  if (*green_live_ > green_.size()) place_.quiet->HurryBuried();
   if (green_.Add(request.context) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  auto made = std::make_shared<NewContext>();
-  made->request = request;
-  made->of = *of;
-  auto context = std::make_shared<GreenContext>(place_.device, place_.quiet, green_live_);
+  made->owner = std::make_shared<GreenContext>(place_.device, place_.modules, green_live_);
+  greens_to_make_.push_back(std::move(made));
+  MakeGreens();
+}
+
+// What those that are gone were charged comes back first.
+void Session::MakeGreens() {
+  if (*green_live_ > green_.size()) return;
+  std::vector<std::shared_ptr<NewGreen>> waiting;
+  waiting.swap(greens_to_make_);
+  for (const std::shared_ptr<NewGreen>& made : waiting) {
+    ++outstanding_;
+    place_.scheduler->Ask(
+        control::MemoryCharge{id(), kGreenContextBytes}, [this, made](control::Incoming* answer) {
+          --outstanding_;
+          control::MemoryGranted granted;
+          const bool answered = answer->As(&granted) && granted.session_id == id();
+          const CUresult result =
+              answered ? static_cast<CUresult>(granted.result) : CUDA_ERROR_OUT_OF_MEMORY;
+          if (result == CUDA_SUCCESS) {
+            made->owner->on_destroyed = [scheduler = place_.scheduler, session = id(),
+                                         memory_id = granted.memory_id] {
+              scheduler->Send(control::MemoryReturn{session, memory_id});
+            };
+          }
+          if (state_ != State::kServing) return;
+          if (result == CUDA_SUCCESS) return MakeGreen(made);
+          green_.Take(made->request.context);
+          Reply<wire::GreenCreate>(made->asker, result);
+        });
+  }
+}
+
+void Session::MakeGreen(const std::shared_ptr<NewGreen>& made) {
   ++outstanding_;
   place_.quiet->Need(
       this,
       [made, device = place_.device->device(), &cuda = place_.device->cuda()] {
         made->result = made->Make(cuda, device);
       },
-      [this, made, context, asker] {
+      [this, made] {
         --outstanding_;
         const CUresult result = place_.device->Judge(made->result);
+        const GreenContextRef owner = std::move(made->owner);
+        if (result == CUDA_SUCCESS) owner->context = made->context;
+        if (state_ != State::kServing) return;
         if (result != CUDA_SUCCESS) {
           green_.Take(made->request.context);
-          return Reply<wire::GreenCreate>(asker, result);
+          return Reply<wire::GreenCreate>(made->asker, result);
         }
-        context->context = made->context;
-        *green_.Find(made->request.context) = context;
+        *green_.Find(made->request.context) = owner;
         if (parts_.Find(made->request.part) == nullptr) {
           *parts_.Add(made->request.part) = made->has;
         }
-        Reply<wire::GreenCreate>(asker, CUDA_SUCCESS, {MultiprocessorsOf(made->has)});
+        Reply<wire::GreenCreate>(made->asker, CUDA_SUCCESS, {MultiprocessorsOf(made->has)});
       });
 }
 
@@ -250,21 +332,18 @@ void Session::On(wire::Tag<wire::GreenDestroy>, const wire::GreenDestroy::Reques
 
 void Session::On(wire::Tag<wire::GreenStreamCreate>,
                  const wire::GreenStreamCreate::Request& request, const wire::Record& record) {
-  const GreenContextRef context = FindGreen(request.context);
-  if (context == nullptr) return;
-  const bool is_default = request.kind == wire::GreenStreamKind::kDefault;
-  if (request.kind > wire::GreenStreamKind::kDefault ||
-      (is_default && context->barrier.default_stream != nullptr)) {
-    return Refuse(wire::Fatal::kBadArgument);
+  const GreenContextRef* found = green_.Find(request.context);
+  // Another thread of the program may destroy it meanwhile.
+  if (found == nullptr || *found == nullptr) {
+    return Reply<wire::GreenStreamCreate>(AskerOf(record), CUDA_ERROR_CONTEXT_IS_DESTROYED);
   }
+  const GreenContextRef context = *found;
   if (request.stream == wire::kLegacyStream) return Refuse(wire::Fatal::kBadHandle);
   const int priority = std::clamp(request.priority, place_.device->priority_greatest(),
                                   place_.device->priority_least());
-  Stream* stream = streams_.Add(request.stream, request.kind != wire::GreenStreamKind::kNonBlocking,
-                                priority, record.ticket, &context->barrier);
+  Stream* stream = streams_.Add(request.stream, /*blocking=*/false, priority, record.ticket);
   if (stream == nullptr) return Refuse(wire::Fatal::kBadHandle);
   stream->green = context;
-  if (is_default) context->barrier.default_stream = stream;
   Reply<wire::GreenStreamCreate>(AskerOf(record), CUDA_SUCCESS);
 }
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "agent/executor/testing_driver.h"
 #include "agent/executor/testing_peer.h"
 
@@ -14,7 +16,6 @@ using ::testing::Contains;
 using wire::DevicePartId;
 using wire::Fatal;
 using wire::GreenContextId;
-using wire::GreenStreamKind;
 using wire::StreamId;
 using wire::Ticket;
 
@@ -44,10 +45,9 @@ class GreenContextTest : public ::testing::Test {
                          [](const auto& call) { return call.starts_with("launch "); });
     }));
   }
-  std::optional<CUresult> MakeStream(uint32_t stream, uint32_t context,
-                                     GreenStreamKind kind = GreenStreamKind::kNonBlocking) {
+  std::optional<CUresult> MakeStream(uint32_t stream, uint32_t context) {
     return tenant_->Call<wire::GreenStreamCreate>(
-        {StreamId{stream}, GreenContextId{context}, kind, 0});
+        {StreamId{stream}, GreenContextId{context}, 0, 0});
   }
 
   const Driver& driver_ = TestingDriver::Reset();
@@ -136,40 +136,91 @@ TEST_F(GreenContextTest, MakingWaitsForTheDeviceToBeIdle) {
   EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
 }
 
-TEST_F(GreenContextTest, TheDefaultStreamWaitsForTheContextsBlockingStreams) {
+TEST_F(GreenContextTest, ItsStreamsWaitForNobody) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
   ASSERT_EQ(tenant_->Call<wire::GreenCreate>(Sixteen(1, 1)), CUDA_SUCCESS);
-  ASSERT_EQ(MakeStream(5, 1, GreenStreamKind::kDefault), CUDA_SUCCESS);
-  ASSERT_EQ(MakeStream(6, 1, GreenStreamKind::kBlocking), CUDA_SUCCESS);
+  ASSERT_EQ(MakeStream(5, 1), CUDA_SUCCESS);
+  ASSERT_EQ(MakeStream(6, 1), CUDA_SUCCESS);
   TestingDriver::TakeCalls();
   TestingDriver::Hold();
-  tenant_->LaunchPlain(6, 1);
-  const Ticket behind = tenant_->LaunchPlain(5, 1);
-  const Ticket legacy = tenant_->LaunchPlain(0, 1);
+  std::vector<std::pair<uint32_t, Ticket>> launched;
+  for (const uint32_t stream : {6, 5, 0, 6}) {
+    launched.emplace_back(stream, tenant_->LaunchPlain(stream, 1));
+  }
   std::vector<std::string> calls;
   ASSERT_TRUE(tenant_->Wait([&] {
     for (std::string& call : TestingDriver::TakeCalls()) calls.push_back(std::move(call));
     return std::count_if(calls.begin(), calls.end(),
-                         [](const auto& call) { return call.starts_with("launch "); }) == 3;
+                         [](const auto& call) { return call.starts_with("launch "); }) == 4;
   }));
-  std::vector<std::string> green;
-  for (const std::string& call : calls) {
-    if (call.starts_with("green stream ")) green.push_back(call.substr(13, call.find(" of ") - 13));
-  }
-  ASSERT_EQ(green.size(), 2u);  // stream 6's and 5's
-  const auto waits = [&](const std::string& stream) {
-    return std::count_if(calls.begin(), calls.end(), [&](const auto& call) {
-      return call.starts_with("wait " + stream + " ");
-    });
-  };
-  EXPECT_EQ(waits(green[1]), 1);
-  // The legacy stream's barrier is another.
   EXPECT_EQ(std::count_if(calls.begin(), calls.end(),
                           [](const auto& call) { return call.starts_with("wait "); }),
-            1);
+            0);
   TestingDriver::Release();
-  ASSERT_TRUE(tenant_->WaitDone(5, behind));
-  ASSERT_TRUE(tenant_->WaitDone(0, legacy));
+  for (const auto& [stream, ticket] : launched) ASSERT_TRUE(tenant_->WaitDone(stream, ticket));
+}
+
+TEST_F(GreenContextTest, IsChargedAndGivenBack) {
+  const uint64_t before = scheduler_.memory_in_use();
+  ASSERT_EQ(tenant_->Call<wire::GreenCreate>(Sixteen(1, 1)), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), before + kGreenContextBytes);
+  scheduler_.quota_bytes = before + kGreenContextBytes;
+  EXPECT_EQ(tenant_->Call<wire::GreenCreate>(Sixteen(2, 1)), CUDA_ERROR_OUT_OF_MEMORY);
+  // One that goes makes room for the next.
+  for (int i = 0; i < 20; ++i) {
+    tenant_->Post<wire::GreenDestroy>({GreenContextId{1}});
+    ASSERT_EQ(tenant_->Call<wire::GreenCreate>(Sixteen(1, 1)), CUDA_SUCCESS);
+  }
+  tenant_->Post<wire::GreenDestroy>({GreenContextId{1}});
+  EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.memory_in_use() == before; }));
+}
+
+TEST_F(GreenContextTest, WhatAProgramPutsTogether) {
+  const auto create = [&](uint32_t context, const std::vector<wire::PartPick>& more,
+                          wire::GreenCreate::Reply* made) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(more.data());
+    return tenant_->Call<wire::GreenCreate>(
+        Sixteen(context, context), made,
+        std::vector<uint8_t>(bytes, bytes + more.size() * sizeof(wire::PartPick)));
+  };
+  using What = wire::PartPick::What;
+  wire::GreenCreate::Reply made{};
+  ASSERT_EQ(create(1, {{What::kGroup, 0, {0, 16, 1, 0}}}, &made), CUDA_SUCCESS);
+  EXPECT_EQ(made.has.count, 32u) << "the same group again";
+  ASSERT_EQ(
+      create(2, {{What::kGroup, 1, {0, 24, 2, 0}}, {What::kRemaining, 0, {0, 120, 1, 0}}}, &made),
+      CUDA_SUCCESS);
+  EXPECT_EQ(made.has.count, 16u + 24u + 12u);
+  EXPECT_EQ(create(3, {{What::kGroup, 8, {0, 24, 9, 0}}}, &made),
+            CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION)
+      << "there are five";
+}
+
+// A program can write anything into a CUdevResource.
+TEST_F(GreenContextTest, PartsThatAreNoneAreAnswers) {
+  EXPECT_EQ(tenant_->Call<wire::PartGet>({DevicePartId{7}}),
+            CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  EXPECT_EQ(tenant_->Call<wire::PartGet>({DevicePartId{UINT32_MAX}}),
+            CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  EXPECT_EQ(tenant_->Call<wire::PartSplit>({DevicePartId{7}, 0, {0, 8, 1, 0}}),
+            CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  EXPECT_EQ(tenant_->Call<wire::GreenCreate>(Sixteen(1, 1, 0, 7)),
+            CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  EXPECT_EQ(MakeStream(5, 1), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(tenant_->Call<wire::GreenCreate>(Sixteen(1, 1)), CUDA_SUCCESS);
+  EXPECT_EQ(MakeStream(5, 1), CUDA_SUCCESS);
+}
+
+TEST_F(GreenContextTest, DestroyingDoesNotWait) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  ASSERT_EQ(tenant_->Call<wire::GreenCreate>(Sixteen(1, 1)), CUDA_SUCCESS);
+  ASSERT_NO_FATAL_FAILURE(KeepDeviceBusy());
+  tenant_->Post<wire::GreenDestroy>({GreenContextId{1}});
+  EXPECT_TRUE(tenant_->Wait([] {
+    const auto calls = TestingDriver::TakeCalls();
+    return std::count(calls.begin(), calls.end(), "destroy green context") == 1;
+  }));
+  TestingDriver::Release();
 }
 
 TEST_F(GreenContextTest, OnlySoManyAtATime) {
@@ -197,7 +248,7 @@ TEST_F(GreenContextTest, EndOfTheSessionDestroysAllOfIt) {
   const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->drained, 1u);
-  // The contexts themselves at the next quiet moment.
+  // The contexts themselves on a worker.
   std::vector<std::string> all;
   EXPECT_TRUE(tenant_->Wait([&] {
     for (std::string& call : TestingDriver::TakeCalls()) all.push_back(std::move(call));
@@ -218,11 +269,6 @@ class MaliciousGreenContextTest : public GreenContextTest {
     EXPECT_EQ(neighbour->Call<wire::GreenCreate>(Sixteen(1, 1)), CUDA_SUCCESS);
   }
 };
-
-TEST_F(MaliciousGreenContextTest, PartThatIsNot) {
-  tenant_->Post<wire::PartSplit>({DevicePartId{7}, 0, {0, 8, 1, 0}}, {}, 0);
-  ExpectRefused(Fatal::kBadHandle);
-}
 
 TEST_F(MaliciousGreenContextTest, PartBeyondTheTable) {
   tenant_->Post<wire::GreenCreate>(Sixteen(1, wire::kMaxDeviceParts), {}, 0);
@@ -265,24 +311,17 @@ TEST_F(MaliciousGreenContextTest, DestroyedWhileItIsMade) {
   ExpectRefused(Fatal::kBadHandle);
 }
 
-TEST_F(MaliciousGreenContextTest, StreamOfNoContext) {
-  tenant_->Post<wire::GreenStreamCreate>(
-      {StreamId{5}, GreenContextId{1}, GreenStreamKind::kNonBlocking, 0}, {}, 0);
-  ExpectRefused(Fatal::kBadHandle);
-}
-
-TEST_F(MaliciousGreenContextTest, SecondDefaultStream) {
-  ASSERT_EQ(tenant_->Call<wire::GreenCreate>(Sixteen(1, 1)), CUDA_SUCCESS);
-  ASSERT_EQ(MakeStream(5, 1, GreenStreamKind::kDefault), CUDA_SUCCESS);
-  tenant_->Post<wire::GreenStreamCreate>(
-      {StreamId{6}, GreenContextId{1}, GreenStreamKind::kDefault, 0}, {}, 0);
+TEST_F(MaliciousGreenContextTest, HalfAPick) {
+  tenant_->Post<wire::GreenCreate>(Sixteen(1, 1), std::vector<uint8_t>(sizeof(wire::PartPick) + 1),
+                                   0);
   ExpectRefused(Fatal::kBadArgument);
 }
 
-TEST_F(MaliciousGreenContextTest, KindOfStreamThatIsNone) {
-  ASSERT_EQ(tenant_->Call<wire::GreenCreate>(Sixteen(1, 1)), CUDA_SUCCESS);
-  tenant_->Post<wire::GreenStreamCreate>(
-      {StreamId{5}, GreenContextId{1}, static_cast<GreenStreamKind>(3), 0}, {}, 0);
+TEST_F(MaliciousGreenContextTest, PickBeyondItsSplit) {
+  const wire::PartPick pick = {wire::PartPick::What::kGroup, 2, {0, 16, 2, 0}};
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&pick);
+  tenant_->Post<wire::GreenCreate>(Sixteen(1, 1), std::vector<uint8_t>(bytes, bytes + sizeof(pick)),
+                                   0);
   ExpectRefused(Fatal::kBadArgument);
 }
 

@@ -212,6 +212,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   event_waiting_.clear();
   host_waiting_.clear();
   graphs_to_make_.clear();
+  greens_to_make_.clear();
   modules_.Drop();
   EndLinks();
   // A neighbour's long kernel must not keep this session from ending.
@@ -265,6 +266,7 @@ bool Session::Poll(uint64_t now_ns) {
   any |= text_.Poll();
   any |= PollGraphCalls();
   if (!graphs_to_make_.empty()) MakeWaitingGraphs();
+  if (!greens_to_make_.empty()) MakeGreens();
   any |= RunFences();
   any |= AnswerEventWaits();
   if (state_ == State::kEnding) {

@@ -466,6 +466,7 @@ class Session final : public StreamSink {
 
   // array.cc
   struct NewArray;
+  struct NewGreen;
   void MakeArray(Asker asker, const wire::ArrayCreate::Request& request, uint64_t memory_id);
   void DestroyArray(Asker asker, ArrayRef whole);
   ArrayEntry* FindArray(wire::ArrayId id_untrusted);  // refuses when there is none
@@ -492,8 +493,10 @@ class Session final : public StreamSink {
   bool JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy, CopyEnd* judged);
 
   // green_context.cc
-  const CUdevResource* FindPart(wire::DevicePartId id_untrusted);  // refuses when there is none
-  GreenContextRef FindGreen(wire::GreenContextId id_untrusted);    // the same
+  const CUdevResource* FindPart(wire::DevicePartId id_untrusted);  // or nullptr
+  GreenContextRef FindGreen(wire::GreenContextId id_untrusted);    // refuses when there is none
+  void MakeGreens();
+  void MakeGreen(const std::shared_ptr<NewGreen>& made);
 
   // copy.cc
   bool OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
@@ -556,6 +559,8 @@ class Session final : public StreamSink {
   IdTable<wire::GreenContextId, GreenContextRef, wire::kMaxGreenContexts> green_;  // null: made
   IdTable<wire::DevicePartId, CUdevResource, wire::kMaxDeviceParts> parts_;
   std::shared_ptr<uint32_t> green_live_ = std::make_shared<uint32_t>(0);
+  std::vector<std::shared_ptr<NewGreen>>
+      greens_to_make_;                     // until those that are gone are destroyed
   std::map<uint64_t, ArrayRef> textures_;  // by handle; null for linear memory
   std::map<uint64_t, ArrayRef> surfaces_;
 

@@ -41,7 +41,7 @@ uint64_t FirstTicket(const StreamCommand& command) {
 }  // namespace
 
 Stream* StreamSet::Add(wire::StreamId id_untrusted, bool blocking, int priority,
-                       wire::Ticket ticket, Barrier* barrier) {
+                       wire::Ticket ticket) {
   const auto id = static_cast<uint32_t>(id_untrusted);
   if (id >= streams_.size() || streams_[id] != nullptr) return nullptr;
   streams_[id] = std::make_unique<Stream>();
@@ -49,8 +49,6 @@ Stream* StreamSet::Add(wire::StreamId id_untrusted, bool blocking, int priority,
   stream->id = id_untrusted;
   stream->blocking = blocking;
   stream->priority = priority;
-  stream->barrier = barrier != nullptr ? barrier : &legacy_barrier_;
-  if (id_untrusted == wire::kLegacyStream) legacy_barrier_.default_stream = stream;
   stream->enqueued = stream->submitted = stream->completed = stream->legacy_behind =
       static_cast<uint64_t>(ticket);
   return stream;
@@ -68,20 +66,18 @@ Stream* StreamSet::Find(wire::StreamId id_untrusted) const {
 
 void StreamSet::AddDependencies(Stream& stream, std::vector<Dependency>* dependencies) {
   if (!stream.blocking) return;
-  Barrier& barrier = *stream.barrier;
-  if (barrier.default_stream == &stream) {
-    for (Stream* other : barrier.used_since) {
+  if (stream.id == wire::kLegacyStream) {
+    for (Stream* other : blocking_since_legacy_) {
       if (other->enqueued > other->legacy_behind && other->enqueued > other->completed) {
         dependencies->push_back({other->id, wire::Ticket{other->enqueued}, nullptr});
       }
       other->legacy_behind = other->enqueued;
     }
-    barrier.used_since.clear();
+    blocking_since_legacy_.clear();
     return;
   }
-  if (stream.enqueued == stream.legacy_behind) barrier.used_since.push_back(&stream);
-  if (barrier.default_stream == nullptr) return;  // a green context's, not made yet or gone
-  const Stream& legacy = *barrier.default_stream;
+  if (stream.enqueued == stream.legacy_behind) blocking_since_legacy_.push_back(&stream);
+  const Stream& legacy = *streams_[static_cast<uint32_t>(wire::kLegacyStream)];
   if (legacy.enqueued > stream.behind_legacy && legacy.enqueued > legacy.completed) {
     dependencies->push_back({legacy.id, wire::Ticket{legacy.enqueued}, nullptr});
   }
@@ -362,8 +358,7 @@ std::vector<std::unique_ptr<Stream>> StreamSet::TakeEnded() {
     if (!stream->Idle()) return false;
     stream->listed_active = false;
     if (stream->destroyed) {
-      std::erase(stream->barrier->used_since, stream);
-      if (stream->barrier->default_stream == stream) stream->barrier->default_stream = nullptr;
+      std::erase(blocking_since_legacy_, stream);
       std::erase(open_, stream);
       if (grown_ == stream) grown_ = nullptr;
       ended.push_back(std::move(streams_[static_cast<uint32_t>(stream->id)]));

@@ -28,7 +28,6 @@ namespace gpuloom::executor {
 
 struct Chain;
 struct GreenContext;
-struct Stream;
 
 inline constexpr uint32_t kMaxInFlight = 256;
 
@@ -72,17 +71,10 @@ struct ChainRun {
   std::shared_ptr<Chain> chain;
 };
 
-// A default stream and the blocking streams that it waits for, as they for it.
-struct Barrier {
-  Stream* default_stream = nullptr;
-  std::vector<Stream*> used_since;  // blocking streams, since its last command
-};
-
 // Read by the sink; changed by StreamSet only, but for the fields that say otherwise.
 struct Stream {
   wire::StreamId id{};
   bool blocking = true;
-  Barrier* barrier = nullptr;           // never null in a StreamSet
   std::shared_ptr<GreenContext> green;  // null: the primary context's
   bool destroyed = false;  // the tenant has ended it; it goes when its commands are done
   int priority = 0;
@@ -141,10 +133,8 @@ class StreamSet {
       : sink_(sink), hold_(hold), streams_(wire::kMaxStreams) {}
 
   // nullptr when the id is out of range or taken. `ticket` is the creating command's: what older
-  // commands still say about an earlier stream of this id is done. `barrier` lives as long as the
-  // stream; null: the session's own.
-  Stream* Add(wire::StreamId id_untrusted, bool blocking, int priority, wire::Ticket ticket,
-              Barrier* barrier = nullptr);
+  // commands still say about an earlier stream of this id is done.
+  Stream* Add(wire::StreamId id_untrusted, bool blocking, int priority, wire::Ticket ticket);
   // A stream that may be given commands, or nullptr.
   Stream* Find(wire::StreamId id_untrusted) const;
   // Also one that the tenant has destroyed but that still has commands.
@@ -217,7 +207,7 @@ class StreamSet {
   Stream* grown_ = nullptr;                   // the last to collect
   std::vector<Dependency> new_dependencies_;  // of the launch that comes
   std::vector<ChunkPtr> idle_chunks_;
-  Barrier legacy_barrier_;
+  std::vector<Stream*> blocking_since_legacy_;  // blocking streams used since legacy's last command
   size_t waiting_commands_ = 0;
   size_t waiting_bytes_ = 0;
   uint64_t last_order_ = 0;

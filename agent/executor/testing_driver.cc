@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "agent/executor/testing_green.h"
+#include "agent/executor/testing_program.h"
 #include "agent/executor/testing_references.h"
 
 namespace gpuloom::executor {
@@ -18,25 +19,6 @@ namespace {
 
 // Where reserved memory lies when no address was asked for.
 constexpr CUdeviceptr kHidden = 0x4000'0000'0000;
-
-// What a graph's memory operations do to the executor's pinned memory, as far as it has come.
-struct Program {
-  std::vector<CUstreamBatchMemOpParams> operations;
-  size_t next = 0;
-
-  bool Run() {
-    for (; next < operations.size(); ++next) {
-      const CUstreamBatchMemOpParams& one = operations[next];
-      const std::atomic_ref<uint32_t> word(*reinterpret_cast<uint32_t*>(one.waitValue.address));
-      if (one.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32) {
-        word.store(one.writeValue.value);
-      } else if (word.load() != one.waitValue.value) {
-        return false;
-      }
-    }
-    return true;
-  }
-};
 
 void* PinnedMemory() {
   static void* const kMemory = std::malloc(8u << 20);  // as much as the executor asks for
@@ -56,7 +38,7 @@ struct State {
   struct Pending {
     bool held = false;
     uint64_t since = 0;  // value of `release` then
-    std::shared_ptr<Program> program;
+    std::shared_ptr<TestingProgram> program;
   };
   std::map<uint64_t, std::vector<CUstreamBatchMemOpParams>> graph_operations;  // by graph
   std::map<uint64_t, uint64_t> graph_of;                                       // by executable
@@ -197,7 +179,7 @@ void FillGraphTable(Driver* d) {
     std::lock_guard lock(S().mutex);
     const auto& operations = S().graph_operations[S().graph_of[Number(exec)]];
     if (!operations.empty()) {
-      auto program = std::make_shared<Program>();
+      auto program = std::make_shared<TestingProgram>();
       program->operations = operations;
       S().stream_work[Number(stream)].program = program;
     }
@@ -521,6 +503,12 @@ void FillTable(Driver* d) {
 }
 
 }  // namespace
+
+CUresult TestingCall(const char* what) {
+  std::lock_guard lock(S().mutex);
+  S().calls.push_back(what);
+  return S().failure;
+}
 
 CUresult TestingSynchronising(const char* what) { return Synchronising(what); }
 

@@ -128,7 +128,11 @@ std::shared_ptr<Stream> Context::RecordingStream() {
 
 std::shared_ptr<Stream> Context::LegacyStream() {
   std::lock_guard lock(streams_mutex_);
-  if (legacy_ == nullptr) legacy_ = std::make_shared<Stream>(*this, Stream::Kind::kLegacy, 0, 0);
+  if (legacy_ == nullptr) {
+    legacy_ = green == nullptr ? std::make_shared<Stream>(*this, Stream::Kind::kLegacy, 0, 0)
+                               : std::make_shared<Stream>(*this, Stream::Kind::kCreated,
+                                                          CU_STREAM_NON_BLOCKING, 0);
+  }
   return legacy_;
 }
 
@@ -144,6 +148,8 @@ std::shared_ptr<Stream> Context::ThreadStream() {
 }
 
 std::shared_ptr<Stream> Context::MakeStream(unsigned with_flags, int priority) {
+  // Nobody waits for streams of a green context, and they wait for nobody, whatever was asked for.
+  if (green != nullptr) with_flags |= CU_STREAM_NON_BLOCKING;
   auto stream = std::make_shared<Stream>(*this, Stream::Kind::kCreated, with_flags, priority);
   std::lock_guard lock(streams_mutex_);
   streams_.push_back(stream);

@@ -58,6 +58,7 @@ struct Context {
   // A stream of the driver's own, for what is recorded of the whole context.
   std::shared_ptr<Stream> RecordingStream();
 
+  // Of a green context: its default stream, which is like any other of its streams.
   std::shared_ptr<Stream> LegacyStream();
   // The calling thread's own default stream.
   std::shared_ptr<Stream> ThreadStream();

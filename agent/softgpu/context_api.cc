@@ -117,11 +117,13 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
   const CUresult ready = Ready();
   if (ready != CUDA_SUCCESS) return ready;
   if (handle == nullptr) return SetContext(nullptr);
-  // A primary context may be made current before it is retained, as cudart does; calls fail until
-  // then.
+  // A primary context may be made current before it is retained, as cudart does, and a green one
+  // when it is gone; calls fail then.
   for (Context* context : AllContexts()) {
-    if (context->handle() == handle && (context->primary || context->alive))
+    if (context->handle() == handle &&
+        (context->primary || context->green != nullptr || context->alive)) {
       return SetContext(context);
+    }
   }
   return CUDA_ERROR_INVALID_CONTEXT;
 }

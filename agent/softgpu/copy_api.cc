@@ -37,7 +37,7 @@ CUresult Submit(CUstream handle, bool per_thread, const Copy& copy, bool wait,
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   const auto stream = FindStream(*context, handle, per_thread);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return NoStream(handle);
   CUresult captured = wait ? RefuseInCapture(*stream) : CUDA_SUCCESS;
   if (captured != CUDA_SUCCESS) return captured;
   if (!wait && Records(*stream, &captured, [&](graph::NodeParams* node) {

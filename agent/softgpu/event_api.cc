@@ -27,8 +27,8 @@ CUresult Record(CUevent handle, CUstream stream_handle, bool per_thread, unsigne
   if (result != CUDA_SUCCESS) return result;
   if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto stream = FindStream(*context, stream_handle, per_thread);
-  if (stream == nullptr || &stream->context.Owner() != &event->context)
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return NoStream(stream_handle);
+  if (&stream->context.Owner() != &event->context) return CUDA_ERROR_INVALID_HANDLE;
   if (graph::CapturesRecord(RefOf(*stream), handle, flags, &result)) return result;
   event->Record(*stream);
   return CUDA_SUCCESS;

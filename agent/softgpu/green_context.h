@@ -16,8 +16,8 @@ struct Green {
   [[nodiscard]] CUgreenCtx handle() { return reinterpret_cast<CUgreenCtx>(this); }
 };
 
-// The living green context that a handle names, or nullptr.
-Context* FindGreenContext(CUgreenCtx handle);
+// The living green context that a handle names. INVALID_CONTEXT, or CONTEXT_IS_DESTROYED.
+CUresult FindGreenContext(CUgreenCtx handle, Context*& context);
 
 // The primary context ends: so do the green ones of its device. How many references they held to it.
 unsigned TearDownGreenContexts(const Device& device);

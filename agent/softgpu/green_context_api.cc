@@ -35,7 +35,8 @@ const ResourceDescription* DescriptionOf(CUdevice device, uint32_t part) {
 uint32_t CountOf(CUdevice device, uint32_t part) {
   if (part == 0) return kMultiprocessors;
   const ResourceDescription* description = DescriptionOf(device, part);
-  return description == nullptr ? 0 : description->count;
+  return description == nullptr ? 0
+                                : std::min(description->count, CountOf(device, description->of));
 }
 
 }  // namespace
@@ -71,21 +72,21 @@ CUresult PartOfContext(CUcontext handle, CUdevice* device, uint32_t* part) {
 CUresult PartOfGreenContext(CUgreenCtx handle, CUdevice* device, uint32_t* part) {
   const CUresult ready = Ready();
   if (ready != CUDA_SUCCESS) return ready;
-  Context* context = FindGreenContext(handle);
-  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT
-                            : PartOfContext(context->handle(), device, part);
+  Context* context = nullptr;
+  const CUresult result = FindGreenContext(handle, context);
+  return result != CUDA_SUCCESS ? result : PartOfContext(context->handle(), device, part);
 }
 
 namespace softgpu {
 
-Context* FindGreenContext(CUgreenCtx handle) {
-  if (handle == nullptr) return nullptr;
+CUresult FindGreenContext(CUgreenCtx handle, Context*& found) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   for (Context* context : AllContexts()) {
-    if (context->green != nullptr && context->green->handle() == handle) {
-      return context->alive.load() ? context : nullptr;
-    }
+    if (context->green == nullptr || context->green->handle() != handle) continue;
+    found = context;
+    return context->alive.load() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
-  return nullptr;
+  return CUDA_ERROR_INVALID_CONTEXT;
 }
 
 unsigned TearDownGreenContexts(const Device& device) {
@@ -116,8 +117,7 @@ namespace {
 CUresult Need(CUgreenCtx handle, Context*& context) {
   const CUresult healthy = Healthy();
   if (healthy != CUDA_SUCCESS) return healthy;
-  context = FindGreenContext(handle);
-  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+  return FindGreenContext(handle, context);
 }
 
 // The living green context that the calling thread has current, or nullptr.
@@ -131,7 +131,7 @@ CUresult GreenOf(CUstream handle, bool per_thread, CUgreenCtx* green) {
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   const auto stream = FindStream(*context, handle, per_thread);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return NoStream(handle);
   if (green == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *green = stream->context.green == nullptr ? nullptr : stream->context.green->handle();
   return CUDA_SUCCESS;
@@ -145,13 +145,12 @@ CUresult cuGreenCtxCreate(CUgreenCtx* created, CUdevResourceDesc handle, CUdevic
                           unsigned flags) {
   const CUresult healthy = Healthy();
   if (healthy != CUDA_SUCCESS) return healthy;
-  const auto* description = gpuloom::FindDescription(handle);
-  if (created == nullptr || description == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (created == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   Device* device = FindDevice(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  if (description->device != ordinal) return CUDA_ERROR_INVALID_VALUE;
+  const gpuloom::ResourceDescription* description = nullptr;
+  const CUresult described = gpuloom::FindDescription(handle, ordinal, &description);
+  if (described != CUDA_SUCCESS) return described;
   CUcontext primary = nullptr;
   const CUresult retained = cuDevicePrimaryCtxRetain(&primary, ordinal);
   if (retained != CUDA_SUCCESS) return retained;
@@ -162,8 +161,9 @@ CUresult cuGreenCtxCreate(CUgreenCtx* created, CUdevResourceDesc handle, CUdevic
 CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
   const CUresult ready = Ready();
   if (ready != CUDA_SUCCESS) return ready;
-  Context* context = FindGreenContext(handle);
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Context* context = nullptr;
+  const CUresult found = FindGreenContext(handle, context);
+  if (found != CUDA_SUCCESS) return found;
   context->TearDown();
   return cuDevicePrimaryCtxRelease_v2(context->device.ordinal);
 }
@@ -180,7 +180,11 @@ CUresult cuCtxFromGreenCtx(CUcontext* converted, CUgreenCtx handle) {
 CUresult cuGreenCtxGetId(CUgreenCtx handle, unsigned long long* id) {
   const CUresult healthy = Healthy();
   if (healthy != CUDA_SUCCESS) return healthy;
-  Context* context = handle == nullptr ? CurrentGreen() : FindGreenContext(handle);
+  Context* context = CurrentGreen();
+  if (handle != nullptr) {
+    const CUresult found = FindGreenContext(handle, context);
+    if (found != CUDA_SUCCESS) return found;
+  }
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *id = context->id;

@@ -55,7 +55,7 @@ CUresult Submit(CUfunction handle, const LaunchShape& shape, CUstream stream_han
   result = FindFunction(*context, handle, found);
   if (result != CUDA_SUCCESS) return result;
   const auto stream = FindStream(*context, stream_handle, per_thread);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return NoStream(stream_handle);
   if (Records(*stream, &result, [&](graph::NodeParams* node) {
         return RecordLaunch(handle, shape, params, extra, config, node);
       })) {

@@ -19,7 +19,7 @@ CUresult Submit(CUstream handle, bool per_thread, const Fill& fill) {
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   const auto stream = FindStream(*context, handle, per_thread);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return NoStream(handle);
   CUresult captured = CUDA_SUCCESS;
   if (Records(*stream, &captured, [&](graph::NodeParams* node) {
         std::function<void()> unused;

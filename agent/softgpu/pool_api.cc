@@ -27,7 +27,7 @@ CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle, bool
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   const auto stream = FindStream(*context, handle, per_thread);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return NoStream(handle);
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto pool = pool_handle == nullptr ? CurrentPool(stream->context.device) : FindPool(*pool_handle);
   if (pool == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
@@ -60,7 +60,7 @@ CUresult Free(CUdeviceptr pointer, CUstream handle, bool per_thread) {
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   const auto stream = FindStream(*context, handle, per_thread);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream == nullptr) return NoStream(handle);
   if (pointer == 0) return CUDA_SUCCESS;
   CUresult done;
   if (Records(*stream, &done, [&](gpuloom::graph::NodeParams* node) {

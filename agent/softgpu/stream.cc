@@ -118,4 +118,9 @@ std::shared_ptr<Stream> FindStream(Context& current, CUstream handle, bool per_t
   return stream == nullptr || !stream->context.alive ? nullptr : stream;
 }
 
+CUresult NoStream(CUstream handle) {
+  return Registry<Stream>::Instance().Find(handle) != nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                              : CUDA_ERROR_INVALID_HANDLE;
+}
+
 }  // namespace gpuloom::softgpu

@@ -92,6 +92,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
 // handle is none of a living stream.
 [[nodiscard]] std::shared_ptr<Stream> FindStream(Context& current, CUstream handle,
                                                  bool per_thread);
+// What to answer when there is none: a green context goes without its streams.
+[[nodiscard]] CUresult NoStream(CUstream handle);
 
 // The priorities offered, as in CUDA the smaller number is the more urgent one. They are accepted
 // and reported; the operating system schedules the threads.

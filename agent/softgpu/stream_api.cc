@@ -25,10 +25,7 @@ CUresult Require(CUstream handle, bool per_thread, std::shared_ptr<Stream>& stre
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   stream = FindStream(*context, handle, per_thread);
-  if (stream != nullptr) return CUDA_SUCCESS;
-  // A green context goes without its streams.
-  return Registry<Stream>::Instance().Find(handle) != nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-                                                              : CUDA_ERROR_INVALID_HANDLE;
+  return stream != nullptr ? CUDA_SUCCESS : NoStream(handle);
 }
 
 // Runs `get` on the stream when there is one and the place for the answer is not NULL.
@@ -139,8 +136,10 @@ CUresult GetContext(CUstream handle, bool per_thread, CUcontext* context) {
                 [](Stream& stream) { return stream.context.handle(); });
 }
 
+// Each of the outputs may be null.
 CUresult GetContexts(CUstream handle, bool per_thread, CUcontext* context, CUgreenCtx* green) {
-  return Answer(handle, per_thread, context, [&](Stream& stream) {
+  CUcontext owner = nullptr;
+  return Answer(handle, per_thread, context == nullptr ? &owner : context, [&](Stream& stream) {
     Green* of = stream.context.green.get();
     if (green != nullptr) *green = of == nullptr ? nullptr : of->handle();
     return stream.context.Owner().handle();

@@ -14,6 +14,8 @@ namespace gpuloom {
 
 inline constexpr uint32_t kMaxResourceGroups = 256;         // of one split
 inline constexpr uint32_t kMaxResourceDescriptions = 1023;  // of a process
+// Of one description: pieces of further splits, or the same again.
+inline constexpr uint32_t kMaxMorePicks = 64;
 
 struct SmCounts {
   uint32_t count;
@@ -28,21 +30,33 @@ struct SmSplit {
   uint32_t groups;
 };
 
+struct ResourcePick {
+  bool whole;
+  bool remaining;
+  uint32_t group;  // when neither
+  SmSplit split;
+};
+
 // What a CUdevResourceDesc points to. Two of the same content are one; CUDA knows no way to destroy
 // them, so they stay.
 struct ResourceDescription {
   uint32_t id;  // 1 … kMaxResourceDescriptions
   CUdevice device;
   uint32_t of;     // the description whose contexts' resource this is a part of; 0: the device's
-  uint32_t count;  // of multiprocessors
+  uint32_t count;  // of multiprocessors: the pieces' sum, which may be more than there are
   bool whole;      // all of it
   bool remaining;  // what the split leaves
   SmSplit split;
   uint64_t picked[kMaxResourceGroups / 64];  // which of the split's groups
+  // What a program has put beside it: CUDA adds up whatever it is given.
+  ResourcePick more[kMaxMorePicks];
+  uint32_t more_count;
 };
 
-// nullptr when it is none. From any thread.
-[[nodiscard]] const ResourceDescription* FindDescription(CUdevResourceDesc handle);
+// INVALID_VALUE when it is none. Null stands for all of the device, as it does to CUDA. From any
+// thread.
+[[nodiscard]] CUresult FindDescription(CUdevResourceDesc handle, CUdevice device,
+                                       const ResourceDescription** description);
 
 // The library's own. `part`: a description's id, or 0 for the device.
 //

@@ -2,8 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <atomic>
-
 #include "proto/cuda/device_resource.h"
 #include "proto/cuda/growing.h"
 
@@ -17,7 +15,7 @@ struct Origin {
   int32_t device;
   uint32_t of;     // a description's id, or 0 for the device
   uint32_t index;  // of a group
-  uint32_t call;   // which split call it came from: groups of several calls are not put together
+  uint32_t count;  // of multiprocessors
   SmSplit split;
 };
 static_assert(sizeof(Origin) <= sizeof(CUdevResource::_internal_padding));
@@ -29,7 +27,6 @@ struct Descriptions {
   Growing<ResourceDescription*> all;  // by id, from 1
 };
 constinit Descriptions descriptions = {PTHREAD_MUTEX_INITIALIZER, {}};
-constinit std::atomic<uint32_t> split_calls{0};
 
 class HoldingDescriptions {
  public:
@@ -39,9 +36,10 @@ class HoldingDescriptions {
   HoldingDescriptions& operator=(const HoldingDescriptions&) = delete;
 };
 
-void Fill(CUdevResource* resource, const Origin& origin, const SmCounts& has) {
+void Fill(CUdevResource* resource, Origin origin, const SmCounts& has) {
   memset(resource, 0, sizeof(*resource));
   if (has.count == 0) return;  // CU_DEV_RESOURCE_TYPE_INVALID
+  origin.count = has.count;
   resource->type = CU_DEV_RESOURCE_TYPE_SM;
   memcpy(resource->_internal_padding, &origin, sizeof(origin));
   resource->sm = {has.count, has.min_partition, has.alignment};
@@ -59,11 +57,18 @@ CUresult CheckType(const CUdevResource* resource, CUdevResourceType type) {
   return type == CU_DEV_RESOURCE_TYPE_SM ? CUDA_SUCCESS : CUDA_ERROR_INVALID_RESOURCE_TYPE;
 }
 
-// Of a resource that one of these functions has filled.
+constexpr uint32_t kSplitFlags = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
+                                 CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
+
+// Of a resource that one of these functions has filled. A program may have written something else.
 bool ReadOrigin(const CUdevResource& resource, Origin* origin) {
   memcpy(origin, resource._internal_padding, sizeof(*origin));
-  if (origin->mark != kMark || origin->split.groups > kMaxResourceGroups ||
-      (origin->kind == kGroup && origin->index >= origin->split.groups)) {
+  const SmSplit& split = origin->split;
+  const bool is_split = split.groups != 0 && split.groups <= kMaxResourceGroups &&
+                        (split.use_flags & ~kSplitFlags) == 0;
+  if (origin->mark != kMark || origin->count != resource.sm.smCount ||
+      !(origin->kind == kWhole || (origin->kind == kRemaining && is_split) ||
+        (origin->kind == kGroup && is_split && origin->index < split.groups))) {
     return false;
   }
   const HoldingDescriptions holding;
@@ -80,9 +85,7 @@ CUresult Split(CUdevResource* groups, unsigned* count, const CUdevResource* inpu
   if (!ReadOrigin(*input, &origin) || origin.kind != kWhole) {
     return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   }
-  constexpr unsigned kKnown = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
-                              CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
-  SmSplit split = {use_flags & kKnown, min_count, kMaxResourceGroups};  // others mean nothing
+  SmSplit split = {use_flags & kSplitFlags, min_count, kMaxResourceGroups};  // others mean nothing
   if (groups != nullptr && *count < split.groups) split.groups = *count;
   uint32_t made = 0;
   SmCounts group = {};
@@ -92,61 +95,73 @@ CUresult Split(CUdevResource* groups, unsigned* count, const CUdevResource* inpu
     if (groups == nullptr) *count = 0;
     return result;
   }
-  const uint32_t call = split_calls.fetch_add(1, std::memory_order_relaxed) + 1;
   for (uint32_t i = 0; groups != nullptr && i < made; ++i) {
-    Fill(&groups[i], {kMark, kGroup, origin.device, origin.of, i, call, split}, group);
+    Fill(&groups[i], {kMark, kGroup, origin.device, origin.of, i, 0, split}, group);
   }
   if (remaining != nullptr) {
-    Fill(remaining, {kMark, kRemaining, origin.device, origin.of, 0, call, split}, left);
+    Fill(remaining, {kMark, kRemaining, origin.device, origin.of, 0, 0, split}, left);
   }
   *count = made;
   return CUDA_SUCCESS;
 }
 
+bool Same(const SmSplit& a, const SmSplit& b) {
+  return a.use_flags == b.use_flags && a.min_count == b.min_count && a.groups == b.groups;
+}
+
 bool SameContent(const ResourceDescription& a, const ResourceDescription& b) {
-  return a.device == b.device && a.of == b.of && a.whole == b.whole && a.remaining == b.remaining &&
-         memcmp(&a.split, &b.split, sizeof(a.split)) == 0 &&
-         memcmp(a.picked, b.picked, sizeof(a.picked)) == 0;
+  if (a.device != b.device || a.of != b.of || a.whole != b.whole || a.remaining != b.remaining ||
+      !Same(a.split, b.split) || memcmp(a.picked, b.picked, sizeof(a.picked)) != 0 ||
+      a.more_count != b.more_count) {
+    return false;
+  }
+  for (uint32_t i = 0; i < a.more_count; ++i) {
+    const ResourcePick& one = a.more[i];
+    const ResourcePick& other = b.more[i];
+    if (one.whole != other.whole || one.remaining != other.remaining || one.group != other.group ||
+        !Same(one.split, other.split)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// True: it is a piece of the description's first split that the description does not have yet.
+bool TakesFirst(const Origin& origin, bool is_first, ResourceDescription* described) {
+  if (is_first) described->split = origin.split;
+  if (origin.kind == kWhole) return is_first && (described->whole = true);
+  if (described->whole || !Same(origin.split, described->split)) return false;
+  if (origin.kind == kRemaining) {
+    const bool twice = described->remaining;
+    described->remaining = true;
+    return !twice;
+  }
+  uint64_t& word = described->picked[origin.index / 64];
+  const uint64_t bit = uint64_t{1} << origin.index % 64;
+  const bool twice = (word & bit) != 0;
+  word |= bit;
+  return !twice;
 }
 
 // The resources as one description, without an id.
 CUresult Describe(const CUdevResource* resources, unsigned count, ResourceDescription* described) {
-  Origin first = {};
   for (unsigned i = 0; i < count; ++i) {
     if (resources[i].type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     Origin origin = {};
     if (!ReadOrigin(resources[i], &origin)) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-    if (i == 0) first = origin;
-    if (origin.device != first.device || origin.of != first.of || origin.call != first.call ||
-        (origin.kind == kWhole) != (first.kind == kWhole)) {
+    if (i == 0) {
+      described->device = origin.device;
+      described->of = origin.of;
+    }
+    if (origin.device != described->device || origin.of != described->of) {
       return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     }
-    bool twice = false;
-    switch (origin.kind) {
-      case kWhole:
-        twice = described->whole;
-        described->whole = true;
-        break;
-      case kRemaining:
-        twice = described->remaining;
-        described->remaining = true;
-        break;
-      case kGroup: {
-        uint64_t& word = described->picked[origin.index / 64];
-        const uint64_t bit = uint64_t{1} << origin.index % 64;
-        twice = (word & bit) != 0;
-        word |= bit;
-        break;
-      }
-      default:
-        return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-    }
-    if (twice) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-    described->count += resources[i].sm.smCount;
+    described->count += origin.count;
+    if (TakesFirst(origin, i == 0, described)) continue;
+    if (described->more_count == kMaxMorePicks) return CUDA_ERROR_OUT_OF_MEMORY;
+    described->more[described->more_count++] = {origin.kind == kWhole, origin.kind == kRemaining,
+                                                origin.index, origin.split};
   }
-  described->device = first.device;
-  described->of = first.of;
-  described->split = first.split;
   return CUDA_SUCCESS;
 }
 
@@ -177,14 +192,23 @@ CUresult Generate(CUdevResourceDesc* handle, const CUdevResource* resources, uns
 
 }  // namespace
 
-const ResourceDescription* FindDescription(CUdevResourceDesc handle) {
+CUresult FindDescription(CUdevResourceDesc handle, CUdevice device,
+                         const ResourceDescription** description) {
+  if (handle == nullptr) {
+    CUresult result = CheckResourceDevice(device);
+    CUdevResource whole;
+    if (result == CUDA_SUCCESS) result = FillWhole(device, 0, &whole);
+    if (result == CUDA_SUCCESS) result = Generate(&handle, &whole, 1);
+    if (result != CUDA_SUCCESS) return result;
+  }
   const HoldingDescriptions holding;
   for (const ResourceDescription* known : descriptions.all) {
     if (reinterpret_cast<CUdevResourceDesc>(const_cast<ResourceDescription*>(known)) == handle) {
-      return known;
+      *description = known;
+      return known->device == device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
   }
-  return nullptr;
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace gpuloom

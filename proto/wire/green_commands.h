@@ -69,10 +69,21 @@ struct PartSplit {
   };
 };
 
+// One more piece of a context's resources: whatever a program has put together, in its order.
+struct PartPick {
+  enum class What : uint32_t { kWhole, kRemaining, kGroup };
+  What what;
+  uint32_t group;  // of the split
+  SplitArguments split;
+};
+inline constexpr uint32_t kMaxPartPicks = 64;
+
 // A context of what is picked of a split of `of`, or of all of it. What it has is `part` from then on.
+// Behind it: more PartPicks, of other splits or the same piece again.
 struct GreenCreate {
   static constexpr std::string_view kName = "GreenCreate";
   static constexpr bool kReply = true;
+  static constexpr uint32_t kMaxPayloadBytes = kMaxPartPicks * sizeof(PartPick);
   struct Request {
     GreenContextId context;  // unused so far
     DevicePartId part;       // the same for the same description
@@ -98,20 +109,14 @@ struct GreenDestroy {
   using Reply = NoReply;
 };
 
-enum class GreenStreamKind : uint32_t {
-  kNonBlocking,
-  kBlocking,  // it and the context's default stream wait for each other
-  kDefault,   // one a context
-};
-
-// Like StreamCreate, in a green context.
+// Like StreamCreate, in a green context, whose streams are all non-blocking.
 struct GreenStreamCreate {
   static constexpr std::string_view kName = "GreenStreamCreate";
   static constexpr bool kReply = true;
   struct Request {
     StreamId stream;  // unused so far, 1 … kMaxStreams - 1
     GreenContextId context;
-    GreenStreamKind kind;
+    uint32_t unused;
     int32_t priority;
   };
   struct Reply {};

@@ -527,16 +527,16 @@ TEST_F(Conditional, SuchGraphsAreNeitherClonedNorChildren) {
   EXPECT_EQ(Cu().cuGraphDestroy(other), CUDA_SUCCESS);
 }
 
-TEST_F(Conditional, ABodyHoldsNoHostNodes) {
+TEST_F(Conditional, ABodyRunsNoHostNodes) {
   const auto handle = Handle(graph_, 1, CU_GRAPH_COND_ASSIGN_DEFAULT);
   const CUgraph body = AddBranches(graph_, handle, CU_GRAPH_COND_TYPE_IF, 1).bodies[0];
   const CUDA_HOST_NODE_PARAMS params = {[](void*) {}, nullptr};
   CUgraphNode node = nullptr;
-  // Whether the node or the graph is refused is the driver's to say.
-  if (Cu().cuGraphAddHostNode(&node, body, nullptr, 0, &params) == CUDA_SUCCESS) {
-    EXPECT_NE(Cu().cuGraphInstantiateWithFlags(&exec_, graph_, 0), CUDA_SUCCESS);
-    exec_ = nullptr;
-  }
+  ASSERT_EQ(Cu().cuGraphAddHostNode(&node, body, nullptr, 0, &params), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphInstantiateWithFlags(&exec_, graph_, 0), CUDA_ERROR_INVALID_VALUE);
+  exec_ = nullptr;
+  ASSERT_EQ(Cu().cuGraphDestroyNode(node), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphInstantiateWithFlags(&exec_, graph_, 0), CUDA_SUCCESS);
 }
 
 TEST_F(Conditional, ABodyIsItsNodesOwn) {

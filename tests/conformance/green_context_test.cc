@@ -199,12 +199,47 @@ TEST_F(Green, Descriptions) {
   CUdevResourceDesc description = nullptr;
   EXPECT_EQ(Cu().cuDevResourceGenerateDesc(nullptr, parts, 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuDevResourceGenerateDesc(&description, nullptr, 1), CUDA_ERROR_INVALID_VALUE);
-  // Of one split; of two it is an error.
   EXPECT_EQ(CountOf(Make(parts, 2)), count_);
-  CUdevResource mixed[2] = {parts[0], {}};
-  Part(&mixed[1]);
-  EXPECT_EQ(Cu().cuDevResourceGenerateDesc(&description, mixed, 2),
+  CUdevResource wrong = parts[0];
+  ++wrong.sm.smCount;
+  EXPECT_EQ(Cu().cuDevResourceGenerateDesc(&description, &wrong, 1),
             CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  wrong = {};
+  wrong.type = kSm;
+  wrong.sm.smCount = least_;
+  EXPECT_EQ(Cu().cuDevResourceGenerateDesc(&description, &wrong, 1),
+            CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  // Of a context and of the device.
+  CUdevResource apart[2] = {parts[0], {}};
+  ASSERT_EQ(Cu().cuGreenCtxGetDevResource(greens_[0], &apart[1], kSm), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuDevResourceGenerateDesc(&description, apart, 2),
+            CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+}
+
+// What a description is made of is added up, whatever it is.
+TEST_F(Green, PiecesAreAddedUp) {
+  CUdevResource again[2] = {Part(), {}};
+  again[1] = again[0];
+  EXPECT_EQ(CountOf(Make(again, 2)), std::min(2 * least_, count_));
+  CUdevResource splits[2] = {Part(), {}};
+  unsigned made = 1;
+  ASSERT_EQ(Cu().cuDevSmResourceSplitByCount(&splits[1], &made, &all_, nullptr, 0, 2 * least_),
+            CUDA_SUCCESS);
+  EXPECT_EQ(CountOf(Make(splits, 2)), std::min(least_ + splits[1].sm.smCount, count_));
+  CUdevResource whole[2] = {Part(), all_};
+  EXPECT_EQ(CountOf(Make(whole, 2)), count_);
+  CUgreenCtx green = nullptr;
+  ASSERT_EQ(Cu().cuGreenCtxCreate(&green, nullptr, device_, CU_GREEN_CTX_DEFAULT_STREAM),
+            CUDA_SUCCESS);
+  greens_.push_back(green);
+  EXPECT_EQ(CountOf(green), count_) << "without a description";
+  CUdeviceptr memory = Alloc(4096);
+  for (CUgreenCtx each : greens_) {
+    CUstream stream = GreenStream(each);
+    Fill(memory, 4, 1024, stream);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(Download<uint32_t>(memory, 1024), std::vector<uint32_t>(1024, 4));
 }
 
 TEST_F(Green, StreamsOfAContextWork) {
@@ -312,23 +347,75 @@ TEST_F(Green, CurrentLikeAnotherContext) {
   EXPECT_EQ(Download<uint32_t>(memory, 1024), std::vector<uint32_t>(1024, 6));
 }
 
-TEST_F(Green, DefaultStreamAndBlockingStreamsWaitForEachOther) {
+// All streams of a green context are non-blocking, its default stream and those that were made
+// without the flag included.
+TEST_F(Green, ItsStreamsWaitForNobody) {
   CUgreenCtx green = Make();
-  CUdeviceptr journal = Alloc(64);
-  ASSERT_EQ(Cu().cuMemsetD32_v2(journal, 0, 16), CUDA_SUCCESS);
-  // The fill is the primary context's, which nothing here waits for.
-  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
-  CUfunction append = Function("append");
-  ASSERT_EQ(Cu().cuCtxSetCurrent(ContextOf(green)), CUDA_SUCCESS);
-  CUstream stream = StreamHere(CU_STREAM_DEFAULT);
-  Block(stream);
-  ASSERT_EQ(Launch(append, 1, 1, stream, journal, 1), CUDA_SUCCESS);
-  ASSERT_EQ(Launch(append, 1, 1, nullptr, journal, 2), CUDA_SUCCESS);
-  ASSERT_EQ(Launch(append, 1, 1, stream, journal, 3), CUDA_SUCCESS);
-  EXPECT_EQ(Cu().cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
+  CUcontext context = ContextOf(green);
+  CUdeviceptr memory = Alloc(4096);
+  // Loaded before, because loading waits.
+  Fill(memory, 1, 1024, nullptr);
+  Block(nullptr);
   Open();
   ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
-  EXPECT_EQ(Download<uint32_t>(journal, 4), (std::vector<uint32_t>{3, 1, 2, 3}));
+  ASSERT_EQ(Cu().cuCtxSetCurrent(context), CUDA_SUCCESS);
+  const std::vector<CUstream> streams = {nullptr, StreamHere(CU_STREAM_DEFAULT),
+                                         StreamHere(CU_STREAM_DEFAULT),
+                                         StreamHere(CU_STREAM_NON_BLOCKING)};
+  for (CUstream stream : streams) {
+    unsigned flags = 99;
+    EXPECT_EQ(Cu().cuStreamGetFlags(stream, &flags), CUDA_SUCCESS);
+    EXPECT_EQ(flags, unsigned{CU_STREAM_NON_BLOCKING});
+  }
+  uint32_t value = 1;
+  for (CUstream blocked : streams) {
+    Block(blocked);
+    for (CUstream other : streams) {
+      if (other == blocked) continue;
+      Fill(memory, ++value, 1024, other);
+      ASSERT_EQ(Cu().cuStreamSynchronize(other), CUDA_SUCCESS);
+    }
+    ASSERT_EQ(Cu().cuCtxSetCurrent(context_), CUDA_SUCCESS);
+    Fill(memory, ++value, 1024, nullptr);
+    ASSERT_EQ(Cu().cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuCtxSetCurrent(context), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuStreamQuery(blocked), CUDA_ERROR_NOT_READY);
+    Open();
+    ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  }
+  // The primary context's default stream, in turn.
+  ASSERT_EQ(Cu().cuCtxSetCurrent(context_), CUDA_SUCCESS);
+  Block(nullptr);
+  ASSERT_EQ(Cu().cuCtxSetCurrent(context), CUDA_SUCCESS);
+  for (CUstream stream : streams) {
+    Fill(memory, ++value, 1024, stream);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  }
+  Open();
+  ASSERT_EQ(Cu().cuCtxSetCurrent(context_), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(memory, 1024), std::vector<uint32_t>(1024, value));
+}
+
+TEST_F(Green, ItsDefaultStreamIsCaptured) {
+  CUgreenCtx green = Make();
+  CUdeviceptr memory = Alloc(4096);
+  CUfunction fill = Function("fill");
+  ASSERT_EQ(Cu().cuCtxSetCurrent(ContextOf(green)), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamBeginCapture_v2(nullptr, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+            CUDA_SUCCESS);
+  ASSERT_EQ(Launch(fill, 16, 64, nullptr, memory, 8u, 1024u), CUDA_SUCCESS);
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  EXPECT_EQ(Cu().cuStreamIsCapturing(nullptr, &status), CUDA_SUCCESS);
+  EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(Cu().cuStreamEndCapture(nullptr, &graph), CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(memory, 1024), std::vector<uint32_t>(1024, 8));
+  EXPECT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphDestroy(graph), CUDA_SUCCESS);
 }
 
 TEST_F(Green, ContextsDoNotWaitForEachOther) {
@@ -407,6 +494,8 @@ TEST_F(Green, DestroyedOnesTakeTheirStreamsAlong) {
   ASSERT_EQ(Cu().cuGreenCtxDestroy(green), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuStreamSynchronize(stream), CUDA_ERROR_CONTEXT_IS_DESTROYED);
   EXPECT_EQ(Cu().cuStreamDestroy_v2(stream), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(Cu().cuGreenCtxDestroy(green), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  EXPECT_EQ(Cu().cuCtxFromGreenCtx(&context, green), CUDA_ERROR_CONTEXT_IS_DESTROYED);
   EXPECT_EQ(Download<uint32_t>(memory, 1024), std::vector<uint32_t>(1024, 9));
 }
 

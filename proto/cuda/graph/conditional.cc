@@ -26,6 +26,24 @@ uint32_t DepthOf(const Graph* graph) {
   return depth;
 }
 
+bool RunsInBody(const NodeParams& params) {
+  switch (params.type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return true;
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      for (const Node* node : params.child.graph->nodes) {
+        if (!RunsInBody(node->params)) return false;
+      }
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 CUresult MakeCondition(Graph* root, CUcontext context, unsigned default_value, unsigned flags,
@@ -78,28 +96,6 @@ CUresult ReadConditional(const CUgraphNodeParams& from, Graph* graph, NodeParams
 }
 
 bool IsBody(const Graph* graph) { return DepthOf(graph) != 0; }
-
-bool RunsInBody(const NodeParams& params) {
-  switch (params.type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      return true;
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-      for (const Node* node : params.child.graph->nodes) {
-        if (!RunsInBody(node->params)) return false;
-      }
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool MayBeInBody(const NodeParams& params) {
-  return params.type == CU_GRAPH_NODE_TYPE_HOST || RunsInBody(params);
-}
 
 Node* FindUnfitInBodies(const Graph* graph) {
   for (Node* node : graph->nodes) {

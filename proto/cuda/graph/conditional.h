@@ -25,11 +25,9 @@ Condition* FindCondition(Graph* root, CUgraphConditionalHandle handle);
 
 // A body of a conditional node, or a child graph in one.
 bool IsBody(const Graph* graph);
-// Kernels, copies, fills, empty nodes, conditional nodes, and child graphs of such nodes.
-bool RunsInBody(const NodeParams& params);
-// The same and host functions: a graph with one in a body cannot be instantiated.
-bool MayBeInBody(const NodeParams& params);
-// A node of a body of `graph` that cannot run there, or null.
+// A node of a body of `graph` that cannot run there, or null: others than kernels, copies, fills, empty
+// and conditional nodes, and child graphs of such nodes. Bodies may hold any as long as they do
+// not run.
 Node* FindUnfitInBodies(const Graph* graph);
 // It has handles or conditional nodes: it cannot be cloned nor be a child graph.
 bool HasConditions(const Graph* graph);

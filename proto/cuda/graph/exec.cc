@@ -136,7 +136,7 @@ CUresult CheckConditions(const Graph* graph, Node** culprit, CUgraphInstantiateR
     return CUDA_ERROR_INVALID_VALUE;
   }
   *culprit = FindUnfitInBodies(graph);
-  if (*culprit != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (*culprit != nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (graph->reservation == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return IsInstantiated(graph) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }

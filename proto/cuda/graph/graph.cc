@@ -162,10 +162,6 @@ void ForgetReservations() {
 CUresult AddNode(Graph* graph, NodeParams* params, const Edge* dependencies, size_t count,
                  Node** out) {
   *out = nullptr;
-  if (IsBody(graph) && !MayBeInBody(*params)) {
-    FreeParams(params);
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
   Node* node = Append(graph, params);
   if (node == nullptr) {
     FreeParams(params);

@@ -110,8 +110,7 @@ void ForEachInner(const Node& node, F visit) {
 // The driver has forgotten all reservations.
 void ForgetReservations();
 
-// Takes `params` over, also when it fails: NOT_SUPPORTED for what no body of a conditional node may
-// hold. `dependencies` are of this graph, without doubles.
+// Takes `params` over, also when it fails. `dependencies` are of this graph, without doubles.
 [[nodiscard]] CUresult AddNode(Graph* graph, NodeParams* params, const Edge* dependencies,
                                size_t count, Node** node);
 void DestroyNode(Node* node);
