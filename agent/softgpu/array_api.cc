@@ -2,6 +2,7 @@
 #include "agent/softgpu/array.h"
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/registry.h"
+#include "agent/softgpu/texture_reference.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -78,6 +79,7 @@ CUresult cuArrayDestroy(CUarray handle) {
   if (array->is_level) return CUDA_SUCCESS;  // it goes with its whole
   SynchronizeDevice(array->context->device);
   Registry<Array>::Instance().Take(handle);
+  UnbindArray(handle);
   return CUDA_SUCCESS;
 }
 
@@ -141,7 +143,11 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
   if (result != CUDA_SUCCESS) return result;
   SynchronizeDevice(mipmap->context->device);
   Registry<Mipmap>::Instance().Take(handle);
-  for (const auto& level : mipmap->levels) Registry<Array>::Instance().Take(level.get());
+  UnbindArray(handle);
+  for (const auto& level : mipmap->levels) {
+    Registry<Array>::Instance().Take(level.get());
+    UnbindArray(level.get());
+  }
   return CUDA_SUCCESS;
 }
 

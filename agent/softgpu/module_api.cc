@@ -130,9 +130,10 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* pointer, size_t* size_bytes, CUmodule
   }
   const Global* global = module->code->FindGlobal(name);
   if (global == nullptr) {
-    // The real driver knows the names of both.
-    return module->code->FindKernel(name) != nullptr ? CUDA_ERROR_INVALID_VALUE
-                                                     : CUDA_ERROR_NOT_FOUND;
+    // The real driver knows the names of kernels and references, too.
+    const bool is_other = module->code->FindKernel(name) != nullptr ||
+                          (module->references != nullptr && module->references->HasName(name));
+    return is_other ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
   }
   if (pointer != nullptr) *pointer = global->address;
   if (size_bytes != nullptr) *size_bytes = global->size_bytes;

@@ -111,6 +111,28 @@ void ModuleReferences::Retire() {
   }
 }
 
+bool ModuleReferences::HasName(std::string_view name) const {
+  return std::any_of(names_.begin(), names_.end(),
+                     [name](const ImageReference& one) { return one.name == name; });
+}
+
+void UnbindArray(const void* array) {
+  for (const auto& reference : Registry<LoadedReference>::Instance().All()) {
+    std::lock_guard lock(reference->mutex);
+    const CUDA_RESOURCE_DESC& resource = reference->texture.resource;
+    const bool looks_at_it = reference->is_surface       ? reference->array == array
+                             : !reference->texture.bound ? false
+                             : resource.resType == CU_RESOURCE_TYPE_ARRAY
+                                 ? resource.res.array.hArray == array
+                                 : resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY &&
+                                       resource.res.mipmap.hMipmappedArray == array;
+    if (!looks_at_it) continue;
+    reference->texture.bound = false;
+    reference->array = nullptr;
+    if (const auto module = reference->module.lock()) module->Bind(reference->number, {});
+  }
+}
+
 void DestroyReferencesOf(const Context& context) {
   Registry<LoadedReference>::Instance().TakeIf([&](const LoadedReference& reference) {
     return reference.context == &context && !reference.of_module;

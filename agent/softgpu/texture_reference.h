@@ -44,6 +44,7 @@ class ModuleReferences : public std::enable_shared_from_this<ModuleReferences> {
   // The same object every time; null: there is none of that name and kind.
   std::shared_ptr<LoadedReference> Find(std::string_view name, bool is_surface);
   void Bind(size_t number, BoundImage image);
+  [[nodiscard]] bool HasName(std::string_view name) const;
   [[nodiscard]] BoundImages Bound() const;
   // The handles die.
   void Retire();
@@ -55,6 +56,9 @@ class ModuleReferences : public std::enable_shared_from_this<ModuleReferences> {
   std::vector<std::shared_ptr<LoadedReference>> made_;  // by number
   BoundImages bound_;
 };
+
+// A CUarray or CUmipmappedArray is destroyed: what was bound to it is bound to nothing.
+void UnbindArray(const void* array);
 
 // Of no module.
 void DestroyReferencesOf(const Context& context);
