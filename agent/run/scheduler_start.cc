@@ -2,8 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "agent/detached_process.h"
 #include "agent/run/tenant_folder.h"
 
 namespace gpuloom::run {
@@ -61,9 +60,7 @@ bool Started::Start(std::string* error) {
       place_.program,     "--gpu",          place_.gpu,          "--state-dir",
       place_.state_dir,   "--cuda-library", place_.cuda_library, "--exit-when-unused",
       "--early-executors"};
-  std::vector<char*> argv, envp;
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
+  std::vector<char*> envp;
   std::string library_path = "LD_LIBRARY_PATH=" + WithoutOuterFolder(getenv("LD_LIBRARY_PATH"));
   for (char* const* variable = environ; *variable != nullptr; ++variable) {
     // What is preloaded or put in place for the command is not for the scheduler.
@@ -73,26 +70,7 @@ bool Started::Start(std::string* error) {
   }
   envp.push_back(nullptr);
 
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log_path_.c_str(),
-                                   O_WRONLY | O_CREAT | O_APPEND, 0600);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  // A session of its own: Ctrl-C in our terminal is not for it.
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
-  const int result = posix_spawn(&pid_, argv[0], &actions, &attributes, argv.data(), envp.data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
+  const int result = StartDetached(arguments, envp.data(), log_path_, &pid_);
   if (result != 0) {
     pid_ = 0;
     *error = "cannot start " + place_.program + ": " + strerror(result);

@@ -1,8 +1,6 @@
 #include "agent/supervisor/scheduler_process.h"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,6 +10,7 @@
 #include <cstring>
 
 #include "agent/cat.h"
+#include "agent/detached_process.h"
 #include "proto/channel/unique_fd.h"
 #include "proto/control/messages.h"
 
@@ -28,31 +27,8 @@ absl::StatusOr<pid_t> StartProcess(const std::vector<std::string>& arguments,
   if (stat(log_path.c_str(), &info) == 0 && info.st_size > kMaxLogBytes) {
     (void)rename(log_path.c_str(), (log_path + ".1").c_str());
   }
-  std::vector<char*> argv;
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&files);
-  posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, log_path.c_str(),
-                                   O_WRONLY | O_CREAT | O_APPEND, 0600);
-  posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  // A session of its own: a Ctrl-C for the agent is not one for the tenants.
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, argv[0], &files, &attributes, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
+  const int error = StartDetached(arguments, environ, log_path, &pid);
   if (error != 0) {
     return absl::UnavailableError(
         Cat("supervisor: cannot start ", arguments[0], ": ", strerror(error)));
