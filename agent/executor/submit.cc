@@ -69,7 +69,8 @@ void Session::Submit(Stream& stream, StreamCommand& command) {
   // Counted with this command, which StreamSet adds after us.
   if ((stream.unmarked + command.commands >= kCommandsPerMark || piece) &&
       !std::holds_alternative<RecordWork>(command.work)) {
-    AddMark(stream, std::make_shared<Point>(place_.device, stream.id, command.ticket, false));
+    AddMark(stream, std::make_shared<Point>(place_.device, stream.id, command.ticket, false),
+            piece && MayTell(stream));
   }
 }
 
