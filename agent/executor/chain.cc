@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "agent/executor/kernel_node.h"
+#include "agent/executor/spin.h"
 #include "agent/executor/stream_set.h"
 
 namespace gpuloom::executor {
@@ -47,11 +48,20 @@ Chain::~Chain() {
   if (graph != nullptr) cuda->cuGraphDestroy(graph);
 }
 
+std::unique_lock<std::mutex> Chains::Lock() const {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  while (!lock.owns_lock()) {
+    Pause();
+    (void)lock.try_lock();
+  }
+  return lock;
+}
+
 // ---- chunks
 
-Chains::Found Chains::Find(const Chunk& chunk, const Stream& stream) {
+Chains::Found Chains::Find(const Chunk& chunk, const Target& target) {
   const auto free = [&](const Chain& chain) {
-    return chain.in_flight == 0 || chain.stream == &stream;
+    return chain.in_flight == 0 || chain.stream == target.stream;
   };
   Found found;
   for (Slot& slot : slots_) {
@@ -82,7 +92,7 @@ bool Chains::SawBefore(uint64_t content) {
 }
 
 // For a chunk that no chain holds.
-Chains::Slot* Chains::Choose(const Chunk& chunk, const Stream& stream, const Found& found,
+Chains::Slot* Chains::Choose(const Chunk& chunk, const Target& target, const Found& found,
                              bool again) {
   // What comes again as it was gets a chain of its own while there are any.
   if (again && found.spare != nullptr) return found.spare;
@@ -91,35 +101,61 @@ Chains::Slot* Chains::Choose(const Chunk& chunk, const Stream& stream, const Fou
   }
   if (found.alike != nullptr) return found.alike;
   // While a chain is written the GPU must have something to do.
-  return stream.in_flight == 0 ? nullptr : found.spare;
+  return target.idle ? nullptr : found.spare;
 }
 
-ChainRef Chains::Launch(const Chunk& chunk, const Stream& stream) {
-  if (chunk.size() < kMinChainLaunches) return nullptr;
-  const Found found = Find(chunk, stream);
+ChainRef Chains::Take(const Chunk& chunk, const Target& target, bool* exact) {
+  const auto lock = Lock();
+  const Found found = Find(chunk, target);
+  *exact = found.exact != nullptr;
   Slot* slot = found.exact;
-  bool again = slot != nullptr;
-  if (slot == nullptr) {
+  bool again = *exact;
+  if (!*exact) {
     again = SawBefore(chunk.content);
-    slot = Choose(chunk, stream, found, again);
-    if (slot == nullptr || Set(slot, chunk) != CUDA_SUCCESS) return nullptr;
-    ++(slot == found.alike ? counts_.updated : counts_.rewritten);
-  } else {
-    ++counts_.replayed;
-  }
-  Chain& chain = *slot->chain;
-  if (device_->Judge(device_->cuda().cuGraphLaunch(chain.exec, stream.cuda)) != CUDA_SUCCESS) {
+    slot = Choose(chunk, target, found, again);
+    if (slot == nullptr) return nullptr;
+    // Nobody is to find what is about to change.
     slot->signature = slot->content = 0;
-    chain.nodes.clear();
-    return nullptr;
   }
+  ++(*exact ? counts_.replayed : slot == found.alike ? counts_.updated : counts_.rewritten);
+  Chain& chain = *slot->chain;
   chain.used = ++launches_;
   const uint64_t keep =
       again && slots_.size() > kScratchChains ? 4 * uint64_t{slots_.size()} : kShortKeep;
   chain.kept_to = launches_ + keep;
-  chain.stream = &stream;
+  chain.stream = target.stream;
   ++chain.in_flight;
+  chain.held.store(true, std::memory_order_relaxed);
   return slot->chain;
+}
+
+ChainRef Chains::Launch(const Chunk& chunk, const Target& target) {
+  if (chunk.size() < kMinChainLaunches) return nullptr;
+  bool exact = false;
+  ChainRef chain = Take(chunk, target, &exact);
+  if (chain == nullptr) return nullptr;
+  CUresult result = exact ? CUDA_SUCCESS : Set(chain.get(), chunk);
+  if (result == CUDA_SUCCESS) {
+    result = device_->Judge(device_->cuda().cuGraphLaunch(chain->exec, target.cuda));
+  }
+  if (result != CUDA_SUCCESS) chain->nodes.clear();
+  chain->held.store(false, std::memory_order_release);
+  if (result != CUDA_SUCCESS) {
+    Done(*chain);
+    return nullptr;
+  }
+  if (!exact) Offer(chain, chunk);
+  return chain;
+}
+
+void Chains::Offer(const ChainRef& chain, const Chunk& chunk) {
+  const auto lock = Lock();
+  const auto slot = std::find_if(slots_.begin(), slots_.end(),
+                                 [&](const Slot& one) { return one.chain == chain; });
+  // Dropped or forgotten meanwhile.
+  if (slot == slots_.end() || chain->nodes.empty()) return;
+  slot->signature = chunk.signature;
+  slot->content = chunk.content;
 }
 
 CUresult Chains::SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
@@ -127,13 +163,25 @@ CUresult Chains::SetNode(const Chain& chain, uint32_t index, const ChunkNode& no
   const KernelNodeParams value(node.function, node, {params, node.param_bytes});
   const CUresult result = device_->Judge(device_->cuda().cuGraphExecKernelNodeSetParams_v2(
       chain.exec, chain.handles[index], &value.value));
-  if (result != CUDA_SUCCESS) refused_.insert(node.function);
+  if (result != CUDA_SUCCESS) {
+    const auto lock = Lock();
+    Refuse(node.function);
+  }
   return result;
 }
 
-CUresult Chains::Set(Slot* slot, const Chunk& chunk) {
+void Chains::Refuse(CUfunction function) {
+  if (refused_.insert(function).second) ++refused_count_;
+}
+
+bool Chains::Refuses(CUfunction function) const {
+  if (refused() == 0) return false;
+  const auto lock = Lock();
+  return refused_.contains(function);
+}
+
+CUresult Chains::Set(Chain* chain, const Chunk& chunk) {
   const Driver& cuda = device_->cuda();
-  Chain* chain = slot->chain.get();
   CUresult result = CUDA_SUCCESS;
   size_t at = 0;
   size_t old_at = 0;
@@ -156,13 +204,7 @@ CUresult Chains::Set(Slot* slot, const Chunk& chunk) {
   for (; chain->enabled > chunk.size() && result == CUDA_SUCCESS; --chain->enabled) {
     result = cuda.cuGraphNodeSetEnabled(chain->exec, chain->handles[chain->enabled - 1], 0);
   }
-  if (device_->Judge(result) != CUDA_SUCCESS) {
-    slot->signature = slot->content = 0;
-    chain->nodes.clear();
-    return result;
-  }
-  slot->signature = chunk.signature;
-  slot->content = chunk.content;
+  if (device_->Judge(result) != CUDA_SUCCESS) return result;
   chain->nodes = chunk.nodes;
   chain->params = chunk.params;
   return CUDA_SUCCESS;
@@ -175,6 +217,7 @@ bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t*
   const uint64_t key = SingleKey(node, stream);
   const auto found = singles_.find(key);
   if (found == singles_.end() || found->second->nodes.front() != node) {
+    const auto lock = Lock();
     ++counts_.plain;
     if (found == singles_.end() && SawBefore(key)) Want(chunk, node, params, 1, stream);
     return false;
@@ -195,22 +238,33 @@ bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t*
     pool_->Post([dropped = std::move(dropped)]() mutable { dropped.clear(); }, [] {});
     return false;
   }
+  const auto lock = Lock();
   single.used = ++launches_;
   ++counts_.single;
   return true;
 }
 
+Chains::Counts Chains::counts() const {
+  const auto lock = Lock();
+  return counts_;
+}
+
+size_t Chains::size() const {
+  const auto lock = Lock();
+  return slots_.size();
+}
+
 // ---- making and dropping
 
+// With the lock.
 void Chains::Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
                   CUstream stream) {
-  if (wanted_.size() >= kMaxWanted || Refuses(node.function) || !MayWant(nodes)) return;
+  if (wanted_.size() >= kMaxWanted || refused_.contains(node.function) || !MayWant(nodes)) return;
   const auto library = std::find_if(chunk.libraries.begin(), chunk.libraries.end(),
                                     [&](const auto& one) { return one.get() == node.library; });
   if (library == chunk.libraries.end()) return;
   wanted_.push_back(
       {nodes, node, {params, params + Chunk::RoundUp(node.param_bytes)}, *library, stream, {}});
-  MakeWanted();
 }
 
 // Making a graph holds the driver's locks for some 20–150 µs, so where all places are taken they change
@@ -275,12 +329,14 @@ ChainRef Chains::Make(const Wanted& wanted) const {
 // Like tenants' graphs (running-graphs.md): beside what runs as long as the driver has room, else
 // when nothing runs.
 void Chains::MakeWanted() {
-  if (making_ || wanted_.empty()) return;
-  making_ = true;
+  if (making_) return;
   struct Work {
     std::vector<Wanted> wanted;
     std::vector<ChainRef> dropped;
   };
+  auto lock = Lock();
+  if (wanted_.empty()) return;
+  making_ = true;
   auto work = std::make_shared<Work>();
   size_t chains = 0;
   uint64_t nodes = 0;
@@ -293,6 +349,7 @@ void Chains::MakeWanted() {
   const size_t singles = work->wanted.size() - chains;
   if (singles_.size() + singles > kMaxSingles) DropSingles(&work->dropped);
   if (slots_.size() + chains > kMaxChains) DropChains(chains, &work->dropped);
+  lock.unlock();
   TakeFromRoom(work->dropped);
   const bool fits = room_->graphs + work->wanted.size() <= room_->most_graphs && room_->Fits(nodes);
   room_->graphs += work->wanted.size();
@@ -315,13 +372,14 @@ void Chains::MakeWanted() {
 }
 
 void Chains::Adopt(std::vector<Wanted>* made) {
+  const auto lock = Lock();
   for (Wanted& wanted : *made) {
     const bool single = wanted.nodes == 1;
     const uint64_t key = single ? SingleKey(wanted.node, wanted.stream) : 0;
     const bool full = single ? singles_.size() >= kMaxSingles || singles_.contains(key)
                              : slots_.size() >= kMaxChains;
     if (wanted.made == nullptr || full) {
-      if (wanted.made == nullptr) refused_.insert(wanted.node.function);
+      if (wanted.made == nullptr) Refuse(wanted.node.function);
       --room_->graphs;
       room_->nodes -= wanted.nodes;
       continue;
@@ -367,12 +425,21 @@ void Chains::TakeFromRoom(const std::vector<ChainRef>& chains) {
   }
 }
 
+void Chains::WaitForHolders() const {
+  for (const Slot& slot : slots_) {
+    while (slot.chain->held.load(std::memory_order_acquire)) Pause();
+  }
+}
+
 void Chains::Forget(CUfunction function) {
+  auto lock = Lock();
+  WaitForHolders();
   for (Slot& slot : slots_) {
     if (!Holds(*slot.chain, function)) continue;
     slot.signature = slot.content = 0;
     slot.chain->nodes.clear();
   }
+  lock.unlock();
   std::vector<ChainRef> dropped;
   std::erase_if(singles_, [&](auto& entry) {
     if (!Holds(*entry.second, function)) return false;
@@ -386,11 +453,14 @@ void Chains::Forget(CUfunction function) {
 
 std::vector<ChainRef> Chains::TakeOut(const void* library) {
   std::vector<ChainRef> out;
+  auto lock = Lock();
+  WaitForHolders();
   std::erase_if(slots_, [&](Slot& slot) {
     if (!Names(*slot.chain, library)) return false;
     out.push_back(std::move(slot.chain));
     return true;
   });
+  lock.unlock();
   std::erase_if(singles_, [&](auto& entry) {
     if (!Names(*entry.second, library)) return false;
     out.push_back(std::move(entry.second));

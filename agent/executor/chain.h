@@ -4,15 +4,17 @@
 // remember what their nodes hold, so that what comes again is one driver call, and only parameters that
 // differ are set.
 //
-// All sessions share one Chains; it outlives them and their libraries. Ring thread only; new graphs
-// are made on workers. Failures are never told: what cannot be launched here goes plainly, and CUDA's
-// answer to that is the tenant's.
+// All sessions share one Chains; it outlives them and their libraries. Chunks are launched by any
+// thread, everything else belongs to the ring thread; new graphs are made on workers. Failures are never
+// told: what cannot be launched here goes plainly, and CUDA's answer to that is the tenant's.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -54,9 +56,11 @@ struct Chain {
   std::vector<uint8_t> params;
   // That its nodes may name, the graph behind it included. Names, never followed.
   std::vector<const void*> libraries;
-  // One stream at a time: launches of one executable graph wait for one another.
+  // One stream at a time: launches of one executable graph wait for one another. A name, never followed.
   const Stream* stream = nullptr;
-  uint32_t in_flight = 0;
+  std::atomic<uint32_t> in_flight{0};
+  // The thread that launches it has it for itself, what its nodes hold included.
+  std::atomic<bool> held{false};
   uint64_t used = 0;     // at this launch of Chains' count
   uint64_t kept_to = 0;  // not given to other chunks before that
 };
@@ -71,17 +75,27 @@ class Chains {
   // such a moment. To be called once, before there are sessions.
   void Reserve();
 
-  // Launches the chunk in the stream; null: it has to go one by one. The answer is to be given to
-  // Done when the launch is done.
-  ChainRef Launch(const Chunk& chunk, const Stream& stream);
+  // Where a chunk goes.
+  struct Target {
+    const Stream* stream;  // a name
+    CUstream cuda;
+    bool idle;  // the GPU has nothing of this stream to do
+  };
+  // Launches the chunk; null: it has to go one by one. The answer is to be given to Done when the launch
+  // is done. Any thread, one at a time for each stream.
+  ChainRef Launch(const Chunk& chunk, const Target& target);
   static void Done(Chain& chain) { --chain.in_flight; }
+
+  // Has graphs made that Launch and LaunchOne would have liked to have.
+  void MakeWanted();
 
   // Launches one of the chunk's; false: it has to go plainly.
   bool LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, CUstream stream);
 
   // A graph refused this function.
-  bool Refuses(CUfunction function) const { return refused_.contains(function); }
-  bool any_refused() const { return !refused_.empty(); }
+  bool Refuses(CUfunction function) const;
+  // How many; it only grows.
+  uint32_t refused() const { return refused_count_.load(std::memory_order_relaxed); }
 
   // The function's attributes change: what nodes hold of it is not what it says any more.
   void Forget(CUfunction function);
@@ -97,8 +111,8 @@ class Chains {
     uint64_t single = 0;     // launches
     uint64_t plain = 0;      // launches
   };
-  const Counts& counts() const { return counts_; }
-  size_t size() const { return slots_.size(); }
+  Counts counts() const;
+  size_t size() const;
   size_t singles() const { return singles_.size(); }
 
  private:
@@ -125,15 +139,21 @@ class Chains {
   static uint64_t SingleKey(const ChunkNode& node, CUstream stream) {
     return ChunkNode::Mix(node.Hash(), reinterpret_cast<uintptr_t>(stream));
   }
-  Found Find(const Chunk& chunk, const Stream& stream);
-  Slot* Choose(const Chunk& chunk, const Stream& stream, const Found& found, bool again);
+  // Held for less than a microsecond, among threads that must not sleep.
+  std::unique_lock<std::mutex> Lock() const;
+  // Chooses a chain, which the caller then holds, and whether it is as the chunk wants it.
+  ChainRef Take(const Chunk& chunk, const Target& target, bool* exact);
+  // The chain is as `chunk` wanted it: others may find it so.
+  void Offer(const ChainRef& chain, const Chunk& chunk);
+  Found Find(const Chunk& chunk, const Target& target);
+  Slot* Choose(const Chunk& chunk, const Target& target, const Found& found, bool again);
   bool SawBefore(uint64_t content);
-  CUresult Set(Slot* slot, const Chunk& chunk);
+  CUresult Set(Chain* chain, const Chunk& chunk);
   CUresult SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
                    const uint8_t* params);
+  void Refuse(CUfunction function);  // with the lock
   void Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
             CUstream stream);
-  void MakeWanted();
   ChainRef Make(const Wanted& wanted) const;
   void Adopt(std::vector<Wanted>* made);
   bool MayWant(uint32_t nodes);
@@ -141,19 +161,25 @@ class Chains {
   void DropSingles(std::vector<ChainRef>* dropped);
   void DropChains(size_t count, std::vector<ChainRef>* dropped);
   void TakeFromRoom(const std::vector<ChainRef>& chains);
+  // Until nobody holds a chain; nobody begins to while the caller has the lock.
+  void WaitForHolders() const;
 
   Device* const device_;
   WorkPool* const pool_;
   Quiet* const quiet_;
   GraphRoom* const room_;
-  std::vector<Slot> slots_;
+  // The ring thread's.
   std::unordered_map<uint64_t, ChainRef> singles_;  // by SingleKey
+  bool making_ = false;
+
+  mutable std::mutex mutex_;  // all below
+  std::vector<Slot> slots_;
   std::unordered_set<CUfunction> refused_;
-  std::array<uint64_t, 16384> seen_{};  // contents and keys, by their low bits
+  std::atomic<uint32_t> refused_count_{0};  // read without the lock
+  std::array<uint64_t, 16384> seen_{};      // contents and keys, by their low bits
   uint64_t launches_ = 0;
   uint64_t full_until_ = 0;  // nothing is dropped for others before this launch
   std::deque<Wanted> wanted_;
-  bool making_ = false;
   Counts counts_;
 };
 

@@ -49,32 +49,38 @@ bool Session::MayCollect(const Kernel& kernel, const wire::Launch::Request& requ
 
 void Session::SubmitChunk(Stream& stream, StreamCommand& command) {
   ChunkPtr chunk = std::move(std::get<ChunkWork>(command.work).chunk);
-  if (ChainRef chain = place_.chains->Launch(*chunk, stream)) {
-    kernels_launched_ += chunk->size();
-    command.weight = std::min(kChainWeight, command.weight);
-    stream.chains.push_back({static_cast<uint64_t>(command.ticket), std::move(chain)});
-  } else if (place_.submitters != nullptr && *place_.several_at_work) {
-    kernels_launched_ += chunk->size();
+  kernels_launched_ += chunk->size();
+  const bool idle = stream.in_flight == 0;
+  if (place_.submitters != nullptr && *place_.several_at_work) {
     stream.busy = true;
     auto job = std::make_unique<SubmitJob>();
-    *job = {std::move(chunk), stream.cuda, this, &stream, {}};
+    *job = {std::move(chunk), stream.cuda, this, &stream, idle, nullptr, {}};
     return place_.submitters->Post(id(), std::move(job));
+  }
+  if (ChainRef chain = place_.chains->Launch(*chunk, {&stream, stream.cuda, idle})) {
+    command.weight = std::min(kChainWeight, command.weight);
+    stream.chains.push_back({static_cast<uint64_t>(command.ticket), std::move(chain)});
   } else {
     SubmitOneByOne(stream, *chunk);
-    if (place_.chains->any_refused()) {
-      kernels_.ForEach([&](Kernel& kernel) {
-        if (place_.chains->Refuses(kernel.function)) kernel.collects = false;
-      });
-    }
   }
+  AfterChunk(std::move(chunk));
+}
+
+void Session::AfterChunk(ChunkPtr chunk) {
   streams_.Recycle(std::move(chunk));
+  place_.chains->MakeWanted();
+  const uint32_t refused = place_.chains->refused();
+  if (refused == refused_known_) return;
+  refused_known_ = refused;
+  kernels_.ForEach([&](Kernel& kernel) {
+    if (place_.chains->Refuses(kernel.function)) kernel.collects = false;
+  });
 }
 
 void Session::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
   const Driver& cuda = place_.device->cuda();
   const uint8_t* params = chunk.params.data();
   for (const ChunkNode& node : chunk.nodes) {
-    ++kernels_launched_;
     if (place_.chains->LaunchOne(chunk, node, params, stream.cuda)) {
       params += Chunk::RoundUp(node.param_bytes);
       continue;
@@ -85,9 +91,15 @@ void Session::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
 }
 
 void Session::OnHanded(SubmitJobPtr job) {
-  for (const CUresult error : job->errors) TellAsyncError(*job->stream, error);
-  streams_.Recycle(std::move(job->chunk));
-  streams_.Handed(*job->stream);
+  Stream& stream = *job->stream;
+  for (const CUresult error : job->errors) TellAsyncError(stream, error);
+  uint32_t weight = job->chunk->size();
+  if (job->chain != nullptr) {
+    weight = std::min(kChainWeight, weight);
+    stream.chains.push_back({stream.busy_ticket, std::move(job->chain)});
+  }
+  AfterChunk(std::move(job->chunk));
+  streams_.Handed(stream, weight);
 }
 
 void Session::FinishChains(Stream& stream) {

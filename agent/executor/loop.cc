@@ -79,9 +79,10 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
       quiet_work_(device, 1, wake_.get()),
       quiet_(&quiet_work_),
       chains_(device, &modules_, &quiet_, &graphs_),
-      submitters_(device, !batches             ? 0
-                          : submit_threads < 0 ? SubmitThreads()
-                                               : submit_threads),
+      submitters_(device, &chains_,
+                  !batches             ? 0
+                  : submit_threads < 0 ? SubmitThreads()
+                                       : submit_threads),
       batches_(batches),
       printer_(device, &memory_, output) {}
 
@@ -203,7 +204,7 @@ void Loop::SendCounters(uint64_t now_ns) {
   }
   LogDriverErrors();
   libraries_.Tick(now_ns);
-  const Chains::Counts& chunks = chains_.counts();
+  const Chains::Counts chunks = chains_.counts();
   const uint64_t all =
       chunks.replayed + chunks.updated + chunks.rewritten + chunks.single + chunks.plain;
   if (all == chunks_told_) return;

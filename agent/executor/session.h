@@ -348,6 +348,7 @@ class Session final : public StreamSink {
   void SetCollects(Kernel* kernel, const int32_t* attributes) const;
   void SubmitChunk(Stream& stream, StreamCommand& command);
   void SubmitOneByOne(Stream& stream, const Chunk& chunk);
+  void AfterChunk(ChunkPtr chunk);
   void FinishChains(Stream& stream);
 
   // launch.cc
@@ -514,6 +515,7 @@ class Session final : public StreamSink {
   TextSender text_{&writer_};
   std::bitset<wire::kReplySlots> answering_;  // slots whose question is not answered yet
   bool published_ = false;
+  uint32_t refused_known_ = 0;  // of Chains::refused()
   bool marked_piece_ = false;  // at CUDA since the last look at what is done
   State state_ = State::kServing;
   uint64_t deadline_ns_ = 0;

@@ -241,11 +241,11 @@ void StreamSet::Hand(Stream& stream, StreamCommand& command) {
   Count(stream, first, ticket, command.commands, command.weight);
 }
 
-void StreamSet::Handed(Stream& stream) {
+void StreamSet::Handed(Stream& stream, uint32_t weight) {
   stream.busy = false;
   // The session may have ended meanwhile.
   stream.enqueued = std::max(stream.enqueued, stream.busy_ticket);
-  Count(stream, stream.busy_first, stream.busy_ticket, stream.busy_commands, stream.busy_commands);
+  Count(stream, stream.busy_first, stream.busy_ticket, stream.busy_commands, weight);
 }
 
 void StreamSet::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t commands,

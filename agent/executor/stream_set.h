@@ -156,8 +156,8 @@ class StreamSet {
   // A chunk that the sink has handed over.
   void Recycle(ChunkPtr chunk);
 
-  // What the stream was busy with is at CUDA.
-  void Handed(Stream& stream);
+  // What the stream was busy with is at CUDA, where it weighs so much.
+  void Handed(Stream& stream, uint32_t weight);
 
   // Hands over what has become free to go. True when something did.
   bool SubmitWaiting();

@@ -22,7 +22,8 @@ CUresult LaunchPlainly(const Driver& cuda, const ChunkNode& node, const uint8_t*
                              nullptr, bytes == 0 ? nullptr : extra);
 }
 
-Submitters::Submitters(Device* device, int threads) : device_(device) {
+Submitters::Submitters(Device* device, Chains* chains, int threads)
+    : device_(device), chains_(chains) {
   for (int i = 0; i < threads; ++i) {
     lanes_.push_back(std::make_unique<Lane>());
     Lane* lane = lanes_.back().get();
@@ -89,6 +90,8 @@ void Submitters::Run(Lane* lane) {
 }
 
 void Submitters::Launch(SubmitJob* job) const {
+  job->chain = chains_->Launch(*job->chunk, {job->stream, job->cuda_stream, job->idle});
+  if (job->chain != nullptr) return;
   const uint8_t* params = job->chunk->params.data();
   for (const ChunkNode& node : job->chunk->nodes) {
     const CUresult result =

@@ -1,6 +1,6 @@
-// Threads that launch for several tenants at once what cannot go by a graph: one thread makes 400,000
-// plain launches a second, four make a million (docs/design/batching.md). With one tenant at work the
-// ring thread launches by itself, which saves the way there and back.
+// Threads that launch for several tenants at once: what is launched for one of them is not in the way of
+// the others, and the ring thread has time to read (docs/design/batching.md). With one tenant at work
+// the ring thread launches by itself, which saves the way there and back.
 //
 // A stream whose chunk is on its way is busy: nothing else is handed to CUDA in it, so the order is
 // that of the queues. Post and TakeDone belong to the ring thread.
@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "agent/executor/chain.h"
 #include "agent/executor/chunk.h"
 #include "agent/executor/device.h"
 
@@ -31,14 +32,16 @@ struct SubmitJob {
   CUstream cuda_stream;
   Session* session;
   Stream* stream;
+  bool idle;                     // Chains::Target's
+  ChainRef chain;                // that launched it; null: it went one by one
   std::vector<CUresult> errors;  // of launches that CUDA refused
 };
 using SubmitJobPtr = std::unique_ptr<SubmitJob>;
 
 class Submitters {
  public:
-  // With 0 threads nothing may be posted.
-  Submitters(Device* device, int threads);
+  // With 0 threads nothing may be posted. `chains` outlives this.
+  Submitters(Device* device, Chains* chains, int threads);
   ~Submitters() { Stop(); }
   // Waits for what runs; what has not begun is dropped.
   void Stop();
@@ -65,6 +68,7 @@ class Submitters {
   void Launch(SubmitJob* job) const;
 
   Device* const device_;
+  Chains* const chains_;
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 

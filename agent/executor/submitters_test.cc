@@ -33,7 +33,8 @@ TEST(SubmittersTest, EveryOwnersJobsAreDoneInOrderAndTheirErrorsCounted) {
     return value % 10 == 9 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   };
   Device device(driver);
-  Submitters submitters(&device, 3);
+  Chains chains(&device, nullptr, nullptr, nullptr);  // has none, and nothing comes again
+  Submitters submitters(&device, &chains, 3);
   uint64_t next[kOwners] = {};
   bool busy[kOwners] = {};
   uint64_t done_jobs = 0;
