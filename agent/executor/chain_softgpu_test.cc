@@ -144,18 +144,19 @@ class ChainSoftGpuTest : public ::testing::TestWithParam<Way> {
   Ticket last_[kWords] = {};
 };
 
+std::string WayName(const ::testing::TestParamInfo<Way>& way) {
+  switch (way.param) {
+    case Way::kPlain:
+      return "Plain";
+    case Way::kBatched:
+      return "Batched";
+    default:
+      return "Threads";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ways, ChainSoftGpuTest,
-                         ::testing::Values(Way::kPlain, Way::kBatched, Way::kThreads),
-                         [](const auto& way) -> std::string {
-                           switch (way.param) {
-                             case Way::kPlain:
-                               return "Plain";
-                             case Way::kBatched:
-                               return "Batched";
-                             default:
-                               return "Threads";
-                           }
-                         });
+                         ::testing::Values(Way::kPlain, Way::kBatched, Way::kThreads), WayName);
 
 TEST_P(ChainSoftGpuTest, ASequenceThatComesAgainAndAgain) {
   std::vector<Step> steps(100);
@@ -230,46 +231,94 @@ TEST_P(ChainSoftGpuTest, RandomPrograms) {
 }
 
 // Tenants at work at the same time, whose launches may go by different threads.
-TEST_P(ChainSoftGpuTest, SeveralTenants) {
+class ChainSoftGpuTenantsTest : public ChainSoftGpuTest {
+ protected:
   struct Neighbour {
     std::unique_ptr<TestingTenant> tenant;
     uint64_t memory = 0;
     uint32_t expected = 0;
     Ticket last{};
   };
-  std::vector<Neighbour> neighbours(3);
-  for (Neighbour& one : neighbours) {
-    one.tenant = scheduler_.AddTenant();
-    ASSERT_TRUE(Load(one.tenant.get()));
-    one.memory = one.tenant->Alloc(4096);
-    ASSERT_NE(one.memory, 0u);
-    one.tenant->Post<wire::Fill>({StreamId{0}, 4, 0, 0, one.memory, 1});
+
+  void SetUp() override {
+    ChainSoftGpuTest::SetUp();
+    for (Neighbour& one : neighbours_) {
+      one.tenant = scheduler_.AddTenant();
+      ASSERT_TRUE(Load(one.tenant.get()));
+      one.memory = one.tenant->Alloc(4096);
+      ASSERT_NE(one.memory, 0u);
+      one.tenant->Post<wire::Fill>({StreamId{0}, 4, 0, 0, one.memory, 1});
+    }
   }
+
+  static void Launch(Neighbour* one, const Step& step) {
+    one->expected = one->expected * Factor(step.kernel) + step.addend;
+    one->last = Post(one->tenant.get(), 0, one->memory, step, 2);
+  }
+
+  // Everybody's state is what it must be, and everybody leaves.
+  void ExpectStates() {
+    for (Neighbour& one : neighbours_) {
+      const uint64_t address = one.tenant->order.host_range_begin + (1u << 20);
+      std::memset(reinterpret_cast<void*>(address), 0, 4096);
+      ASSERT_EQ(one.tenant->Call<wire::HostRegister>({HostPtr{address}, 4096}), CUDA_SUCCESS);
+      const Ticket read = one.tenant->Post<wire::Copy>(
+          {StreamId{0}, wire::CopyKind::kDeviceToHost, address, one.memory, 4});
+      ASSERT_TRUE(one.tenant->WaitDone(0, read));
+      EXPECT_EQ(*reinterpret_cast<const uint32_t*>(address), one.expected);
+      scheduler_.RemoveTenant(*one.tenant);
+      ASSERT_TRUE(scheduler_.WaitEnded(one.tenant->order.session_id).has_value());
+    }
+    ExpectState();
+  }
+
+  std::vector<Neighbour> neighbours_{3};
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, ChainSoftGpuTenantsTest,
+                         ::testing::Values(Way::kPlain, Way::kBatched, Way::kThreads), WayName);
+
+TEST_P(ChainSoftGpuTenantsTest, LaunchAtTheSameTime) {
   for (int i = 0; i < 4000; ++i) {
-    Neighbour& one = neighbours[Below(3)];
+    Neighbour& one = neighbours_[Below(3)];
     for (uint32_t n = Below(8); n > 0; --n) {
       const Step step = Random();
-      const bool refused = Below(50) == 0;
-      if (!refused) one.expected = one.expected * Factor(step.kernel) + step.addend;
-      one.last = Post(one.tenant.get(), 0, one.memory, step, refused ? 5000 : 2);
+      if (Below(50) == 0) {
+        one.last = Post(one.tenant.get(), 0, one.memory, step, 5000);  // CUDA refuses it
+      } else {
+        Launch(&one, step);
+      }
     }
-    if (Below(10) == 0) Launch(1, 1, Random());
+    if (Below(10) == 0) ChainSoftGpuTest::Launch(1, 1, Random());
     if (Below(40) == 0) {
       ASSERT_TRUE(one.tenant->WaitDone(0, one.last));
     }
   }
-  for (Neighbour& one : neighbours) {
-    const uint64_t address = one.tenant->order.host_range_begin + (1u << 20);
-    std::memset(reinterpret_cast<void*>(address), 0, 4096);
-    ASSERT_EQ(one.tenant->Call<wire::HostRegister>({HostPtr{address}, 4096}), CUDA_SUCCESS);
-    const Ticket read = one.tenant->Post<wire::Copy>(
-        {StreamId{0}, wire::CopyKind::kDeviceToHost, address, one.memory, 4});
-    ASSERT_TRUE(one.tenant->WaitDone(0, read));
-    EXPECT_EQ(*reinterpret_cast<const uint32_t*>(address), one.expected);
-    scheduler_.RemoveTenant(*one.tenant);
-    ASSERT_TRUE(scheduler_.WaitEnded(one.tenant->order.session_id).has_value());
+  ExpectStates();
+}
+
+// Graphs are let go, and what they hold is forgotten, while other tenants' launches go by them.
+TEST_P(ChainSoftGpuTenantsTest, RepeatThemselvesWhileLibrariesComeAndGo) {
+  std::vector<Step> steps(60);
+  for (Step& step : steps) step = Random();
+  for (int i = 0; i < 1500; ++i) {
+    for (Neighbour& one : neighbours_) {
+      const uint32_t begin = Below(20);
+      const uint32_t end = begin + 16 + Below(24);
+      for (uint32_t at = begin; at < end; ++at) Launch(&one, steps[at]);
+    }
+    Neighbour& one = neighbours_[Below(3)];
+    if (i % 40 == 0) {
+      ASSERT_EQ(one.tenant->Call<wire::KernelSetAttribute>(
+                    {KernelId{1}, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, i}),
+                CUDA_SUCCESS);
+    }
+    if (i % 100 == 0) {
+      ASSERT_EQ(one.tenant->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+      ASSERT_TRUE(Load(one.tenant.get()));
+    }
   }
-  ExpectState();
+  ExpectStates();
 }
 
 }  // namespace
