@@ -134,13 +134,16 @@ ChainRef Chains::Launch(const Chunk& chunk, const Target& target) {
   bool exact = false;
   ChainRef chain = Take(chunk, target, &exact);
   if (chain == nullptr) return nullptr;
-  CUresult result = exact ? CUDA_SUCCESS : Set(chain.get(), chunk);
+  CUfunction refused = nullptr;
+  CUresult result = exact ? CUDA_SUCCESS : Set(chain.get(), chunk, &refused);
   if (result == CUDA_SUCCESS) {
     result = device_->Judge(device_->cuda().cuGraphLaunch(chain->exec, target.cuda));
   }
   if (result != CUDA_SUCCESS) chain->nodes.clear();
   chain->held.store(false, std::memory_order_release);
+  // The lock not before: who has it may wait for holders.
   if (result != CUDA_SUCCESS) {
+    if (refused != nullptr) Refuse(refused);
     Done(*chain);
     return nullptr;
   }
@@ -161,16 +164,16 @@ void Chains::Offer(const ChainRef& chain, const Chunk& chunk) {
 CUresult Chains::SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
                          const uint8_t* params) {
   const KernelNodeParams value(node.function, node, {params, node.param_bytes});
-  const CUresult result = device_->Judge(device_->cuda().cuGraphExecKernelNodeSetParams_v2(
+  return device_->Judge(device_->cuda().cuGraphExecKernelNodeSetParams_v2(
       chain.exec, chain.handles[index], &value.value));
-  if (result != CUDA_SUCCESS) {
-    const auto lock = Lock();
-    Refuse(node.function);
-  }
-  return result;
 }
 
 void Chains::Refuse(CUfunction function) {
+  const auto lock = Lock();
+  AddRefused(function);
+}
+
+void Chains::AddRefused(CUfunction function) {
   if (refused_.insert(function).second) ++refused_count_;
 }
 
@@ -180,7 +183,7 @@ bool Chains::Refuses(CUfunction function) const {
   return refused_.contains(function);
 }
 
-CUresult Chains::Set(Chain* chain, const Chunk& chunk) {
+CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUfunction* refused) {
   const Driver& cuda = device_->cuda();
   CUresult result = CUDA_SUCCESS;
   size_t at = 0;
@@ -197,6 +200,7 @@ CUresult Chains::Set(Chain* chain, const Chunk& chunk) {
     }
     AddLibrary(chain, node.library);
     result = SetNode(*chain, i, node, params);
+    if (result != CUDA_SUCCESS) *refused = node.function;
   }
   for (; chain->enabled < chunk.size() && result == CUDA_SUCCESS; ++chain->enabled) {
     result = cuda.cuGraphNodeSetEnabled(chain->exec, chain->handles[chain->enabled], 1);
@@ -226,6 +230,7 @@ bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t*
   CUresult result = CUDA_SUCCESS;
   if (std::memcmp(single.params.data(), params, node.param_bytes) != 0) {
     result = SetNode(single, 0, node, params);
+    if (result != CUDA_SUCCESS) Refuse(node.function);
     std::memcpy(single.params.data(), params, node.param_bytes);
   }
   if (result == CUDA_SUCCESS) {
@@ -379,7 +384,7 @@ void Chains::Adopt(std::vector<Wanted>* made) {
     const bool full = single ? singles_.size() >= kMaxSingles || singles_.contains(key)
                              : slots_.size() >= kMaxChains;
     if (wanted.made == nullptr || full) {
-      if (wanted.made == nullptr) Refuse(wanted.node.function);
+      if (wanted.made == nullptr) AddRefused(wanted.node.function);
       --room_->graphs;
       room_->nodes -= wanted.nodes;
       continue;

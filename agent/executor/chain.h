@@ -148,10 +148,12 @@ class Chains {
   Found Find(const Chunk& chunk, const Target& target);
   Slot* Choose(const Chunk& chunk, const Target& target, const Found& found, bool again);
   bool SawBefore(uint64_t content);
-  CUresult Set(Chain* chain, const Chunk& chunk);
+  // What failed is not one function's fault where `refused` stays as it is.
+  CUresult Set(Chain* chain, const Chunk& chunk, CUfunction* refused);
   CUresult SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
                    const uint8_t* params);
-  void Refuse(CUfunction function);  // with the lock
+  void Refuse(CUfunction function);
+  void AddRefused(CUfunction function);  // with the lock
   void Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
             CUstream stream);
   ChainRef Make(const Wanted& wanted) const;
