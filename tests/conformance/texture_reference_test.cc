@@ -217,6 +217,22 @@ TEST_F(TextureReferences, LinearMemory) {
   EXPECT_EQ(bound, device);
 }
 
+// Only a kernel that read what is not there would fault. CUDA 11's runtime binds 4 GiB where the program
+// says no size.
+TEST_F(TextureReferences, MemoryIsNotJudged) {
+  const std::vector<uint32_t> words = Pattern(64, 5);
+  const CUtexref reference = Fetched();
+  const CUdeviceptr nowhere = 0x1234'5678'8000;
+  ASSERT_EQ(Cu().cuTexRefSetAddress_v2(nullptr, reference, nowhere, 256), CUDA_SUCCESS);
+  CUdeviceptr bound = 0;
+  EXPECT_EQ(Cu().cuTexRefGetAddress_v2(&bound, reference), CUDA_SUCCESS);
+  EXPECT_EQ(bound, nowhere);
+  EXPECT_EQ(Cu().cuTexRefSetFilterMode(reference, static_cast<CUfilter_mode>(9)), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuTexRefSetAddress_v2(nullptr, reference, Words(words), UINT32_MAX), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(Kernel("fetch"), 1, 64, nullptr, out_, 0u, 64u), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(out_, 64), words);
+}
+
 TEST_F(TextureReferences, AnAddressInBetweenIsAnOffset) {
   const std::vector<uint32_t> words = Pattern(256, 2);
   const CUdeviceptr device = Words(words);
