@@ -5,6 +5,7 @@ namespace gpuloom::conformance {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
+constexpr auto kInternalDependencies = CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
 
 class StreamMemory : public WithKernels {
  protected:
@@ -14,7 +15,9 @@ class StreamMemory : public WithKernels {
   }
   void TearDown() override {
     uint64_t none = 0;
+    int wait = 1;
     if (pool_ != nullptr) {
+      EXPECT_EQ(Cu().cuMemPoolSetAttribute(pool_, kInternalDependencies, &wait), CUDA_SUCCESS);
       EXPECT_EQ(Cu().cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &none),
                 CUDA_SUCCESS);
     }
@@ -82,18 +85,20 @@ TEST_F(StreamMemory, WhatAStreamFreedIsNotGivenToAnotherWhileInUse) {
   const CUstream busy = Stream();
   const CUstream other = Stream();
   constexpr uint32_t kCount = 100'000;
+  const CUfunction fill = Function("fill");  // a driver may load it only now, and wait for all work
+  // Nor may the other stream wait for it.
+  int wait = 0;
+  ASSERT_EQ(Cu().cuMemPoolSetAttribute(pool_, kInternalDependencies, &wait), CUDA_SUCCESS);
   for (int round = 0; round < 3; ++round) {
     const CUdeviceptr address = Take(kCount * 4, busy);
     const CUdeviceptr seen = Alloc(kCount * 4);
     Block(busy);
-    ASSERT_EQ(Launch(Function("fill"), (kCount + 127) / 128, 128, busy, address, 1u, kCount),
-              CUDA_SUCCESS);
+    ASSERT_EQ(Launch(fill, (kCount + 127) / 128, 128, busy, address, 1u, kCount), CUDA_SUCCESS);
     ASSERT_EQ(Cu().cuMemcpyDtoDAsync_v2(seen, address, kCount * 4, busy), CUDA_SUCCESS);
     Give(address, busy);
     // Whatever this gets, it must not be what the blocked stream is going to use.
     const CUdeviceptr fresh = Take(kCount * 4, other);
-    ASSERT_EQ(Launch(Function("fill"), (kCount + 127) / 128, 128, other, fresh, 2u, kCount),
-              CUDA_SUCCESS);
+    ASSERT_EQ(Launch(fill, (kCount + 127) / 128, 128, other, fresh, 2u, kCount), CUDA_SUCCESS);
     ASSERT_EQ(Cu().cuStreamSynchronize(other), CUDA_SUCCESS);
     Open();
     ASSERT_EQ(Cu().cuStreamSynchronize(busy), CUDA_SUCCESS);
