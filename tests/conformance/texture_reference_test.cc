@@ -567,10 +567,6 @@ TEST_F(TextureReferences, WhatIsUnknownIsTaken) {
   CUaddress_mode mode = CU_TR_ADDRESS_MODE_WRAP;
   EXPECT_EQ(Cu().cuTexRefGetAddressMode(&mode, reference, 0), CUDA_SUCCESS);
   EXPECT_EQ(mode, CU_TR_ADDRESS_MODE_CLAMP);
-  EXPECT_EQ(Cu().cuTexRefSetFilterMode(reference, static_cast<CUfilter_mode>(9)), CUDA_SUCCESS);
-  CUfilter_mode filter = CU_TR_FILTER_MODE_POINT;
-  EXPECT_EQ(Cu().cuTexRefGetFilterMode(&filter, reference), CUDA_SUCCESS);
-  EXPECT_EQ(static_cast<int>(filter), 9);
   EXPECT_EQ(Cu().cuTexRefSetFlags(reference, 4), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuTexRefSetFlags(reference, 0x40), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuTexRefSetFormat(reference, static_cast<CUarray_format>(0x77), 0), CUDA_SUCCESS);
