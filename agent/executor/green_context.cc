@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -48,9 +49,27 @@ struct Session::NewGreen {
   wire::GreenCreate::Request request{};
   std::vector<wire::PartPick> more;
   CUdevResource of{};
-  CUgreenCtx context = nullptr;
-  CUdevResource has{};
+  MadeGreen made;
+  SpareGreens* counted_by = nullptr;
   CUresult result = CUDA_SUCCESS;
+
+  NewGreen() = default;
+  NewGreen(const NewGreen&) = delete;
+  NewGreen& operator=(const NewGreen&) = delete;
+  ~NewGreen() {
+    if (counted_by != nullptr && made.context == nullptr) counted_by->Discount();
+  }
+
+  // The same for the same part of the device.
+  std::string Key() const {
+    wire::GreenCreate::Request named = request;
+    named.context = {};
+    named.part = named.of = wire::kWholeDevice;
+    std::string key(reinterpret_cast<const char*>(&of), sizeof(of));
+    key.append(reinterpret_cast<const char*>(&named), sizeof(named));
+    key.append(reinterpret_cast<const char*>(more.data()), more.size() * sizeof(wire::PartPick));
+    return key;
+  }
 
   // What `wants(group)` of the split, and what it leaves.
   template <typename Wants>
@@ -97,47 +116,39 @@ struct Session::NewGreen {
   }
 
   CUresult Make(const Driver& cuda, CUdevice device) {
-    CUresult made = CUDA_SUCCESS;
+    CUresult done = CUDA_SUCCESS;
     if (request.of == wire::kWholeDevice) {
-      made = cuda.cuDeviceGetDevResource(device, &of, CU_DEV_RESOURCE_TYPE_SM);
-      if (made != CUDA_SUCCESS) return made;
+      done = cuda.cuDeviceGetDevResource(device, &of, CU_DEV_RESOURCE_TYPE_SM);
+      if (done != CUDA_SUCCESS) return done;
     }
     std::vector<CUdevResource> picked;
-    made = Pick(cuda, &picked);
-    if (made != CUDA_SUCCESS) return made;
+    done = Pick(cuda, &picked);
+    if (done != CUDA_SUCCESS) return done;
     CUdevResourceDesc description = nullptr;
-    made = cuda.cuDevResourceGenerateDesc(&description, picked.data(),
+    done = cuda.cuDevResourceGenerateDesc(&description, picked.data(),
                                           static_cast<unsigned>(picked.size()));
-    if (made != CUDA_SUCCESS) return made;
-    made = cuda.cuGreenCtxCreate(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM);
-    if (made != CUDA_SUCCESS) return made;
-    made = cuda.cuGreenCtxGetDevResource(context, &has, CU_DEV_RESOURCE_TYPE_SM);
-    if (made != CUDA_SUCCESS) cuda.cuGreenCtxDestroy(context);
-    return made;
+    if (done != CUDA_SUCCESS) return done;
+    done = cuda.cuGreenCtxCreate(&made.context, description, device, CU_GREEN_CTX_DEFAULT_STREAM);
+    if (done != CUDA_SUCCESS) return done;
+    done = cuda.cuGreenCtxGetDevResource(made.context, &made.has, CU_DEV_RESOURCE_TYPE_SM);
+    if (done == CUDA_SUCCESS) return done;
+    cuda.cuGreenCtxDestroy(made.context);
+    made.context = nullptr;
+    return done;
   }
 };
 
-GreenContext::GreenContext(Device* of, WorkPool* workers, std::shared_ptr<uint32_t> live)
-    : device(of), pool(workers), live_count(std::move(live)) {
-  ++*live_count;
-}
-
 GreenContext::~GreenContext() {
-  auto done = [live = live_count, give_back = std::move(on_destroyed)] {
-    --*live;
-    if (give_back) give_back();
-  };
-  if (context == nullptr) {
-    done();
-  } else {
-    pool->Post([context = context, &cuda = device->cuda()] { cuda.cuGreenCtxDestroy(context); },
-               std::move(done));
+  if (made.context != nullptr) {
+    home->Keep(key, made, std::move(give_back));
+  } else if (give_back) {
+    give_back();
   }
 }
 
 CUresult GreenContext::MakeStream(int priority, CUstream* stream) const {
-  return device->Judge(
-      device->cuda().cuGreenCtxStreamCreate(stream, context, CU_STREAM_NON_BLOCKING, priority));
+  return device->Judge(device->cuda().cuGreenCtxStreamCreate(stream, made.context,
+                                                             CU_STREAM_NON_BLOCKING, priority));
 }
 
 void GreenContext::DestroyStream(CUstream stream) const {
@@ -255,45 +266,49 @@ void Session::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request&
   if (!HasGreenContexts(place_.device->cuda())) {
     return Reply<wire::GreenCreate>(made->asker, CUDA_ERROR_NOT_SUPPORTED);
   }
-  // Contexts with work that goes on live longer than their names.
-  if (green_.size() >= kMaxGreenContexts || *green_live_ >= 2 * kMaxGreenContexts) {
+  std::string key = made->Key();
+  const bool kept = greens_->Has(key);
+  // Contexts with work that goes on live longer than their names, and are few.
+  if (green_.size() >= kMaxGreenContexts || (!kept && greens_->kept() >= kMaxGreenContexts)) {
     return Reply<wire::GreenCreate>(made->asker, CUDA_ERROR_OUT_OF_MEMORY);
   }
   if (green_.Add(request.context) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  made->owner = std::make_shared<GreenContext>(place_.device, place_.modules, green_live_);
-  greens_to_make_.push_back(std::move(made));
-  MakeGreens();
+  made->owner = std::make_shared<GreenContext>(place_.device, greens_, std::move(key));
+  GreenContext& owner = *made->owner;
+  if (greens_->Take(owner.key, &owner.made, &owner.give_back)) return AnswerGreen(*made);
+  ++outstanding_;
+  place_.scheduler->Ask(control::MemoryCharge{id(), kGreenContextBytes},
+                        [this, made](control::Incoming* answer) {
+                          --outstanding_;
+                          control::MemoryGranted granted;
+                          made->result = answer->As(&granted) && granted.session_id == id()
+                                             ? static_cast<CUresult>(granted.result)
+                                             : CUDA_ERROR_OUT_OF_MEMORY;
+                          if (made->result == CUDA_SUCCESS) {
+                            made->owner->give_back = [scheduler = place_.scheduler, session = id(),
+                                                      memory_id = granted.memory_id] {
+                              scheduler->Send(control::MemoryReturn{session, memory_id});
+                            };
+                          }
+                          if (state_ == State::kServing) MakeGreen(made);
+                        });
 }
 
-// What those that are gone were charged comes back first.
-void Session::MakeGreens() {
-  if (*green_live_ > green_.size()) return;
-  std::vector<std::shared_ptr<NewGreen>> waiting;
-  waiting.swap(greens_to_make_);
-  for (const std::shared_ptr<NewGreen>& made : waiting) {
-    ++outstanding_;
-    place_.scheduler->Ask(
-        control::MemoryCharge{id(), kGreenContextBytes}, [this, made](control::Incoming* answer) {
-          --outstanding_;
-          control::MemoryGranted granted;
-          const bool answered = answer->As(&granted) && granted.session_id == id();
-          const CUresult result =
-              answered ? static_cast<CUresult>(granted.result) : CUDA_ERROR_OUT_OF_MEMORY;
-          if (result == CUDA_SUCCESS) {
-            made->owner->on_destroyed = [scheduler = place_.scheduler, session = id(),
-                                         memory_id = granted.memory_id] {
-              scheduler->Send(control::MemoryReturn{session, memory_id});
-            };
-          }
-          if (state_ != State::kServing) return;
-          if (result == CUDA_SUCCESS) return MakeGreen(made);
-          green_.Take(made->request.context);
-          Reply<wire::GreenCreate>(made->asker, result);
-        });
-  }
-}
-
+// It is charged.
 void Session::MakeGreen(const std::shared_ptr<NewGreen>& made) {
+  GreenContext& owner = *made->owner;
+  if (made->result == CUDA_SUCCESS && place_.greens->Take(owner.key, &owner.made)) {
+    return AnswerGreen(*made);
+  }
+  if (made->result == CUDA_SUCCESS && !place_.greens->Count()) {
+    Log(LogLevel::kInfo,
+        "session %llu (%s): no more green contexts: the tenants of this executor have had %u "
+        "different ones",
+        static_cast<unsigned long long>(id()), label(), kMaxMadeGreens);
+    made->result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (made->result != CUDA_SUCCESS) return AnswerGreen(*made);
+  made->counted_by = place_.greens;
   ++outstanding_;
   place_.quiet->Need(
       this,
@@ -302,20 +317,23 @@ void Session::MakeGreen(const std::shared_ptr<NewGreen>& made) {
       },
       [this, made] {
         --outstanding_;
-        const CUresult result = place_.device->Judge(made->result);
-        const GreenContextRef owner = std::move(made->owner);
-        if (result == CUDA_SUCCESS) owner->context = made->context;
-        if (state_ != State::kServing) return;
-        if (result != CUDA_SUCCESS) {
-          green_.Take(made->request.context);
-          return Reply<wire::GreenCreate>(made->asker, result);
-        }
-        *green_.Find(made->request.context) = owner;
-        if (parts_.Find(made->request.part) == nullptr) {
-          *parts_.Add(made->request.part) = made->has;
-        }
-        Reply<wire::GreenCreate>(made->asker, CUDA_SUCCESS, {MultiprocessorsOf(made->has)});
+        place_.device->Judge(made->result);
+        made->owner->made = made->made;
+        if (state_ == State::kServing) AnswerGreen(*made);
       });
+}
+
+void Session::AnswerGreen(NewGreen& made) {
+  GreenContextRef owner = std::move(made.owner);
+  if (made.result != CUDA_SUCCESS) {
+    green_.Take(made.request.context);
+    owner.reset();
+    return Reply<wire::GreenCreate>(made.asker, made.result);
+  }
+  *green_.Find(made.request.context) = owner;
+  const CUdevResource& has = owner->made.has;
+  if (parts_.Find(made.request.part) == nullptr) *parts_.Add(made.request.part) = has;
+  Reply<wire::GreenCreate>(made.asker, CUDA_SUCCESS, {MultiprocessorsOf(has)});
 }
 
 GreenContextRef Session::FindGreen(wire::GreenContextId id_untrusted) {

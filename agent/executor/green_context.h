@@ -1,30 +1,30 @@
 // A green context of this executor's driver: a part of the multiprocessors. Shared by the session that
-// made it and its streams. Making one waits for the device, so that happens in a quiet moment
-// (quiet.h); destroying one does not, and happens on a worker. Ring thread only.
+// has it and its streams. Making one waits for the device, so that happens in a quiet moment
+// (quiet.h); none is destroyed (spare_greens.h). Ring thread only.
 //
 // Kernels are launched in its streams by their CUkernel: the driver then takes the context from
 // the stream.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "agent/executor/device.h"
-#include "agent/executor/work_pool.h"
+#include "agent/executor/spare_greens.h"
 #include "proto/wire/green_commands.h"
 
 namespace gpuloom::executor {
 
-// Of one session.
+// Of one session: in use, and besides as many that are not.
 inline constexpr uint32_t kMaxGreenContexts = 64;
 // What the driver takes of the device's memory for each (measured); its session is charged.
 inline constexpr uint64_t kGreenContextBytes = 4u << 20;
 
 struct GreenContext {
-  // `live` counts the session's contexts, those to be destroyed included.
-  GreenContext(Device* of, WorkPool* workers, std::shared_ptr<uint32_t> live);
+  GreenContext(Device* of, std::shared_ptr<SessionGreens> session, std::string part)
+      : device(of), home(std::move(session)), key(std::move(part)) {}
   GreenContext(const GreenContext&) = delete;
   GreenContext& operator=(const GreenContext&) = delete;
   ~GreenContext();
@@ -35,10 +35,10 @@ struct GreenContext {
   void DestroyStream(CUstream stream) const;
 
   Device* const device;
-  WorkPool* const pool;
-  const std::shared_ptr<uint32_t> live_count;
-  CUgreenCtx context = nullptr;        // null while it is made
-  std::function<void()> on_destroyed;  // gives the charge back; empty before it is charged
+  const std::shared_ptr<SessionGreens> home;
+  const std::string key;
+  MadeGreen made;                     // no context while it is made
+  SessionGreens::GiveBack give_back;  // empty before it is charged
 };
 using GreenContextRef = std::shared_ptr<GreenContext>;
 

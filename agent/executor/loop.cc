@@ -349,6 +349,7 @@ void Loop::AddSession(control::Incoming* in) {
                     &internal_,
                     &staging_,
                     &graphs_,
+                    &greens_,
                     &shared_,
                     &printer_,
                     &hold_,

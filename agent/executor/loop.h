@@ -84,6 +84,7 @@ class Loop {
   WorkPool quiet_work_;
   Quiet quiet_;
   GraphRoom graphs_;
+  SpareGreens greens_;
   Chains chains_;
   Submitters submitters_;
   std::vector<SubmitJobPtr> handed_;  // of Serve

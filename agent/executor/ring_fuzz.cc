@@ -143,8 +143,9 @@ class Harness {
     writer_ =
         wire::RingWriter(reinterpret_cast<wire::CommandRegion*>(commands_.data()),
                          reinterpret_cast<const wire::CompletionRegion*>(completions_.data()));
-    const Place place{&device_,   &modules_, &memory_, link_.get(), &quiet_,   &libraries_,
-                      &internal_, &staging_, &graphs_, &shared_,    &printer_, &hold_};
+    const Place place{&device_,    &modules_,  &memory_,  link_.get(), &quiet_,
+                      &libraries_, &internal_, &staging_, &graphs_,    &greens_,
+                      &shared_,    &printer_,  &hold_};
     std::string error;
     // The arena of the session before goes with what was pinned in it.
     for (int i = 0; i < 100 && !quiet_.empty(); ++i) Turn(1);
@@ -253,6 +254,7 @@ class Harness {
   Quiet quiet_{&modules_};
   LibraryCache libraries_;
   GraphRoom graphs_;
+  SpareGreens greens_;
   Printer printer_{&device_, &memory_, nullptr};
   bool hold_ = false;
   uint64_t now_ns_ = 0;

@@ -212,7 +212,6 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   event_waiting_.clear();
   host_waiting_.clear();
   graphs_to_make_.clear();
-  greens_to_make_.clear();
   modules_.Drop();
   EndLinks();
   // A neighbour's long kernel must not keep this session from ending.
@@ -266,7 +265,6 @@ bool Session::Poll(uint64_t now_ns) {
   any |= text_.Poll();
   any |= PollGraphCalls();
   if (!graphs_to_make_.empty()) MakeWaitingGraphs();
-  if (!greens_to_make_.empty()) MakeGreens();
   any |= RunFences();
   any |= AnswerEventWaits();
   if (state_ == State::kEnding) {
@@ -301,9 +299,12 @@ void Session::ReturnEverything() {
                                                         host_->registered.end());
   for (const auto& [address, size_bytes] : registered) RetireHost(address, size_bytes);
   for (uint32_t i = 0; i < wire::kMaxStreams; ++i) {
-    const Stream* stream = streams_.FindAny(wire::StreamId{i});
-    if (stream != nullptr) GiveStream(*stream);
+    Stream* stream = streams_.FindAny(wire::StreamId{i});
+    if (stream == nullptr) continue;
+    GiveStream(*stream);
+    stream->green = nullptr;
   }
+  greens_->GiveAll();
 
   // By address, what lies there, and what nobody else holds.
   std::vector<std::pair<uint64_t, uint64_t>> mapped;

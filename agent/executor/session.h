@@ -60,6 +60,7 @@ struct Place {
   InternalStream* internal;
   Staging* staging;
   GraphRoom* graphs;
+  SpareGreens* greens;
   SharedMemory* shared;
   Printer* printer;
   const bool* hold;                       // true: nothing may be handed to CUDA now
@@ -496,8 +497,8 @@ class Session final : public StreamSink {
   // green_context.cc
   const CUdevResource* FindPart(wire::DevicePartId id_untrusted);  // or nullptr
   GreenContextRef FindGreen(wire::GreenContextId id_untrusted);    // refuses when there is none
-  void MakeGreens();
   void MakeGreen(const std::shared_ptr<NewGreen>& made);
+  void AnswerGreen(NewGreen& made);
 
   // copy.cc
   bool OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
@@ -560,9 +561,7 @@ class Session final : public StreamSink {
   IdTable<wire::ArrayId, ArrayEntry, wire::kMaxArrays> arrays_;
   IdTable<wire::GreenContextId, GreenContextRef, wire::kMaxGreenContexts> green_;  // null: made
   IdTable<wire::DevicePartId, CUdevResource, wire::kMaxDeviceParts> parts_;
-  std::shared_ptr<uint32_t> green_live_ = std::make_shared<uint32_t>(0);
-  std::vector<std::shared_ptr<NewGreen>>
-      greens_to_make_;                     // until those that are gone are destroyed
+  std::shared_ptr<SessionGreens> greens_ = std::make_shared<SessionGreens>(place_.greens);
   std::map<uint64_t, ArrayRef> textures_;  // by handle; null for linear memory
   std::map<uint64_t, ArrayRef> surfaces_;
 

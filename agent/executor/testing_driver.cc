@@ -504,12 +504,6 @@ void FillTable(Driver* d) {
 
 }  // namespace
 
-CUresult TestingCall(const char* what) {
-  std::lock_guard lock(S().mutex);
-  S().calls.push_back(what);
-  return S().failure;
-}
-
 CUresult TestingSynchronising(const char* what) { return Synchronising(what); }
 
 CUresult TestingNewStream(CUstream* stream, const char* kind, uint64_t of) {

@@ -10,7 +10,6 @@ namespace gpuloom::executor {
 void FillGreenTable(Driver* driver);
 
 // testing_driver.cc
-CUresult TestingCall(const char* what);
 CUresult TestingSynchronising(const char* what);
 CUresult TestingNewStream(CUstream* stream, const char* kind, uint64_t of);
 
