@@ -203,6 +203,20 @@ class TestingNode::Ring {
     reply.channels = 1;
     Reply<wire::ReferenceGet>(record, CUDA_SUCCESS, reply);
   }
+  void On(wire::Tag<wire::PartGet>, const wire::PartGet::Request&, const wire::Record& record) {
+    Reply<wire::PartGet>(record, CUDA_SUCCESS, {{132, 8, 8, 0}});
+  }
+  void On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Request&, const wire::Record& record) {
+    Reply<wire::PartSplit>(record, CUDA_SUCCESS, {1, 0, {16, 0, 0, 0}, {116, 0, 0, 0}});
+  }
+  void On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request&,
+          const wire::Record& record) {
+    Reply<wire::GreenCreate>(record, CUDA_SUCCESS, {{16, 8, 8, 0}});
+  }
+  void On(wire::Tag<wire::GreenStreamCreate>, const wire::GreenStreamCreate::Request&,
+          const wire::Record& record) {
+    Reply<wire::GreenStreamCreate>(record, CUDA_SUCCESS, {});
+  }
   void On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request& r,
           const wire::Record& record) {
     Reply<wire::ArrayCreate>(record, CUDA_SUCCESS, {r.levels, 0});

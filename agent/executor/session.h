@@ -517,7 +517,7 @@ class Session final : public StreamSink {
   std::bitset<wire::kReplySlots> answering_;  // slots whose question is not answered yet
   bool published_ = false;
   uint32_t refused_known_ = 0;  // of Chains::refused()
-  bool marked_piece_ = false;  // at CUDA since the last look at what is done
+  bool marked_piece_ = false;   // at CUDA since the last look at what is done
   State state_ = State::kServing;
   uint64_t deadline_ns_ = 0;
   uint64_t now_ns_ = 0;
