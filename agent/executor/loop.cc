@@ -41,11 +41,8 @@ constexpr int64_t kEndingSleepNs = 20'000'000;  // drain time-outs are looked at
 constexpr int kModuleThreads = 4;
 constexpr int kMemoryThreads = 3;
 
-// Each keeps a processor busy while several tenants work.
-int SubmitThreads() {
-  const unsigned processors = std::thread::hardware_concurrency();
-  return processors >= kManyProcessors ? 4 : processors >= 4 ? 2 : 0;
-}
+// Each keeps a processor busy while several tenants work; more gain nothing (docs/design/batching.md).
+int SubmitThreads() { return std::thread::hardware_concurrency() >= 4 ? 2 : 0; }
 
 bool Watch(int epoll, int operation, int fd, uint32_t events, uint64_t key) {
   epoll_event event = {};

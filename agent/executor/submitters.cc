@@ -46,7 +46,12 @@ void Submitters::Stop() {
 }
 
 void Submitters::Post(uint64_t owner, SubmitJobPtr job) {
-  Lane& lane = *lanes_[owner % lanes_.size()];
+  size_t best = owner % lanes_.size();
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_[i]->at_work < lanes_[best]->at_work) best = i;
+  }
+  Lane& lane = *lanes_[best];
+  ++lane.at_work;
   {
     std::lock_guard lock(lane.mutex);
     lane.jobs.push_back(std::move(job));
@@ -60,6 +65,7 @@ void Submitters::TakeDone(std::vector<SubmitJobPtr>* done) {
     if (!lane->has_done.load(std::memory_order_acquire)) continue;
     std::lock_guard lock(lane->mutex);
     for (SubmitJobPtr& job : lane->done) done->push_back(std::move(job));
+    lane->at_work -= lane->done.size();
     lane->done.clear();
     lane->has_done.store(false, std::memory_order_relaxed);
   }

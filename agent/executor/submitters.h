@@ -47,7 +47,7 @@ class Submitters {
   void Stop();
 
   bool any() const { return !lanes_.empty(); }
-  // Jobs of one `owner` are done one after the other.
+  // To the thread that has the least to do; among such, each owner has its favourite.
   void Post(uint64_t owner, SubmitJobPtr job);
   // Adds the jobs that are done.
   void TakeDone(std::vector<SubmitJobPtr>* done);
@@ -63,6 +63,7 @@ class Submitters {
     std::atomic<bool> has_jobs{false};
     std::atomic<bool> has_done{false};
     std::thread thread;
+    size_t at_work = 0;  // jobs posted and not taken back; the ring thread's
   };
   void Run(Lane* lane);
   void Launch(SubmitJob* job) const;
