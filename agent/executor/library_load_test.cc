@@ -89,6 +89,18 @@ TEST_F(LibraryLoadTest, LoadsThatWouldWaitForTheDeviceWaitForAnIdleMoment) {
   EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
 }
 
+// The linker would let its calls pass when it met it again.
+TEST_F(LibraryLoadTest, TextThatDeclaresFunctionsIsNotLinked) {
+  using ::testing::Contains;
+  using ::testing::Not;
+  const std::string text(kEmptyPtx);
+  ASSERT_EQ(tenant_->LoadLibrary(1, text + ".extern .global .u32 x;\n// .func\n"), CUDA_SUCCESS);
+  EXPECT_THAT(TestingDriver::TakeCalls(), Contains("unlink"));
+  ASSERT_EQ(tenant_->LoadLibrary(2, text + ".extern .global .u32 x;\n.extern\t.func away();\n"),
+            CUDA_SUCCESS);
+  EXPECT_THAT(TestingDriver::TakeCalls(), Not(Contains("unlink")));
+}
+
 class ByHashTest : public LibraryLoadTest {
  protected:
   void SetUp() override {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,18 @@ inline bool IsWhole(std::span<const uint8_t> bytes) {
 
 inline std::span<const uint8_t> WithoutNul(const std::vector<uint8_t>& bytes) {
   return {bytes.data(), bytes.size() - 1};
+}
+
+// PTX that declares functions which it does not define. The driver's linker finds that out once: it keeps
+// what it compiled in its cache on disk, and takes it for good when it meets the text again.
+inline bool DeclaresFunctions(std::string_view text) {
+  constexpr std::string_view kExtern = ".extern", kFunction = ".func", kSpace = " \t\r\n";
+  for (size_t at = text.find(kExtern); at != text.npos; at = text.find(kExtern, at)) {
+    at = text.find_first_not_of(kSpace, at + kExtern.size());
+    if (at == text.npos) return false;
+    if (text.substr(at).starts_with(kFunction)) return true;
+  }
+  return false;
 }
 
 // One load on its way. Its functions run on a worker; nobody else looks at it then.
@@ -100,7 +113,7 @@ struct Session::Loading {
 
   // Makes a cubin of PTX text, in its place, by way of the driver's linker: a library that is loaded
   // lazily shows what is wrong with its PTX only when a kernel is asked for, and cuModuleLoadData must
-  // show it at once. CUDA_SUCCESS also for what is no PTX, or without a linker.
+  // show it at once. CUDA_SUCCESS also for what is left to Decide, for what is no PTX, or without a linker.
   CUresult Compile(Device* device, const LibraryCache& cache) {
     const Driver& cuda = device->cuda();
     Image found;
@@ -109,6 +122,9 @@ struct Session::Loading {
       return CUDA_SUCCESS;
     }
     is_text = true;
+    if (DeclaresFunctions({reinterpret_cast<const char*>(found.bytes), found.size_bytes})) {
+      return CUDA_SUCCESS;
+    }
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
     CUlinkState link = nullptr;
@@ -127,8 +143,7 @@ struct Session::Loading {
       fresh->bytes.push_back(0);
     }
     cuda.cuLinkDestroy(link);  // and with it `cubin`
-    // Of something it found no definition, which need not be an error: see Decide. The driver says so in
-    // one way when it meets the text first, and in the other later.
+    // Of something it found no definition, which need not be an error: see Decide.
     const bool undecided = linked == CUDA_ERROR_UNKNOWN || linked == CUDA_ERROR_INVALID_SOURCE;
     return undecided ? CUDA_SUCCESS : linked;
   }
@@ -163,6 +178,7 @@ struct Session::Loading {
     result = Compile(device, cache);
     if (result == CUDA_SUCCESS) LoadLibrary(device->cuda(), *fresh);
     if (result == CUDA_SUCCESS && is_text) Decide(device->cuda());
+    CountKernels(device->cuda());
     load_ms = MillisecondsSince(looked);
     image = std::move(fresh);
   }

@@ -387,8 +387,9 @@ CUresult cuTexRefGetFlags(unsigned* flags, CUtexref handle) {
   });
 }
 
-// Kernels name their references themselves, so there is nothing to add to a kernel's arguments.
-CUresult cuParamSetTexRef(CUfunction function, int unit, CUtexref handle) {
+// Kernels name their references themselves. The driver takes no unit any more, CU_PARAM_TR_DEFAULT
+// included.
+CUresult cuParamSetTexRef(CUfunction function, int, CUtexref handle) {
   if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
   int ignored;
   const CUresult result =
@@ -396,8 +397,7 @@ CUresult cuParamSetTexRef(CUfunction function, int unit, CUtexref handle) {
   if (result != CUDA_SUCCESS) return result;
   TextureReference reference;
   if (!ReadReference(handle, &reference)) return CUDA_ERROR_INVALID_HANDLE;
-  return unit == CU_PARAM_TR_DEFAULT && IsOfModule(handle) ? CUDA_SUCCESS
-                                                           : CUDA_ERROR_INVALID_VALUE;
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuSurfRefSetArray(CUsurfref handle, CUarray array, unsigned flags) {

@@ -587,7 +587,8 @@ TEST_F(TextureReferences, WrongCalls) {
   EXPECT_EQ(Cu().cuTexRefSetArray(reference, nullptr, CU_TRSA_OVERRIDE_FORMAT),
             CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(Cu().cuParamSetTexRef(Kernel("sample"), 0, reference), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(Cu().cuParamSetTexRef(Kernel("sample"), CU_PARAM_TR_DEFAULT, reference), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuParamSetTexRef(Kernel("sample"), CU_PARAM_TR_DEFAULT, reference),
+            CUDA_ERROR_INVALID_VALUE);
   CUsurfref surface = nullptr;
   ASSERT_EQ(Cu().cuModuleGetSurfRef(&surface, module_, "written"), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuSurfRefSetArray(surface, Floats(), 1), CUDA_ERROR_INVALID_VALUE);
