@@ -26,14 +26,15 @@ CUresult MakeDescriptor(DescriptorKind kind, const wire::Token& token, int* fd) 
   return CUDA_SUCCESS;
 }
 
-bool ReadDescriptor(DescriptorKind kind, int fd, wire::Token* token) {
+CUresult ReadDescriptor(DescriptorKind kind, int fd, wire::Token* token) {
   Text text = {};
   if (pread(fd, &text, sizeof(text), 0) != static_cast<ssize_t>(sizeof(text)) ||
-      text.kind != kind) {
-    return false;
+      (text.kind != DescriptorKind::kMemory && text.kind != DescriptorKind::kPool)) {
+    return CUDA_ERROR_UNKNOWN;
   }
+  if (text.kind != kind) return CUDA_ERROR_NOT_SUPPORTED;
   *token = text.token;
-  return true;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace gpuloom

@@ -17,7 +17,8 @@ enum class DescriptorKind : uint64_t {
 
 // A new descriptor, close-on-exec, the caller's.
 [[nodiscard]] CUresult MakeDescriptor(DescriptorKind kind, const wire::Token& token, int* fd);
-// False when it does not stand for that. The descriptor stays the caller's.
-[[nodiscard]] bool ReadDescriptor(DescriptorKind kind, int fd, wire::Token* token);
+// As the real driver answers: NOT_SUPPORTED for a descriptor of the other kind, UNKNOWN for what is
+// none. The descriptor stays the caller's.
+[[nodiscard]] CUresult ReadDescriptor(DescriptorKind kind, int fd, wire::Token* token);
 
 }  // namespace gpuloom

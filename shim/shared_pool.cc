@@ -141,13 +141,13 @@ CUresult ExportPool(Pool* pool, int* fd) {
 
 CUresult ImportPool(int fd, Pool** made) {
   wire::Token token;
-  // As the real driver answers of memory's descriptors.
-  if (!ReadDescriptor(DescriptorKind::kPool, fd, &token)) return CUDA_ERROR_UNKNOWN;
+  CUresult result = ReadDescriptor(DescriptorKind::kPool, fd, &token);
+  if (result != CUDA_SUCCESS) return result;
   Holding holding(&pools.lock);
   Pool* pool = MakePoolLocked(0);
   if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::PoolOpen::Reply reply;
-  const CUresult result = session.Call<wire::PoolOpen>({IdOf(pool), 0, token}, &reply);
+  result = session.Call<wire::PoolOpen>({IdOf(pool), 0, token}, &reply);
   if (result != CUDA_SUCCESS) {
     GivePoolLocked(pool);
     if (result != CUDA_ERROR_INVALID_HANDLE) return result;

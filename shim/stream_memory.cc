@@ -30,6 +30,8 @@ CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstr
   }
   CUresult captured;
   if (Records(stream, &captured, [&](graph::NodeParams* node) {
+        // A graph's memory is not shared with other processes.
+        if (pool->handles != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
         const CUresult made = graph::MakeStreamAllocation(size_bytes, node);
         if (made == CUDA_SUCCESS) *address = node->alloc.params.dptr;
         return made;
@@ -137,11 +139,12 @@ CUresult JudgeProperties(const CUmemPoolProps& wanted) {
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  switch (wanted.handleTypes) {
+  switch (unsigned{wanted.handleTypes}) {
     case CU_MEM_HANDLE_TYPE_NONE:
     case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
     // As the real driver where there is no fabric: such a pool is made, and cannot be exported.
     case CU_MEM_HANDLE_TYPE_FABRIC:
+    case CU_MEM_HANDLE_TYPE_FABRIC | CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -283,7 +286,9 @@ CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
   if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
   if (shareable == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   // There is no fabric.
-  if (type == CU_MEM_HANDLE_TYPE_FABRIC && pool->handles == type) return CUDA_ERROR_NOT_PERMITTED;
+  if ((pool->handles & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && (pool->handles & type) != 0) {
+    return CUDA_ERROR_NOT_PERMITTED;
+  }
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   return ExportPool(pool, static_cast<int*>(shareable));
 }

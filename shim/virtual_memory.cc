@@ -166,11 +166,11 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   }
   wire::Token token;
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
-  // As the real driver answers.
-  if (!ReadDescriptor(DescriptorKind::kMemory, fd, &token)) return CUDA_ERROR_UNKNOWN;
+  CUresult result = ReadDescriptor(DescriptorKind::kMemory, fd, &token);
+  if (result != CUDA_SUCCESS) return result;
   Holding holding(&physical_lock);
   PhysicalMemory* memory = nullptr;
-  const CUresult result = ImportPhysicalLocked(token, &memory);
+  result = ImportPhysicalLocked(token, &memory);
   if (result == CUDA_SUCCESS) *handle = HandleOf(memory);
   // Another trust domain's, or nobody holds it any more.
   return result == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_UNKNOWN : result;

@@ -37,6 +37,8 @@ CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle, bool
   }
   CUresult captured;
   if (Records(*stream, &captured, [&](gpuloom::graph::NodeParams* node) {
+        // A graph's memory is not shared with other processes.
+        if (pool->handles != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
         const CUresult made = gpuloom::graph::MakeStreamAllocation(size_bytes, node);
         if (made == CUDA_SUCCESS) *pointer = node->alloc.params.dptr;
         return made;
@@ -160,8 +162,9 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties)
   const bool shareable = properties->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   Device* device = FindDevice(properties->location.id);
   // As the real driver where there is no fabric: such a pool is made, and cannot be exported.
-  if (device == nullptr || (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE &&
-                            properties->handleTypes != CU_MEM_HANDLE_TYPE_FABRIC && !shareable)) {
+  const unsigned others = properties->handleTypes &
+                          ~(CU_MEM_HANDLE_TYPE_FABRIC | CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (device == nullptr || others != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   auto pool = std::make_shared<MemoryPool>(*device);

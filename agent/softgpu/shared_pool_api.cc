@@ -5,6 +5,7 @@
 #include "agent/softgpu/address_table.h"
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/memory.h"
+#include "agent/softgpu/physical.h"
 #include "agent/softgpu/pool.h"
 #include "agent/softgpu/pool_file.h"
 #include "agent/softgpu/registry.h"
@@ -30,7 +31,9 @@ CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
   const auto pool = FindPool(handle);
   if (shareable == nullptr || pool == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   // There is no fabric.
-  if (type == CU_MEM_HANDLE_TYPE_FABRIC && pool->handles == type) return CUDA_ERROR_NOT_PERMITTED;
+  if ((pool->handles & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && (pool->handles & type) != 0) {
+    return CUDA_ERROR_NOT_PERMITTED;
+  }
   if (!IsDescriptor(type, flags) || pool->file == nullptr || pool->imported) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -47,8 +50,13 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareabl
   if (healthy != CUDA_SUCCESS) return healthy;
   if (handle == nullptr || !IsDescriptor(type, flags)) return CUDA_ERROR_INVALID_VALUE;
   Device* device = nullptr;
-  auto file = PoolFile::Import(static_cast<int>(reinterpret_cast<intptr_t>(shareable)), device);
-  if (file == nullptr) return CUDA_ERROR_UNKNOWN;  // as the real driver of memory's descriptors
+  const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
+  auto file = PoolFile::Import(fd, device);
+  if (file == nullptr) {
+    std::shared_ptr<Physical> memory;
+    return ImportPhysical(fd, memory) == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED
+                                                      : CUDA_ERROR_UNKNOWN;
+  }
   *handle = reinterpret_cast<CUmemoryPool>(OpenPool(*device, std::move(file)).get());
   return CUDA_SUCCESS;
 }

@@ -2,6 +2,7 @@
 // together. None of them needs a context, so a process without one can hold and hand out memory.
 #include "agent/softgpu/address_table.h"
 #include "agent/softgpu/physical.h"
+#include "agent/softgpu/pool_file.h"
 #include "agent/softgpu/state.h"
 #include "agent/softgpu/virtual_memory.h"
 
@@ -88,6 +89,10 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
   const CUresult imported = ImportPhysical(fd, physical);
   if (imported == CUDA_SUCCESS) *handle = AddHandle(physical);
+  Device* device = nullptr;
+  if (imported == CUDA_ERROR_UNKNOWN && PoolFile::Import(fd, device) != nullptr) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   return imported;
 }
 

@@ -19,6 +19,8 @@ void PrintTo(CUresult result, std::ostream* out) {
 
 namespace gpuloom::conformance {
 
+bool CountsOthers() { return std::getenv("GPULOOM_SOCKET_DIR") == nullptr; }
+
 void WithContext::SetUp() {
   ASSERT_EQ(Cu().cuInit(0), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuDeviceGet(&device_, 0), CUDA_SUCCESS);
@@ -50,7 +52,7 @@ size_t WithContext::FreeBytes() {
 
 testing::AssertionResult WithContext::FreeAgainAfter(size_t taken_bytes,
                                                      const std::function<size_t()>& use) {
-  int tries_left = std::getenv("GPULOOM_SOCKET_DIR") != nullptr ? 1 : 100;
+  int tries_left = CountsOthers() ? 100 : 1;
   for (;;) {
     const size_t before = FreeBytes();
     const size_t during = use();

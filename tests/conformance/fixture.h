@@ -30,6 +30,10 @@ int RunChild(const std::string& name);
 // For main: runs the child's body in this process.
 int RunChildBody(const std::string& name);
 
+// Whether cuMemGetInfo tells of the whole device, as natively, where other processes take memory and
+// give it back, too. Through gpuloom it tells of this allocation alone.
+bool CountsOthers();
+
 // Packs the addresses of its arguments as kernelParams wants them.
 template <typename... Ts>
 CUresult Launch(CUfunction function, unsigned grid, unsigned block, CUstream stream, Ts... values) {
@@ -45,8 +49,7 @@ class WithContext : public testing::Test {
   // What cuMemGetInfo says is free.
   size_t FreeBytes();
   // `use` takes at least so much memory, looks how much is free meanwhile, which it returns, and gives
-  // all back: that is free again at once. Natively cuMemGetInfo tells of the whole device, where other
-  // processes take memory and give it back, too: there what they may have disturbed is done again.
+  // all back: that is free again at once. What other processes may have disturbed is done again.
   testing::AssertionResult FreeAgainAfter(size_t taken_bytes, const std::function<size_t()>& use);
 
   // Device memory that is freed with the test; never 0.

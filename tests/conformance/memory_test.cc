@@ -77,7 +77,8 @@ TEST_F(Memory, OutOfMemoryAndOn) {
     EXPECT_EQ(Cu().cuMemFree_v2(address), CUDA_SUCCESS);
   }
   ASSERT_EQ(Cu().cuMemGetInfo_v2(&after, &total), CUDA_SUCCESS);
-  EXPECT_GE(after, before);
+  // Beside others no more can be said than that no piece is missing.
+  EXPECT_GE(CountsOthers() ? after + piece - 1 : after, before);
 }
 
 TEST_F(Memory, AllocateAndFreeManyTimes) {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -85,12 +86,16 @@ class SharedPools : public WithContext {
     EXPECT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
     return FreeBytes() - 4 * kMiB;
   }
-  // What a process had that was killed comes back when its end has been seen.
+  // What a process had that was killed comes back when its end has been seen. If more is missing than
+  // these tests ever had, other processes have it, and nothing can be said.
   void ExpectFreeAgain(size_t wanted) {
-    size_t free = 0;
-    for (int i = 0; i < 1000 && (free = FreeBytes()) < wanted; ++i) {
+    constexpr size_t kOursAtMost = 2048 * kMiB;
+    size_t free = FreeBytes();
+    for (int i = 0; i < 1000 && free < wanted; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      free = std::max(free, FreeBytes());
     }
+    if (CountsOthers() && free + kOursAtMost < wanted) GTEST_SKIP() << "others have the memory";
     EXPECT_GE(free, wanted);
   }
 
@@ -324,7 +329,8 @@ TEST_F(SharedPools, WrongImports) {
   }
   // A pool's descriptor is none of memory.
   CUmemGenericAllocationHandle handle = 0;
-  EXPECT_NE(Cu().cuMemImportFromShareableHandle(&handle, AsHandle(fd), kDescriptor), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemImportFromShareableHandle(&handle, AsHandle(fd), kDescriptor),
+            CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(Cu().cuMemPoolImportPointer(&address, nullptr, &data), CUDA_ERROR_INVALID_VALUE);
   EXPECT_NE(Cu().cuMemPoolImportPointer(&address, pool, &data), CUDA_SUCCESS)
       << "the pool is no imported one";
