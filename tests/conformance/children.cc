@@ -117,6 +117,41 @@ int IllegalAddress() {
   return wrong;
 }
 
+// What was launched before it has run, what was launched behind it does not, and its code is its own; also
+// where the sequence has run before without it.
+int FaultInASequence() {
+  Begin();
+  constexpr uint32_t kEachSide = 100;
+  CUfunction store = Load("store");
+  void* host = nullptr;
+  CUdeviceptr words = 0;
+  Want(Cu().cuMemHostAlloc(&host, 8 * kEachSide, CU_MEMHOSTALLOC_DEVICEMAP), CUDA_SUCCESS, "alloc");
+  Want(Cu().cuMemHostGetDevicePointer_v2(&words, host, 0), CUDA_SUCCESS, "device pointer");
+  volatile auto* seen = static_cast<uint32_t*>(host);
+  for (uint32_t round = 1; round <= 20; ++round) {
+    const bool faults = round == 20;
+    for (uint32_t i = 0; i < 2 * kEachSide; ++i) {
+      const bool wild = faults && i == kEachSide;
+      const CUresult result =
+          Launch(store, 1, 1, nullptr, wild ? CUdeviceptr{0x10} : words + 4 * i, round);
+      // Behind a fault that has been seen already, launches say so.
+      if (!faults || i <= kEachSide || result != CUDA_ERROR_ILLEGAL_ADDRESS) {
+        Want(result, CUDA_SUCCESS, "launch");
+      }
+    }
+    if (faults) break;
+    Want(Cu().cuCtxSynchronize(), CUDA_SUCCESS, "cuCtxSynchronize");
+  }
+  Want(Cu().cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS, "cuCtxSynchronize");
+  Sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
+  for (uint32_t i = 0; i < 2 * kEachSide; ++i) {
+    if (seen[i] == (i < kEachSide ? 20u : 19u)) continue;
+    ++wrong;
+    std::printf("word %u is of round %u\n", i, seen[i]);
+  }
+  return wrong;
+}
+
 int MisalignedAddress() {
   Begin();
   CUfunction store = Load("store");
@@ -383,6 +418,7 @@ int ImportsDescriptor() {
 constexpr std::pair<const char*, int (*)()> kChildren[] = {
     {"before_init", BeforeInit},
     {"without_context", WithoutContext},
+    {"fault_in_a_sequence", FaultInASequence},
     {"illegal_address", IllegalAddress},
     {"misaligned_address", MisalignedAddress},
     {"fault_seen_by_stream", FaultSeenByStream},

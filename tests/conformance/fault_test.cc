@@ -9,6 +9,7 @@ namespace {
 TEST(Init, CallsBeforeInitAreRefused) { EXPECT_EQ(RunChild("before_init"), 0); }
 TEST(Init, CallsWithoutContextAreRefused) { EXPECT_EQ(RunChild("without_context"), 0); }
 TEST(Fault, IllegalAddressIsSticky) { EXPECT_EQ(RunChild("illegal_address"), 0); }
+TEST(Fault, InTheMiddleOfASequence) { EXPECT_EQ(RunChild("fault_in_a_sequence"), 0); }
 TEST(Fault, MisalignedAddressIsSticky) { EXPECT_EQ(RunChild("misaligned_address"), 0); }
 TEST(Fault, StreamSeesIt) { EXPECT_EQ(RunChild("fault_seen_by_stream"), 0); }
 TEST(Fault, CallbacksAreTold) { EXPECT_EQ(RunChild("fault_tells_callbacks"), 0); }
