@@ -185,11 +185,11 @@ CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUfunction* refused) {
     result = SetNode(*chain, i, node, params);
     if (result != CUDA_SUCCESS) *refused = node.function;
   }
-  for (; chain->enabled < chunk.size() && result == CUDA_SUCCESS; ++chain->enabled) {
-    result = cuda.cuGraphNodeSetEnabled(chain->exec, chain->handles[chain->enabled], 1);
-  }
-  for (; chain->enabled > chunk.size() && result == CUDA_SUCCESS; --chain->enabled) {
-    result = cuda.cuGraphNodeSetEnabled(chain->exec, chain->handles[chain->enabled - 1], 0);
+  while (chain->enabled != chunk.size() && result == CUDA_SUCCESS) {
+    const bool more = chain->enabled < chunk.size();
+    const uint32_t changed = more ? chain->enabled : chain->enabled - 1;
+    result = cuda.cuGraphNodeSetEnabled(chain->exec, chain->handles[changed], more);
+    if (result == CUDA_SUCCESS) chain->enabled += more ? 1 : -1;
   }
   if (device_->Judge(result) != CUDA_SUCCESS) return result;
   chain->nodes = chunk.nodes;

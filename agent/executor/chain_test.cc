@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "agent/executor/testing_driver.h"
 #include "agent/executor/testing_peer.h"
@@ -98,6 +100,75 @@ TEST_F(ChainTest, AttributesOfAKernelThatChangeAreNotForgottenByGraphs) {
     updates += Count(TestingDriver::TakeCalls(), "update");
   }
   EXPECT_GT(updates, 8u);
+}
+
+// Launches of another thread than the one that asks for events wait here while it is closed.
+struct Gate {
+  std::atomic<bool> closed{false};
+  std::atomic<int> waiting{0};
+  void Pass() {
+    if (is_ring_thread) return;
+    ++waiting;
+    while (closed) std::this_thread::yield();
+    --waiting;
+  }
+  static thread_local bool is_ring_thread;
+};
+thread_local bool Gate::is_ring_thread = false;
+Gate gate;
+Driver behind_gate;
+
+const Driver& GatedDriver() {
+  behind_gate = TestingDriver::Reset();
+  static Driver driver;
+  driver = behind_gate;
+  driver.cuEventQuery = [](CUevent event) {
+    Gate::is_ring_thread = true;
+    return behind_gate.cuEventQuery(event);
+  };
+  driver.cuLaunchKernel = [](CUfunction function, unsigned x, unsigned y, unsigned z, unsigned bx,
+                             unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                             void** params, void** extra) {
+    gate.Pass();
+    return behind_gate.cuLaunchKernel(function, x, y, z, bx, by, bz, shared, stream, params, extra);
+  };
+  driver.cuGraphLaunch = [](CUgraphExec exec, CUstream stream) {
+    gate.Pass();
+    return behind_gate.cuGraphLaunch(exec, stream);
+  };
+  return driver;
+}
+
+TEST(ChainThreadsTest, NothingIsDoneBeforeItHasBeenLaunched) {
+  TestingScheduler scheduler(GatedDriver(), true, 2);
+  auto tenant = scheduler.AddTenant();
+  auto neighbour = scheduler.AddTenant();
+  const uint64_t memory = neighbour->Alloc(4096);
+  ASSERT_NE(memory, 0u);
+  ASSERT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
+  // The ring thread asks for an event.
+  ASSERT_TRUE(tenant->WaitDone(0, tenant->LaunchPlain(0, 1)));
+  const auto neighbour_works = [&] {
+    return neighbour->WaitDone(0, neighbour->Post<wire::Fill>({StreamId{0}, 4, 7, 0, memory, 1}));
+  };
+  bool waited = false;
+  for (int round = 0; (round < 200 || !waited) && !HasFailure(); ++round) {
+    ASSERT_TRUE(neighbour_works());
+    gate.closed = true;
+    // A whole chunk, which has a mark of its own.
+    Ticket last{};
+    for (uint32_t i = 0; i < kMaxChunkLaunches; ++i) last = tenant->LaunchPlain(0, 1);
+    // The ring thread looks around meanwhile.
+    bool works = true;
+    for (int i = 0; i < 5 && works; ++i) works = neighbour_works();
+    waited |= gate.waiting != 0;
+    if (tenant->reader.Done(StreamId{0}, last)) {
+      EXPECT_EQ(gate.waiting, 0);
+    }
+    gate.closed = false;
+    ASSERT_TRUE(works);
+    ASSERT_TRUE(tenant->WaitDone(0, last));
+  }
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ void Session::SubmitChunk(Stream& stream, StreamCommand& command) {
   const bool idle = stream.in_flight == 0;
   if (place_.submitters != nullptr && *place_.several_at_work) {
     stream.busy = true;
+    ++jobs_out_;
     auto job = std::make_unique<SubmitJob>();
     *job = {std::move(chunk), stream.cuda, this, &stream, idle, nullptr, {}};
     return place_.submitters->Post(id(), std::move(job));
@@ -92,6 +93,7 @@ void Session::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
 
 void Session::OnHanded(SubmitJobPtr job) {
   Stream& stream = *job->stream;
+  --jobs_out_;
   for (const CUresult error : job->errors) TellAsyncError(stream, error);
   uint32_t weight = job->chunk->size();
   if (job->chain != nullptr) {

@@ -60,14 +60,21 @@ struct Session::NewGreen {
     if (counted_by != nullptr && made.context == nullptr) counted_by->Discount();
   }
 
-  // The same for the same part of the device.
+  // The same for the same part of the device, whatever fields hold that say nothing.
   std::string Key() const {
     wire::GreenCreate::Request named = request;
     named.context = {};
     named.part = named.of = wire::kWholeDevice;
+    named.unused = named.split.unused = 0;
+    if (named.whole == 1) named.split = {};
     std::string key(reinterpret_cast<const char*>(&of), sizeof(of));
     key.append(reinterpret_cast<const char*>(&named), sizeof(named));
-    key.append(reinterpret_cast<const char*>(more.data()), more.size() * sizeof(wire::PartPick));
+    for (wire::PartPick pick : more) {
+      pick.split.unused = 0;
+      if (pick.what != wire::PartPick::What::kGroup) pick.group = 0;
+      if (pick.what == wire::PartPick::What::kWhole) pick.split = {};
+      key.append(reinterpret_cast<const char*>(&pick), sizeof(pick));
+    }
     return key;
   }
 

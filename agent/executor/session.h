@@ -516,6 +516,7 @@ class Session final : public StreamSink {
   TextSender text_{&writer_};
   std::bitset<wire::kReplySlots> answering_;  // slots whose question is not answered yet
   bool published_ = false;
+  uint32_t jobs_out_ = 0;       // chunks that other threads launch
   uint32_t refused_known_ = 0;  // of Chains::refused()
   bool marked_piece_ = false;   // at CUDA since the last look at what is done
   State state_ = State::kServing;

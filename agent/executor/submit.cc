@@ -7,6 +7,9 @@
 namespace gpuloom::executor {
 namespace {
 
+// Chunks of one session that other threads have at a time: the neighbours' come behind them.
+constexpr uint32_t kMostJobsOut = 8;
+
 // A mark at least every so many commands, so that a long run shows progress and makes room.
 constexpr uint32_t kCommandsPerMark = 64;
 
@@ -66,8 +69,9 @@ void Session::Submit(Stream& stream, StreamCommand& command) {
   }
   const bool piece = MarksAtOnce(command.work);
   marked_piece_ |= piece;
-  // Counted with this command, which StreamSet adds after us.
-  if ((stream.unmarked + command.commands >= kCommandsPerMark || piece) &&
+  // Counted with this command, which StreamSet adds after us. What another thread is launching is marked
+  // when it is back.
+  if (!stream.busy && (stream.unmarked + command.commands >= kCommandsPerMark || piece) &&
       !std::holds_alternative<RecordWork>(command.work)) {
     AddMark(stream, std::make_shared<Point>(place_.device, stream.id, command.ticket, false),
             piece && MayTell(stream));
@@ -84,6 +88,7 @@ void Session::TellAsyncError(const Stream& stream, CUresult result) {
 }
 
 bool Session::HasRoom(const StreamCommand& command) const {
+  if (std::holds_alternative<ChunkWork>(command.work)) return jobs_out_ < kMostJobsOut;
   if (const auto* work = std::get_if<GraphWork>(&command.work)) {
     if (!work->graph->MayLaunch(command.ticket)) return false;
   }
