@@ -35,6 +35,7 @@ CUresult PrepareKernel(const graph::KernelParams& params, std::function<void()>&
   if (const auto* cluster =
           graph::FindKernelAttribute(params, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)) {
     shape.cluster = {cluster->clusterDim.x, cluster->clusterDim.y, cluster->clusterDim.z};
+    shape.has_clusters = true;
   }
   size_t bytes = params.param_bytes;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params.packed, CU_LAUNCH_PARAM_BUFFER_SIZE,

@@ -164,6 +164,8 @@ CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
   Context* context = nullptr;
   const CUresult found = FindGreenContext(handle, context);
   if (found != CUDA_SUCCESS) return found;
+  // Another thread may be as fast.
+  if (!context->alive.exchange(false)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   context->TearDown();
   return cuDevicePrimaryCtxRelease_v2(context->device.ordinal);
 }
