@@ -222,8 +222,7 @@ bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t*
   if (result != CUDA_SUCCESS) {
     std::vector<ChainRef> dropped = {std::move(found->second)};
     singles_.erase(found);
-    TakeFromRoom(dropped);
-    pool_->Post([dropped = std::move(dropped)]() mutable { dropped.clear(); }, [] {});
+    LetGo(std::move(dropped));
     return false;
   }
   const auto lock = Lock();

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -104,6 +105,9 @@ class Chains {
   // worker.
   std::vector<ChainRef> TakeOut(const void* library);
 
+  // `action` runs when the graphs that workers let go at the moment have gone; now, when there are none.
+  void WhenLetGo(std::function<void()> action);
+
   struct Counts {
     uint64_t replayed = 0;   // chunks launched as the chain was
     uint64_t updated = 0;    // with other parameters
@@ -163,6 +167,9 @@ class Chains {
   void DropSingles(std::vector<ChainRef>* dropped);
   void DropChains(size_t count, std::vector<ChainRef>* dropped);
   void TakeFromRoom(const std::vector<ChainRef>& chains);
+  // On a worker.
+  void LetGo(std::vector<ChainRef> chains);
+  void HaveGone();
   // Until nobody holds a chain; nobody begins to while the caller has the lock.
   void WaitForHolders() const;
 
@@ -173,6 +180,8 @@ class Chains {
   // The ring thread's.
   std::unordered_map<uint64_t, ChainRef> singles_;  // by SingleKey
   bool making_ = false;
+  uint32_t letting_go_ = 0;  // pieces of work that do
+  std::vector<std::function<void()>> when_let_go_;
 
   mutable std::mutex mutex_;  // all below
   std::vector<Slot> slots_;

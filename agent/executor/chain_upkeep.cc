@@ -1,6 +1,7 @@
 // Which graphs there are for launches: made when somebody would have liked to have them, let go when others
 // need the room, or when what they name goes.
 #include <algorithm>
+#include <utility>
 
 #include "agent/executor/chain.h"
 #include "agent/executor/kernel_node.h"
@@ -131,8 +132,10 @@ void Chains::MakeWanted() {
     work->dropped.clear();
     for (Wanted& wanted : work->wanted) wanted.made = Make(wanted);
   };
+  ++letting_go_;
   auto done = [this, work] {
     making_ = false;
+    HaveGone();
     Adopt(&work->wanted);
     room_->OnMade();
     MakeWanted();
@@ -219,9 +222,24 @@ void Chains::Forget(CUfunction function) {
     dropped.push_back(std::move(entry.second));
     return true;
   });
-  if (dropped.empty()) return;
-  TakeFromRoom(dropped);
-  pool_->Post([dropped = std::move(dropped)]() mutable { dropped.clear(); }, [] {});
+  if (!dropped.empty()) LetGo(std::move(dropped));
+}
+
+void Chains::LetGo(std::vector<ChainRef> chains) {
+  TakeFromRoom(chains);
+  ++letting_go_;
+  pool_->Post([chains = std::move(chains)]() mutable { chains.clear(); }, [this] { HaveGone(); });
+}
+
+void Chains::HaveGone() {
+  if (--letting_go_ != 0) return;
+  const auto actions = std::exchange(when_let_go_, {});
+  for (const auto& action : actions) action();
+}
+
+void Chains::WhenLetGo(std::function<void()> action) {
+  if (letting_go_ == 0) return action();
+  when_let_go_.push_back(std::move(action));
 }
 
 std::vector<ChainRef> Chains::TakeOut(const void* library) {

@@ -148,7 +148,7 @@ void Session::On(wire::Tag<wire::KernelSetAttribute>,
       static_cast<uint32_t>(request.attribute) >= wire::kFunctionAttributes) {
     return Refuse(wire::Fatal::kBadArgument);
   }
-  // Launches before this have the attributes as they were.
+  // Launches before this go with the attributes as they were, as far as they can go now.
   streams_.Flush(true);
   auto lookup = std::make_shared<KernelLookup>();
   lookup->facts.kernel = kernel->kernel;

@@ -47,14 +47,21 @@ LoadedLibrary::~LoadedLibrary() {
   if (handle == nullptr) return;
   std::vector<ChainRef> users;
   if (chains != nullptr) users = chains->TakeOut(this);
-  quiet->Bury(
-      [keep = std::move(kept), driver = cuda, library = handle, bytes = image,
-       users = std::move(users)]() mutable {
-        users.clear();
-        driver->cuLibraryUnload(library);
-      },
-      // What they are bound to goes behind them, on this thread.
-      [bound = std::move(references)] {});
+  auto unload = [unloads = quiet, keep = std::move(kept), driver = cuda, library = handle,
+                 bytes = image, users = std::move(users), bound = std::move(references)]() mutable {
+    unloads->Bury(
+        [keep, driver, library, bytes, users = std::move(users)]() mutable {
+          users.clear();
+          driver->cuLibraryUnload(library);
+        },
+        // What they are bound to goes behind them, on this thread.
+        [bound] {});
+  };
+  if (chains == nullptr) {
+    unload();
+  } else {
+    chains->WhenLetGo(std::move(unload));
+  }
 }
 
 LibraryCache::LibraryCache() {

@@ -32,10 +32,14 @@ uint64_t ValueIn(void** extra) {
 
 // A graph of the driver's, and what one was instantiated to. Not to be used by two threads at once.
 struct TestingGraph {
+  static std::atomic<int> live;
+  TestingGraph() { ++live; }
+  ~TestingGraph() { --live; }
   std::vector<uint64_t> values;
   uint64_t enabled = 0;
   std::atomic<bool> in_use{false};
 };
+std::atomic<int> TestingGraph::live{0};
 class Use {
  public:
   explicit Use(TestingGraph* graph) : graph_(graph) {
@@ -217,6 +221,46 @@ TEST_F(SubmittersTest, GraphsAreSharedWhileTheyComeAndGo) {
   }
   while (std::find(std::begin(busy_), std::end(busy_), true) != std::end(busy_)) TakeDone();
   EXPECT_EQ(Launched().launches, expected_);
+}
+
+TEST_F(SubmittersTest, WhatGraphsNameWaitsUntilTheyAreLetGo) {
+  Chunk chunk;
+  const uint8_t params[8] = {};
+  chunk.Append({function_, library_.get(), {1, 1, 1}, {1, 1, 1}, 0, sizeof(params)}, params,
+               library_);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!chains_.LaunchOne(chunk, chunk.nodes.front(), params, StreamOf(0))) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << "no graph is made";
+    chains_.MakeWanted();
+    pool_.RunFinished();
+  }
+  while (pool_.busy()) pool_.RunFinished();
+  ASSERT_EQ(TestingGraph::live, 2) << "a graph, and what it was instantiated to";
+  // The worker has something else to do first.
+  std::atomic<bool> occupied{true};
+  pool_.Post(
+      [&] {
+        while (occupied) std::this_thread::yield();
+      },
+      [] {});
+  chains_.Forget(function_);
+  bool gone = false;
+  int live = -1;
+  chains_.WhenLetGo([&] {
+    gone = true;
+    live = TestingGraph::live;
+  });
+  pool_.RunFinished();
+  EXPECT_FALSE(gone);
+  occupied = false;
+  while (!gone) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+    pool_.RunFinished();
+  }
+  EXPECT_EQ(live, 0);
+  gone = false;
+  chains_.WhenLetGo([&] { gone = true; });
+  EXPECT_TRUE(gone) << "there are none";
 }
 
 }  // namespace
