@@ -18,7 +18,11 @@ int nvmlInit_v2() {
 int nvmlShutdown() { return 0; }
 const char* nvmlErrorString(int code) { return code == 9 ? "Driver Not Loaded" : "GPU is lost"; }
 int nvmlDeviceGetCount_v2(unsigned* count) {
+#ifdef FIXTURE_NONE
+  *count = 0;
+#else
   *count = 2;
+#endif
   return 0;
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {

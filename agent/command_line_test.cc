@@ -1,0 +1,120 @@
+#include "agent/command_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace gpuloom {
+namespace {
+
+using ::testing::EndsWith;
+
+std::optional<CommandLine> Parse(std::vector<std::string> arguments, int* exit_status) {
+  std::vector<char*> argv;
+  arguments.insert(arguments.begin(), "gpuloom-agent");
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  return ParseCommandLine(static_cast<int>(argv.size()), argv.data(), exit_status);
+}
+
+TEST(CommandLine, DefaultsAreANodes) {
+  int status = -1;
+  const auto line = Parse({}, &status);
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->state_directory, "/var/lib/gpuloom");
+  EXPECT_EQ(line->kubelet_directory, "/var/lib/kubelet/device-plugins");
+  EXPECT_EQ(line->resource_name, "gpuloom.io/gpu");
+  EXPECT_EQ(line->slots, 10);
+  EXPECT_EQ(line->schedulers, "start");
+  EXPECT_FALSE(line->probe);
+  // Beside the program that runs: here the test, in tests/.
+  EXPECT_THAT(line->scheduler, EndsWith("/tests/gpuloom-scheduler"));
+  EXPECT_THAT(line->shim, EndsWith("/lib/libgpuloom.so"));
+  EXPECT_THAT(line->nvml, EndsWith("/lib/libgpuloom-nvml.so"));
+}
+
+TEST(CommandLine, TakesEveryOption) {
+  int status = -1;
+  const auto line = Parse({"--state-dir",
+                           "/s",
+                           "--kubelet-dir",
+                           "/k",
+                           "--pod-resources-socket",
+                           "/p",
+                           "--resource-name",
+                           "x.io/gpu",
+                           "--policy",
+                           "/policy.yaml",
+                           "--slots",
+                           "100",
+                           "--reserve",
+                           "2GiB",
+                           "--pinned-limit",
+                           "1GiB",
+                           "--shim",
+                           "/shim.so",
+                           "--nvml",
+                           "/nvml.so",
+                           "--scheduler",
+                           "/scheduler",
+                           "--softgpu",
+                           "/softgpu.so",
+                           "--schedulers",
+                           "adopt",
+                           "--idle-timeout",
+                           "5s",
+                           "--drain-timeout",
+                           "6s",
+                           "--nvidia-runtime-config",
+                           "/r.toml",
+                           "--grace-seconds",
+                           "0",
+                           "--missing-seconds",
+                           "7",
+                           "--probe"},
+                          &status);
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->state_directory, "/s");
+  EXPECT_EQ(line->kubelet_directory, "/k");
+  EXPECT_EQ(line->pod_resources, "/p");
+  EXPECT_EQ(line->resource_name, "x.io/gpu");
+  EXPECT_EQ(line->policy, "/policy.yaml");
+  EXPECT_EQ(line->slots, 100);
+  EXPECT_EQ(line->reserve, "2GiB");
+  EXPECT_EQ(line->pinned_limit, "1GiB");
+  EXPECT_EQ(line->shim, "/shim.so");
+  EXPECT_EQ(line->nvml, "/nvml.so");
+  EXPECT_EQ(line->scheduler, "/scheduler");
+  EXPECT_EQ(line->softgpu, "/softgpu.so");
+  EXPECT_EQ(line->schedulers, "adopt");
+  EXPECT_EQ(line->idle_timeout, "5s");
+  EXPECT_EQ(line->drain_timeout, "6s");
+  EXPECT_EQ(line->runtime_config, "/r.toml");
+  EXPECT_EQ(line->grace_seconds, 0);
+  EXPECT_EQ(line->missing_seconds, 7);
+  EXPECT_TRUE(line->probe);
+}
+
+TEST(CommandLine, MistakesEndWithAnotherStatusThanHelp) {
+  int status = -1;
+  EXPECT_FALSE(Parse({"--help"}, &status));
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(Parse({"--version"}, &status));
+  EXPECT_EQ(status, 0);
+  for (const auto& arguments : std::vector<std::vector<std::string>>{{"--bogus"},
+                                                                     {"stray"},
+                                                                     {"--slots", "0"},
+                                                                     {"--slots", "101"},
+                                                                     {"--slots", "many"},
+                                                                     {"--schedulers", "stop"},
+                                                                     {"--grace-seconds", "-1"},
+                                                                     {"--missing-seconds", "-1"},
+                                                                     {"--policy"}}) {
+    status = 0;
+    EXPECT_FALSE(Parse(arguments, &status)) << ::testing::PrintToString(arguments);
+    EXPECT_NE(status, 0) << ::testing::PrintToString(arguments);
+  }
+}
+
+}  // namespace
+}  // namespace gpuloom

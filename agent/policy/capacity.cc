@@ -1,0 +1,30 @@
+#include "agent/policy/capacity.h"
+
+#include "agent/cat.h"
+#include "agent/policy/size.h"
+
+namespace gpuloom {
+
+absl::StatusOr<Capacity> MakeCapacity(const std::string& gpu, uint64_t total_bytes, int slots,
+                                      const std::string& reserve) {
+  Capacity capacity;
+  capacity.gpu = gpu;
+  capacity.total_bytes = total_bytes;
+  capacity.slots = slots;
+  capacity.reserve_bytes = AutoReserveBytes(total_bytes, slots);
+  if (reserve != "auto") {
+    const absl::StatusOr<uint64_t> reserve_bytes = ParseSize(reserve);
+    if (!reserve_bytes.ok())
+      return absl::InvalidArgumentError(
+          Cat("--reserve: ", std::string(reserve_bytes.status().message())));
+    capacity.reserve_bytes = *reserve_bytes;
+  }
+  if (AutoSlotBytes(capacity) == 0) {
+    return absl::InvalidArgumentError(Cat("GPU ", gpu, " has ", FormatSize(total_bytes),
+                                          ", --reserve keeps ", FormatSize(capacity.reserve_bytes),
+                                          ": nothing is left for ", slots, " slots"));
+  }
+  return capacity;
+}
+
+}  // namespace gpuloom

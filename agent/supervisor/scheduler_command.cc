@@ -1,0 +1,15 @@
+#include "agent/supervisor/scheduler_command.h"
+
+namespace gpuloom {
+
+std::vector<std::string> SchedulerCommand::For(const std::string& gpu_uuid,
+                                               const std::string& directory) const {
+  std::vector<std::string> command = {program,       "--gpu",   gpu_uuid,
+                                      "--state-dir", directory, "--early-executors"};
+  if (!idle_timeout.empty()) command.insert(command.end(), {"--idle-timeout", idle_timeout});
+  if (!drain_timeout.empty()) command.insert(command.end(), {"--drain-timeout", drain_timeout});
+  if (!cuda_library.empty()) command.insert(command.end(), {"--cuda-library", cuda_library});
+  return command;
+}
+
+}  // namespace gpuloom

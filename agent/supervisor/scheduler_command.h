@@ -1,0 +1,19 @@
+// How the agent starts a scheduler. Plain value; safe from any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gpuloom {
+
+struct SchedulerCommand {
+  std::string program;        // gpuloom-scheduler
+  std::string idle_timeout;   // empty: the scheduler's own
+  std::string drain_timeout;  // empty: the scheduler's own
+  std::string cuda_library;   // empty: NVIDIA's
+
+  // The command line for this GPU and its directory.
+  std::vector<std::string> For(const std::string& gpu_uuid, const std::string& directory) const;
+};
+
+}  // namespace gpuloom

@@ -1,0 +1,20 @@
+// What --schedulers only does: keeps the schedulers of the node running, in a pod of their own that
+// an upgrade of the agent leaves alone. Called from main's thread, which stays here.
+#pragma once
+
+#include <atomic>
+
+#include "agent/clock.h"
+#include "agent/supervisor/supervisor.h"
+
+namespace gpuloom {
+
+// Until `stop_requested`. The end of this process is the end of its container, and with it of
+// everything there: what the supervisor has started may then end in order, for kStopTimeout.
+void RunSchedulersOnly(Supervisor* supervisor, Clock* clock,
+                       const std::atomic<bool>& stop_requested);
+
+// Below the chart's terminationGracePeriodSeconds for schedulers.
+inline constexpr Clock::Duration kStopTimeout = std::chrono::seconds(25);
+
+}  // namespace gpuloom

@@ -1,0 +1,84 @@
+#include "agent/supervisor/schedulers_only.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+namespace gpuloom {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Asks to stop once the scheduler is ready. Sleeps a little of real time each time; what is asked
+// for passes only when stopping, and only where a test wants it to.
+class StoppingClock : public Clock {
+ public:
+  StoppingClock(std::string ready, bool passes, std::atomic<bool>* stop_requested)
+      : ready_(std::move(ready)), passes_(passes), stop_requested_(stop_requested) {}
+  Time Now() override { return now_; }
+  void SleepFor(Duration duration) override {
+    if (passes_ && *stop_requested_) now_ += duration;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (fs::exists(ready_)) *stop_requested_ = true;
+  }
+
+ private:
+  const std::string ready_;
+  const bool passes_;
+  std::atomic<bool>* const stop_requested_;
+  Time now_;
+};
+
+class SchedulersOnly : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "schedulersXXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    state_ = name;
+  }
+  void TearDown() override { fs::remove_all(state_); }
+
+  // A scheduler whose life is a shell script.
+  void Run(const std::string& script, bool time_passes) {
+    Supervisor::Options options;
+    options.state_directory = state_;
+    options.command = [&](const std::string&, const std::string& directory) {
+      return std::vector<std::string>{"/bin/sh", "-c", script, "sh", directory};
+    };
+    options.connect = [](const std::string&) { return absl::NotFoundError("nobody listens"); };
+    Supervisor supervisor(std::move(options));
+    ASSERT_TRUE(supervisor.AddGpu("GPU-1").ok());
+    std::atomic<bool> stop_requested = false;
+    StoppingClock clock(Directory() + "/ready", time_passes, &stop_requested);
+    RunSchedulersOnly(&supervisor, &clock, stop_requested);
+    is_any_running_ = supervisor.IsAnyRunning();
+  }
+  std::string Directory() { return state_ + "/gpus/GPU-1"; }
+
+  std::string state_;
+  bool is_any_running_ = true;
+};
+
+TEST_F(SchedulersOnly, EndInOrderWhenAskedToStop) {
+  Run("trap 'touch $1/ended; exit 0' TERM; touch $1/ready; while :; do sleep 0.01; done",
+      /*time_passes=*/false);
+  EXPECT_FALSE(is_any_running_);
+  EXPECT_TRUE(fs::exists(Directory() + "/ended"));
+}
+
+TEST_F(SchedulersOnly, AreNotWaitedForForEver) {
+  Run("trap '' TERM; echo $$ > $1/pid; touch $1/ready; while :; do sleep 0.01; done",
+      /*time_passes=*/true);
+  EXPECT_TRUE(is_any_running_);
+  pid_t pid = 0;
+  std::ifstream(Directory() + "/pid") >> pid;
+  ASSERT_GT(pid, 0);
+  kill(pid, SIGKILL);
+}
+
+}  // namespace
+}  // namespace gpuloom

@@ -1,0 +1,64 @@
+#include "agent/upkeep.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+namespace gpuloom {
+
+void Upkeep::Tick(Clock::Time now) {
+  options_.supervisor->Tick(now);
+  ShowHealth(now);
+  options_.registrar->Tick();
+  if (now >= next_policy_look_) {
+    next_policy_look_ = now + kPolicyPause;
+    FollowPolicy();
+  }
+  if (now >= next_unsupported_look_) {
+    next_unsupported_look_ = now + kUnsupportedPause;
+    SayUnsupported();
+  }
+  if (now >= next_sweep_) {
+    next_sweep_ =
+        now + std::min<Clock::Duration>(kSweepPause, std::chrono::seconds(1) + options_.missing);
+    Sweep();
+  }
+}
+
+void Upkeep::ShowHealth(Clock::Time now) {
+  for (const Gpu& gpu : options_.gpus) {
+    if (options_.supervisor->IsServing(gpu.uuid)) last_served_[gpu.uuid] = now;
+    const auto served = last_served_.find(gpu.uuid);
+    options_.board->SetHealthy(
+        gpu.uuid, served != last_served_.end() && now - served->second < kUnhealthyAfter);
+  }
+}
+
+void Upkeep::FollowPolicy() {
+  const PolicyWatcher::Look look = options_.policy->LookAgain();
+  if (look.outcome == PolicyWatcher::Outcome::kRefused) {
+    spdlog::error("{}; the old policy stays in force", std::string(look.reason.message()));
+  } else if (look.outcome == PolicyWatcher::Outcome::kReloaded) {
+    spdlog::info("policy: {} reloaded", options_.policy_file);
+    for (const std::string& trouble : options_.allocator->Regrant()) spdlog::error("{}", trouble);
+  }
+}
+
+void Upkeep::SayUnsupported() {
+  for (const Gpu& gpu : options_.gpus) {
+    const auto scheduler = options_.supervisor->Client(gpu.uuid);
+    if (!scheduler.ok()) continue;
+    const auto unsupported = (*scheduler)->ListUnsupported();
+    if (unsupported.ok()) unsupported_log_.Look(gpu.uuid, *unsupported);
+  }
+}
+
+void Upkeep::Sweep() {
+  std::vector<std::string> troubles = options_.allocator->Sweep();
+  if (troubles != last_troubles_) {
+    for (const std::string& trouble : troubles) spdlog::warn("{}", trouble);
+  }
+  last_troubles_ = std::move(troubles);
+}
+
+}  // namespace gpuloom
