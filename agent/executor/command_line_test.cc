@@ -1,0 +1,62 @@
+#include "agent/executor/command_line.h"
+
+#include <getopt.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace gpuloom::executor {
+namespace {
+
+std::optional<CommandLine> Parse(std::vector<std::string> arguments) {
+  std::vector<char*> argv;
+  arguments.insert(arguments.begin(), "gpuloom-executor");
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  optind = 0;  // anew: a process parses its own command line only once
+  return ParseCommandLine(static_cast<int>(argv.size()) - 1, argv.data());
+}
+
+TEST(CommandLine, TakesEveryOption) {
+  const auto line = Parse({"--gpu", "GPU-1", "--cuda-library", "/l", "--domain", "namespace/a",
+                           "--log-level", "debug"});
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->gpu, "GPU-1");
+  EXPECT_EQ(line->cuda_library, "/l");
+  EXPECT_EQ(line->domain, "namespace/a");
+  EXPECT_EQ(line->log_level, LogLevel::kDebug);
+}
+
+TEST(CommandLine, LogsWhatHappensUnlessToldOtherwise) {
+  const auto line = Parse({"--gpu", "GPU-1", "--cuda-library", "/l"});
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->domain, "");
+  EXPECT_EQ(line->log_level, LogLevel::kInfo);
+}
+
+TEST(CommandLine, MistakesAreRefusedWithTheUsage) {
+  for (const auto& arguments : std::vector<std::vector<std::string>>{
+           {},
+           {"--gpu", "GPU-1"},
+           {"--cuda-library", "/l"},
+           {"--gpu", "", "--cuda-library", "/l"},
+           {"--gpu", "GPU-1", "--cuda-library"},
+           {"--gpu", "GPU-1", "--cuda-library", "/l", "stray"},
+           {"--gpu", "GPU-1", "--cuda-library", "/l", "--bogus"},
+           {"--gpu", "GPU-1", "--cuda-library", "/l", "--log-level", "loud"}}) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_FALSE(Parse(arguments)) << ::testing::PrintToString(arguments);
+    EXPECT_NE(::testing::internal::GetCapturedStderr().find("usage: gpuloom-executor --gpu"),
+              std::string::npos);
+  }
+}
+
+TEST(LogLevel, HasThreeNames) {
+  EXPECT_EQ(ParseLogLevel("error"), LogLevel::kError);
+  EXPECT_EQ(ParseLogLevel("info"), LogLevel::kInfo);
+  EXPECT_EQ(ParseLogLevel("debug"), LogLevel::kDebug);
+  for (const char* other : {"", "none", "warning", "Debug"}) EXPECT_FALSE(ParseLogLevel(other));
+}
+
+}  // namespace
+}  // namespace gpuloom::executor

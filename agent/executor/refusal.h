@@ -1,0 +1,13 @@
+// The end of an executor that could not start. Called from main.
+#pragma once
+
+#include <string>
+
+#include "proto/control/connection.h"
+
+namespace gpuloom::executor {
+
+// Logs `error` and tells the scheduler why there will be no executor; the socket is then closed.
+void Refuse(channel::UniqueFd control, const std::string& error);
+
+}  // namespace gpuloom::executor
