@@ -3,22 +3,12 @@
 // socket.
 #pragma once
 
-#include <chrono>
 #include <string>
 
+#include "agent/run/scheduler_place.h"
 #include "proto/control/client.h"
 
 namespace gpuloom::run {
-
-struct SchedulerPlace {
-  std::string state_dir;
-  std::string program;  // gpuloom-scheduler
-  std::string gpu;      // number or UUID
-  std::string cuda_library;
-  bool softgpu = false;
-  // Loading a driver takes seconds on a machine that has just started.
-  std::chrono::seconds patience{60};
-};
 
 // False with a message. A scheduler that was started goes on when we end, and ends by itself when
 // nobody uses it.

@@ -1,0 +1,24 @@
+// Where everything of ours lies: beside this program, in bin/ and lib/ of a build tree or an
+// installation.
+#pragma once
+
+#include <string>
+
+#include "agent/run/tenant_folder.h"
+
+namespace gpuloom::run {
+
+struct Installation {
+  std::string scheduler;
+  TenantLibraries libraries;
+  std::string softgpu;  // may be missing: only who asks for it needs it
+};
+
+// The path of the program that runs.
+std::string OwnProgram();
+
+// Of the program <root>/bin/<name>. False with a message that names the file that is missing.
+[[nodiscard]] bool FindInstallation(const std::string& program, Installation* installation,
+                                    std::string* error);
+
+}  // namespace gpuloom::run
