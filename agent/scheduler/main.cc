@@ -9,56 +9,23 @@
 // an epoll loop. Tenants' and executors' words are untrusted. Depends on nobody's parenthood: an
 // agent that is replaced finds it again by lock file and control socket.
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/scheduler/command_line.h"
+#include "agent/scheduler/descriptor_limit.h"
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
+#include "agent/scheduler/state_lock.h"
 
 namespace gpuloom::scheduler {
 namespace {
 
 // What `gpuloom run` and the agent tell apart.
 enum ExitStatus { kEnded = 0, kHostFailed = 1, kNoGpu = 3, kAlreadyRunning = 4 };
-
-channel::UniqueFd TakeLock(const std::string& state_dir, int* status) {
-  const std::string path = state_dir + "/" + control::kLockName;
-  channel::UniqueFd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock.valid()) {
-    LogError("cannot open the lock file " + path + ": " + strerror(errno));
-    *status = kHostFailed;
-    return lock;
-  }
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    LogError("another scheduler holds " + path + ": one runs per GPU; it is reached through " +
-             state_dir + "/" + control::kControlSocketName);
-    *status = kAlreadyRunning;
-    return channel::UniqueFd();
-  }
-  const std::string pid = std::to_string(getpid()) + "\n";
-  if (ftruncate(lock.get(), 0) != 0 ||
-      write(lock.get(), pid.data(), pid.size()) != static_cast<ssize_t>(pid.size())) {
-    LogWarning("cannot write my process id to " + path + ": " + strerror(errno));
-  }
-  return lock;
-}
-
-// Sessions cost several descriptors each; the default soft limit of 1024 is for select(2), which
-// nothing here uses.
-void RaiseDescriptorLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 int Main(int argc, char** argv) {
   int status = 0;
@@ -76,12 +43,11 @@ int Main(int argc, char** argv) {
   signal(SIGHUP, SIG_IGN);
   RaiseDescriptorLimit();
 
-  if (mkdir(options.state_dir.c_str(), 0700) != 0 && errno != EEXIST) {
-    LogError("cannot make the state folder " + options.state_dir + ": " + strerror(errno));
-    return kHostFailed;
+  const StateLock lock = LockState(options.state_dir);
+  if (!lock.fd.valid()) {
+    LogError(lock.error);
+    return lock.is_held_by_another ? kAlreadyRunning : kHostFailed;
   }
-  const channel::UniqueFd lock = TakeLock(options.state_dir, &status);
-  if (!lock.valid()) return status;
 
   std::string error;
   const std::unique_ptr<Device> device = OpenDevice(options.cuda_library, line->gpu, &error);
