@@ -8,33 +8,20 @@
 #include <atomic>
 #include <thread>
 
+#include "agent/capacities.h"
 #include "agent/command_line.h"
-#include "agent/identity/allocation_book.h"
-#include "agent/identity/pod_resources.h"
 #include "agent/inventory/gpu_list.h"
-#include "agent/plugin/allocator.h"
-#include "agent/plugin/device_board.h"
-#include "agent/plugin/plugin_server.h"
+#include "agent/node_agent.h"
 #include "agent/plugin/probe.h"
-#include "agent/plugin/registrar.h"
 #include "agent/plugin/runtime_check.h"
-#include "agent/plugin/shim_store.h"
-#include "agent/policy/capacity.h"
-#include "agent/policy/policy_watcher.h"
-#include "agent/policy/size.h"
 #include "agent/state_lock.h"
-#include "agent/supervisor/control_client.h"
-#include "agent/supervisor/scheduler_command.h"
 #include "agent/supervisor/schedulers_only.h"
-#include "agent/supervisor/supervisor.h"
-#include "agent/upkeep.h"
 #include "proto/control/version.h"
 
 namespace gpuloom {
 namespace {
 
 constexpr Clock::Duration kTick = std::chrono::milliseconds(200);
-constexpr Clock::Duration kPodResourcesTimeout = std::chrono::seconds(3);
 
 std::atomic<bool> stop_requested = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
@@ -48,68 +35,6 @@ class RealClock : public Clock {
 int Fail(const absl::Status& status) {
   spdlog::critical("{}", std::string(status.message()));
   return 1;
-}
-
-int RunAgent(const CommandLine& line, const std::vector<Gpu>& gpus,
-             const std::map<std::string, Capacity>& capacities,
-             Supervisor::Options supervisor_options, Clock* clock) {
-  PolicyWatcher policy(line.policy);
-  std::vector<Capacity> promised;
-  for (const auto& [uuid, capacity] : capacities) promised.push_back(capacity);
-  policy.SetCapacities(promised);
-  if (absl::Status status = policy.LoadFirst(); !status.ok()) return Fail(status);
-
-  ShimStore shims(line.state_directory);
-  const absl::StatusOr<std::string> shim_file = shims.Install(line.shim, GPULOOM_VERSION);
-  if (!shim_file.ok()) return Fail(shim_file.status());
-  const absl::StatusOr<std::string> nvml_file = shims.Install(line.nvml, GPULOOM_VERSION);
-  if (!nvml_file.ok()) return Fail(nvml_file.status());
-
-  AllocationBook book(line.state_directory);
-  std::vector<std::string> complaints;
-  if (absl::Status status = book.Load(&complaints); !status.ok()) return Fail(status);
-  for (const std::string& complaint : complaints) spdlog::error("{}", complaint);
-
-  const std::unique_ptr<PodResources> pod_resources =
-      MakePodResourcesClient(line.pod_resources, line.resource_name, clock, kPodResourcesTimeout);
-
-  const absl::StatusOr<uint64_t> pinned_limit = ParseSize(line.pinned_limit);
-  if (!pinned_limit.ok()) return Fail(pinned_limit.status());
-
-  Allocator* allocator_for_supervisor = nullptr;
-  supervisor_options.on_connected = [&](const std::string& gpu_uuid, SchedulerClient* scheduler) {
-    return allocator_for_supervisor->Restore(gpu_uuid, scheduler);
-  };
-  Supervisor supervisor(std::move(supervisor_options));
-  const std::chrono::seconds missing(line.missing_seconds);
-  Allocator allocator({.book = &book,
-                       .shims = &shims,
-                       .library_files = {*shim_file, *nvml_file},
-                       .policy = &policy,
-                       .pod_resources = pod_resources.get(),
-                       .clock = clock,
-                       .capacities = capacities,
-                       .pinned_limit_bytes = *pinned_limit,
-                       .scheduler = [&](const auto& uuid) { return supervisor.Client(uuid); },
-                       .collector_times = {std::chrono::seconds(line.grace_seconds), missing}});
-  allocator_for_supervisor = &allocator;
-  for (const Gpu& gpu : gpus) {
-    if (absl::Status status = supervisor.AddGpu(gpu.uuid); !status.ok()) return Fail(status);
-  }
-
-  DeviceBoard board(gpus, line.slots);
-  PluginServer server(&board, &allocator, clock);
-  Registrar registrar({line.kubelet_directory, "gpuloom.sock", line.resource_name,
-                       [&] { allocator.KubeletRestarted(); }},
-                      &server, clock);
-  Upkeep upkeep({gpus, line.policy, missing, &supervisor, &board, &registrar, &policy, &allocator});
-  while (!stop_requested) {
-    upkeep.Tick(clock->Now());
-    clock->SleepFor(kTick);
-  }
-  server.Stop();
-  spdlog::info("agent: stopped; the schedulers keep running for the next one");
-  return 0;
 }
 
 int Main(int argc, char** argv) {
@@ -136,27 +61,12 @@ int Main(int argc, char** argv) {
   }
   const absl::StatusOr<std::vector<Gpu>> gpus = ListGpus(line->softgpu);
   if (!gpus.ok()) return Fail(gpus.status());
-  std::map<std::string, Capacity> capacities;
-  for (const Gpu& gpu : *gpus) {
-    const absl::StatusOr<Capacity> capacity =
-        MakeCapacity(gpu.uuid, gpu.total_bytes, line->slots, line->reserve);
-    if (!capacity.ok()) return Fail(capacity.status());
-    capacities[gpu.uuid] = *capacity;
-    spdlog::info("inventory: {} {}: {}, {} slots of {} each unless the policy says otherwise",
-                 gpu.uuid, gpu.name, FormatSize(gpu.total_bytes), line->slots,
-                 FormatSize(AutoSlotBytes(*capacity)));
-  }
+  const absl::StatusOr<std::map<std::string, Capacity>> capacities =
+      CapacitiesOf(*gpus, line->slots, line->reserve);
+  if (!capacities.ok()) return Fail(capacities.status());
   spdlog::info("agent: {} on {} GPUs", kVersion, gpus->size());
 
-  const SchedulerCommand command = {line->scheduler, line->idle_timeout, line->drain_timeout,
-                                    line->softgpu};
-  Supervisor::Options options;
-  options.state_directory = line->state_directory;
-  options.may_start = line->schedulers != "adopt";
-  options.command = [command](const std::string& gpu_uuid, const std::string& directory) {
-    return command.For(gpu_uuid, directory);
-  };
-  options.connect = ConnectToScheduler;
+  Supervisor::Options options = SupervisorOptions(*line);
   if (is_only) {
     options.on_connected = [](const std::string&, SchedulerClient*) { return absl::OkStatus(); };
     Supervisor supervisor(std::move(options));
@@ -171,7 +81,15 @@ int Main(int argc, char** argv) {
       spdlog::warn("{}", warning);
     }
   }
-  return RunAgent(*line, *gpus, capacities, std::move(options), &clock);
+  NodeAgent agent(*line, *gpus, *capacities, std::move(options), &clock);
+  if (absl::Status status = agent.Open(); !status.ok()) return Fail(status);
+  while (!stop_requested) {
+    agent.Tick(clock.Now());
+    clock.SleepFor(kTick);
+  }
+  agent.Stop();
+  spdlog::info("agent: stopped; the schedulers keep running for the next one");
+  return 0;
 }
 
 }  // namespace

@@ -1,0 +1,26 @@
+#include "agent/capacities.h"
+
+#include <spdlog/spdlog.h>
+
+#include "agent/policy/capacity.h"
+#include "agent/policy/size.h"
+
+namespace gpuloom {
+
+absl::StatusOr<std::map<std::string, Capacity>> CapacitiesOf(const std::vector<Gpu>& gpus,
+                                                             int slots,
+                                                             const std::string& reserve) {
+  std::map<std::string, Capacity> capacities;
+  for (const Gpu& gpu : gpus) {
+    const absl::StatusOr<Capacity> capacity =
+        MakeCapacity(gpu.uuid, gpu.total_bytes, slots, reserve);
+    if (!capacity.ok()) return capacity.status();
+    capacities[gpu.uuid] = *capacity;
+    spdlog::info("inventory: {} {}: {}, {} slots of {} each unless the policy says otherwise",
+                 gpu.uuid, gpu.name, FormatSize(gpu.total_bytes), slots,
+                 FormatSize(AutoSlotBytes(*capacity)));
+  }
+  return capacities;
+}
+
+}  // namespace gpuloom

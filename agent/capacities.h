@@ -1,0 +1,18 @@
+// What each GPU of the node has to give. Called from main, once.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "agent/inventory/gpu.h"
+#include "agent/policy/policy.h"
+
+namespace gpuloom {
+
+// By GPU uuid; says it in the log. Fails as MakeCapacity does (agent/policy/capacity.h).
+absl::StatusOr<std::map<std::string, Capacity>> CapacitiesOf(const std::vector<Gpu>& gpus,
+                                                             int slots, const std::string& reserve);
+
+}  // namespace gpuloom

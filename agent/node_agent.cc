@@ -1,0 +1,94 @@
+#include "agent/node_agent.h"
+
+#include <spdlog/spdlog.h>
+
+#include "agent/policy/size.h"
+#include "agent/supervisor/control_client.h"
+#include "agent/supervisor/scheduler_command.h"
+
+namespace gpuloom {
+namespace {
+
+constexpr Clock::Duration kPodResourcesTimeout = std::chrono::seconds(3);
+
+}  // namespace
+
+Supervisor::Options SupervisorOptions(const CommandLine& line) {
+  const SchedulerCommand command = {line.scheduler, line.idle_timeout, line.drain_timeout,
+                                    line.softgpu};
+  Supervisor::Options options;
+  options.state_directory = line.state_directory;
+  options.may_start = line.schedulers != "adopt";
+  options.command = [command](const std::string& gpu_uuid, const std::string& directory) {
+    return command.For(gpu_uuid, directory);
+  };
+  options.connect = ConnectToScheduler;
+  return options;
+}
+
+NodeAgent::NodeAgent(const CommandLine& line, std::vector<Gpu> gpus,
+                     std::map<std::string, Capacity> capacities,
+                     Supervisor::Options supervisor_options, Clock* clock)
+    : line_(line),
+      gpus_(std::move(gpus)),
+      capacities_(std::move(capacities)),
+      clock_(clock),
+      policy_(line.policy),
+      shims_(line.state_directory),
+      book_(line.state_directory),
+      supervisor_([&] {
+        supervisor_options.on_connected = [this](const std::string& uuid, SchedulerClient* client) {
+          return allocator_->Restore(uuid, client);
+        };
+        return std::move(supervisor_options);
+      }()) {}
+
+absl::Status NodeAgent::Open() {
+  std::vector<Capacity> promised;
+  for (const auto& [uuid, capacity] : capacities_) promised.push_back(capacity);
+  policy_.SetCapacities(promised);
+  if (absl::Status status = policy_.LoadFirst(); !status.ok()) return status;
+
+  const absl::StatusOr<std::string> shim_file = shims_.Install(line_.shim, GPULOOM_VERSION);
+  if (!shim_file.ok()) return shim_file.status();
+  const absl::StatusOr<std::string> nvml_file = shims_.Install(line_.nvml, GPULOOM_VERSION);
+  if (!nvml_file.ok()) return nvml_file.status();
+
+  std::vector<std::string> complaints;
+  if (absl::Status status = book_.Load(&complaints); !status.ok()) return status;
+  for (const std::string& complaint : complaints) spdlog::error("{}", complaint);
+
+  pod_resources_ = MakePodResourcesClient(line_.pod_resources, line_.resource_name, clock_,
+                                          kPodResourcesTimeout);
+  const absl::StatusOr<uint64_t> pinned_limit = ParseSize(line_.pinned_limit);
+  if (!pinned_limit.ok()) return pinned_limit.status();
+
+  const std::chrono::seconds missing(line_.missing_seconds);
+  Allocator::Options options;
+  options.book = &book_;
+  options.shims = &shims_;
+  options.library_files = {*shim_file, *nvml_file};
+  options.policy = &policy_;
+  options.pod_resources = pod_resources_.get();
+  options.clock = clock_;
+  options.capacities = capacities_;
+  options.pinned_limit_bytes = *pinned_limit;
+  options.scheduler = [this](const std::string& uuid) { return supervisor_.Client(uuid); };
+  options.collector_times = {std::chrono::seconds(line_.grace_seconds), missing};
+  allocator_.emplace(std::move(options));
+  for (const Gpu& gpu : gpus_) {
+    if (absl::Status status = supervisor_.AddGpu(gpu.uuid); !status.ok()) return status;
+  }
+
+  board_.emplace(gpus_, line_.slots);
+  server_.emplace(&*board_, &*allocator_, clock_);
+  registrar_.emplace(
+      Registrar::Options{line_.kubelet_directory, "gpuloom.sock", line_.resource_name,
+                         [this] { allocator_->KubeletRestarted(); }},
+      &*server_, clock_);
+  upkeep_.emplace(Upkeep::Options{gpus_, line_.policy, missing, &supervisor_, &*board_,
+                                  &*registrar_, &policy_, &*allocator_});
+  return absl::OkStatus();
+}
+
+}  // namespace gpuloom

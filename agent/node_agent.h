@@ -1,0 +1,69 @@
+// The agent between a kubelet and the schedulers: makes what it consists of, each part from the
+// command line, and connects them. Owns all of it but the clock. One thread; gRPC's threads answer
+// the kubelet between Open and Stop.
+//
+//   NodeAgent agent(line, gpus, capacities, SupervisorOptions(line), &clock);
+//   if (absl::Status status = agent.Open(); !status.ok()) ...
+//   agent.Tick(clock.Now());  // a few times a second
+//   agent.Stop();
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "agent/clock.h"
+#include "agent/command_line.h"
+#include "agent/identity/allocation_book.h"
+#include "agent/identity/pod_resources.h"
+#include "agent/inventory/gpu.h"
+#include "agent/plugin/allocator.h"
+#include "agent/plugin/device_board.h"
+#include "agent/plugin/plugin_server.h"
+#include "agent/plugin/registrar.h"
+#include "agent/plugin/shim_store.h"
+#include "agent/policy/policy_watcher.h"
+#include "agent/supervisor/supervisor.h"
+#include "agent/upkeep.h"
+
+namespace gpuloom {
+
+// Which schedulers the command line asks for. on_connected is left to the caller.
+Supervisor::Options SupervisorOptions(const CommandLine& line);
+
+class NodeAgent {
+ public:
+  // `capacities` by GPU uuid, one for each GPU.
+  NodeAgent(const CommandLine& line, std::vector<Gpu> gpus,
+            std::map<std::string, Capacity> capacities, Supervisor::Options supervisor_options,
+            Clock* clock);
+
+  // Reads policy and allocations, installs the libraries. Fails with what the operator must mend.
+  absl::Status Open();
+  // After Open.
+  void Tick(Clock::Time now) { upkeep_->Tick(now); }
+  // Ends the service towards the kubelet. The schedulers keep running.
+  void Stop() { server_->Stop(); }
+
+ private:
+  const CommandLine line_;
+  const std::vector<Gpu> gpus_;
+  const std::map<std::string, Capacity> capacities_;
+  Clock* const clock_;
+  PolicyWatcher policy_;
+  ShimStore shims_;
+  AllocationBook book_;
+  Supervisor supervisor_;
+  // Made by Open.
+  std::unique_ptr<PodResources> pod_resources_;
+  std::optional<Allocator> allocator_;
+  std::optional<DeviceBoard> board_;
+  std::optional<PluginServer> server_;
+  std::optional<Registrar> registrar_;
+  std::optional<Upkeep> upkeep_;
+};
+
+}  // namespace gpuloom

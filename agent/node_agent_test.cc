@@ -1,0 +1,95 @@
+#include "agent/node_agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "agent/testing_clock.h"
+
+namespace gpuloom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+const char kUuid[] = "GPU-aaaaaaaa-0000-0000-0000-000000000001";
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+TEST(SupervisorOptions, AreWhatTheCommandLineAsksFor) {
+  CommandLine line;
+  line.state_directory = "/s";
+  line.scheduler = "/bin/s";
+  line.softgpu = "/lib/soft";
+  const Supervisor::Options options = SupervisorOptions(line);
+  EXPECT_EQ(options.state_directory, "/s");
+  EXPECT_TRUE(options.may_start);
+  EXPECT_EQ(options.command(kUuid, "/d").front(), "/bin/s");
+  EXPECT_THAT(options.command(kUuid, "/d"), Contains("/lib/soft"));
+  line.schedulers = "only";
+  EXPECT_TRUE(SupervisorOptions(line).may_start);
+  line.schedulers = "adopt";
+  EXPECT_FALSE(SupervisorOptions(line).may_start);
+}
+
+// Without kubelet and scheduler.
+class NodeAgentTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "node_agentXXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    state_ = name;
+    line_.state_directory = line_.kubelet_directory = state_;
+    line_.schedulers = "adopt";
+    line_.shim = state_ + "/cuda.so";
+    line_.nvml = state_ + "/nvml.so";
+    line_.policy = state_ + "/policy.yaml";
+    std::ofstream(line_.shim) << "\177ELF";
+    std::ofstream(line_.nvml) << "\177ELF of NVML";
+    std::ofstream(line_.policy) << "defaults: {memory: 1GiB}\n";
+  }
+  void TearDown() override { fs::remove_all(state_); }
+
+  absl::Status Open() {
+    Gpu gpu;
+    gpu.uuid = kUuid;
+    agent_.emplace(line_, std::vector<Gpu>{gpu},
+                   std::map<std::string, Capacity>{{kUuid, {kUuid, 140 * kGiB, kGiB, line_.slots}}},
+                   SupervisorOptions(line_), &clock_);
+    return agent_->Open();
+  }
+
+  std::string state_;
+  CommandLine line_;
+  TestingClock clock_;
+  std::optional<NodeAgent> agent_;
+};
+
+TEST_F(NodeAgentTest, ServesTheKubeletBetweenOpenAndStop) {
+  line_.slots = 7;
+  const absl::Status status = Open();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(fs::is_directory(state_ + "/gpus/" + kUuid));
+  EXPECT_FALSE(fs::exists(state_ + "/gpuloom.sock"));
+  agent_->Tick(clock_.Now());
+  EXPECT_TRUE(fs::is_socket(state_ + "/gpuloom.sock"));
+  agent_->Stop();
+  EXPECT_FALSE(fs::exists(state_ + "/gpuloom.sock"));
+}
+
+TEST_F(NodeAgentTest, WhatTheOperatorMustMendIsNamed) {
+  line_.pinned_limit = "much";
+  EXPECT_THAT(std::string(Open().message()), HasSubstr("much"));
+  line_.pinned_limit = "1GiB";
+  line_.nvml = state_ + "/missing.so";
+  EXPECT_THAT(std::string(Open().message()), HasSubstr("missing.so"));
+  // More than the GPU has.
+  std::ofstream(line_.policy) << "defaults: {memory: 40GiB}\n";
+  EXPECT_THAT(std::string(Open().message()), HasSubstr(line_.policy));
+}
+
+}  // namespace
+}  // namespace gpuloom
