@@ -6,7 +6,9 @@
 // a tenant's ring (mapped read-only), its completion region, its arena and its doorbell.
 //
 //   ring thread (this one)   reads all rings, submits, polls completion, publishes; loop.h
-//   workers (2 + 2)          module loads and lookups; memory mapping and pinning; work_pool.h
+//   submit threads (2)       launch for several tenants at work; submitters.h
+//   workers (4 + 3 + 1)      module loads and lookups; memory mapping and pinning; what waits for a
+//                            quiet moment; work_pool.h
 //   the driver's own threads
 //
 // Tenants' kernels run in this process's GPU address space, so it holds no capabilities and refuses
