@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "proto/cuda/array_format.h"
 #include "proto/cuda/batch_copy.h"
 #include "proto/wire/array_commands.h"
 #include "shim/context.h"
@@ -23,15 +24,6 @@ constexpr unsigned kLayers = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP;
 
 uint64_t AtLeastOne(uint64_t n) { return n == 0 ? 1 : n; }
 
-// Formats that CUDA has: the plain ones, and the packed and planar ones that are not offered.
-bool IsFormat(CUarray_format format) {
-  return (format >= CU_AD_FORMAT_UNSIGNED_INT8 && format <= CU_AD_FORMAT_UNSIGNED_INT32) ||
-         (format >= CU_AD_FORMAT_SIGNED_INT8 && format <= CU_AD_FORMAT_SIGNED_INT32) ||
-         format == CU_AD_FORMAT_HALF || format == CU_AD_FORMAT_FLOAT ||
-         format == CU_AD_FORMAT_UNORM_INT_101010_2 ||
-         (format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_SNORM_INT16X4);
-}
-
 // CUDA's rules for what an array may look like. NOT_SUPPORTED for what gpuloom does not offer.
 CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   constexpr unsigned kOffered = kLayers | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_TEXTURE_GATHER |
@@ -42,7 +34,7 @@ CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
       (d.NumChannels != 1 && d.NumChannels != 2 && d.NumChannels != 4)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (!IsFormat(d.Format)) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsArrayFormat(d.Format)) return CUDA_ERROR_INVALID_VALUE;
   if ((d.Flags & ~kOffered) != 0 || ElementBytes(d) == 0) return CUDA_ERROR_NOT_SUPPORTED;
   if ((d.Flags & CUDA_ARRAY3D_CUBEMAP) != 0) {
     const bool layered = (d.Flags & CUDA_ARRAY3D_LAYERED) != 0;
@@ -228,21 +220,7 @@ uint32_t ArrayElementBytes(CUarray handle) {
 }
 
 uint32_t ElementBytes(const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
-  switch (descriptor.Format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return descriptor.NumChannels;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2 * descriptor.NumChannels;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return 4 * descriptor.NumChannels;
-    default:
-      return 0;
-  }
+  return static_cast<uint32_t>(ChannelBytes(descriptor.Format)) * descriptor.NumChannels;
 }
 
 ArrayShape ShapeOf(const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "proto/cuda/array_format.h"
 #include "proto/wire/array_commands.h"
 #include "shim/array.h"
 #include "shim/context.h"
@@ -57,13 +58,6 @@ bool Note(Growing<View>* list, const View& view) {
   return InsertSorted(list, view);
 }
 
-uint64_t ElementBytesOf(CUarray_format format, unsigned channels) {
-  CUDA_ARRAY3D_DESCRIPTOR descriptor = {};
-  descriptor.Format = format;
-  descriptor.NumChannels = channels;
-  return channels == 1 || channels == 2 || channels == 4 ? ElementBytes(descriptor) : 0;
-}
-
 // Device memory, or memory of the host that the device reaches.
 bool IsReachable(uint64_t address, uint64_t size_bytes) {
   KnownMemory found;
@@ -76,7 +70,7 @@ uint64_t AttributeOf(CUdevice_attribute which) {
 
 CUresult JudgeLinear(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Request* to) {
   const auto& linear = from.res.linear;
-  const uint64_t element_bytes = ElementBytesOf(linear.format, linear.numChannels);
+  const uint64_t element_bytes = PlainElementBytes(linear.format, linear.numChannels);
   if (element_bytes == 0 ||
       linear.devPtr % AttributeOf(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) != 0 ||
       linear.sizeInBytes / element_bytes >
@@ -94,7 +88,7 @@ CUresult JudgeLinear(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Reques
 
 CUresult JudgePitched(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Request* to) {
   const auto& pitched = from.res.pitch2D;
-  const uint64_t element_bytes = ElementBytesOf(pitched.format, pitched.numChannels);
+  const uint64_t element_bytes = PlainElementBytes(pitched.format, pitched.numChannels);
   if (element_bytes == 0 || pitched.width == 0 || pitched.height == 0 ||
       pitched.width > AttributeOf(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) ||
       pitched.height > AttributeOf(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) ||

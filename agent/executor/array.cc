@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "agent/executor/session.h"
+#include "proto/cuda/array_format.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -16,30 +17,6 @@ constexpr uint32_t kMaxLevels = 32;
 constexpr uint64_t kChargeStepBytes = 64u << 10;
 
 uint64_t RoundUp(uint64_t number, uint64_t step) { return (number + step - 1) / step * step; }
-
-// 0: a format that is not offered.
-uint32_t ElementBytes(uint32_t format, uint32_t channels) {
-  uint32_t bytes = 0;
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      bytes = 1;
-      break;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      bytes = 2;
-      break;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      bytes = 4;
-      break;
-    default:
-      return 0;
-  }
-  return channels == 1 || channels == 2 || channels == 4 ? bytes * channels : 0;
-}
 
 constexpr uint32_t kOfferedFlags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST |
                                    CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER |
@@ -100,7 +77,7 @@ CUresult Clear(const Driver& cuda, CUarray array, const Extent& extent, uint32_t
 }  // namespace
 
 uint64_t ArrayBytes(const wire::ArrayCreate::Request& r) {
-  const uint32_t element_bytes = ElementBytes(r.format, r.channels);
+  const uint32_t element_bytes = PlainElementBytes(r.format, r.channels);
   if (r.width > kMaxExtent || r.height > kMaxExtent || r.depth > kMaxExtent) return UINT64_MAX;
   uint64_t sum = 0;
   for (uint32_t level = 0; level < std::max(r.levels, 1u) && level < kMaxLevels; ++level) {
@@ -161,7 +138,7 @@ struct Session::NewArray {
     descriptor.Format = static_cast<CUarray_format>(request.format);
     descriptor.NumChannels = request.channels;
     descriptor.Flags = request.flags;
-    const uint32_t element_bytes = ElementBytes(request.format, request.channels);
+    const uint32_t element_bytes = PlainElementBytes(request.format, request.channels);
     if (request.levels == 0) {
       result = cuda.cuArray3DCreate_v2(&array, &descriptor);
       if (result != CUDA_SUCCESS) return;
@@ -192,7 +169,7 @@ void Session::On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request&
     arrays_.Take(id);
     Reply<wire::ArrayCreate>(asker, result);
   };
-  if (ElementBytes(request.format, request.channels) == 0 ||
+  if (PlainElementBytes(request.format, request.channels) == 0 ||
       (request.flags & ~kOfferedFlags) != 0) {
     return fail(CUDA_ERROR_NOT_SUPPORTED);
   }

@@ -4,6 +4,7 @@
 #include "agent/executor/texture.h"
 
 #include "agent/executor/session.h"
+#include "proto/cuda/array_format.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -12,26 +13,6 @@ float FloatOf(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
-}
-
-// Bytes of one element of linear memory, 0 for what is none.
-uint64_t ElementBytes(uint32_t format, uint32_t channels) {
-  if (channels != 1 && channels != 2 && channels != 4) return 0;
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return channels;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return uint64_t{2} * channels;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return uint64_t{4} * channels;
-    default:
-      return 0;
-  }
 }
 
 CUDA_RESOURCE_VIEW_DESC ViewOf(const wire::TextureCreate::Request& r) {
@@ -103,7 +84,7 @@ bool Session::JudgeTexture(const wire::TextureCreate::Request& request,
     case wire::ViewResource::kPitched: {
       uint64_t row_bytes = 0;
       uint64_t rows_bytes = 0;
-      const uint64_t element_bytes = ElementBytes(request.format, request.channels);
+      const uint64_t element_bytes = PlainElementBytes(request.format, request.channels);
       // The last row may end with its elements.
       if (element_bytes == 0 || request.width == 0 || request.height == 0 ||
           __builtin_mul_overflow(request.width, element_bytes, &row_bytes) ||

@@ -5,6 +5,7 @@
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/memory.h"
 #include "agent/softgpu/registry.h"
+#include "proto/cuda/array_format.h"
 #include "proto/cuda/batch_copy.h"
 
 namespace gpuloom::softgpu {
@@ -13,15 +14,6 @@ namespace {
 constexpr unsigned kLayers = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP;
 
 uint32_t AtLeastOne(size_t n) { return n == 0 ? 1 : static_cast<uint32_t>(n); }
-
-// Formats that CUDA has: the plain ones, and the packed and planar ones that are not offered.
-bool IsFormat(CUarray_format format) {
-  return (format >= CU_AD_FORMAT_UNSIGNED_INT8 && format <= CU_AD_FORMAT_UNSIGNED_INT32) ||
-         (format >= CU_AD_FORMAT_SIGNED_INT8 && format <= CU_AD_FORMAT_SIGNED_INT32) ||
-         format == CU_AD_FORMAT_HALF || format == CU_AD_FORMAT_FLOAT ||
-         format == CU_AD_FORMAT_UNORM_INT_101010_2 ||
-         (format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_SNORM_INT16X4);
-}
 
 CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   constexpr unsigned kOffered = kLayers | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_TEXTURE_GATHER |
@@ -34,7 +26,7 @@ CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   }
   constexpr unsigned kKnown = kOffered | CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_SPARSE |
                               CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
-  if ((d.Flags & ~kKnown) != 0 || !IsFormat(d.Format)) return CUDA_ERROR_INVALID_VALUE;
+  if ((d.Flags & ~kKnown) != 0 || !IsArrayFormat(d.Format)) return CUDA_ERROR_INVALID_VALUE;
   if ((d.Flags & ~kOffered) != 0 || ElementBytes(d.Format, d.NumChannels, &image) == 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }

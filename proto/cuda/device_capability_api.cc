@@ -2,6 +2,7 @@
 // which atomic operations the links to the host and to other devices do.
 //
 // Compiled into the shim and into the software driver.
+#include "proto/cuda/array_format.h"
 #include "proto/cuda/cuda_all.h"
 
 namespace gpuloom {
@@ -64,32 +65,12 @@ constexpr WholeFormat kWholeFormats[] = {
     {CU_AD_FORMAT_SNORM_INT16X4, 4, 8},
 };
 
-// 0: no format of one, two or four channels.
-uint64_t ChannelBytes(CUarray_format format) {
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return 1;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return 4;
-    default:
-      return 0;
-  }
-}
-
 // 0: no such element.
 uint64_t ElementBytes(CUarray_format format, unsigned channels) {
   for (const WholeFormat& whole : kWholeFormats) {
     if (whole.format == format) return whole.channels == channels ? whole.element_bytes : 0;
   }
-  const bool packed = channels == 1 || channels == 2 || channels == 4;
-  return packed ? ChannelBytes(format) * channels : 0;
+  return PlainElementBytes(format, channels);
 }
 
 // NOT_INITIALIZED or INVALID_DEVICE.

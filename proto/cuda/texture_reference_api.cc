@@ -4,6 +4,7 @@
 // Compiled into the shim and into the software driver.
 #include <string.h>
 
+#include "proto/cuda/array_format.h"
 #include "proto/cuda/texture_reference.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -41,25 +42,6 @@ CUresult Read(const void* out, CUtexref handle, F read) {
 
 bool IsFilter(CUfilter_mode mode) {
   return mode == CU_TR_FILTER_MODE_POINT || mode == CU_TR_FILTER_MODE_LINEAR;
-}
-
-// 0: no format of a texture.
-uint64_t ChannelBytes(CUarray_format format) {
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return 1;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return 4;
-    default:
-      return 0;
-  }
 }
 
 uint64_t LimitOf(CUdevice_attribute attribute) {

@@ -1,0 +1,44 @@
+// Formats of arrays and textures: which there are, and what an element counts for. Free of the C++ library, so that the shim can use it.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom {
+
+// Formats that CUDA has: the plain ones, and the packed and planar ones that are not offered.
+constexpr bool IsArrayFormat(CUarray_format format) {
+  return (format >= CU_AD_FORMAT_UNSIGNED_INT8 && format <= CU_AD_FORMAT_UNSIGNED_INT32) ||
+         (format >= CU_AD_FORMAT_SIGNED_INT8 && format <= CU_AD_FORMAT_SIGNED_INT32) ||
+         format == CU_AD_FORMAT_HALF || format == CU_AD_FORMAT_FLOAT ||
+         format == CU_AD_FORMAT_UNORM_INT_101010_2 ||
+         (format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_SNORM_INT16X4);
+}
+
+// Of one channel, by the number of a CUarray_format; 0 for packed, planar, compressed and unknown formats.
+constexpr uint64_t ChannelBytes(uint32_t format_untrusted) {
+  switch (format_untrusted) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+      return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+// Of a whole element; 0 also where it has another number of channels than one, two or four.
+constexpr uint32_t PlainElementBytes(uint32_t format_untrusted, uint32_t channels_untrusted) {
+  const bool plain = channels_untrusted == 1 || channels_untrusted == 2 || channels_untrusted == 4;
+  return plain ? static_cast<uint32_t>(ChannelBytes(format_untrusted)) * channels_untrusted : 0;
+}
+
+}  // namespace gpuloom
