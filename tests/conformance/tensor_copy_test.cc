@@ -1,5 +1,6 @@
 // What tensor maps do: boxes of tensors of every rank to shared memory and back, in every swizzling, with
 // places outside of the tensor, and sums instead of copies.
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 
@@ -238,12 +239,9 @@ TEST_P(TensorBoxes, Load) {
   EXPECT_EQ(wrong, 0) << "elements";
 }
 
-TEST_P(TensorBoxes, Store) {
-  // A box that is stored may reach beyond the end, but does not begin before the beginning.
-  for (const int32_t at : form().at) {
-    if (at < 0) GTEST_SKIP() << "the box begins before the tensor";
-  }
-  if (form().fills_with_nan) GTEST_SKIP() << "of loads only";
+class StoredTensorBoxes : public TensorBoxes {};
+
+TEST_P(StoredTensorBoxes, Store) {
   std::vector<uint8_t> tensor = TensorOf(form(), GetParam());
   std::vector<uint8_t> box(BoxBytes(form()));
   for (size_t i = 0; i < box.size(); ++i) box[i] = static_cast<uint8_t>(i * 13 + 7);
@@ -260,6 +258,19 @@ TEST_P(TensorBoxes, Store) {
   EXPECT_EQ(Download<uint8_t>(out, tensor.size()), tensor);
 }
 
+// A box that is stored may reach beyond the end, but does not begin before the beginning; only loads fill.
+std::vector<uint32_t> StoredForms() {
+  std::vector<uint32_t> numbers;
+  for (uint32_t i = 0; i < std::size(kForms); ++i) {
+    const Form& form = kForms[i];
+    const bool begins_inside =
+        std::all_of(std::begin(form.at), std::end(form.at), [](int32_t at) { return at >= 0; });
+    if (begins_inside && !form.fills_with_nan) numbers.push_back(i);
+  }
+  return numbers;
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, StoredTensorBoxes, testing::ValuesIn(StoredForms()));
 INSTANTIATE_TEST_SUITE_P(Forms, TensorBoxes,
                          testing::Range(0u, static_cast<uint32_t>(std::size(kForms))));
 
