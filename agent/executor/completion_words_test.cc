@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "agent/executor/testing_driver.h"
+#include "agent/executor/testing_graph.h"
 #include "agent/executor/testing_peer.h"
 
 namespace gpuloom::executor {
@@ -100,6 +101,45 @@ TEST_F(CompletionWordsTest, EventsButNotThoseWithTimesNorThoseBehindNothing) {
     EXPECT_EQ(Writes(calls) - before, event == 1 ? 1 : 0) << ::testing::PrintToString(calls);
     TestingDriver::Release();
     EXPECT_TRUE(tenant_->WaitDone(0, record));
+  }
+}
+
+// The tenant may give the id to a new stream as soon as it sees the old one's end.
+TEST_F(CompletionWordsTest, NotTheEndOfADestroyedStream) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  ASSERT_NO_FATAL_FAILURE(LetDeviceTell());
+  for (int turn = 0; turn < 2; ++turn) {
+    ASSERT_TRUE(tenant_->CreateStream(1, /*nonblocking=*/true)) << "the id is in use";
+    TestingDriver::TakeCalls();
+    TestingDriver::Hold();
+    tenant_->LaunchPlain(1, 1);
+    std::vector<std::string> calls;
+    ASSERT_TRUE(Recorded(1, &calls));
+    ASSERT_EQ(Writes(calls), 1) << "somebody waits for the launch";
+    const Ticket end = tenant_->Post<wire::StreamDestroy>({StreamId{1}});
+    ASSERT_TRUE(Recorded(2, &calls));
+    EXPECT_EQ(Writes(calls), 1);
+    TestingDriver::Release();
+    ASSERT_TRUE(tenant_->WaitDone(1, end));
+  }
+}
+
+// Who sees the launch done may ask for the time between its events.
+TEST_F(CompletionWordsTest, NotOfAGraphThatRecordsEvents) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  tenant_->Post<wire::EventCreate>({EventId{1}, /*timing=*/1});
+  ASSERT_NO_FATAL_FAILURE(LetDeviceTell());
+  for (const bool records : {false, true}) {
+    TestingGraph graph;
+    graph.AddKernel(1, PlainParams());
+    if (records) graph.AddEvent(wire::GraphNodeKind::kEventRecord, 1);
+    const wire::GraphId id{records ? 2u : 1u};
+    ASSERT_EQ(
+        tenant_->Call<wire::GraphInstantiate>({id, 0, wire::HostPtr{0}, 0}, nullptr, graph.Block()),
+        CUDA_SUCCESS);
+    TestingDriver::TakeCalls();
+    EXPECT_EQ(Writes(CallsUntil(0, tenant_->Post<wire::GraphLaunch>({id, StreamId{0}}))),
+              records ? 0 : 1);
   }
 }
 

@@ -245,11 +245,14 @@ void Session::AddMark(Stream& stream, PointRef point, bool tell) {
 }
 
 // Whether the device may tell that the stream's newest command is done, before we know. Somebody must
-// wait, and nothing that the tenant then rightly believes done may be unknown to it: another stream's
-// work that this one waited for, what its kernels have printed.
+// wait, and nothing that the tenant then rightly believes done may be unknown to it or to us: another
+// stream's work that this one waited for, what its kernels have printed, the time of an event that a
+// graph recorded, the end of a destroyed stream, whose id the tenant then gives to the next one.
 bool Session::MayTell(const Stream& stream) const {
-  if (!writer_.TenantWaits() || state_ != State::kServing) return false;
+  if (!writer_.TenantWaits() || state_ != State::kServing || stream.destroyed) return false;
   if (shares_events_ || !stream.printing.empty() || stream.green != nullptr) return false;
+  const auto records = [](const GraphRun& run) { return !run.points.empty(); };
+  if (std::any_of(stream.graphs.begin(), stream.graphs.end(), records)) return false;
   // With more to come nobody waits for this.
   if (!stream.waiting.empty() || reader_.HasWork()) return false;
   return std::all_of(streams_.active().begin(), streams_.active().end(),
