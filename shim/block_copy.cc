@@ -8,6 +8,7 @@
 #include "shim/context.h"
 #include "shim/host_function.h"
 #include "shim/memory.h"
+#include "shim/registered_memory.h"
 #include "shim/session.h"
 #include "shim/staged_copy.h"
 #include "shim/staging.h"
@@ -96,6 +97,12 @@ CUresult JudgeLinear(const Side& side, const Shape& shape, BlockEnd* end) {
   KnownMemory found;
   if (FindMemory(end->address, span, &found)) {
     end->kind = LiesInArena(found.kind) ? BlockEnd::Kind::kPinned : BlockEnd::Kind::kDevice;
+    return CUDA_SUCCESS;
+  }
+  if (uint64_t place; side.type != CU_MEMORYTYPE_DEVICE && FindMoved(end->address, span, &place)) {
+    // Kernels may be about to write to it, or to read it.
+    end->address = place;
+    end->kind = BlockEnd::Kind::kPinned;
     return CUDA_SUCCESS;
   }
   end->kind = BlockEnd::Kind::kPageable;
@@ -290,9 +297,10 @@ CUresult Run(const BlockCopy& copy, wire::StreamId stream, CopyTiming timing) {
   }
   const bool within_device = (copy.to.kind == Kind::kDevice || copy.to.kind == Kind::kArray) &&
                              (copy.from.kind == Kind::kDevice || copy.from.kind == Kind::kArray);
-  // A synchronous copy reads its source in the stream's order, where only the program's own functions
-  // can have written to it.
-  if (copy.from.kind == Kind::kPageable && timing == CopyTiming::kSync && HostFunctionsPending()) {
+  // A synchronous copy reads its source in the stream's order, and so does every copy from registered
+  // memory. Only the program's own functions can have written to it.
+  if (copy.from.kind == Kind::kPageable && HostFunctionsPending() &&
+      (timing == CopyTiming::kSync || IsRegistered(copy.from.address))) {
     result = SynchronizeStream(stream);
     if (result != CUDA_SUCCESS) return result;
   }

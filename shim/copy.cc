@@ -1,5 +1,5 @@
-// One-dimensional copies, by what the two addresses are. Pinned memory is copied where it lies;
-// pageable sources are taken over before the call returns (inline for small ones, else through
+// One-dimensional copies, by what the two addresses are. Pinned memory is copied where it lies, and
+// so is registered memory that the device reaches; pageable sources are taken over before the call returns (inline for small ones, else through
 // staging buffers), pageable destinations are filled before it returns, as CUDA does.
 #include <string.h>
 
@@ -7,6 +7,7 @@
 #include "shim/context.h"
 #include "shim/host_function.h"
 #include "shim/memory.h"
+#include "shim/registered_memory.h"
 #include "shim/session.h"
 #include "shim/staged_copy.h"
 #include "shim/staging.h"
@@ -28,11 +29,18 @@ struct Request {
   wire::StreamId stream;
 };
 
-// False for an address in our ranges that the program does not own, or not all of it.
-bool Classify(uint64_t address, uint64_t size_bytes, Side* side) {
+// False for an address in our ranges that the program does not own, or not all of it. `place`: where the
+// device reaches it, for a side that is not pageable.
+bool Classify(uint64_t address, uint64_t size_bytes, Side* side, uint64_t* place) {
   KnownMemory found;
+  *place = address;
   if (FindMemory(address, size_bytes, &found)) {
     *side = LiesInArena(found.kind) ? Side::kPinned : Side::kDevice;
+    return true;
+  }
+  // Kernels may be about to write to it, or to read it.
+  if (FindMoved(address, size_bytes, place)) {
+    *side = Side::kPinned;
     return true;
   }
   *side = Side::kPageable;
@@ -175,9 +183,9 @@ CUresult Copy(const Request& copy, Side to, Side from, Timing timing) {
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
   if (from == Side::kPageable) {
-    // A synchronous copy reads its source in the stream's order, where only the program's own
-    // functions can have written to it.
-    if (timing == Timing::kSync && HostFunctionsPending()) {
+    // A synchronous copy reads its source in the stream's order, and so does every copy from registered
+    // memory. Only the program's own functions can have written to it.
+    if (HostFunctionsPending() && (timing == Timing::kSync || IsRegistered(copy.source))) {
       result = SynchronizeStream(copy.stream);
       if (result != CUDA_SUCCESS) return result;
     }
@@ -221,14 +229,16 @@ CUresult CopyOn(CUstream handle, DefaultStream null_means, uint64_t destination,
   }
   if (size_bytes == 0) return CUDA_SUCCESS;
   Side to, from;
-  if (!Classify(destination, size_bytes, &to) || !Classify(source, size_bytes, &from) ||
+  Request placed = copy;
+  if (!Classify(destination, size_bytes, &to, &placed.destination) ||
+      !Classify(source, size_bytes, &from, &placed.source) ||
       (to == Side::kPageable && to_promise == Promise::kReachable) ||
       (from == Side::kPageable && from_promise == Promise::kReachable)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   CUresult captured;
   if (RecordsCopy(copy, to, from, timing, &captured)) return captured;
-  return Copy(copy, to, from, timing);
+  return Copy(placed, to, from, timing);
 }
 
 CUresult HtoD(CUdeviceptr to, const void* from, size_t size, CUstream stream,

@@ -114,6 +114,14 @@ bool FindRegistered(uint64_t address, RegisteredMemory* found) {
   return true;
 }
 
+bool FindMoved(uint64_t address, uint64_t size_bytes, uint64_t* place) {
+  Holding holding(&registered.lock);
+  const RegisteredMemory* range = FindRange(registered.ranges, address, size_bytes);
+  if (range == nullptr || range->pages.size_bytes == 0) return false;
+  *place = DeviceBegin(*range) + (address - range->begin);
+  return true;
+}
+
 CUresult MapRegistered(uint64_t address, CUdeviceptr* device) {
   Holding holding(&registered.lock);
   RegisteredMemory* range = FindRange(registered.ranges, address, 1);

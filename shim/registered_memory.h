@@ -21,9 +21,16 @@ struct RegisteredMemory {
 };
 
 [[nodiscard]] bool FindRegistered(uint64_t address, RegisteredMemory* found);
+[[nodiscard]] inline bool IsRegistered(uint64_t address) {
+  RegisteredMemory found;
+  return FindRegistered(address, &found);
+}
 // The device's address of a registered byte. INVALID_VALUE when it is not registered, NOT_SUPPORTED
 // for pages that cannot be moved.
 [[nodiscard]] CUresult MapRegistered(uint64_t address, CUdeviceptr* device);
+// Where the device reaches all of a registered range whose pages have been moved; false for every
+// other.
+[[nodiscard]] bool FindMoved(uint64_t address, uint64_t size_bytes, uint64_t* place);
 // For the reset of the context; nothing is in flight.
 void ForgetAllRegistered();
 

@@ -4,7 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "tests/conformance/fixture.h"
 
@@ -114,6 +117,66 @@ TEST_F(RegisteredMemory, KernelsReachItByItsDeviceAddress) {
   ASSERT_EQ(Register(pages_, kSize), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuMemHostGetDevicePointer_v2(&device, pages_, 0), CUDA_SUCCESS);
   EXPECT_EQ(Download<uint8_t>(device + offset, 1)[0], 9);
+  ASSERT_EQ(Cu().cuMemHostUnregister(pages_), CUDA_SUCCESS);
+}
+
+// By the program's address, behind a kernel that is still to write by the device's.
+TEST_F(RegisteredMemory, CopiesFromItComeInTheirTurn) {
+  std::memset(pages_, 0, kSize);
+  ASSERT_EQ(Register(pages_, kSize, CU_MEMHOSTREGISTER_DEVICEMAP), CUDA_SUCCESS);
+  CUdeviceptr device = 0;
+  ASSERT_EQ(Cu().cuMemHostGetDevicePointer_v2(&device, pages_, 0), CUDA_SUCCESS);
+  const CUdeviceptr memory = Alloc(kSize);
+  const CUstream stream = Stream();
+  constexpr uint32_t kCount = 1000;
+  Block(stream);
+  ASSERT_EQ(Launch(Function("fill"), 16, 64, stream, device, 5u, kCount), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemcpyHtoDAsync_v2(memory, pages_, kCount * 4, stream), CUDA_SUCCESS);
+  CUDA_MEMCPY2D rows = {};
+  rows.srcMemoryType = CU_MEMORYTYPE_HOST;
+  rows.srcHost = pages_;
+  rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  rows.dstDevice = memory + kCount * 4;
+  rows.srcPitch = 400;
+  rows.dstPitch = rows.WidthInBytes = 200;
+  rows.Height = 10;
+  ASSERT_EQ(Cu().cuMemcpy2DAsync_v2(&rows, stream), CUDA_SUCCESS);
+  // And to it, before one that reads.
+  ASSERT_EQ(Cu().cuMemsetD32Async(memory + 8192, 7, kCount, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemcpyDtoHAsync_v2(pages_, memory + 8192, kCount * 4, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(Function("increment"), 1, 1, stream, device + 40), CUDA_SUCCESS);
+  Open();
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(memory, kCount), std::vector<uint32_t>(kCount, 5));
+  EXPECT_EQ(Download<uint32_t>(memory + kCount * 4, 500), std::vector<uint32_t>(500, 5));
+  const auto* words = reinterpret_cast<const uint32_t*>(pages_);
+  EXPECT_EQ(words[9], 7u);
+  EXPECT_EQ(words[10], 8u);
+  ASSERT_EQ(Cu().cuMemHostUnregister(pages_), CUDA_SUCCESS);
+}
+
+// Behind a function of the program's that is still to write.
+TEST_F(RegisteredMemory, CopiesFromItSeeWhatHostFunctionsWrite) {
+  std::memset(pages_, 0, kSize);
+  ASSERT_EQ(Register(pages_, kSize), CUDA_SUCCESS);
+  const CUdeviceptr memory = Alloc(kSize);
+  const CUstream stream = Stream();
+  struct Writing {
+    uint8_t* pages;
+    std::atomic<bool> queued{false};
+  } writing{pages_};
+  // Not before the copy has been queued, but where that waits for this.
+  const CUhostFn write = [](void* data) {
+    auto* what = static_cast<Writing*>(data);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+    while (!what->queued && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    std::memset(what->pages, 9, kSize);
+  };
+  ASSERT_EQ(Cu().cuLaunchHostFunc(stream, write, &writing), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemcpyHtoDAsync_v2(memory, pages_, kSize, stream), CUDA_SUCCESS);
+  writing.queued = true;
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint8_t>(memory, kSize), std::vector<uint8_t>(kSize, 9));
   ASSERT_EQ(Cu().cuMemHostUnregister(pages_), CUDA_SUCCESS);
 }
 
