@@ -1,5 +1,6 @@
 // Managed memory in its first form: a part of the host arena, which the device reaches at the same
-// address. It never moves, so advice and prefetching change nothing but what is told when asked.
+// address. It never moves, so advice and prefetching change nothing but what is told when asked. What
+// is done in a stream takes its place there all the same: who waits for it waits for what it is behind.
 #include <string.h>
 
 #include "shim/capture.h"
@@ -85,6 +86,11 @@ CUresult Advise(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
   }
 }
 
+CUresult TakePlaceIn(wire::StreamId stream) {
+  return session.PostOnStream<wire::StreamMark>(
+      stream, 0, [&](wire::StreamMark::Request& request, uint8_t*) { request = {stream}; });
+}
+
 CUresult Prefetch(uint64_t address, uint64_t size_bytes, const CUmemLocation& location,
                   unsigned flags, CUstream handle, DefaultStream null_means) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
@@ -95,11 +101,13 @@ CUresult Prefetch(uint64_t address, uint64_t size_bytes, const CUmemLocation& lo
   if (flags != 0 || !IsManaged(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (!IsPlace(location)) return CUDA_ERROR_INVALID_DEVICE;
   if (const CUresult result = RefuseInCapture(stream); result != CUDA_SUCCESS) return result;
-  Holding holding(&managed.lock);
-  if (Advice* said = FindRange(managed.advice, address, size_bytes); said != nullptr) {
-    said->prefetched = location;
+  {
+    Holding holding(&managed.lock);
+    if (Advice* said = FindRange(managed.advice, address, size_bytes); said != nullptr) {
+      said->prefetched = location;
+    }
   }
-  return CUDA_SUCCESS;
+  return TakePlaceIn(stream);
 }
 
 int DeviceOf(const CUmemLocation& location) {
@@ -176,7 +184,8 @@ CUresult Attach(CUstream handle, CUdeviceptr address, size_t size_bytes, unsigne
   if (!known || (flags == CU_MEM_ATTACH_SINGLE && stream == wire::kLegacyStream)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return RefuseInCapture(stream);
+  const CUresult result = RefuseInCapture(stream);
+  return result != CUDA_SUCCESS ? result : TakePlaceIn(stream);
 }
 
 }  // namespace

@@ -105,6 +105,14 @@ CUresult Advise(CUdeviceptr pointer, size_t size_bytes, CUmem_advise what,
   }
 }
 
+// What changes nothing takes its place in the stream all the same: who waits for it waits for what it
+// is behind.
+void TakePlaceIn(Stream& stream) {
+  Work work;
+  work.run = [] {};
+  stream.context.Enqueue(stream, std::move(work));
+}
+
 CUresult Prefetch(CUdeviceptr pointer, size_t size_bytes, const CUmemLocation& location,
                   unsigned flags, CUstream stream, bool per_thread) {
   CUresult result = RequireStream(stream, per_thread);
@@ -114,8 +122,10 @@ CUresult Prefetch(CUdeviceptr pointer, size_t size_bytes, const CUmemLocation& l
   if (result != CUDA_SUCCESS) return result;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (!IsPlace(location)) return CUDA_ERROR_INVALID_DEVICE;
-  result = RefuseInCapture(*FindStream(*CurrentContext(), stream, per_thread));
+  const auto found = FindStream(*CurrentContext(), stream, per_thread);
+  result = RefuseInCapture(*found);
   if (result != CUDA_SUCCESS) return result;
+  TakePlaceIn(*found);
   AllAdvice& said = Said();
   std::lock_guard lock(said.mutex);
   said.by_buffer[region.buffer_id].prefetched = location;
@@ -173,6 +183,10 @@ CUresult Attach(CUstream stream, CUdeviceptr pointer, size_t size_bytes, unsigne
   if (!known || (flags == CU_MEM_ATTACH_SINGLE && stream == nullptr && !per_thread)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  const auto found = FindStream(*CurrentContext(), stream, per_thread);
+  result = RefuseInCapture(*found);
+  if (result != CUDA_SUCCESS) return result;
+  TakePlaceIn(*found);
   return CUDA_SUCCESS;
 }
 

@@ -55,6 +55,24 @@ TEST_F(ManagedMemory, HostAndDeviceShareIt) {
   }
 }
 
+// Behind the legacy stream's work, in a stream that waits for it.
+TEST_F(ManagedMemory, PrefetchingComesInItsTurn) {
+  constexpr uint32_t kCount = 1000;
+  const CUdeviceptr address = Managed(kCount * 4);
+  const auto* words = reinterpret_cast<const uint32_t*>(address);
+  const CUstream stream = Stream(CU_STREAM_DEFAULT);
+  Block(nullptr);
+  ASSERT_EQ(Launch(Function("fill"), 16, 64, nullptr, address, 6u, kCount), CUDA_SUCCESS);
+  ASSERT_EQ(
+      Cu().cuMemPrefetchAsync_v2(address, kCount * 4, {CU_MEM_LOCATION_TYPE_HOST, 0}, 0, stream),
+      CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+  Open();
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(words[0], 6u);
+  EXPECT_EQ(words[kCount - 1], 6u);
+}
+
 TEST_F(ManagedMemory, CopiesAndMemsets) {
   const CUdeviceptr managed = Managed(kMiB);
   const CUdeviceptr plain = Alloc(kMiB);
