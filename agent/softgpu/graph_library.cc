@@ -117,6 +117,9 @@ CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address) {
 }
 
 void FreeForGraph(CUdeviceptr address) {
+  const auto region = AddressTable::Instance().FindRegion(address);
+  // A graph that was destroyed while it ran still uses it.
+  if (region) SynchronizeDevice(*region->device);
   // INVALID_VALUE when the context has taken it along.
   (void)Memory::Instance().Free(address, RegionKind::kDevice);
 }

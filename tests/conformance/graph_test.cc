@@ -330,6 +330,48 @@ TEST_F(Graphs, HostNodesRunInOrder) {
   }
 }
 
+TEST_F(Graphs, KeepTheirMemoryUntilTheyHaveRun) {
+  auto* pinned = static_cast<uint32_t*>(HostAlloc(4096));
+  for (uint32_t turn = 1; turn <= 5; ++turn) {
+    CUgraph graph = nullptr;
+    ASSERT_EQ(Cu().cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+    CUDA_MEM_ALLOC_NODE_PARAMS asked{};
+    asked.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    asked.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    asked.poolProps.location.id = device_;
+    asked.bytesize = 4096;
+    CUgraphNode allocated = nullptr, filled = nullptr, copied = nullptr, freed = nullptr;
+    ASSERT_EQ(Cu().cuGraphAddMemAllocNode(&allocated, graph, nullptr, 0, &asked), CUDA_SUCCESS);
+    CUDA_MEMSET_NODE_PARAMS fill{};
+    fill.dst = asked.dptr;
+    fill.value = turn;
+    fill.elementSize = 4;
+    fill.width = 1024;
+    fill.height = 1;
+    ASSERT_EQ(Cu().cuGraphAddMemsetNode(&filled, graph, &allocated, 1, &fill, context_),
+              CUDA_SUCCESS);
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = asked.dptr;
+    copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+    copy.dstHost = pinned;
+    copy.WidthInBytes = 4096;
+    copy.Height = copy.Depth = 1;
+    ASSERT_EQ(Cu().cuGraphAddMemcpyNode(&copied, graph, &filled, 1, &copy, context_), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuGraphAddMemFreeNode(&freed, graph, &copied, 1, asked.dptr), CUDA_SUCCESS);
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+    // The graph has still to begin when it is destroyed.
+    ASSERT_EQ(Launch(Function("spin"), 1, 1, stream_, uint64_t{20'000'000}), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuGraphDestroy(graph), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+    EXPECT_EQ(pinned[0], turn);
+    EXPECT_EQ(pinned[1023], turn);
+  }
+}
+
 TEST_F(Graphs, AllocateForTheirNodes) {
   CUDA_MEM_ALLOC_NODE_PARAMS asked{};
   asked.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
