@@ -5,13 +5,14 @@
 # Then, there:
 #   DIR/tests/run.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom
 #   DIR/tests/side_by_side/run.py --out OUT       programs and frameworks natively and through gpuloom
+#   DIR/tests/gpuloom-valid-sequences --seconds 600     natively; through gpuloom behind DIR/bin/gpuloom run --slots 8 --
 #   DIR/tests/tenant_memory.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom
 #   DIR/bin/gpuloom run -- DIR/tests/programs/vadd_static
 #   DIR/bin/gpuloom run -- DIR/tests/gpuloom-library-probe      what a tenant loads by name is ours, and only ours
 #   DIR/tests/demo.py --build DIR
 #   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom_sharing_test     (also: death, hostile)
 set -euo pipefail
-[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,12p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,13p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 dir=$(realpath -m "$1") build=${2:-build/dev}
@@ -36,7 +37,7 @@ for program in gpuloom-agent fake-kubelet; do take_if_built "$build/bin/$program
 for library in libgpuloom.so libgpuloom-nvml.so; do take "$build/lib/$library" lib; done
 take_if_built "$build/lib/softgpu/libcuda.so.1" lib/softgpu
 take "$build/tests/bench/gpuloom-bench" tests
-for program in conformance library-probe tenant wrong-calls; do take_if_built "$build/tests/gpuloom-$program" tests; done
+for program in conformance library-probe tenant valid-sequences wrong-calls; do take_if_built "$build/tests/gpuloom-$program" tests; done
 for noun in sharing death hostile; do take_if_built "$build/tests/gpuloom_${noun}_test" tests; done
 # A static CUDA runtime is 0.7 MiB in each program: a few of each kind carry it, the others use the machine's or the pack's.
 static='vadd|streams|threads|globals|linked|children|ptds|reset|fault|spin|graph_capture|managed|pools|vmm'
