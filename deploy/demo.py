@@ -218,6 +218,8 @@ def main():
           f"{'no process is left' if not left else 'left and killed: ' + ', '.join(sorted(left.values()))}")
     if right and not left:
         shutil.rmtree(demo.folder, ignore_errors=True)
+        print(f"next: {arguments.build}/bin/gpuloom run {'--softgpu ' if arguments.softgpu else ''}-- "
+              f"{arguments.build}/tests/programs/vadd_static")
         return 0
     for log in sorted(demo.folder.glob("*.log")):
         lines = log.read_text(errors="replace").splitlines()

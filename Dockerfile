@@ -1,6 +1,7 @@
 # syntax=docker/dockerfile:1
 # The one image of gpuloom: agent, scheduler, executor, shim and the software GPU, in /opt/gpuloom.
-#   docker build -f deploy/Dockerfile --build-context cuda=/usr/local/cuda -t gpuloom:0.1.0 .
+#   docker build --build-context cuda=/usr/local/cuda --build-arg GPULOOM_COMMIT=$(git rev-parse --short=12 HEAD) \
+#     -t gpuloom:0.1.0 .
 # The build context `cuda` is a CUDA Toolkit 13.0: its headers, its nvcc and its stub of libcuda are used.
 # NVIDIA's driver is never part of it: the nvidia runtime class puts it into the agent's and the schedulers' pods.
 
@@ -13,6 +14,8 @@ WORKDIR /src
 COPY deploy/install-deps.sh deploy/install-deps.sh
 RUN deploy/install-deps.sh
 COPY . .
+# The context has no .git (.dockerignore), so the commit that --version names must be said.
+ARG GPULOOM_COMMIT=
 RUN cmake --preset release -DGPULOOM_CUDA_PROGRAMS=OFF \
  && cmake --build --preset release --target gpuloom gpuloom-agent gpuloom-scheduler gpuloom-executor gpuloom_nvml \
       gpuloom_shim gpuloom_softgpu \
@@ -29,6 +32,8 @@ RUN apt-get update -qq \
       libzstd1 liblz4-1 \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/gpuloom /opt/gpuloom
+ARG GPULOOM_COMMIT=
+LABEL org.opencontainers.image.revision=$GPULOOM_COMMIT
 COPY LICENSE /opt/gpuloom/LICENSE
 ENV PATH=/opt/gpuloom/bin:$PATH
 ENTRYPOINT ["/opt/gpuloom/bin/gpuloom-agent"]
