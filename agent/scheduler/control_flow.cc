@@ -42,12 +42,12 @@ void Scheduler::AcceptController() {
   socklen_t size = sizeof(peer);
   getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
   if (peer.uid != 0 && peer.uid != geteuid()) {
-    LogWarning("control: refused pid " + std::to_string(peer.pid) + " of user " +
+    LogWarning("control: refused " + ProcessText(peer.pid) + " of user " +
                std::to_string(peer.uid));
     return;
   }
   if (controllers_.size() >= kMaxControlConnections) {
-    LogWarning("control: too many connections, refused pid " + std::to_string(peer.pid));
+    LogWarning("control: too many connections, refused " + ProcessText(peer.pid));
     return;
   }
   was_used_ = true;

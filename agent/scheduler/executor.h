@@ -16,6 +16,7 @@
 #include "agent/scheduler/child_process.h"
 #include "agent/scheduler/device_snapshot.h"
 #include "agent/scheduler/event_loop.h"
+#include "agent/scheduler/log.h"
 #include "agent/scheduler/peer.h"
 #include "proto/channel/region.h"
 
@@ -40,7 +41,8 @@ class Executor {
   Timer idle;
 
   std::string Label() const {
-    return "executor of domain " + domain + " (pid " + std::to_string(process.pid()) + ")";
+    return "executor of domain " + domain +
+           (process.pid() > 0 ? " (" + ProcessText(process.pid()) + ")" : "");
   }
 };
 

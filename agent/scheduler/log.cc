@@ -63,4 +63,6 @@ void LogInfo(const std::string& line) { Write(LogLevel::kInfo, "", line); }
 void LogWarning(const std::string& line) { Write(LogLevel::kWarning, "warning: ", line); }
 void LogError(const std::string& line) { Write(LogLevel::kError, "error: ", line); }
 
+std::string ProcessText(int pid) { return pid > 0 ? "pid " + std::to_string(pid) : "a process"; }
+
 }  // namespace gpuloom::scheduler

@@ -9,6 +9,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "agent/scheduler/executor.h"
+#include "agent/scheduler/session.h"
+
 namespace gpuloom::scheduler {
 namespace {
 
@@ -42,6 +45,18 @@ TEST(Log, AFileKeepsItsLastLines) {
   }
   EXPECT_EQ(last, "gpuloom-scheduler: " + std::to_string(kLines - 1) + " " + rest);
   std::filesystem::remove(path);
+}
+
+TEST(Log, APidThatCannotBeKnownIsLeftOut) {
+  EXPECT_EQ(ProcessText(12), "pid 12");
+  EXPECT_EQ(ProcessText(0), "a process");
+  Session session;
+  session.id = 3;
+  session.allocation = std::make_shared<Allocation>();
+  EXPECT_EQ(session.Label().find("pid"), std::string::npos) << session.Label();
+  session.tenant_pid = 12;
+  EXPECT_NE(session.Label().find(", pid 12)"), std::string::npos) << session.Label();
+  EXPECT_EQ(Executor().Label().find("pid"), std::string::npos) << Executor().Label();
 }
 
 }  // namespace

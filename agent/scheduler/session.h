@@ -18,6 +18,7 @@
 
 #include "agent/scheduler/allocation.h"
 #include "agent/scheduler/event_loop.h"
+#include "agent/scheduler/log.h"
 #include "agent/scheduler/memory_book.h"
 #include "proto/channel/region.h"
 #include "proto/channel/unique_fd.h"
@@ -42,7 +43,7 @@ struct Session {
   State state = State::kWaiting;
   std::shared_ptr<Allocation> allocation;
   Executor* executor = nullptr;
-  int tenant_pid = 0;  // for logs only
+  int tenant_pid = 0;  // for logs only; 0: not known
   // What it calls itself (wire::Hello): told to its own allocation, otherwise meaningless.
   int32_t own_pid_untrusted = 0;
   uint64_t pid_namespace_untrusted = 0;
@@ -61,8 +62,8 @@ struct Session {
   uint64_t kernels_launched = 0;
 
   std::string Label() const {
-    return "session " + std::to_string(id) + " (" + allocation->Label() + ", pid " +
-           std::to_string(tenant_pid) + ")";
+    return "session " + std::to_string(id) + " (" + allocation->Label() +
+           (tenant_pid > 0 ? ", " + ProcessText(tenant_pid) : "") + ")";
   }
 };
 

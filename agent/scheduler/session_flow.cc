@@ -15,8 +15,7 @@ namespace gpuloom::scheduler {
 
 void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
   const auto refuse = [&](wire::Admission admission, const std::string& message) {
-    LogWarning(allocation->Label() + ": refused pid " + std::to_string(visitor.pid) + ": " +
-               message);
+    LogWarning(allocation->Label() + ": refused " + ProcessText(visitor.pid) + ": " + message);
     Refuse(visitor.socket.get(), admission, message);
   };
   if (!allocation->bound) {

@@ -125,7 +125,7 @@ void TenantDoor::ReadHello(SilentList::iterator silent) {
   }
   const bool asks = visitor.hello.magic == wire::kQueryMagic;
   if (!is_long_enough || (visitor.hello.magic != wire::kHelloMagic && !asks)) {
-    LogDebug("pid " + std::to_string(visitor.pid) + " at " + path_ + " said no proper Hello");
+    LogDebug(ProcessText(visitor.pid) + " at " + path_ + " said no proper Hello");
     return;
   }
   if (!wire::CanServe(visitor.hello.major, visitor.hello.minor)) {
