@@ -24,7 +24,8 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   app.add_option("--pod-resources-socket", line.pod_resources, "the kubelet's PodResources socket")
       ->capture_default_str();
   app.add_option("--resource-name", line.resource_name, "what pods ask for")->capture_default_str();
-  app.add_option("--policy", line.policy, "policy file (YAML); without it the built-in defaults");
+  CLI::Option* policy = app.add_option("--policy", line.policy,
+                                       "policy file (YAML); without it the built-in defaults");
   app.add_option("--slots", line.slots, "slots per GPU")
       ->capture_default_str()
       ->check(CLI::Range(1, kMaxSlotsPerGpu));
@@ -63,7 +64,15 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
                  "how long a pod must be gone to be collected")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("--probe", line.probe, "ask the running agent whether it serves, and exit");
+  app.add_flag_callback(
+      "--probe", [&line] { line.probe = ProbeKind::kLive; },
+      "ask the running agent whether it serves, and exit");
+  app.add_flag_callback(
+      "--probe-ready", [&line] { line.probe = ProbeKind::kReady; },
+      "the same, and fail with the reason when there is something that an operator must mend");
+  app.add_flag("--check-policy", line.check_policy,
+               "say whether the file of --policy is a policy, and exit")
+      ->needs(policy);
   app.set_version_flag("--version", kVersion);
   try {
     app.parse(argc, argv);

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "agent/plugin/probe.h"
+
 namespace gpuloom {
 
 struct CommandLine {
@@ -26,7 +28,8 @@ struct CommandLine {
   std::string runtime_config = "/etc/nvidia-container-runtime/config.toml";
   int grace_seconds = 300;
   int missing_seconds = 60;
-  bool probe = false;
+  std::optional<ProbeKind> probe;
+  bool check_policy = false;
 };
 
 // nullopt: there is nothing to run, end with *exit_status.

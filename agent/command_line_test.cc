@@ -26,7 +26,7 @@ TEST(CommandLine, DefaultsAreANodes) {
   EXPECT_EQ(line->resource_name, "gpuloom.io/gpu");
   EXPECT_EQ(line->slots, 10);
   EXPECT_EQ(line->schedulers, "start");
-  EXPECT_FALSE(line->probe);
+  EXPECT_FALSE(line->probe.has_value());
   // Beside the program that runs: here the test, in tests/.
   EXPECT_THAT(line->scheduler, EndsWith("/tests/gpuloom-scheduler"));
   EXPECT_THAT(line->shim, EndsWith("/lib/libgpuloom.so"));

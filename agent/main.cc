@@ -11,9 +11,11 @@
 #include "agent/capacities.h"
 #include "agent/command_line.h"
 #include "agent/inventory/gpu_list.h"
+#include "agent/inventory/inventory_watch.h"
 #include "agent/node_agent.h"
 #include "agent/plugin/probe.h"
 #include "agent/plugin/runtime_check.h"
+#include "agent/policy/policy_watcher.h"
 #include "agent/state_lock.h"
 #include "agent/supervisor/schedulers_only.h"
 #include "proto/control/version.h"
@@ -37,13 +39,51 @@ int Fail(const absl::Status& status) {
   return 1;
 }
 
+// Until the end is requested, or the node, which had no GPU to share, is another one.
+absl::Status RunSchedulers(const CommandLine& line, const Inventory& inventory, Clock* clock) {
+  InventoryWatch watch(
+      inventory, [] { return TakeInventory(""); }, clock);
+  if (inventory.gpus.empty()) {
+    while (!stop_requested && !watch.IsOutdated()) clock->SleepFor(kTick);
+    return absl::OkStatus();
+  }
+  Supervisor::Options options = SupervisorOptions(line);
+  options.on_connected = [](const std::string&, SchedulerClient*) { return absl::OkStatus(); };
+  Supervisor supervisor(std::move(options));
+  for (const Gpu& gpu : inventory.gpus) {
+    if (absl::Status status = supervisor.AddGpu(gpu.uuid); !status.ok()) return status;
+  }
+  RunSchedulersOnly(&supervisor, clock, stop_requested);
+  return absl::OkStatus();
+}
+
+// The same.
+absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
+                      const std::map<std::string, Capacity>& capacities, Clock* clock) {
+  NodeAgent agent(line, inventory, capacities, SupervisorOptions(line), clock);
+  if (absl::Status status = agent.Open(); !status.ok()) return status;
+  InventoryWatch watch(
+      inventory, [] { return TakeInventory(""); }, clock);
+  while (!stop_requested && !watch.IsOutdated()) {
+    agent.Tick(clock->Now());
+    clock->SleepFor(kTick);
+  }
+  agent.Stop();
+  return absl::OkStatus();
+}
+
 int Main(int argc, char** argv) {
   int exit_status = 0;
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &exit_status);
   if (!line) return exit_status;
   RealClock clock;
   if (line->probe) {
-    const absl::Status status = Probe(line->kubelet_directory + "/gpuloom.sock", &clock);
+    const absl::Status status =
+        Probe(line->kubelet_directory + "/gpuloom.sock", *line->probe, &clock);
+    return status.ok() ? 0 : Fail(status);
+  }
+  if (line->check_policy) {
+    const absl::Status status = CheckPolicyFile(line->policy);
     return status.ok() ? 0 : Fail(status);
   }
   // A write to a peer that has gone is told by its result.
@@ -59,36 +99,28 @@ int Main(int argc, char** argv) {
       !status.ok()) {
     return Fail(status);
   }
-  const absl::StatusOr<std::vector<Gpu>> gpus = ListGpus(line->softgpu);
-  if (!gpus.ok()) return Fail(gpus.status());
-  const absl::StatusOr<std::map<std::string, Capacity>> capacities =
-      CapacitiesOf(*gpus, line->slots, line->reserve);
-  if (!capacities.ok()) return Fail(capacities.status());
-  spdlog::info("agent: {} on {} GPUs", kVersion, gpus->size());
-
-  Supervisor::Options options = SupervisorOptions(*line);
-  if (is_only) {
-    options.on_connected = [](const std::string&, SchedulerClient*) { return absl::OkStatus(); };
-    Supervisor supervisor(std::move(options));
-    for (const Gpu& gpu : *gpus) {
-      if (absl::Status status = supervisor.AddGpu(gpu.uuid); !status.ok()) return Fail(status);
-    }
-    RunSchedulersOnly(&supervisor, &clock, stop_requested);
-    return 0;
-  }
-  if (line->softgpu.empty()) {
+  if (!is_only && line->softgpu.empty()) {
     if (const std::string warning = CheckNvidiaRuntime(line->runtime_config); !warning.empty()) {
       spdlog::warn("{}", warning);
     }
   }
-  NodeAgent agent(*line, *gpus, *capacities, std::move(options), &clock);
-  if (absl::Status status = agent.Open(); !status.ok()) return Fail(status);
   while (!stop_requested) {
-    agent.Tick(clock.Now());
-    clock.SleepFor(kTick);
+    const absl::StatusOr<Inventory> inventory = TakeInventory(line->softgpu);
+    if (!inventory.ok()) return Fail(inventory.status());
+    const absl::StatusOr<std::map<std::string, Capacity>> capacities =
+        CapacitiesOf(inventory->gpus, line->slots, line->reserve);
+    if (!capacities.ok()) return Fail(capacities.status());
+    spdlog::info("agent: {} on {} GPUs", kVersion, inventory->gpus.size());
+    if (inventory->gpus.empty()) {
+      spdlog::log(inventory->is_unusable ? spdlog::level::err : spdlog::level::warn,
+                  "{}; offering no slots, and looking again every {} s", inventory->none_because,
+                  InventoryWatch::kPause.count());
+    }
+    const absl::Status status = is_only ? RunSchedulers(*line, *inventory, &clock)
+                                        : RunAgent(*line, *inventory, *capacities, &clock);
+    if (!status.ok()) return Fail(status);
   }
-  agent.Stop();
-  spdlog::info("agent: stopped; the schedulers keep running for the next one");
+  if (!is_only) spdlog::info("agent: stopped; the schedulers keep running for the next one");
   return 0;
 }
 

@@ -26,14 +26,14 @@ Supervisor::Options SupervisorOptions(const CommandLine& line) {
   return options;
 }
 
-NodeAgent::NodeAgent(const CommandLine& line, std::vector<Gpu> gpus,
+NodeAgent::NodeAgent(const CommandLine& line, Inventory inventory,
                      std::map<std::string, Capacity> capacities,
                      Supervisor::Options supervisor_options, Clock* clock)
     : line_(line),
-      gpus_(std::move(gpus)),
+      inventory_(std::move(inventory)),
       capacities_(std::move(capacities)),
       clock_(clock),
-      policy_(line.policy),
+      policy_(line.policy, line.state_directory + "/last-good-policy.yaml"),
       shims_(line.state_directory),
       book_(line.state_directory),
       supervisor_([&] {
@@ -47,7 +47,9 @@ absl::Status NodeAgent::Open() {
   std::vector<Capacity> promised;
   for (const auto& [uuid, capacity] : capacities_) promised.push_back(capacity);
   policy_.SetCapacities(promised);
-  if (absl::Status status = policy_.LoadFirst(); !status.ok()) return status;
+  const PolicyWatcher::Look policy = policy_.LoadFirst();
+  if (!policy.reason.empty()) spdlog::error("{}", policy.reason);
+  if (!policy.not_kept.empty()) spdlog::warn("{}", policy.not_kept);
 
   const absl::StatusOr<std::string> shim_file = shims_.Install(line_.shim, GPULOOM_VERSION);
   if (!shim_file.ok()) return shim_file.status();
@@ -76,18 +78,19 @@ absl::Status NodeAgent::Open() {
   options.scheduler = [this](const std::string& uuid) { return supervisor_.Client(uuid); };
   options.collector_times = {std::chrono::seconds(line_.grace_seconds), missing};
   allocator_.emplace(std::move(options));
-  for (const Gpu& gpu : gpus_) {
+  for (const Gpu& gpu : inventory_.gpus) {
     if (absl::Status status = supervisor_.AddGpu(gpu.uuid); !status.ok()) return status;
   }
 
-  board_.emplace(gpus_, line_.slots);
+  board_.emplace(inventory_.gpus, line_.slots);
   server_.emplace(&*board_, &*allocator_, clock_);
   registrar_.emplace(
       Registrar::Options{line_.kubelet_directory, "gpuloom.sock", line_.resource_name,
                          [this] { allocator_->KubeletRestarted(); }},
       &*server_, clock_);
-  upkeep_.emplace(Upkeep::Options{gpus_, line_.policy, missing, &supervisor_, &*board_,
-                                  &*registrar_, &policy_, &*allocator_});
+  upkeep_.emplace(Upkeep::Options{inventory_.gpus, line_.policy,
+                                  inventory_.is_unusable ? inventory_.none_because : "", missing,
+                                  &supervisor_, &*board_, &*registrar_, &policy_, &*allocator_});
   return absl::OkStatus();
 }
 

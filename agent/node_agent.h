@@ -2,7 +2,7 @@
 // command line, and connects them. Owns all of it but the clock. One thread; gRPC's threads answer
 // the kubelet between Open and Stop.
 //
-//   NodeAgent agent(line, gpus, capacities, SupervisorOptions(line), &clock);
+//   NodeAgent agent(line, inventory, capacities, SupervisorOptions(line), &clock);
 //   if (absl::Status status = agent.Open(); !status.ok()) ...
 //   agent.Tick(clock.Now());  // a few times a second
 //   agent.Stop();
@@ -12,14 +12,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "agent/clock.h"
 #include "agent/command_line.h"
 #include "agent/identity/allocation_book.h"
 #include "agent/identity/pod_resources.h"
-#include "agent/inventory/gpu.h"
+#include "agent/inventory/gpu_list.h"
 #include "agent/plugin/allocator.h"
 #include "agent/plugin/device_board.h"
 #include "agent/plugin/plugin_server.h"
@@ -36,12 +35,13 @@ Supervisor::Options SupervisorOptions(const CommandLine& line);
 
 class NodeAgent {
  public:
-  // `capacities` by GPU uuid, one for each GPU.
-  NodeAgent(const CommandLine& line, std::vector<Gpu> gpus,
+  // `capacities` by GPU uuid, one for each GPU. Without any GPU it serves no slots, and says why.
+  NodeAgent(const CommandLine& line, Inventory inventory,
             std::map<std::string, Capacity> capacities, Supervisor::Options supervisor_options,
             Clock* clock);
 
-  // Reads policy and allocations, installs the libraries. Fails with what the operator must mend.
+  // Reads policy and allocations, installs the libraries. Fails with what the operator must mend; a
+  // wrong policy file is no failure (policy_watcher.h).
   absl::Status Open();
   // After Open.
   void Tick(Clock::Time now) { upkeep_->Tick(now); }
@@ -50,7 +50,7 @@ class NodeAgent {
 
  private:
   const CommandLine line_;
-  const std::vector<Gpu> gpus_;
+  const Inventory inventory_;
   const std::map<std::string, Capacity> capacities_;
   Clock* const clock_;
   PolicyWatcher policy_;

@@ -7,12 +7,14 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/plugin/probe.h"
 #include "agent/testing_clock.h"
 
 namespace gpuloom {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
@@ -54,12 +56,22 @@ class NodeAgentTest : public ::testing::Test {
   void TearDown() override { fs::remove_all(state_); }
 
   absl::Status Open() {
-    Gpu gpu;
-    gpu.uuid = kUuid;
-    agent_.emplace(line_, std::vector<Gpu>{gpu},
+    Inventory inventory;
+    inventory.gpus.emplace_back().uuid = kUuid;
+    agent_.emplace(line_, inventory,
                    std::map<std::string, Capacity>{{kUuid, {kUuid, 140 * kGiB, kGiB, line_.slots}}},
                    SupervisorOptions(line_), &clock_);
     return agent_->Open();
+  }
+
+  absl::Status Probe(ProbeKind kind) {
+    agent_->Tick(clock_.Now());
+    // gRPC counts in real time.
+    class : public Clock {
+      Time Now() override { return std::chrono::system_clock::now(); }
+      void SleepFor(Duration) override {}
+    } now;
+    return gpuloom::Probe(state_ + "/gpuloom.sock", kind, &now);
   }
 
   std::string state_;
@@ -86,9 +98,44 @@ TEST_F(NodeAgentTest, WhatTheOperatorMustMendIsNamed) {
   line_.pinned_limit = "1GiB";
   line_.nvml = state_ + "/missing.so";
   EXPECT_THAT(std::string(Open().message()), HasSubstr("missing.so"));
-  // More than the GPU has.
+}
+
+TEST_F(NodeAgentTest, AWrongPolicyIsNoEndOfTheAgentAndItsReadinessSaysWhy) {
+  ASSERT_TRUE(Open().ok());
+  EXPECT_TRUE(Probe(ProbeKind::kReady).ok());
+  agent_->Stop();
+  // More than the GPU has. The state knows the last good one.
   std::ofstream(line_.policy) << "defaults: {memory: 40GiB}\n";
-  EXPECT_THAT(std::string(Open().message()), HasSubstr(line_.policy));
+  ASSERT_TRUE(Open().ok());
+  EXPECT_TRUE(Probe(ProbeKind::kLive).ok());
+  EXPECT_THAT(std::string(Probe(ProbeKind::kReady).message()),
+              AllOf(HasSubstr(line_.policy), HasSubstr("is more than GPU"),
+                    HasSubstr("the last good policy stays in force")));
+  agent_->Stop();
+  // And a first start knows none.
+  fs::remove(state_ + "/last-good-policy.yaml");
+  ASSERT_TRUE(Open().ok());
+  EXPECT_TRUE(Probe(ProbeKind::kLive).ok());
+  EXPECT_THAT(std::string(Probe(ProbeKind::kReady).message()), HasSubstr("no policy is in force"));
+  std::ofstream(line_.policy) << "defaults: {memory: 2GiB}\n";
+  clock_.Advance(Upkeep::kPolicyPause);
+  agent_->Tick(clock_.Now());
+  EXPECT_TRUE(Probe(ProbeKind::kReady).ok());
+  agent_->Stop();
+}
+
+TEST_F(NodeAgentTest, ANodeWithoutAGpuIsServedAndAnUnusableGpuMakesItUnready) {
+  Inventory inventory{{}, "nvml: init: Driver Not Loaded", false};
+  for (const bool is_unusable : {false, true}) {
+    inventory.is_unusable = is_unusable;
+    agent_.emplace(line_, inventory, std::map<std::string, Capacity>(), SupervisorOptions(line_),
+                   &clock_);
+    ASSERT_TRUE(agent_->Open().ok());
+    EXPECT_TRUE(Probe(ProbeKind::kLive).ok());
+    EXPECT_EQ(std::string(Probe(ProbeKind::kReady).message()),
+              is_unusable ? "nvml: init: Driver Not Loaded" : "");
+    agent_->Stop();
+  }
 }
 
 }  // namespace

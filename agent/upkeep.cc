@@ -9,6 +9,7 @@ namespace gpuloom {
 void Upkeep::Tick(Clock::Time now) {
   options_.supervisor->Tick(now);
   ShowHealth(now);
+  ShowTrouble();
   options_.registrar->Tick();
   if (now >= next_policy_look_) {
     next_policy_look_ = now + kPolicyPause;
@@ -29,15 +30,22 @@ void Upkeep::ShowHealth(Clock::Time now) {
   for (const Gpu& gpu : options_.gpus) {
     if (options_.supervisor->IsServing(gpu.uuid)) last_served_[gpu.uuid] = now;
     const auto served = last_served_.find(gpu.uuid);
-    options_.board->SetHealthy(
-        gpu.uuid, served != last_served_.end() && now - served->second < kUnhealthyAfter);
+    const bool is_served = served != last_served_.end() && now - served->second < kUnhealthyAfter;
+    options_.board->SetHealthy(gpu.uuid, is_served && options_.policy->Current() != nullptr);
   }
+}
+
+void Upkeep::ShowTrouble() {
+  const std::string of_policy = options_.policy->Trouble();
+  const char* between = options_.node_trouble.empty() || of_policy.empty() ? "" : "; ";
+  options_.board->SetTrouble(options_.node_trouble + between + of_policy);
 }
 
 void Upkeep::FollowPolicy() {
   const PolicyWatcher::Look look = options_.policy->LookAgain();
+  if (!look.not_kept.empty()) spdlog::warn("{}", look.not_kept);
   if (look.outcome == PolicyWatcher::Outcome::kRefused) {
-    spdlog::error("{}; the old policy stays in force", std::string(look.reason.message()));
+    spdlog::error("{}", look.reason);
   } else if (look.outcome == PolicyWatcher::Outcome::kReloaded) {
     spdlog::info("policy: {} reloaded", options_.policy_file);
     for (const std::string& trouble : options_.allocator->Regrant()) spdlog::error("{}", trouble);

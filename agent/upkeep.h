@@ -29,6 +29,7 @@ class Upkeep {
   struct Options {
     std::vector<Gpu> gpus;
     std::string policy_file;    // for messages
+    std::string node_trouble;   // what the operator must mend, beside the policy; empty: nothing
     Clock::Duration missing{};  // how long a pod is gone before it is collected
     Supervisor* supervisor = nullptr;
     DeviceBoard* board = nullptr;
@@ -44,6 +45,7 @@ class Upkeep {
 
  private:
   void ShowHealth(Clock::Time now);
+  void ShowTrouble();
   void FollowPolicy();
   void SayUnsupported();
   void Sweep();

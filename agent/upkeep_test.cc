@@ -19,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -75,7 +76,7 @@ class UpkeepTest : public ::testing::Test {
     for (const char* file : {"/cuda.so", "/nvml.so"}) std::ofstream(state_ + file) << "\177ELF";
     WritePolicy("1GiB");
     policy_.emplace(state_ + "/policy.yaml");
-    ASSERT_TRUE(policy_->LoadFirst().ok());
+    ASSERT_EQ(policy_->LoadFirst().outcome, PolicyWatcher::Outcome::kReloaded);
 
     Supervisor::Options supervisor;
     supervisor.state_directory = state_;
@@ -194,6 +195,34 @@ TEST_F(UpkeepTest, AChangedPolicyIsGrantedToWhatRunsWhenItIsLookedAt) {
   WritePolicy("2 elephants");
   TickAfter(Upkeep::kPolicyPause);
   EXPECT_THAT(scheduler_->quotas, SizeIs(2));
+}
+
+TEST_F(UpkeepTest, AWrongPolicyIsShownAndTakesNoGpuAway) {
+  TickAfter(std::chrono::minutes(1));
+  EXPECT_EQ(board_->Trouble(), "");
+  WritePolicy("2 elephants");
+  TickAfter(std::chrono::minutes(1));
+  TickAfter(std::chrono::minutes(1));
+  EXPECT_THAT(board_->Trouble(), HasSubstr("2 elephants"));
+  EXPECT_TRUE(IsHealthy());
+  WritePolicy("2GiB");
+  TickAfter(std::chrono::minutes(1));
+  TickAfter(std::chrono::minutes(1));
+  EXPECT_EQ(board_->Trouble(), "");
+}
+
+TEST_F(UpkeepTest, WithoutAnyPolicyNothingIsOffered) {
+  WritePolicy("2 elephants");
+  policy_.emplace(state_ + "/policy.yaml");
+  ASSERT_EQ(policy_->LoadFirst().outcome, PolicyWatcher::Outcome::kRefused);
+  TickAfter(std::chrono::minutes(1));
+  EXPECT_FALSE(IsHealthy());
+  EXPECT_THAT(board_->Trouble(), HasSubstr("2 elephants"));
+  WritePolicy("2GiB");
+  TickAfter(std::chrono::minutes(1));
+  TickAfter(std::chrono::minutes(1));
+  EXPECT_TRUE(IsHealthy());
+  EXPECT_EQ(board_->Trouble(), "");
 }
 
 TEST_F(UpkeepTest, UnsupportedCallsAreAskedForNowAndThen) {

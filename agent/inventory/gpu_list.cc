@@ -16,4 +16,21 @@ absl::StatusOr<std::vector<Gpu>> ListGpus(const std::string& cuda_library,
   return gpus;
 }
 
+absl::StatusOr<Inventory> TakeInventory(const std::string& cuda_library,
+                                        const std::string& nvml_library,
+                                        const std::string& pci_devices) {
+  absl::StatusOr<std::vector<Gpu>> gpus = ListGpus(cuda_library, nvml_library);
+  if (gpus.ok()) return Inventory{*std::move(gpus), "", false};
+  if (!cuda_library.empty()) return gpus.status();
+  Inventory inventory;
+  inventory.is_unusable = HasNvidiaGpuOnPci(pci_devices);
+  inventory.none_because =
+      inventory.is_unusable
+          ? Cat("inventory: this node has an NVIDIA GPU that cannot be used: ",
+                std::string(gpus.status().message()))
+          : Cat("inventory: this node has no NVIDIA GPU (", std::string(gpus.status().message()),
+                "); keep gpuloom off such nodes by their labels, see docs/installation.md");
+  return inventory;
+}
+
 }  // namespace gpuloom

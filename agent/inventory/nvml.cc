@@ -116,7 +116,8 @@ absl::StatusOr<std::vector<Gpu>> ListGpusFromNvml(const std::string& library) {
   if (handle == nullptr) {
     return absl::UnavailableError(
         Cat("nvml: ", dlerror(),
-            ": is the NVIDIA driver installed, and (in a pod) the runtime class nvidia?"));
+            ": is NVIDIA's driver installed, and, in a pod, does its runtime class bring it? A pod "
+            "that is older than the driver must be deleted"));
   }
   Nvml nvml = {};
   if (!Find(handle.get(), "nvmlInit_v2", &nvml.init) ||

@@ -106,7 +106,12 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   }
   const absl::StatusOr<PodContainer> owner = resolver_.Resolve(device_ids);
   if (!owner.ok()) return owner.status();
-  const Grant grant = GrantFor(*gpu_uuid, *owner);
+  const std::optional<Grant> granted = GrantFor(*gpu_uuid, *owner);
+  if (!granted.has_value()) {
+    return absl::FailedPreconditionError(
+        Cat("policy: ", Describe(*owner), ": ", options_.policy->Trouble()));
+  }
+  const Grant& grant = *granted;
   if (grant.slot_bytes == 0) {
     return absl::FailedPreconditionError(
         Cat("policy: ", Describe(*owner),
@@ -156,9 +161,11 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
   for (Allocation& allocation : options_.book->All()) {
     if (allocation.gpu_uuid != gpu_uuid) continue;
     if (allocation.binding.has_value()) {
-      const Grant grant = GrantFor(gpu_uuid, allocation.binding->owner);
-      allocation.binding->trust_domain = grant.trust_domain;
-      allocation.binding->quota_bytes = grant.slot_bytes * allocation.device_ids.size();
+      // Without a policy in force what runs keeps what it was granted last.
+      if (const std::optional<Grant> grant = GrantFor(gpu_uuid, allocation.binding->owner)) {
+        allocation.binding->trust_domain = grant->trust_domain;
+        allocation.binding->quota_bytes = grant->slot_bytes * allocation.device_ids.size();
+      }
     }
     const absl::Status told = Tell(scheduler, allocation);
     if (absl::IsUnavailable(told)) return told;
@@ -179,13 +186,14 @@ std::vector<std::string> Allocator::Regrant() {
   for (Allocation& allocation : options_.book->All()) {
     if (!allocation.binding.has_value() || !options_.capacities.contains(allocation.gpu_uuid))
       continue;
-    const Grant grant = GrantFor(allocation.gpu_uuid, allocation.binding->owner);
-    const uint64_t quota_bytes = grant.slot_bytes * allocation.device_ids.size();
-    if (grant.trust_domain == allocation.binding->trust_domain &&
+    const std::optional<Grant> grant = GrantFor(allocation.gpu_uuid, allocation.binding->owner);
+    if (!grant.has_value()) continue;
+    const uint64_t quota_bytes = grant->slot_bytes * allocation.device_ids.size();
+    if (grant->trust_domain == allocation.binding->trust_domain &&
         quota_bytes == allocation.binding->quota_bytes) {
       continue;
     }
-    allocation.binding->trust_domain = grant.trust_domain;
+    allocation.binding->trust_domain = grant->trust_domain;
     allocation.binding->quota_bytes = quota_bytes;
     absl::Status status;
     // A scheduler that is away hears of it in Restore.
@@ -244,10 +252,13 @@ void Allocator::KubeletRestarted() {
   collector_.KubeletRestarted(options_.clock->Now());
 }
 
-Grant Allocator::GrantFor(const std::string& gpu_uuid, const PodContainer& owner) const {
+std::optional<Grant> Allocator::GrantFor(const std::string& gpu_uuid,
+                                         const PodContainer& owner) const {
   const auto capacity = options_.capacities.find(gpu_uuid);
-  if (capacity == options_.capacities.end()) return {};
-  return Decide(*options_.policy->Current(), capacity->second, owner.pod_namespace, owner.pod);
+  if (capacity == options_.capacities.end()) return Grant();
+  const std::shared_ptr<const Policy> policy = options_.policy->Current();
+  if (policy == nullptr) return std::nullopt;
+  return Decide(*policy, capacity->second, owner.pod_namespace, owner.pod);
 }
 
 absl::Status Allocator::Tell(SchedulerClient* scheduler, const Allocation& allocation) const {

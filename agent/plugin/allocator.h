@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -80,7 +81,8 @@ class Allocator {
   void KubeletRestarted();
 
  private:
-  Grant GrantFor(const std::string& gpu_uuid, const PodContainer& owner) const;
+  // Empty while no policy is in force.
+  std::optional<Grant> GrantFor(const std::string& gpu_uuid, const PodContainer& owner) const;
   absl::Status Tell(SchedulerClient* scheduler, const Allocation& allocation) const;
   absl::StatusOr<std::shared_ptr<SchedulerClient>> WaitForScheduler(
       const std::string& gpu_uuid) const;

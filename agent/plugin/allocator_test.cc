@@ -13,6 +13,7 @@ namespace gpuloom {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -79,7 +80,7 @@ class AllocatorTest : public ::testing::Test {
     shims_.emplace(state_);
     WritePolicy("defaults: {memory: 1GiB}\nnamespaces: {rich: {memory: 2GiB, trustDomain: pod}}\n");
     policy_.emplace(state_ + "/policy.yaml");
-    ASSERT_TRUE(policy_->LoadFirst().ok());
+    ASSERT_EQ(policy_->LoadFirst().outcome, PolicyWatcher::Outcome::kReloaded);
     Reopen();
   }
   void TearDown() override { fs::remove_all(state_); }
@@ -259,6 +260,28 @@ TEST_F(AllocatorTest, AChangeOfPolicyReachesRunningPods) {
   EXPECT_THAT(allocator_->Regrant(),
               ElementsAre(HasSubstr("pod a/p, container main keeps its old grant")));
   EXPECT_EQ(book_->All().front().binding->quota_bytes, 10 * kGiB);
+}
+
+TEST_F(AllocatorTest, WithoutAPolicyNothingStartsAndWhatRunsKeepsItsGrant) {
+  const auto running = allocator_->Allocate(Ids({0}));
+  Holds("rich", "p", Ids({0}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  WritePolicy("defaults: {memroy: 1GiB}\n");
+  policy_.emplace(state_ + "/policy.yaml");
+  ASSERT_EQ(policy_->LoadFirst().outcome, PolicyWatcher::Outcome::kRefused);
+  ASSERT_TRUE(allocator_->Allocate(Ids({1})).ok());
+  Holds("a", "q", Ids({1}));
+  EXPECT_THAT(std::string(allocator_->PreStart(Ids({1})).message()),
+              AllOf(HasSubstr("policy: pod a/q, container main: "),
+                    HasSubstr("did you mean memory?"), HasSubstr("no policy is in force")));
+  EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+  FakeScheduler fresh;
+  ASSERT_TRUE(allocator_->Restore(kUuid, &fresh).ok());
+  EXPECT_EQ(fresh.bound.at(NameOf(*running)).memory_quota_bytes, 2 * kGiB);
+  EXPECT_EQ(fresh.bound.at(NameOf(*running)).trust_domain, "pod/rich/p");
+  WritePolicy("");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  EXPECT_TRUE(allocator_->PreStart(Ids({1})).ok());
 }
 
 TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {

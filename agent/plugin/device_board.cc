@@ -18,6 +18,16 @@ void DeviceBoard::SetHealthy(const std::string& gpu_uuid, bool is_healthy) {
   changed_.notify_all();
 }
 
+void DeviceBoard::SetTrouble(const std::string& trouble) {
+  const std::lock_guard lock(mutex_);
+  trouble_ = trouble;
+}
+
+std::string DeviceBoard::Trouble() const {
+  const std::lock_guard lock(mutex_);
+  return trouble_;
+}
+
 std::vector<Slot> DeviceBoard::Slots(uint64_t* version) const {
   const std::lock_guard lock(mutex_);
   *version = version_;

@@ -1,5 +1,6 @@
-// The devices the kubelet is shown: every slot of every GPU, healthy while the GPU's scheduler
-// serves. Streams of ListAndWatch wait here for changes. Safe from any thread.
+// What the agent shows: to the kubelet the devices, every slot of every GPU, healthy while it can be
+// used; to whoever asks for its readiness what the operator must mend. Streams of ListAndWatch wait
+// here for changes. Safe from any thread.
 #pragma once
 
 #include <chrono>
@@ -25,6 +26,9 @@ class DeviceBoard {
   DeviceBoard(std::vector<Gpu> gpus, int slots_per_gpu);
 
   void SetHealthy(const std::string& gpu_uuid, bool is_healthy);
+  // Empty: nothing is wrong.
+  void SetTrouble(const std::string& trouble);
+  std::string Trouble() const;
   std::vector<Slot> Slots(uint64_t* version) const;
   // Until the version is another one, or the time is over. True when it is another one.
   bool WaitForChange(uint64_t version, std::chrono::milliseconds timeout) const;
@@ -36,6 +40,7 @@ class DeviceBoard {
   mutable std::condition_variable changed_;
   uint64_t version_ = 1;
   std::map<std::string, bool> is_healthy_;
+  std::string trouble_;
 };
 
 }  // namespace gpuloom

@@ -8,6 +8,7 @@
 
 #include "agent/cat.h"
 #include "agent/inventory/slots.h"
+#include "agent/plugin/probe.h"
 #include "proto/kubelet/deviceplugin/v1beta1/api.grpc.pb.h"
 
 namespace gpuloom {
@@ -37,8 +38,12 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
  public:
   Service(const DeviceBoard* board, Allocator* allocator) : board_(board), allocator_(allocator) {}
 
-  grpc::Status GetDevicePluginOptions(grpc::ServerContext*, const v1beta1::Empty*,
+  grpc::Status GetDevicePluginOptions(grpc::ServerContext* context, const v1beta1::Empty*,
                                       v1beta1::DevicePluginOptions* options) override {
+    // For our own probe; the kubelet does not look at it.
+    if (const std::string trouble = board_->Trouble(); !trouble.empty()) {
+      context->AddTrailingMetadata(kTroubleMetadata, trouble.substr(0, kMaxTroubleBytes));
+    }
     options->set_pre_start_required(true);
     options->set_get_preferred_allocation_available(true);
     return grpc::Status::OK;

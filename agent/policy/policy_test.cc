@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
 #include <filesystem>
@@ -10,7 +9,6 @@
 #include <sstream>
 
 #include "agent/policy/policy_parser.h"
-#include "agent/policy/policy_watcher.h"
 #include "agent/policy/size.h"
 
 namespace gpuloom {
@@ -164,67 +162,6 @@ TEST(ParsePolicy, TheExamplesAndTheChartsDefaultAreGood) {
   chart << YAML::LoadFile(root / "charts/gpuloom/values.yaml")["policy"];
   const absl::StatusOr<Policy> policy = ParsePolicy("values.yaml", chart.c_str());
   EXPECT_TRUE(policy.ok()) << policy.status();
-}
-
-class PolicyFile : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = ::testing::TempDir() + "policyXXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-  void Write(const std::string& name, const std::string& text) {
-    std::ofstream(directory_ / name) << text;
-  }
-  std::filesystem::path directory_;
-};
-
-TEST_F(PolicyFile, ABadFileKeepsTheOldPolicyAndSaysSoOnce) {
-  Write("p.yaml", "defaults: {memory: 1GiB}");
-  PolicyWatcher watcher(directory_ / "p.yaml");
-  watcher.SetCapacities({H200()});
-  ASSERT_TRUE(watcher.LoadFirst().ok());
-  EXPECT_EQ(watcher.LookAgain().outcome, PolicyWatcher::Outcome::kUnchanged);
-
-  for (const char* bad : {"defaults: {memory: 1GB}", "defaults: {memory: 900GiB}"}) {
-    Write("p.yaml", bad);
-    const PolicyWatcher::Look look = watcher.LookAgain();
-    EXPECT_EQ(look.outcome, PolicyWatcher::Outcome::kRefused);
-    EXPECT_THAT(look.reason.message(), HasSubstr("p.yaml:1: defaults.memory"));
-    EXPECT_EQ(watcher.LookAgain().outcome, PolicyWatcher::Outcome::kUnchanged);
-    EXPECT_EQ(watcher.Current()->defaults.memory->slot_bytes, kGiB);
-  }
-
-  std::filesystem::remove(directory_ / "p.yaml");
-  EXPECT_EQ(watcher.LookAgain().outcome, PolicyWatcher::Outcome::kRefused);
-  EXPECT_EQ(watcher.LookAgain().outcome, PolicyWatcher::Outcome::kUnchanged);
-  EXPECT_EQ(watcher.Current()->defaults.memory->slot_bytes, kGiB);
-
-  Write("p.yaml", "defaults: {memory: 2GiB}");
-  EXPECT_EQ(watcher.LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
-  EXPECT_EQ(watcher.Current()->defaults.memory->slot_bytes, 2 * kGiB);
-}
-
-TEST_F(PolicyFile, FollowsAConfigMapsSymlinkSwap) {
-  namespace fs = std::filesystem;
-  fs::create_directory(directory_ / "..v1");
-  fs::create_directory(directory_ / "..v2");
-  Write("..v1/p.yaml", "defaults: {memory: 1GiB}");
-  Write("..v2/p.yaml", "defaults: {memory: 3GiB}");
-  fs::create_directory_symlink("..v1", directory_ / "..data");
-  fs::create_symlink("..data/p.yaml", directory_ / "p.yaml");
-  PolicyWatcher watcher(directory_ / "p.yaml");
-  ASSERT_TRUE(watcher.LoadFirst().ok());
-  fs::create_directory_symlink("..v2", directory_ / "..new");
-  fs::rename(directory_ / "..new", directory_ / "..data");
-  EXPECT_EQ(watcher.LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
-  EXPECT_EQ(watcher.Current()->defaults.memory->slot_bytes, 3 * kGiB);
-}
-
-TEST_F(PolicyFile, AMissingFirstFileIsAnError) {
-  PolicyWatcher watcher(directory_ / "absent.yaml");
-  EXPECT_THAT(watcher.LoadFirst().message(), HasSubstr("absent.yaml"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "agent/cat.h"
+#include "agent/policy/last_good_policy.h"
 #include "agent/policy/policy_parser.h"
 
 namespace gpuloom {
@@ -41,8 +42,14 @@ absl::StatusOr<std::string> ReadPolicyFile(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<Policy> PolicyWatcher::Judge(const std::string& text) const {
-  absl::StatusOr<Policy> policy = ParsePolicy(path_, text);
+absl::Status CheckPolicyFile(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadPolicyFile(path);
+  return text.ok() ? ParsePolicy(path, *text).status() : text.status();
+}
+
+absl::StatusOr<Policy> PolicyWatcher::Judge(const std::string& name,
+                                            const std::string& text) const {
+  absl::StatusOr<Policy> policy = ParsePolicy(name, text);
   if (!policy.ok()) return policy;
   for (const Capacity& capacity : capacities_) {
     if (absl::Status status = CheckPromise(*policy, capacity); !status.ok()) return status;
@@ -50,40 +57,108 @@ absl::StatusOr<Policy> PolicyWatcher::Judge(const std::string& text) const {
   return policy;
 }
 
-absl::Status PolicyWatcher::LoadFirst() {
-  if (path_.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::string> text = ReadPolicyFile(path_);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<Policy> policy = Judge(*text);
-  if (!policy.ok()) return policy.status();
-  last_content_ = *text;
-  const std::lock_guard lock(mutex_);
-  current_ = std::make_shared<const Policy>(*std::move(policy));
-  return absl::OkStatus();
+PolicyWatcher::Look PolicyWatcher::LoadFirst() {
+  if (path_.empty()) {
+    Use(Policy());
+    return {Outcome::kReloaded, "", ""};
+  }
+  const absl::StatusOr<std::string> kept =
+      kept_path_.empty() ? absl::NotFoundError("") : KeptPolicy(kept_path_);
+  in_force_ = "; no policy is in force";
+  if (kept.ok()) {
+    absl::StatusOr<Policy> policy = Judge(kept_path_, *kept);
+    if (policy.ok()) {
+      good_content_ = *kept;
+      is_kept_ = true;
+      in_force_ = Cat("; the last good policy stays in force: ", kept_path_);
+      Use(*std::move(policy));
+    } else {
+      in_force_ += Cat(", because the last good one is refused as well: ",
+                       std::string(policy.status().message()));
+    }
+  } else if (absl::IsNotFound(kept.status())) {
+    in_force_ += ", because there has been no good one";
+  } else {
+    in_force_ +=
+        Cat(", because the last good one cannot be used: ", std::string(kept.status().message()));
+  }
+  if (Current() == nullptr) in_force_ += "; this node offers no slots until the file is right";
+  return ReadFile();
 }
 
 PolicyWatcher::Look PolicyWatcher::LookAgain() {
   if (path_.empty()) return {};
+  return ReadFile();
+}
+
+PolicyWatcher::Look PolicyWatcher::ReadFile() {
   const absl::StatusOr<std::string> text = ReadPolicyFile(path_);
   if (!text.ok()) {
-    const std::string message(text.status().message());
-    if (message == last_read_error_) return {};
-    last_read_error_ = message;
-    return {Outcome::kRefused, text.status()};
+    const bool is_new = std::string(text.status().message()) != last_read_error_;
+    last_read_error_ = std::string(text.status().message());
+    Look look = Refuse(text.status());
+    if (!is_new) look = {};
+    look.not_kept = Keep();
+    return look;
   }
+  const bool was_unreadable = !last_read_error_.empty();
   last_read_error_.clear();
-  if (last_content_ == *text) return {};
+  if (last_content_ == *text) {
+    if (was_unreadable) {
+      const std::lock_guard lock(mutex_);
+      trouble_ = content_trouble_;
+    }
+    return {Outcome::kUnchanged, "", Keep()};
+  }
   last_content_ = *text;
-  absl::StatusOr<Policy> policy = Judge(*text);
-  if (!policy.ok()) return {Outcome::kRefused, policy.status()};
+  absl::StatusOr<Policy> policy = Judge(path_, *text);
+  if (!policy.ok()) {
+    Look look = Refuse(policy.status());
+    content_trouble_ = look.reason;
+    look.not_kept = Keep();
+    return look;
+  }
+  content_trouble_.clear();
+  in_force_ = "; the old policy stays in force";
+  is_kept_ = is_kept_ && good_content_ == *text;
+  good_content_ = *text;
+  Use(*std::move(policy));
+  return {Outcome::kReloaded, "", Keep()};
+}
+
+void PolicyWatcher::Use(Policy policy) {
   const std::lock_guard lock(mutex_);
-  current_ = std::make_shared<const Policy>(*std::move(policy));
-  return {Outcome::kReloaded, absl::OkStatus()};
+  current_ = std::make_shared<const Policy>(std::move(policy));
+  trouble_.clear();
+}
+
+PolicyWatcher::Look PolicyWatcher::Refuse(const absl::Status& reason) {
+  Look look{Outcome::kRefused, Cat(std::string(reason.message()), in_force_), ""};
+  const std::lock_guard lock(mutex_);
+  trouble_ = look.reason;
+  return look;
+}
+
+std::string PolicyWatcher::Keep() {
+  if (kept_path_.empty() || is_kept_ || !good_content_.has_value()) return "";
+  const absl::Status status = KeepPolicy(kept_path_, *good_content_);
+  is_kept_ = status.ok();
+  const std::string not_kept = status.ok() ? ""
+                                           : Cat("policy: cannot be kept for the next start: ",
+                                                 std::string(status.message()));
+  if (not_kept == last_not_kept_) return "";
+  last_not_kept_ = not_kept;
+  return not_kept;
 }
 
 std::shared_ptr<const Policy> PolicyWatcher::Current() const {
   const std::lock_guard lock(mutex_);
   return current_;
+}
+
+std::string PolicyWatcher::Trouble() const {
+  const std::lock_guard lock(mutex_);
+  return trouble_;
 }
 
 }  // namespace gpuloom

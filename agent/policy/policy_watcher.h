@@ -2,9 +2,13 @@
 // of trusting inode or time: a ConfigMap is swapped by a symlink two levels up, and the file is
 // small.
 //
-// Owned by main. Load and Look are called from one thread; Current from any. A file that cannot be
-// read, parsed or kept (it promises more memory than a GPU has) leaves the policy in force as it
-// is; the reason is returned once per content, not at every look.
+// A file that cannot be read, parsed or kept to (it promises more memory than a GPU has) changes
+// nothing: the policy in force stays. At the agent's start that is the last good one, which lies in
+// the agent's state (last_good_policy.h); where that cannot be used either, no policy is in force,
+// and nobody may be given anything, until the file is right.
+//
+// Owned by the agent. LoadFirst and LookAgain are called from one thread; Current and Trouble from
+// any.
 #pragma once
 
 #include <memory>
@@ -18,35 +22,60 @@
 
 namespace gpuloom {
 
+// Whether the file is a policy; no GPU is looked at.
+absl::Status CheckPolicyFile(const std::string& path);
+
 class PolicyWatcher {
  public:
   enum class Outcome { kUnchanged, kReloaded, kRefused };
   struct Look {
     Outcome outcome = Outcome::kUnchanged;
-    absl::Status reason;  // of kRefused
+    std::string reason;  // of kRefused: what is wrong, and what is in force instead
+    // Why the policy in force could not be kept for the next start; each reason is said once. It is
+    // tried again at every look.
+    std::string not_kept;
   };
 
-  // An empty path means the built-in defaults, for ever.
-  explicit PolicyWatcher(std::string path) : path_(std::move(path)) {}
+  // An empty `path` means the built-in defaults, for ever; then nothing is kept. `kept_path`: where
+  // the last good policy lies; empty: nowhere.
+  explicit PolicyWatcher(std::string path, std::string kept_path = {})
+      : path_(std::move(path)), kept_path_(std::move(kept_path)) {}
 
   // GPUs against which promises are checked. Set before LoadFirst.
   void SetCapacities(std::vector<Capacity> capacities) { capacities_ = std::move(capacities); }
 
-  // The first policy has no predecessor to keep: here a bad file is an error.
-  absl::Status LoadFirst();
+  // Once, first. kReloaded or kRefused; after kRefused the last good policy is in force, or none.
+  Look LoadFirst();
+  // What is wrong is told once per content, not at every look.
   Look LookAgain();
 
+  // Null when no policy is in force.
   std::shared_ptr<const Policy> Current() const;
+  // Why the file is not what is in force; empty while it is.
+  std::string Trouble() const;
 
  private:
-  absl::StatusOr<Policy> Judge(const std::string& text) const;
+  absl::StatusOr<Policy> Judge(const std::string& name, const std::string& text) const;
+  // Reads and judges the file, unless its content is the one judged last.
+  Look ReadFile();
+  void Use(Policy policy);
+  Look Refuse(const absl::Status& reason);
+  // Writes the content in force to kept_path_ unless it lies there. Returns Look::not_kept.
+  std::string Keep();
 
   const std::string path_;
+  const std::string kept_path_;
   std::vector<Capacity> capacities_;
-  std::optional<std::string> last_content_;  // judged already; empty after a failed read
-  std::string last_read_error_;
+  std::optional<std::string> last_content_;  // judged already
+  std::string content_trouble_;              // what was wrong with it; empty when it was good
+  std::string last_read_error_;              // since the last successful read
+  std::string in_force_;                     // what is in force while the file is refused, in words
+  std::optional<std::string> good_content_;  // of the policy in force
+  bool is_kept_ = false;                     // good_content_ lies at kept_path_
+  std::string last_not_kept_;
   mutable std::mutex mutex_;
-  std::shared_ptr<const Policy> current_ = std::make_shared<Policy>();
+  std::shared_ptr<const Policy> current_;
+  std::string trouble_;
 };
 
 }  // namespace gpuloom

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -84,12 +85,14 @@ std::vector<std::string> AgentNode::Arguments() const {
           "1s"};
 }
 
-pid_t AgentNode::Spawn(const std::vector<std::string>& arguments, const std::string& output) const {
+pid_t AgentNode::Spawn(const std::vector<std::string>& arguments, const std::string& output,
+                       const std::string& library_path) const {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   std::vector<std::string> settings = {"GPULOOM_SOFTGPU_DEVICES=" + std::to_string(gpus_),
                                        "GPULOOM_SOFTGPU_MEMORY=1GiB", "GPULOOM_SOFTGPU_QUIET=1"};
+  if (!library_path.empty()) settings.push_back("LD_LIBRARY_PATH=" + library_path);
   std::vector<char*> envp;
   for (std::string& setting : settings) envp.push_back(setting.data());
   envp.push_back(nullptr);
@@ -107,6 +110,28 @@ void AgentNode::StartAgent(const std::vector<std::string>& more_arguments) {
   std::vector<std::string> arguments = Arguments();
   arguments.insert(arguments.end(), more_arguments.begin(), more_arguments.end());
   agent_ = Spawn(arguments, directory_ + "/agent.log");
+}
+
+void AgentNode::StartAgentWithNvml(const std::string& library) {
+  std::vector<std::string> arguments = Arguments();
+  const auto softgpu = std::find(arguments.begin(), arguments.end(), "--softgpu");
+  arguments.erase(softgpu, softgpu + 2);
+  const std::string folder = directory_ + "/driver";
+  fs::create_directory(folder);
+  fs::create_symlink(library, folder + "/libnvidia-ml.so.1");
+  agent_ = Spawn(arguments, directory_ + "/agent.log", folder);
+}
+
+std::string AgentNode::RunAgentProbe(const std::string& flag) {
+  const std::string path = directory_ + "/probe.log";
+  fs::remove(path);
+  const pid_t pid =
+      Spawn({GPULOOM_AGENT_PATH, flag, "--kubelet-dir", kubelet_->plugin_directory()}, path);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  const std::string said = ReadAll(path);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
+  return said.empty() ? "failed without a word" : said;
 }
 
 pid_t AgentNode::StartFurtherAgent(const std::vector<std::string>& more_arguments) const {
@@ -140,7 +165,7 @@ void AgentNode::WritePolicy(const std::string& text) const {
 std::string AgentNode::AgentLog() const { return ReadAll(directory_ + "/agent.log"); }
 
 bool AgentNode::WaitFor(const std::function<bool()>& condition) const {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!condition()) {
     if (std::chrono::steady_clock::now() >= end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

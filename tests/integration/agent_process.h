@@ -24,6 +24,10 @@ class AgentNode {
   ~AgentNode();
 
   void StartAgent(const std::vector<std::string>& more_arguments = {});
+  // On what this libnvidia-ml.so.1 tells instead of software GPUs.
+  void StartAgentWithNvml(const std::string& library);
+  // What a probe of the running agent says; empty when all is well.
+  std::string RunAgentProbe(const std::string& flag);
   void KillAgent(int signal);
   // Another one on the same state, with its own log; the caller waits for its end.
   pid_t StartFurtherAgent(const std::vector<std::string>& more_arguments) const;
@@ -32,7 +36,7 @@ class AgentNode {
 
   void WritePolicy(const std::string& text) const;
   std::string AgentLog() const;
-  // Until the condition holds; false after twenty seconds.
+  // Until the condition holds; false after a minute.
   bool WaitFor(const std::function<bool()>& condition) const;
   bool WaitForLog(const std::string& text) const;
 
@@ -45,7 +49,8 @@ class AgentNode {
 
  private:
   std::vector<std::string> Arguments() const;
-  pid_t Spawn(const std::vector<std::string>& arguments, const std::string& output) const;
+  pid_t Spawn(const std::vector<std::string>& arguments, const std::string& output,
+              const std::string& library_path = {}) const;
 
   const int gpus_;
   const int slots_;

@@ -36,7 +36,7 @@ RULES = [
     ("agent/softgpu", ["proto/cuda"], [GRPC, BOOST], []),
     ("agent/run", ["proto/wire", "proto/channel", "proto/control", "proto/cuda", "agent/policy/size.h",
                    "agent/detached_process.h"], [GRPC, CUDA], []),
-    ("agent/policy", AGENT, [CUDA, BOOST, r"^grpc"], []),
+    ("agent/policy", AGENT + ["agent/identity/state_file.h"], [CUDA, BOOST, r"^grpc"], []),
     ("agent/inventory", AGENT + ["proto/cuda"], [r"^grpc", BOOST], []),
     ("agent/supervisor", AGENT + ["proto/wire", "proto/channel", "proto/control", "agent/inventory",
                                   "agent/detached_process.h"],

@@ -1,0 +1,15 @@
+// Whether the hardware has an NVIDIA GPU, whatever drivers say: what tells a node that has none from
+// one whose GPU cannot be used.
+#pragma once
+
+#include <string>
+
+namespace gpuloom {
+
+inline constexpr char kPciDevices[] = "/sys/bus/pci/devices";
+
+// A display or 3D controller of NVIDIA's. False where the directory cannot be read, as on machines
+// without PCI.
+bool HasNvidiaGpuOnPci(const std::string& pci_devices = kPciDevices);
+
+}  // namespace gpuloom

@@ -1,0 +1,21 @@
+// The text of the last policy that was good, kept in the agent's state: a wrong policy file costs
+// nobody anything as long as there is one, over restarts too. A file of YAML as the operator wrote
+// it, with a last line that says how long it is and its sum: half a policy is another policy.
+// Written whole or not at all. Pure functions of the file, called from one thread.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace gpuloom {
+
+// On failure what was kept before still is.
+absl::Status KeepPolicy(const std::string& path, const std::string& text);
+
+// NotFound: nothing was ever kept. DataLoss: the file was damaged. FailedPrecondition: a newer agent
+// wrote it. Each names the path. Whether this agent takes the text is not judged here.
+absl::StatusOr<std::string> KeptPolicy(const std::string& path);
+
+}  // namespace gpuloom

@@ -1,0 +1,243 @@
+#include "agent/policy/policy_watcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "agent/policy/last_good_policy.h"
+
+namespace gpuloom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Outcome = PolicyWatcher::Outcome;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+class PolicyFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "policyXXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = name;
+    kept_ = directory_ / "kept.yaml";
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(directory_ / name) << text;
+  }
+  std::string Read(const fs::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  // As the agent's next start makes it.
+  std::unique_ptr<PolicyWatcher> Start(uint64_t total_bytes = 140 * kGiB) {
+    auto watcher = std::make_unique<PolicyWatcher>(directory_ / "p.yaml", kept_);
+    watcher->SetCapacities({{"GPU-1", total_bytes, 6 * kGiB, 10}});
+    return watcher;
+  }
+  static uint64_t SlotBytes(const std::unique_ptr<PolicyWatcher>& watcher) {
+    return watcher->Current()->defaults.memory->slot_bytes;
+  }
+
+  fs::path directory_;
+  fs::path kept_;
+};
+
+TEST_F(PolicyFile, ABadFileKeepsTheOldPolicyAndSaysSoOnce) {
+  Write("p.yaml", "defaults: {memory: 1GiB}");
+  const auto watcher = Start();
+  ASSERT_EQ(watcher->LoadFirst().outcome, Outcome::kReloaded);
+  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
+  EXPECT_EQ(watcher->Trouble(), "");
+
+  for (const char* bad : {"defaults: {memory: 1GB}", "defaults: {memory: 900GiB}"}) {
+    Write("p.yaml", bad);
+    const PolicyWatcher::Look look = watcher->LookAgain();
+    EXPECT_EQ(look.outcome, Outcome::kRefused);
+    EXPECT_THAT(look.reason, AllOf(HasSubstr("p.yaml:1: defaults.memory"),
+                                   HasSubstr("the old policy stays in force")));
+    EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
+    EXPECT_EQ(watcher->Trouble(), look.reason) << "said once, but wrong until it is mended";
+    EXPECT_EQ(SlotBytes(watcher), kGiB);
+  }
+
+  fs::remove(directory_ / "p.yaml");
+  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kRefused);
+  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
+  EXPECT_THAT(watcher->Trouble(), HasSubstr("No such file"));
+  EXPECT_EQ(SlotBytes(watcher), kGiB);
+
+  Write("p.yaml", "defaults: {memory: 2GiB}");
+  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
+  EXPECT_EQ(SlotBytes(watcher), 2 * kGiB);
+  EXPECT_EQ(watcher->Trouble(), "");
+
+  // Gone for a moment, and the same again.
+  fs::rename(directory_ / "p.yaml", directory_ / "away");
+  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kRefused);
+  fs::rename(directory_ / "away", directory_ / "p.yaml");
+  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
+  EXPECT_EQ(watcher->Trouble(), "");
+}
+
+TEST_F(PolicyFile, FollowsAConfigMapsSymlinkSwap) {
+  fs::create_directory(directory_ / "..v1");
+  fs::create_directory(directory_ / "..v2");
+  Write("..v1/p.yaml", "defaults: {memory: 1GiB}");
+  Write("..v2/p.yaml", "defaults: {memory: 3GiB}");
+  fs::create_directory_symlink("..v1", directory_ / "..data");
+  fs::create_symlink("..data/p.yaml", directory_ / "p.yaml");
+  const auto watcher = Start();
+  ASSERT_EQ(watcher->LoadFirst().outcome, Outcome::kReloaded);
+  fs::create_directory_symlink("..v2", directory_ / "..new");
+  fs::rename(directory_ / "..new", directory_ / "..data");
+  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
+  EXPECT_EQ(SlotBytes(watcher), 3 * kGiB);
+}
+
+TEST_F(PolicyFile, WithoutAFileTheDefaultsHoldAndNothingIsKept) {
+  PolicyWatcher watcher("", kept_);
+  EXPECT_EQ(watcher.Current(), nullptr);
+  EXPECT_EQ(watcher.LoadFirst().outcome, Outcome::kReloaded);
+  EXPECT_EQ(watcher.LookAgain().outcome, Outcome::kUnchanged);
+  EXPECT_NE(watcher.Current(), nullptr);
+  EXPECT_FALSE(fs::exists(kept_));
+}
+
+TEST_F(PolicyFile, TheLastGoodOneHoldsOverAStartWithABadFile) {
+  for (const char* good : {"defaults: {memory: 1GiB}", "defaults: {memory: 2GiB}\n"}) {
+    Write("p.yaml", good);
+    const auto watcher = Start();
+    ASSERT_EQ(watcher->LoadFirst().outcome, Outcome::kReloaded);
+    Write("p.yaml", "defaults: {memory: 3 elephants}");
+    ASSERT_EQ(watcher->LookAgain().outcome, Outcome::kRefused);
+    EXPECT_EQ(*KeptPolicy(kept_), good);
+  }
+  for (int restarts = 0; restarts < 2; ++restarts) {
+    const auto watcher = Start();
+    const PolicyWatcher::Look look = watcher->LoadFirst();
+    EXPECT_EQ(look.outcome, Outcome::kRefused);
+    EXPECT_THAT(look.reason,
+                AllOf(HasSubstr("p.yaml:1: defaults.memory: "),
+                      HasSubstr("the last good policy stays in force"), HasSubstr(kept_.string())));
+    EXPECT_EQ(watcher->Trouble(), look.reason);
+    EXPECT_EQ(SlotBytes(watcher), 2 * kGiB);
+  }
+  fs::remove(directory_ / "p.yaml");
+  const auto watcher = Start();
+  EXPECT_EQ(watcher->LoadFirst().outcome, Outcome::kRefused);
+  EXPECT_EQ(SlotBytes(watcher), 2 * kGiB);
+  Write("p.yaml", "defaults: {memory: 4GiB}");
+  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
+  EXPECT_EQ(watcher->Trouble(), "");
+  EXPECT_EQ(*KeptPolicy(kept_), "defaults: {memory: 4GiB}");
+}
+
+TEST_F(PolicyFile, WithoutALastGoodOneNoneIsInForceUntilTheFileIsRight) {
+  Write("p.yaml", "defaults: {memroy: 1GiB}");
+  const auto watcher = Start();
+  const PolicyWatcher::Look look = watcher->LoadFirst();
+  EXPECT_EQ(look.outcome, Outcome::kRefused);
+  EXPECT_THAT(look.reason,
+              AllOf(HasSubstr("did you mean memory?"), HasSubstr("there has been no good one"),
+                    HasSubstr("offers no slots until")));
+  EXPECT_EQ(watcher->Current(), nullptr);
+  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
+  EXPECT_EQ(watcher->Trouble(), look.reason);
+  EXPECT_FALSE(fs::exists(kept_));
+  Write("p.yaml", "defaults: {memory: 1GiB}");
+  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
+  EXPECT_EQ(SlotBytes(watcher), kGiB);
+}
+
+TEST_F(PolicyFile, ALastGoodOneThatCannotBeUsedIsNoPolicy) {
+  ASSERT_TRUE(KeepPolicy(kept_, "defaults: {memory: 1GiB}\nnamespaces: {a: {}}\n").ok());
+  const std::string whole = Read(kept_);
+  Write("p.yaml", "bad");
+  struct Case {
+    std::string content;
+    const char* because;
+  };
+  std::string changed = whole;
+  changed[whole.find('1')] = '2';
+  std::string newer = whole;
+  newer.replace(newer.find("format 1"), 8, "format 2");
+  std::vector<Case> cases = {
+      {changed, "kept.yaml is damaged"},
+      {newer, "was written by a newer agent, in format 2"},
+      {"", "kept.yaml is damaged"},
+      {std::string(4096, '\0'), "kept.yaml is damaged"},
+  };
+  // Written half: most lengths are policies too, but other ones.
+  for (size_t bytes = 1; bytes < whole.size(); bytes += 7) {
+    cases.push_back({whole.substr(0, bytes), "kept.yaml is damaged"});
+  }
+  for (const Case& c : cases) {
+    std::ofstream(kept_) << c.content;
+    const auto watcher = Start();
+    EXPECT_THAT(watcher->LoadFirst().reason, HasSubstr(c.because)) << c.content;
+    EXPECT_EQ(watcher->Current(), nullptr) << c.content;
+  }
+  // A key that a newer agent knew; and a GPU that is smaller than the one that the policy was for.
+  ASSERT_TRUE(KeepPolicy(kept_, "defaults: {colour: blue}").ok());
+  const auto newer_key = Start();
+  EXPECT_THAT(newer_key->LoadFirst().reason,
+              HasSubstr("is refused as well: " + kept_.string() + ":1: defaults.colour: unknown"));
+  EXPECT_EQ(newer_key->Current(), nullptr);
+  ASSERT_TRUE(KeepPolicy(kept_, "defaults: {memory: 8GiB}").ok());
+  const auto smaller = Start(40 * kGiB);
+  EXPECT_THAT(smaller->LoadFirst().reason, HasSubstr("is more than GPU GPU-1 has"));
+  EXPECT_EQ(smaller->Current(), nullptr);
+  // A good file makes it whole again.
+  std::ofstream(kept_) << "half";
+  Write("p.yaml", "defaults: {memory: 3GiB}");
+  EXPECT_EQ(Start()->LoadFirst().outcome, Outcome::kReloaded);
+  EXPECT_EQ(*KeptPolicy(kept_), "defaults: {memory: 3GiB}");
+}
+
+TEST_F(PolicyFile, WhatCannotBeKeptIsInForceAllTheSameAndTriedAgain) {
+  Write("p.yaml", "defaults: {memory: 1GiB}");
+  ASSERT_EQ(Start()->LoadFirst().outcome, Outcome::kReloaded);
+  // A folder where the new file would be written: no write succeeds, as on a full disk.
+  fs::create_directory(kept_.string() + ".new");
+  Write("p.yaml", "defaults: {memory: 2GiB}");
+  const auto watcher = Start();
+  const PolicyWatcher::Look look = watcher->LoadFirst();
+  EXPECT_EQ(look.outcome, Outcome::kReloaded);
+  EXPECT_THAT(look.not_kept, HasSubstr("policy: cannot be kept for the next start: state: "));
+  EXPECT_EQ(SlotBytes(watcher), 2 * kGiB);
+  EXPECT_EQ(watcher->Trouble(), "");
+  EXPECT_EQ(watcher->LookAgain().not_kept, "") << "said once";
+  EXPECT_EQ(*KeptPolicy(kept_), "defaults: {memory: 1GiB}") << "the earlier one still lies there";
+  fs::remove(kept_.string() + ".new");
+  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
+  EXPECT_EQ(*KeptPolicy(kept_), "defaults: {memory: 2GiB}");
+}
+
+TEST_F(PolicyFile, WhatIsKeptIsTheTextToTheByte) {
+  for (const std::string& text :
+       {std::string(), std::string("\n"), std::string("defaults:\n"),
+        std::string("# kept by gpuloom-agent, format 1"), std::string("a\0b", 3)}) {
+    ASSERT_TRUE(KeepPolicy(kept_, text).ok());
+    EXPECT_EQ(*KeptPolicy(kept_), text);
+  }
+  const std::string sealed = Read(kept_);
+  ASSERT_TRUE(KeepPolicy(kept_, sealed).ok());
+  EXPECT_EQ(*KeptPolicy(kept_), sealed);
+  EXPECT_TRUE(absl::IsNotFound(KeptPolicy(directory_ / "none").status()));
+  struct stat info = {};
+  ASSERT_EQ(stat(kept_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+}  // namespace
+}  // namespace gpuloom
