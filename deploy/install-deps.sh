@@ -4,7 +4,8 @@
 set -euo pipefail
 
 packages=(
-  git ca-certificates ccache cmake ninja-build g++ clang clang-format libclang-rt-14-dev python3 binutils procps
+  git ca-certificates ccache cmake ninja-build g++ clang clang-format libclang-rt-14-dev binutils procps
+  python3 python3-jsonschema python3-yaml
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libyaml-cpp-dev libspdlog-dev libcli11-dev libzstd-dev liblz4-dev
   libgtest-dev libgmock-dev

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <span>
 #include <vector>
@@ -40,6 +41,25 @@ bool IsDnsLabel(std::string_view text) {
   });
 }
 
+bool IsPlain(const YAML::Node& node) { return node.Tag() == "?"; }
+
+// What is written without quotes, and what readers of YAML take for something else than text: a
+// number, a date, a truth value. Some would hand on another word than the one that was written.
+bool IsNoText(const YAML::Node& node) {
+  if (!IsPlain(node)) return false;
+  const std::string text = absl::AsciiStrToLower(node.Scalar());
+  for (const char* word : {"true", "false", "yes", "no", "on", "off", "y", "n"}) {
+    if (text == word) return true;
+  }
+  const std::string digits = text.substr(text.starts_with('-') ? 1 : 0);
+  if (digits.empty() || !absl::ascii_isdigit(digits[0])) return false;
+  char* end = nullptr;
+  (void)strtod(digits.c_str(), &end);  // hexadecimal ones and those with an exponent too
+  if (*end == '\0') return true;
+  const bool has_base = digits.starts_with("0b") || digits.starts_with("0o");
+  return digits.find_first_not_of("0123456789-", has_base ? 2 : 0) == std::string::npos;
+}
+
 // One parse; holds the file name so that every message can carry it.
 class Parser {
  public:
@@ -62,8 +82,9 @@ class Parser {
       return At(root, "", "a policy is a map with the keys defaults, namespaces, overcommit");
     if (absl::Status status = CheckKeys(root, "", kTopKeys); !status.ok()) return status;
     if (const YAML::Node node = root["overcommit"]) {
-      if (!node.IsScalar() || (node.Scalar() != "true" && node.Scalar() != "false")) {
-        return At(node, "overcommit", "write true or false");
+      if (!node.IsScalar() || !IsPlain(node) ||
+          (node.Scalar() != "true" && node.Scalar() != "false")) {
+        return At(node, "overcommit", "write true or false, without quotes");
       }
       policy.overcommit = node.Scalar() == "true";
     }
@@ -145,6 +166,11 @@ class Parser {
       if (node.Scalar() != "auto") {
         const absl::StatusOr<uint64_t> size = ParseSize(node.Scalar());
         if (!size.ok()) return At(node, key, Cat(size.status().message(), ", or auto"));
+        // Bytes by themselves are a number in YAML, which some tools write anew as 4.29e+09.
+        if (node.Scalar().find('i') == std::string::npos) {
+          return At(node, key,
+                    Cat("size '", node.Scalar(), "' has no unit: write KiB, MiB, GiB or TiB"));
+        }
         if (*size < kQuotaGranuleBytes) {
           return At(node, key, "less than 2MiB, the smallest piece of GPU memory");
         }
@@ -158,6 +184,11 @@ class Parser {
       if (!node.IsScalar() || !IsDnsLabel(node.Scalar())) {
         return At(node, key,
                   "write pod, namespace, node, or a name of lower-case letters, digits and -");
+      }
+      if (IsNoText(node)) {
+        return At(node, key,
+                  Cat("write it in quotes, \"", node.Scalar(),
+                      "\": without them YAML has it for a number, a date or a truth value"));
       }
       TrustDomainRule domain;
       if (node.Scalar() == "pod") {

@@ -45,7 +45,7 @@ priorityClassName: {{ . }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.affinity }}
+{{- with fromYaml (include "gpuloom.affinity" .) }}
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -53,6 +53,25 @@ affinity:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{/* The value `affinity`, and with it the nodes of gpuNodeLabels where nobody has chosen nodes. Terms are alternatives. */}}
+{{- define "gpuloom.affinity" -}}
+{{- $affinity := deepCopy .Values.affinity -}}
+{{- $chosen := or .Values.softgpu.enabled .Values.nodeSelector $affinity.nodeAffinity -}}
+{{- if and .Values.gpuNodeLabels (not $chosen) -}}
+{{- $terms := list -}}
+{{- range $key, $value := .Values.gpuNodeLabels -}}
+{{- $label := dict "key" $key "operator" "Exists" -}}
+{{- if $value -}}
+{{- $label = dict "key" $key "operator" "In" "values" (list $value) -}}
+{{- end -}}
+{{- $terms = append $terms (dict "matchExpressions" (list $label)) -}}
+{{- end -}}
+{{- $required := dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) -}}
+{{- $_ := set $affinity "nodeAffinity" $required -}}
+{{- end -}}
+{{- toYaml $affinity -}}
 {{- end -}}
 
 {{/* Which GPUs a container sees. */}}

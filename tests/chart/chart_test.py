@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""What the chart makes of its values, rendered by render.go. Exits with 77, "skipped", where Debian's packages golang-go,
+golang-github-masterminds-sprig-dev and golang-k8s-sigs-yaml-dev are missing: deploy/install-deps.sh leaves them out, because
+they take half a gigabyte.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts/gpuloom"
+GO_PATH = pathlib.Path("/usr/share/gocode")
+
+
+def Renderer(folder):
+    """A program that takes the chart and files of values, and prints the manifests; None without the means."""
+    packages = ["github.com/Masterminds/sprig", "sigs.k8s.io/yaml"]
+    if not shutil.which("go") or not all((GO_PATH / "src" / package).exists() for package in packages):
+        return None
+    environment = dict(os.environ, GO111MODULE="off", GOPATH=GO_PATH, GOCACHE=folder / "cache")
+    subprocess.run(["go", "build", "-o", folder / "render", ROOT / "tests/chart/render.go"], env=environment, check=True)
+    return folder / "render"
+
+
+def Render(**values):
+    """(manifests by kind and name, everything as text)"""
+    path = FOLDER / "values.yaml"
+    path.write_text(yaml.safe_dump(values))
+    text = subprocess.run([RENDERER, CHART, path], capture_output=True, text=True, check=True).stdout
+    manifests = {}
+    for part in text.split("\n---\n"):
+        if "apiVersion:" in part:
+            manifest = yaml.safe_load(part)
+            manifests[manifest["kind"], manifest["metadata"]["name"]] = manifest
+    return manifests, text
+
+
+def Pods(manifests):
+    return [manifests["DaemonSet", f"gpuloom-{name}"]["spec"]["template"]["spec"] for name in ("agent", "schedulers")]
+
+
+def Terms(pod):
+    required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return [term["matchExpressions"] for term in required["nodeSelectorTerms"]]
+
+
+class Chart(unittest.TestCase):
+    def test_both_daemon_sets_run_on_nodes_with_a_gpu(self):
+        manifests, text = Render()
+        for pod in Pods(manifests):
+            terms = Terms(pod)
+            self.assertIn([{"key": "nvidia.com/gpu.present", "operator": "In", "values": ["true"]}], terms)
+            self.assertIn([{"key": "feature.node.kubernetes.io/pci-10de.present", "operator": "In", "values": ["true"]}], terms)
+            self.assertIn([{"key": "cloud.google.com/gke-accelerator", "operator": "Exists"}], terms)
+        self.assertIn("kubectl label node NODE nvidia.com/gpu.present=true", text)
+
+    def test_labels_can_be_added_and_dropped(self):
+        manifests, _ = Render(gpuNodeLabels={"pool": "gpu", "nvidia.com/gpu.present": None})
+        keys = [expressions[0]["key"] for expressions in Terms(Pods(manifests)[0])]
+        self.assertIn("pool", keys)
+        self.assertNotIn("nvidia.com/gpu.present", keys)
+
+    def test_whoever_chooses_nodes_chooses_them_alone(self):
+        own = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "mine", "operator": "Exists"}]}]}}}
+        pods = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+        for values, expected in [({"softgpu": {"enabled": True}}, None), ({"nodeSelector": {"pool": "gpu"}}, None),
+                                 ({"gpuNodeLabels": None}, None), ({"affinity": own}, own)]:
+            manifests, text = Render(**values)
+            for pod in Pods(manifests):
+                self.assertEqual(pod.get("affinity"), expected, values)
+            self.assertNotIn("kubectl label node", text, values)
+        for pod in Pods(Render(affinity=pods)[0]):
+            self.assertIn("podAffinity", pod["affinity"])
+            self.assertGreater(len(Terms(pod)), 3)
+
+    def test_the_notes_blame_what_the_cluster_blames(self):
+        _, text = Render(runtimeClassName="nvidia-cdi")
+        self.assertIn('pod rejected: RuntimeClass "nvidia-cdi" not found', text)
+        _, text = Render(softgpu={"enabled": True})
+        self.assertNotIn("RuntimeClass", text)
+        self.assertIn("violates PodSecurity", text)
+
+    def test_the_policy_is_the_config_maps(self):
+        policy = {"overcommit": True, "defaults": {"memory": "4GiB", "trustDomain": "true"}, "namespaces": {"123": {"memory": "2MiB"}}}
+        manifests, _ = Render(policy=policy)
+        self.assertEqual(yaml.safe_load(manifests["ConfigMap", "gpuloom-policy"]["data"]["policy.yaml"]), policy)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        FOLDER = pathlib.Path(name)
+        RENDERER = Renderer(FOLDER)
+        if RENDERER is None:
+            print("skipped: Debian's Go and sprig are not installed")
+            sys.exit(77)
+        unittest.main()

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""The agent and the JSON schema say the same of a policy: docs/policy.schema.json, and its copy in the chart.
+
+usage: policy_schema_test.py GPULOOM_AGENT
+
+What a schema cannot say, and so stands in no table here: a key or namespace that is written twice, a second YAML
+document, a size beyond 64 bits, how a truth value is spelled (YAML 1.1 has yes and on for true, the agent has true), and
+what depends on the node: whether its GPUs have as much memory as is promised.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import jsonschema
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+AGENT = sys.argv.pop(1)
+
+SIZES = ["2MiB", "2Mi", "3MiB", "10MiB", "0002MiB", "1GiB", "1Gi", "16GiB", "1TiB", "2Ti", "2048KiB", "2049Ki", "2050KiB", "2099KiB",
+         "2100KiB", "3000KiB", "9999KiB", "10000KiB", "auto"]
+NO_SIZES = ["1MiB", "1Mi", "0MiB", "0GiB", "00Gi", "1KiB", "2047KiB", "999KiB", "1999KiB", "2000KiB", "8GB", "8G", "8 GiB", "1.5GiB",
+            "8gib", "-1GiB", "+1GiB", "GiB", "lots", "AUTO", "4294967296", "4294967296B", "0", "8GiBs", "' 8GiB'", "''", "null", "true",
+            "[8GiB]", "{GiB: 8}", "4.29e+09", "0x8GiB"]
+DOMAINS = ["pod", "namespace", "node", "inference", "team-a", "3com", "'123'", "'true'", "a", "-", "x" * 63]
+NO_DOMAINS = ["Team_A", "team.a", "''", "null", "[pod]", "{pod: true}", "x" * 64, "123", "-5", "2001-01-01", "0x1f", "true", "off", "a b",
+              "'a/b'", "1.5"]
+NAMESPACES = ["a", "team-a", "'*'", "team-*", "'t?am'", "kube-system", "'123'", "x" * 63]
+NO_NAMESPACES = ["Team", "a_b", "a.b", "''", "x" * 64, "'[ab]'", "a/b"]
+
+GOOD = ["", "{}", "null", "# nothing but a comment", "overcommit: true", "overcommit: false", "defaults:", "namespaces:",
+        "defaults: {}", "namespaces: {}", "namespaces: {a: }", "namespaces: {a: {}}",
+        "namespaces: {a: {memory: 8GiB, trustDomain: pod}, 'b-*': {memory: auto}}"]
+BAD = ["- a", "text", "3", "default: {}", "weights: {}", "Defaults: {}", "defaults: 3", "defaults: [memory]", "namespaces: [a]",
+       "namespaces: a", "namespaces: {a: 3}", "namespaces: {a: [memory]}", "namespaces: {a: {memroy: 8GiB}}",
+       "namespaces: {a: {trustdomain: pod}}", "namespaces: {a: {overcommit: true}}", "overcommit:", "overcommit: maybe", "overcommit: 1",
+       "overcommit: 'true'", "overcommit: [true]", "memory: 8GiB", "trustDomain: pod", "defaults: {weight: 3}"]
+for rule in ["defaults: {%s}", "namespaces: {a: {%s}}"]:
+    GOOD += [rule % f"memory: {size}" for size in SIZES] + [rule % f"trustDomain: {domain}" for domain in DOMAINS]
+    BAD += [rule % f"memory: {size}" for size in NO_SIZES] + [rule % f"trustDomain: {domain}" for domain in NO_DOMAINS]
+GOOD += ["namespaces: {%s: {memory: 8GiB}}" % name for name in NAMESPACES]
+BAD += ["namespaces: {%s: {memory: 8GiB}}" % name for name in NO_NAMESPACES]
+
+
+def Load(path):
+    return json.loads((ROOT / path).read_text())
+
+
+class PolicySchema(unittest.TestCase):
+    def setUp(self):
+        self.schema = Load("docs/policy.schema.json")
+        self.chart = Load("charts/gpuloom/values.schema.json")
+        for schema in (self.schema, self.chart):
+            jsonschema.Draft7Validator.check_schema(schema)
+
+    def test_the_charts_copy_is_the_same(self):
+        own = {key: value for key, value in self.schema.items()
+               if key not in ("$schema", "title", "description", "definitions")}
+        self.assertEqual(self.chart["properties"]["policy"], own)
+        for name, definition in self.schema["definitions"].items():
+            self.assertEqual(self.chart["definitions"][name], definition, name)
+
+    def test_agent_and_schema_say_the_same(self):
+        of_policy = jsonschema.Draft7Validator(self.schema)
+        of_values = jsonschema.Draft7Validator({**self.chart, "required": []})
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "policy.yaml")
+            for is_good, text in [(True, text) for text in GOOD] + [(False, text) for text in BAD]:
+                with self.subTest(policy=text):
+                    path.write_text(text + "\n")
+                    agent = subprocess.run([AGENT, "--check-policy", "--policy", path], capture_output=True, text=True)
+                    self.assertEqual(agent.returncode == 0, is_good, f"agent: {agent.stdout}{agent.stderr}")
+                    if not is_good:
+                        self.assertRegex(agent.stdout + agent.stderr, r"policy\.yaml:\d+: ")
+                    policy = yaml.safe_load(text)
+                    self.assertEqual(of_policy.is_valid(policy), is_good, "docs/policy.schema.json")
+                    self.assertEqual(of_values.is_valid({"policy": policy}), is_good, "charts/gpuloom/values.schema.json")
+
+    def test_what_is_given_as_an_example_is_good(self):
+        validator = jsonschema.Draft7Validator(self.schema)
+        for path in ["deploy/examples/policy.yaml", "deploy/examples/policy-overcommit.yaml"]:
+            validator.validate(yaml.safe_load((ROOT / path).read_text()))
+        values = jsonschema.Draft7Validator(self.chart)
+        default = yaml.safe_load((ROOT / "charts/gpuloom/values.yaml").read_text())
+        values.validate(default)
+        values.validate({**default, **yaml.safe_load((ROOT / "deploy/examples/values-softgpu.yaml").read_text())})
+
+
+if __name__ == "__main__":
+    unittest.main()
