@@ -94,7 +94,7 @@ def WriteScenario(path, programs):
     for namespace, pod, slots, program, runtime, arguments in PODS:
         command = ", ".join(json.dumps(word) for word in [str(programs / f"{program}_{runtime}"), *arguments])
         lines += [f"  - namespace: {namespace}", f"    name: {pod}", f"    slots: {slots}",
-                  f"    command: [{command}]", "    timeoutSeconds: 120"]
+                  f"    command: [{command}]", "    timeoutSeconds: 300"]
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -145,14 +145,14 @@ class Demo:
             if process is not None and process.poll() is None:
                 process.send_signal(signal.SIGTERM)
                 try:
-                    process.wait(10)
+                    process.wait(60)
                 except subprocess.TimeoutExpired:
                     pass
         # Schedulers outlive their agent, so that an agent can be replaced: they are ended by name of their process.
         for pid, name in Descendants().items():
             if name.startswith("gpuloom-schedu"):
                 os.kill(pid, signal.SIGTERM)
-        left = WaitUntilAlone(15)
+        left = WaitUntilAlone(60)
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)

@@ -78,7 +78,7 @@ TEST_F(PageableCopies, ThreadsStartWithTheFirstLargeCopyAndAreFew) {
   ASSERT_EQ(cu_.cuMemcpyHtoD_v2(device, bytes.data(), bytes.size() - 1), CUDA_SUCCESS);
   EXPECT_EQ(CountCopyThreads(), before);
   ASSERT_EQ(cu_.cuMemcpyHtoD_v2(device, bytes.data(), bytes.size()), CUDA_SUCCESS);
-  for (int i = 0; i < 1000 && CountCopyThreads() < before + int{kMostCopyThreads}; ++i) {
+  for (int i = 0; i < 60'000 && CountCopyThreads() < before + int{kMostCopyThreads}; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));  // they name themselves
   }
   EXPECT_EQ(CountCopyThreads(), before + int{kMostCopyThreads});

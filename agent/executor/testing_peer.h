@@ -60,7 +60,7 @@ class TestingTenant {
 
   // False when it does not become true in time, or the session ends meanwhile.
   template <typename F>
-  bool Wait(F condition, std::chrono::milliseconds timeout = std::chrono::seconds(10)) {
+  bool Wait(F condition, std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
     const auto end = std::chrono::steady_clock::now() + timeout;
     while (!condition()) {
       if (reader.fatal() != wire::Fatal::kNone || std::chrono::steady_clock::now() > end) {
@@ -109,7 +109,7 @@ class TestingScheduler {
 
   // What the executor said of a session's end; nullopt when it did not within the timeout.
   std::optional<control::SessionEnded> WaitEnded(
-      uint64_t session_id, std::chrono::milliseconds timeout = std::chrono::seconds(10));
+      uint64_t session_id, std::chrono::milliseconds timeout = std::chrono::seconds(60));
   std::optional<control::ExecutorFault> WaitFault();
   // The loop has ended; false when it has not within the timeout.
   bool WaitLoopEnd(std::chrono::milliseconds timeout);
@@ -123,7 +123,7 @@ class TestingScheduler {
   // Settings, before memory is asked for.
   std::atomic<uint64_t> quota_bytes{uint64_t{1} << 40};
   std::atomic<bool> must_clear{false};
-  uint32_t drain_timeout_ms = 2000;
+  uint32_t drain_timeout_ms = 60'000;
   uint64_t pinned_limit_bytes = 8u << 20;
 
  private:

@@ -51,8 +51,8 @@ class Tenant {
   int Order(char byte);
   uint32_t OrderForNumber(char byte);
   // The scheduler or the executor has closed its end within `limit`.
-  bool HungUp(std::chrono::milliseconds limit = std::chrono::seconds(10)) const;
-  bool DoorbellHungUp(std::chrono::milliseconds limit = std::chrono::seconds(10)) const;
+  bool HungUp(std::chrono::milliseconds limit = std::chrono::seconds(60)) const;
+  bool DoorbellHungUp(std::chrono::milliseconds limit = std::chrono::seconds(60)) const;
   void Leave();
 
   channel::UniqueFd socket;
@@ -85,7 +85,7 @@ class SchedulerTest : public ::testing::Test {
   std::string Allocate(control::Client* client, const std::string& name, const std::string& domain,
                        uint64_t quota_bytes = kGiB);
   control::AllocationState State(control::Client* client, const std::string& name);
-  // Polls State until `done`, at most three seconds.
+  // Polls State until `done`, at most a minute.
   bool Becomes(control::Client* client, const std::string& name,
                const std::function<bool(const control::AllocationState&)>& done);
   // Whatever has happened before: a new tenant of this directory gets its session and memory.

@@ -100,7 +100,7 @@ class SupervisorTest : public InTemporaryDirectory {
   // Ticks without passing time, until the process that was started has done its work.
   template <typename Done>
   void TickUntil(Supervisor* supervisor, Done done) {
-    for (int i = 0; i < 500 && !done(); ++i) {
+    for (int i = 0; i < 6000 && !done(); ++i) {
       supervisor->Tick(clock_.Now());
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -210,7 +210,7 @@ TEST_F(SupervisorTest, EndsWhatItStartedWhenAsked) {
   TickUntil(&supervisor, [&] { return fs::exists(Directory() + "/ready"); });
   EXPECT_TRUE(supervisor.IsAnyRunning());
   supervisor.RequestStop();
-  for (int i = 0; i < 500 && supervisor.IsAnyRunning(); ++i) {
+  for (int i = 0; i < 6000 && supervisor.IsAnyRunning(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_FALSE(supervisor.IsAnyRunning());
@@ -220,7 +220,7 @@ TEST_F(SupervisorTest, EndsWhatItStartedWhenAsked) {
 TEST(ReapStrays, TakesOrphansAndLeavesOurs) {
   const auto stray = StartProcess({"/bin/true"}, "/dev/null");
   ASSERT_TRUE(stray.ok());
-  for (int i = 0; i < 500 && kill(*stray, 0) == 0; ++i) {
+  for (int i = 0; i < 6000 && kill(*stray, 0) == 0; ++i) {
     ReapStrays({});
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -228,7 +228,7 @@ TEST(ReapStrays, TakesOrphansAndLeavesOurs) {
   const auto ours = StartProcess({"/bin/false"}, "/dev/null");
   ASSERT_TRUE(ours.ok());
   std::optional<std::string> ended;
-  for (int i = 0; i < 500 && !ended.has_value(); ++i) {
+  for (int i = 0; i < 6000 && !ended.has_value(); ++i) {
     ReapStrays({*ours});
     ended = ReapProcess(*ours);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -295,7 +295,7 @@ TEST_F(GraphRuns, EventsInsideMeasureTheNodesBetween) {
     float milliseconds = 0;
     ASSERT_EQ(Cu().cuEventElapsedTime(&milliseconds, begin, end), CUDA_SUCCESS);
     EXPECT_GT(milliseconds, 15.0F);
-    EXPECT_LT(milliseconds, 5000.0F);
+    EXPECT_LT(milliseconds, 15'000.0F);  // which it would be in microseconds
   }
 }
 

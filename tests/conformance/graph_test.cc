@@ -282,7 +282,7 @@ TEST_F(Graphs, UserObjectsLiveAsLongAsTheyAreHeld) {
   ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
   // The driver may call it later, on a thread of its own.
-  for (int i = 0; i < 2000 && static_cast<volatile int&>(destroyed) == 0; ++i) {
+  for (int i = 0; i < 60'000 && static_cast<volatile int&>(destroyed) == 0; ++i) {
     ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
     timespec pause = {0, 1'000'000};
     nanosleep(&pause, nullptr);

@@ -8,7 +8,7 @@ namespace gpuloom::conformance {
 //   add(a*, b*, out*, n)                       float vectors
 //   fill(out*, value, n)                       32-bit words
 //   increment(counter*)                        atomically
-//   wait_for(flag*)                            until the host sets *flag; gives up after 20 s
+//   wait_for(flag*)                            until the host sets *flag; gives up after 100 s
 //   append(journal*, id)                       journal[0] counts, journal[1 + k] is the k-th id
 //   spin(ns)                                   by the device's clock
 //   reverse(values*)                           one block, through dynamic shared memory
@@ -97,7 +97,7 @@ LOOP:
   @%p1 bra DONE;
   mov.u64 %rd3, %globaltimer;
   sub.s64 %rd4, %rd3, %rd2;
-  setp.lt.u64 %p2, %rd4, 20000000000;
+  setp.lt.u64 %p2, %rd4, 100000000000;
   @%p2 bra LOOP;
 DONE:
   ret;

@@ -150,7 +150,7 @@ class ScenarioRun {
 
 int Main(int argc, char** argv) {
   std::string directory, scenario_path, log_directory, resource = "gpuloom.io/gpu";
-  int wait_seconds = 30;
+  int wait_seconds = 60;
   size_t wait_devices = 1;
   bool ready = false, ignores_preference = false;
   CLI::App app("fake-kubelet: a kubelet stand-in that runs a scenario's pods as local processes");

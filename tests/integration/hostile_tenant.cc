@@ -52,12 +52,12 @@ void HostileTenant::WriteRing(const std::vector<uint8_t>& bytes, uint32_t tail) 
 }
 
 wire::Fatal HostileTenant::WaitForFatal() {
-  Eventually([this] { return completions().fatal() != wire::Fatal::kNone; }, Milliseconds(20'000));
+  Eventually([this] { return completions().fatal() != wire::Fatal::kNone; }, kPatience);
   return completions().fatal();
 }
 
 const wire::ReplySlot* HostileTenant::WaitForReply(uint16_t slot, wire::Ticket ticket) {
-  const auto deadline = std::chrono::steady_clock::now() + Milliseconds(20'000);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (completions().fatal() == wire::Fatal::kNone &&
          std::chrono::steady_clock::now() < deadline) {
     if (const wire::ReplySlot* reply = completions().FindReply(slot, ticket)) return reply;
@@ -72,7 +72,7 @@ bool HostileTenant::WaitForHangUp() {
         pollfd socket{connection_.get(), POLLIN, 0};
         return poll(&socket, 1, 0) == 1 && (socket.revents & (POLLHUP | POLLERR)) != 0;
       },
-      Milliseconds(20'000));
+      kPatience);
 }
 
 void HostileTenant::HangUp() { connection_.Reset(); }

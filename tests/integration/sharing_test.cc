@@ -12,11 +12,10 @@
 namespace gpuloom::testing {
 namespace {
 
-// Sanitizers make everything several times slower; the order of magnitude is what is tested.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double kSlowdown = 10;
+constexpr bool kIsSanitized = true;
 #else
-constexpr double kSlowdown = 1;
+constexpr bool kIsSanitized = false;
 #endif
 
 class Sharing : public ::testing::Test {
@@ -210,51 +209,29 @@ TEST_F(SharedPools, AnotherDomainIsRefused) {
   EXPECT_EQ(share_.ExitStatus(), 0);
 }
 
-// Tenant A runs a kernel for two seconds; B of the same domain allocates, copies, loads a program that the domain has
-// loaded before, launches, synchronises, frees and exits meanwhile, each within 50 ms. Whoever waited for A would wait for
-// seconds in every round, so the best of the rounds that fit into A's kernel is judged: that leaves
-// the machine's own hiccups out.
+// A's kernel runs until it is told to end; B of the same domain allocates, copies, loads a program that the domain has
+// loaded before, launches, synchronises, frees and exits meanwhile. What waited for A would never end.
 TEST_F(Sharing, NobodyWaitsForAnothersKernel) {
-  constexpr double kLimitMs = 50 * kSlowdown;
   const Allocation a = stack_.Allocate({.pod = "a"});
   const Allocation b = stack_.Allocate({.pod = "b"});
   Process quick = stack_.Tenant(b, {"bystander"});
   ASSERT_TRUE(quick.ReadLine("ready"));
-  quick.WriteLine("warm up");
+  quick.WriteLine("so that the domain knows the program");
   ASSERT_TRUE(quick.ReadLine("slowest"));
 
-  Process busy = stack_.Tenant(a, {"spin", kSlowdown > 1 ? "6" : "2"});
+  Process busy = stack_.Tenant(a, {"busy"});
   ASSERT_TRUE(busy.ReadLine("running"));
-  double best = 1e9;
-  std::string what;
-  int rounds = 0;
-  while (!busy.ReadLine("done", Milliseconds(1)) && rounds < 10) {
+  for (int round = 0; round < 3; ++round) {
     quick.WriteLine("go");
-    const auto line = quick.ReadLine("slowest");
-    ASSERT_TRUE(line) << quick.output();
-    if (busy.ReadLine("done", Milliseconds(1)))
-      break;  // not all of the round was beside the kernel
-    ++rounds;
-    const double slowest = std::stod(line->substr(std::string("slowest ").size()));
-    if (slowest < best) {
-      best = slowest;
-      what = *line;
-    }
+    ASSERT_TRUE(quick.ReadLine("slowest")) << quick.output();
   }
-  EXPECT_GE(rounds, 1) << "no round ended while the kernel ran";
-  EXPECT_LE(best, kLimitMs) << what;
-
   // Exit too: until the process is gone and the scheduler has its memory back.
-  Process busy_again = stack_.Tenant(a, {"spin", kSlowdown > 1 ? "6" : "2"});
-  ASSERT_TRUE(busy_again.ReadLine("running"));
-  const auto begin = std::chrono::steady_clock::now();
   quick.CloseInput();
   EXPECT_EQ(quick.ExitStatus(), 0);
   EXPECT_TRUE(stack_.BackToNothing(b));
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-  EXPECT_LE(took.count(), 2 * kLimitMs + 100);  // the process's own end and our polling included
-  EXPECT_EQ(busy.ExitStatus(), 0) << busy.output();
-  EXPECT_EQ(busy_again.ExitStatus(), 0) << busy_again.output();
+  busy.WriteLine("end");
+  EXPECT_TRUE(busy.ReadLine("done")) << busy.output();
+  EXPECT_EQ(busy.ExitStatus(), 0);
 }
 
 // Tenants' kernels run in the executor's address space, so it has nothing that would be worth
@@ -273,7 +250,7 @@ TEST_F(Sharing, TheExecutorIsConfined) {
   EXPECT_EQ(values["CapEff"], "0000000000000000");
   EXPECT_EQ(values["CapPrm"], "0000000000000000");
   EXPECT_EQ(values["NoNewPrivs"], "1");
-  if (kSlowdown == 1) {  // sanitizers' run-time libraries trace themselves, so no filter there
+  if (!kIsSanitized) {  // sanitizers' run-time libraries trace themselves, so no filter there
     EXPECT_EQ(values["Seccomp"], "2");
   }
   std::ifstream environment(folder + "/environ", std::ios::binary);

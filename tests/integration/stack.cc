@@ -146,7 +146,7 @@ bool Stack::BackToNothing(const Allocation& allocation, Milliseconds patience) {
 bool Stack::Ended() {
   client_.Close();
   if (scheduler_.pid() > 0) scheduler_.Signal(SIGTERM);
-  return scheduler_.ExitStatus() == 0 && NoChildrenLeft(Milliseconds(15'000));
+  return scheduler_.ExitStatus() == 0 && NoChildrenLeft(kPatience);
 }
 
 }  // namespace gpuloom::testing

@@ -41,7 +41,7 @@ struct Allocation {
 class Stack {
  public:
   struct Options {
-    std::string drain_timeout = "1s";
+    std::string drain_timeout = "60s";
     std::string idle_timeout = "60s";
     std::string device_memory = "1GiB";
   };

@@ -71,8 +71,8 @@ class Runner(unittest.TestCase):
         self.program("c_hangs", 'echo begun; [ -z "$SIDE" ] || sleep 600')
         self.program("d_equal", "echo PASS d")
         start_s = time.monotonic()
-        status, said = self.main("--patience", "0.02")
-        self.assertLess(time.monotonic() - start_s, 20)
+        status, said = self.main("--patience", "0.1")
+        self.assertLess(time.monotonic() - start_s, 300)
         self.assertEqual(status, 1)
         rows = self.rows()
         self.assertEqual([rows[f"programs/{name}_static", ""]["result"] for name in
@@ -84,7 +84,7 @@ class Runner(unittest.TestCase):
         self.program("leaves", f"sleep 600 & echo $! > {self.root}/pid")
         self.main()
         pid = int((self.root / "pid").read_text())
-        deadline_s = time.monotonic() + 10
+        deadline_s = time.monotonic() + 60
         while pathlib.Path(f"/proc/{pid}").exists() and time.monotonic() < deadline_s:
             if pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
                 break  # ended; who adopted it has not looked yet
