@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests cases.py: what the runner reads of a program."""
+"""Tests cases.py and xla_flags.py: what the runner reads of a program, what JAX is told."""
 
 import pathlib
 import subprocess
@@ -73,6 +73,22 @@ class Programs(unittest.TestCase):
     def test_every_program_is_python(self):
         for path in HERE.glob("*.py"):
             compile(path.read_text(), str(path), "exec")
+
+
+class XlaFlags(unittest.TestCase):
+    def test_kinds(self):
+        sys.path.insert(0, str(HERE))
+        from xla_flags import KINDS, UNROLL, xla_flags
+        convolution = "--xla_gpu_enable_command_buffer=CONVOLUTION"
+        self.assertNotIn("command_buffer", xla_flags(""))
+        self.assertTrue(xla_flags("none").endswith(" --xla_gpu_enable_command_buffer="))
+        self.assertTrue(xla_flags("WHILE,FUSION").endswith(" --xla_gpu_enable_command_buffer=WHILE,FUSION"))
+        # What the version does not know is left out.
+        self.assertTrue(xla_flags("every", lambda asked: []).endswith("=" + ",".join(KINDS)))
+        every = xla_flags("every", lambda asked: [convolution])
+        self.assertTrue(every.endswith("=" + ",".join((*KINDS, "CONVOLUTION"))))
+        self.assertNotIn(UNROLL, every)
+        self.assertIn(UNROLL, xla_flags("unrolled", lambda asked: [flag for flag in asked if flag == UNROLL]))
 
 
 if __name__ == "__main__":
