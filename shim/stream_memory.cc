@@ -252,7 +252,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
 CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descriptors, size_t count) {
   Pool* pool;
   if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
-  if (descriptors == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (descriptors == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     const CUmemAccessDesc& one = descriptors[i];
     if (one.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&

@@ -64,7 +64,7 @@ void Session::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Re
       [listed, &cuda = place_.device->cuda(), handle = library->loaded->handle] {
         unsigned count = 0;
         listed->result = cuda.cuLibraryGetKernelCount(&count, handle);
-        if (listed->result != CUDA_SUCCESS) return;
+        if (listed->result != CUDA_SUCCESS || count == 0) return;
         std::vector<CUkernel> kernels(count);
         listed->result = cuda.cuLibraryEnumerateKernels(kernels.data(), count, handle);
         for (unsigned i = 0; i < count && listed->result == CUDA_SUCCESS; ++i) {

@@ -63,7 +63,9 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option* j
                            unsigned) {
   CUresult result = Healthy();
   if (result != CUDA_SUCCESS) return result;
-  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr || (jit_count != 0 && jit_options == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const JitLog jit_log(jit_count, jit_options, jit_values);
   std::string ptx;
   std::string log;

@@ -134,7 +134,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
                                 CUdeviceptr pointer) {
   const CUresult ready = Ready();
   if (ready != CUDA_SUCCESS) return ready;
-  if (attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (count == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto region = AddressTable::Instance().FindRegion(pointer);
   for (unsigned i = 0; i < count; ++i) {
     if (data[i] == nullptr || attributes[i] <= 0 ||

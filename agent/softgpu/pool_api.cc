@@ -211,7 +211,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descript
   std::shared_ptr<MemoryPool> pool;
   const CUresult result = Require(handle, pool);
   if (result != CUDA_SUCCESS) return result;
-  if (descriptors == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (descriptors == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     const CUmemAccess_flags flags = descriptors[i].flags;
     // The pool's own device reads and writes.

@@ -368,6 +368,7 @@ TEST_F(StreamMemory, WrongPools) {
   EXPECT_EQ(Cu().cuMemPoolSetAccess(pool_, &access, 1), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuMemPoolSetAccess(pool_, nullptr, 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuMemPoolSetAccess(pool_, nullptr, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuMemPoolSetAccess(pool_, &access, 0), CUDA_SUCCESS);
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   EXPECT_EQ(Cu().cuMemPoolSetAccess(pool_, &access, 1), CUDA_ERROR_INVALID_DEVICE);
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
