@@ -233,5 +233,31 @@ TEST_F(GraphTest, MemoryOperationsWaitInsideTheGraph) {
   EXPECT_EQ(result, 6u);
 }
 
+// The driver accepts it, and then can neither run nor destroy the graph.
+TEST_F(GraphTest, NoGraphIsMovedIntoItself) {
+  const auto move = [](CUgraph parent, CUgraph child) {
+    CUgraphNodeParams params = {};
+    params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    params.graph.graph = child;
+    params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+    CUgraphNode node = nullptr;
+    return Cuda().cuGraphAddNode_v2(&node, parent, nullptr, nullptr, 0, &params);
+  };
+  CUgraph child = nullptr;
+  CUgraph grandchild = nullptr;
+  ASSERT_EQ(Cuda().cuGraphCreate(&child, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuGraphCreate(&grandchild, 0), CUDA_SUCCESS);
+  EXPECT_EQ(move(graph_, graph_), CUDA_ERROR_NOT_SUPPORTED);
+  ASSERT_EQ(move(graph_, child), CUDA_SUCCESS);
+  ASSERT_EQ(move(child, grandchild), CUDA_SUCCESS);
+  EXPECT_EQ(move(child, graph_), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(move(grandchild, graph_), CUDA_ERROR_NOT_SUPPORTED);
+  // A copy of it may lie there.
+  CUgraphNode node = nullptr;
+  ASSERT_EQ(Cuda().cuGraphAddChildGraphNode(&node, grandchild, nullptr, 0, graph_), CUDA_SUCCESS);
+  Instantiate();
+  LaunchAndWait();
+}
+
 }  // namespace
 }  // namespace gpuloom::softgpu

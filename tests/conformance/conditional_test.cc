@@ -546,5 +546,47 @@ TEST_F(Conditional, ABodyIsItsNodesOwn) {
   EXPECT_EQ(Cu().cuGraphDestroyNode(branch.node), CUDA_SUCCESS);
 }
 
+TEST_F(Conditional, ChildGraphsGetConditionalNodesWhenTheyHaveTheirParent) {
+  CUgraphNodeParams params = {};
+  params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  CUgraph& child = params.graph.graph;
+  ASSERT_EQ(Cu().cuGraphCreate(&child, 0), CUDA_SUCCESS);
+  (void)Handle(child);
+  CUgraphNode node = nullptr;
+  EXPECT_EQ(Cu().cuGraphAddNode_v2(&node, graph_, nullptr, nullptr, 0, &params),
+            CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(Cu().cuGraphDestroy(child), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphCreate(&child, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphAddNode_v2(&node, graph_, nullptr, nullptr, 0, &params), CUDA_SUCCESS);
+  // Made for either, a handle is the uppermost graph's.
+  for (CUgraph where : {graph_, child}) {
+    const auto handle = Handle(where, 1, CU_GRAPH_COND_ASSIGN_DEFAULT);
+    AddKernel(AddBranches(child, handle, CU_GRAPH_COND_TYPE_IF, 1).bodies[0], {}, "bump", At(0));
+  }
+  CUgraph clone = nullptr;
+  EXPECT_EQ(Cu().cuGraphClone(&clone, graph_), CUDA_ERROR_NOT_SUPPORTED);
+  Instantiate();
+  Run();
+  EXPECT_EQ(Get(0, 1), Words{2});
+}
+
+TEST_F(Conditional, BodiesAreCapturedWithoutAskingForThem) {
+  const auto handle = Handle(graph_, 1, CU_GRAPH_COND_ASSIGN_DEFAULT);
+  CUgraph body = AddBranches(graph_, handle, CU_GRAPH_COND_TYPE_IF, 1).bodies[0];
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(Cu().cuStreamBeginCaptureToGraph(stream_, body, nullptr, nullptr, 0,
+                                               CU_STREAM_CAPTURE_MODE_GLOBAL),
+              CUDA_SUCCESS);
+    EXPECT_EQ(Launch(Function("bump"), 1, 1, stream_, memory_), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuStreamEndCapture(stream_, nullptr), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(Cu().cuGraphDestroy(body), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuGraphInstantiateWithFlags(&exec_, body, 0), CUDA_ERROR_NOT_SUPPORTED);
+  Instantiate();
+  Run();
+  EXPECT_EQ(Get(0, 1), Words{2});
+}
+
 }  // namespace
 }  // namespace gpuloom::conformance

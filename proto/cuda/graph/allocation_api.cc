@@ -14,14 +14,6 @@ CUresult Add(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dependen
   EdgeList before;
   CUresult result = graph == nullptr ? CUDA_ERROR_INVALID_VALUE
                                      : before.Read(graph, dependencies, nullptr, count);
-  // A graph frees an address once.
-  for (size_t i = 0; result == CUDA_SUCCESS && i < graph->nodes.count(); ++i) {
-    const NodeParams& other = graph->nodes[i]->params;
-    if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE && other.type == params->type &&
-        other.free_address == params->free_address) {
-      result = CUDA_ERROR_INVALID_VALUE;
-    }
-  }
   if (result != CUDA_SUCCESS) {
     FreeParams(params);
     return result;

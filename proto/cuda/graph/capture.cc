@@ -21,7 +21,6 @@ struct CapturedStream {
 struct Capture {
   uint64_t id;
   Graph* graph;  // null once it was destroyed
-  bool own_graph;
   bool invalid;
   CUstreamCaptureMode mode;
   const void* thread;  // identifies the thread that began it
@@ -82,13 +81,16 @@ bool SameEdges(const Edge* from, size_t count, Growing<Edge>* to) {
 }
 
 // Adds what is not there yet; false without memory.
-bool Unite(const Growing<Edge>& from, Growing<Edge>* to) {
-  for (const Edge& edge : from) {
+bool AddEdges(const Edge* from, size_t count, Growing<Edge>* to) {
+  for (size_t i = 0; i < count; ++i) {
     bool known = false;
-    for (const Edge& there : *to) known |= there.node == edge.node;
-    if (!known && !to->Push(edge)) return false;
+    for (const Edge& there : *to) known |= there.node == from[i].node;
+    if (!known && !to->Push(from[i])) return false;
   }
   return true;
+}
+bool Unite(const Growing<Edge>& from, Growing<Edge>* to) {
+  return AddEdges(from.begin(), from.count(), to);
 }
 
 void FreeStream(CapturedStream* stream) {
@@ -130,13 +132,14 @@ void Finish(Capture* capture) {
   capture_count.fetch_sub(1, std::memory_order_acq_rel);
 }
 
+// As the driver: a capture that breaks takes the graph along, one that the program gave it, too. The
+// graph of a node goes with that.
 void DropGraph(Capture* capture) {
-  if (capture->own_graph && capture->graph != nullptr) {
-    Graph* graph = capture->graph;
-    capture->graph = nullptr;
-    graph->capture = nullptr;
-    DestroyGraph(graph);
-  }
+  Graph* graph = capture->graph;
+  if (graph == nullptr || graph->owner != nullptr) return;
+  capture->graph = nullptr;
+  graph->capture = nullptr;
+  DestroyGraph(graph);
 }
 
 // Does the legacy stream's barrier touch a capturing stream? Those captures end as invalid.
@@ -260,6 +263,10 @@ bool TakesPart(const StreamRef& stream, NodeParams* params, CUresult* result) {
   CapturedStream* captured;
   Capture* capture;
   if (!Enter(stream, &captured, &capture, result)) return false;
+  // Which does not break the capture.
+  if (*result == CUDA_SUCCESS && IsAllocation(*params) && IsChild(capture->graph)) {
+    *result = CUDA_ERROR_NOT_SUPPORTED;
+  }
   if (*result != CUDA_SUCCESS) {
     FreeParams(params);
     return true;
@@ -495,19 +502,18 @@ CUresult BeginCaptureLocked(const StreamRef& stream, Graph* graph, const Edge* d
   if (stream.legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   Capture* there;
   if (FindStream(stream.key, &there) != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
-  if (graph != nullptr && graph->capture != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (graph != nullptr && graph->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   auto* capture = static_cast<Capture*>(calloc(1, sizeof(Capture)));
   if (capture == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  capture->own_graph = graph == nullptr;
   capture->graph = graph != nullptr ? graph : MakeGraph();
   capture->id = ++state.last_id;
   capture->mode = mode;
   capture->thread = &thread_mark;
   capture->origin = stream.key;
   CapturedStream* origin = capture->graph == nullptr ? nullptr : Join(capture, stream);
-  if (origin == nullptr || !SameEdges(dependencies, count, &origin->dependencies) ||
+  if (origin == nullptr || !AddEdges(dependencies, count, &origin->dependencies) ||
       !state.captures.Push(capture)) {
-    DropGraph(capture);
+    if (graph == nullptr) DropGraph(capture);
     if (origin != nullptr) FreeStream(origin);
     capture->streams.Free();
     free(capture);

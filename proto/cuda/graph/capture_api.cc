@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "proto/cuda/graph/capture.h"
+#include "proto/cuda/graph/entry.h"
 #include "proto/cuda/graph/user_object.h"
 
 namespace gpuloom::graph {
@@ -26,7 +27,9 @@ CUresult ReadEdges(const CUgraphNode* nodes, const CUgraphEdgeData* data, size_t
   if (count != 0 && nodes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     Node* node = FindNode(nodes[i]);
-    if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (node == nullptr || (data != nullptr && !EdgeList::IsEdgeData(*node, data[i]))) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     if (!edges->Push({node, data != nullptr ? data[i] : CUgraphEdgeData{}})) {
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -77,11 +80,8 @@ CUresult End(CUstream handle, NullStream null_means, CUgraph* graph_out) {
     Graph* graph;
     GraphLock lock;
     result = EndCaptureLocked(stream, &graph);
-    if (graph_out != nullptr) {
-      *graph_out = graph == nullptr ? nullptr : HandleOf(graph);
-    } else if (graph != nullptr) {
-      DestroyGraph(graph);
-    }
+    // Whoever does not ask for it has it already (a body, say), or can never destroy it, as natively.
+    if (graph_out != nullptr) *graph_out = graph == nullptr ? nullptr : HandleOf(graph);
   }
   RunDestructors();
   return result;
@@ -107,6 +107,8 @@ CUresult GetInfo(CUstream handle, NullStream null_means, CUstreamCaptureStatus* 
   CaptureInfo info;
   if (const CUresult result = GetCaptureInfo(stream, &info); result != CUDA_SUCCESS) return result;
   *status = info.status;
+  // There is nothing else to tell.
+  if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
   if (asked.nodes != nullptr && asked.data == nullptr) {
     constexpr CUgraphEdgeData kPlain = {};
     for (size_t i = 0; i < info.count; ++i) {

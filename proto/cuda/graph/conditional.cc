@@ -110,12 +110,12 @@ Node* FindUnfitInBodies(const Graph* graph) {
 }
 
 bool HasConditions(const Graph* graph) {
-  if (graph->conditions.count() != 0) return true;
+  bool has = graph->conditions.count() != 0;
   for (const Node* node : graph->nodes) {
-    // A child graph has none.
-    if (node->params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return true;
+    has = has || node->params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    ForEachInner(*node, [&has](const Graph* inner) { has = has || HasConditions(inner); });
   }
-  return false;
+  return has;
 }
 
 }  // namespace gpuloom::graph

@@ -29,7 +29,8 @@ bool IsBody(const Graph* graph);
 // and conditional nodes, and child graphs of such nodes. Bodies may hold any as long as they do
 // not run.
 Node* FindUnfitInBodies(const Graph* graph);
-// It has handles or conditional nodes: it cannot be cloned nor be a child graph.
+// It has handles or, itself or inside of it, conditional nodes: it cannot be cloned nor be a child
+// graph.
 bool HasConditions(const Graph* graph);
 
 // ---- provided by the library this is compiled into, called with GraphLock held

@@ -117,14 +117,6 @@ Node* FindOriginal(const Graph* graph, uint64_t serial) {
 
 Exec* ExecAt(size_t slot) { return static_cast<Exec*>(const_cast<void*>(execs.slot(slot))); }
 
-// The conditions of a graph are one set: one executable graph at a time goes by them.
-bool IsInstantiated(const Graph* graph) {
-  for (size_t i = 0; i < execs.capacity(); ++i) {
-    if (execs.slot(i) != nullptr && ExecAt(i)->graph->original_serial == graph->serial) return true;
-  }
-  return false;
-}
-
 CUresult CheckConditions(const Graph* graph, Node** culprit, CUgraphInstantiateResult* why) {
   if (graph->conditions.count() == 0) {
     // A body's conditions are those of the graph above it.
@@ -136,12 +128,22 @@ CUresult CheckConditions(const Graph* graph, Node** culprit, CUgraphInstantiateR
     return CUDA_ERROR_INVALID_VALUE;
   }
   *culprit = FindUnfitInBodies(graph);
-  if (*culprit != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (*culprit != nullptr) {
+    *why = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (graph->reservation == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return IsInstantiated(graph) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
 }  // namespace
+
+bool IsInstantiated(const Graph* graph) {
+  for (size_t i = 0; i < execs.capacity(); ++i) {
+    if (execs.slot(i) != nullptr && ExecAt(i)->graph->original_serial == graph->serial) return true;
+  }
+  return false;
+}
 
 Exec* FindExec(CUgraphExec handle) {
   return execs.Contains(handle) ? reinterpret_cast<Exec*>(handle) : nullptr;
@@ -155,6 +157,9 @@ CUresult MakeExec(const Graph* graph, uint64_t flags, Exec** out, Node** culprit
   if (result != CUDA_SUCCESS) return result;
   *why = CUDA_GRAPH_INSTANTIATE_ERROR;
   result = CheckConditions(graph, culprit, why);
+  if (result == CUDA_SUCCESS && HasAllocations(graph) && IsInstantiated(graph)) {
+    result = CUDA_ERROR_NOT_SUPPORTED;
+  }
   if (result != CUDA_SUCCESS) return result;
   auto* exec = static_cast<Exec*>(calloc(1, sizeof(Exec)));
   if (exec == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -78,6 +78,10 @@ void DriverDestroy(Exec* exec);
 Exec* FindExec(CUgraphExec handle);
 inline CUgraphExec HandleOf(Exec* exec) { return reinterpret_cast<CUgraphExec>(exec); }
 
+// An executable graph was made of it and lives. The conditions of a graph are one set, and so is its
+// memory: one executable graph at a time has them.
+bool IsInstantiated(const Graph* graph);
+
 // A copy of the graph, ready to run. *culprit: a node of `graph` that is to blame, or null.
 [[nodiscard]] CUresult MakeExec(const Graph* graph, uint64_t flags, Exec** exec, Node** culprit,
                                 CUgraphInstantiateResult* why);
@@ -92,6 +96,8 @@ Step* FindStep(Exec* exec, const Node* original);
 
 // New parameters for one node of the Exec's copy; takes them over, also when it fails.
 [[nodiscard]] CUresult UpdateNode(Exec* exec, Node* node, NodeParams* params);
+// The parameters of a graph of the same shape for the nodes of a child node's graph.
+[[nodiscard]] CUresult UpdateChild(Exec* exec, Node* node, const Graph* graph);
 [[nodiscard]] CUresult EnableNode(Exec* exec, Node* node, bool enabled);
 // cuGraphExecUpdate: all parameters of a graph of the same shape.
 [[nodiscard]] CUresult UpdateExec(Exec* exec, const Graph* graph,

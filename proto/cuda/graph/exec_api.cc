@@ -35,7 +35,9 @@ CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
   }
   GraphLock lock;
   const Graph* graph = FindGraph(handle);
-  if (graph == nullptr || graph->capture != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // A node's graph runs with the node only.
+  if (graph->owner != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   Exec* exec;
   Node* culprit;
   const CUresult result = MakeExec(graph, flags, &exec, &culprit, &blame->why);
@@ -147,9 +149,9 @@ CUresult SetChild(CUgraphExec exec_handle, CUgraphNode node_handle, CUgraph chil
   const Node* original = FindNode(node_handle, CU_GRAPH_NODE_TYPE_GRAPH);
   Step* step = exec == nullptr || original == nullptr ? nullptr : FindStep(exec, original);
   if (step == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  NodeParams params;
-  const CUresult result = ReadChildLocked(child, nullptr, &params);
-  return result != CUDA_SUCCESS ? result : UpdateNode(exec, step->node, &params);
+  const Graph* graph = FindGraph(child);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return UpdateChild(exec, step->node, graph);
 }
 
 template <typename Params>
@@ -170,6 +172,10 @@ CUresult Update(CUgraphExec exec_handle, CUgraph graph_handle, CUgraphExecUpdate
   Exec* exec = FindExec(exec_handle);
   const Graph* graph = FindGraph(graph_handle);
   if (exec == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->owner != nullptr) {
+    info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;  // as the driver: it is not looked at
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   return UpdateExec(exec, graph, info);
 }
 

@@ -65,7 +65,6 @@ Node* Append(Graph* graph, NodeParams* params) {
   *params = {};
   ForEachInner(*node, [node](Graph* inner) { inner->owner = node; });
   SetConditionUsed(node, true);
-  if (IsAllocation(node->params)) ++graph->allocations;
   return node;
 }
 
@@ -95,6 +94,24 @@ bool CopyNodes(const Graph* from, Graph* to) {
   return true;
 }
 
+bool IsFreedIn(const Graph* graph, CUdeviceptr address) {
+  for (const Node* node : graph->nodes) {
+    bool freed =
+        node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->params.free_address == address;
+    ForEachInner(*node, [&](const Graph* inner) { freed = freed || IsFreedIn(inner, address); });
+    if (freed) return true;
+  }
+  return false;
+}
+
+// Of an allocation or free node: a child graph gets no more of them, and an address is freed once.
+CUresult CheckAllocation(Graph* graph, const NodeParams& params) {
+  if (IsChild(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  return params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && IsFreedIn(RootOf(graph), params.free_address)
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
+}
+
 bool CopyConditions(const Graph* from, Graph* to) {
   for (const Condition& condition : from->conditions) {
     if (!to->conditions.Push(condition)) return false;
@@ -114,6 +131,23 @@ bool CopyObjects(const Graph* from, Graph* to) {
 
 bool IsAllocation(const NodeParams& params) {
   return params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+}
+
+bool HasAllocations(const Graph* graph) {
+  for (const Node* node : graph->nodes) {
+    if (Allocates(*node)) return true;
+  }
+  return false;
+}
+
+bool Allocates(const Node& node) {
+  bool has = IsAllocation(node.params);
+  ForEachInner(node, [&has](const Graph* inner) { has = has || HasAllocations(inner); });
+  return has;
+}
+
+bool IsChild(const Graph* graph) {
+  return graph->owner != nullptr && graph->owner->params.type == CU_GRAPH_NODE_TYPE_GRAPH;
 }
 
 Graph* FindGraph(CUgraph handle) {
@@ -162,6 +196,13 @@ void ForgetReservations() {
 CUresult AddNode(Graph* graph, NodeParams* params, const Edge* dependencies, size_t count,
                  Node** out) {
   *out = nullptr;
+  if (IsAllocation(*params)) {
+    const CUresult result = CheckAllocation(graph, *params);
+    if (result != CUDA_SUCCESS) {
+      FreeParams(params);
+      return result;
+    }
+  }
   Node* node = Append(graph, params);
   if (node == nullptr) {
     FreeParams(params);
@@ -170,6 +211,7 @@ CUresult AddNode(Graph* graph, NodeParams* params, const Edge* dependencies, siz
   for (size_t i = 0; i < count; ++i) {
     const CUresult result = AddEdge(dependencies[i].node, node, dependencies[i].data);
     if (result != CUDA_SUCCESS) {
+      ForEachInner(*node, [](Graph* inner) { inner->owner = nullptr; });
       DestroyNode(node);
       return result;
     }
@@ -189,7 +231,6 @@ void DestroyNode(Node* node) {
       break;
     }
   }
-  if (IsAllocation(node->params)) --graph->allocations;
   FreeNode(node);
 }
 

@@ -61,10 +61,9 @@ struct Graph {
   uint64_t original_serial;  // of a clone
   Growing<Node*> nodes;      // in the order of their making
   Growing<ObjectReference> objects;
-  Node* owner;           // the node whose child graph or body this is, or null
-  Capture* capture;      // the capture that adds to it, or null
-  bool executable;       // an executable graph's own copy: no handle of the program's
-  uint32_t allocations;  // mem alloc and free nodes in it: those graphs cannot be cloned
+  Node* owner;       // the node whose child graph or body this is, or null
+  Capture* capture;  // the capture that adds to it, or null
+  bool executable;   // an executable graph's own copy: no handle of the program's
   // Of a graph without an owner: the handles for its own conditional nodes and those in its bodies,
   // and what the driver keeps for them (null: it has forgotten them).
   Growing<Condition> conditions;
@@ -82,8 +81,14 @@ class GraphLock {
   static pthread_mutex_t mutex_;
 };
 
-// An allocation or free node: such graphs cannot be cloned nor be children.
+// An allocation or free node: graphs that have one, or one inside of them, cannot be cloned; children
+// they can be when they are moved.
 bool IsAllocation(const NodeParams& params);
+bool HasAllocations(const Graph* graph);
+// The node is one, or has one inside of it: it and its edges stay as long as its graph.
+bool Allocates(const Node& node);
+// It belongs to a child node: nothing can be allocated in it any more.
+bool IsChild(const Graph* graph);
 
 // The object behind a handle, or null.
 Graph* FindGraph(CUgraph handle);

@@ -18,7 +18,7 @@ bool IsPlain(const CUgraphEdgeData& data) { return memcmp(&data, &kPlain, sizeof
 // Fills up to *count handles and sets what is left to null; without an array only counts.
 template <typename HandleAt>
 CUresult ShowNodes(size_t have, HandleAt&& handle_at, CUgraphNode* out, size_t* count) {
-  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (count == nullptr || (out != nullptr && *count == 0)) return CUDA_ERROR_INVALID_VALUE;
   if (out != nullptr) {
     for (size_t i = 0; i < *count; ++i) out[i] = i < have ? handle_at(i) : nullptr;
     if (*count < have) return CUDA_SUCCESS;
@@ -29,7 +29,9 @@ CUresult ShowNodes(size_t have, HandleAt&& handle_at, CUgraphNode* out, size_t* 
 
 CUresult ShowEnds(const Growing<Edge>& edges, CUgraphNode* out, CUgraphEdgeData* data,
                   size_t* count) {
-  if (count == nullptr || (data != nullptr && out == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (count == nullptr || (out != nullptr && *count == 0) || (data != nullptr && out == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (out != nullptr && data == nullptr) {
     for (const Edge& edge : edges) {
       if (!IsPlain(edge.data)) return CUDA_ERROR_LOSSY_QUERY;
@@ -46,7 +48,7 @@ CUresult ShowEdges(CUgraph handle, CUgraphNode* from, CUgraphNode* to, CUgraphEd
                    size_t* count) {
   if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
   if (count == nullptr || (from == nullptr) != (to == nullptr) ||
-      (data != nullptr && from == nullptr)) {
+      (data != nullptr && from == nullptr) || (from != nullptr && *count == 0)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   GraphLock lock;
@@ -102,6 +104,7 @@ CUresult ChangeEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode*
         (data != nullptr && !EdgeList::IsEdgeData(*before, data[i]))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    if (!add && (Allocates(*before) || Allocates(*after))) return CUDA_ERROR_NOT_SUPPORTED;
   }
   for (size_t i = 0; i < count; ++i) {
     const CUgraphEdgeData& with = data != nullptr ? data[i] : kPlain;
@@ -134,10 +137,10 @@ CUresult cuGraphDestroy(CUgraph handle) {
   {
     GraphLock lock;
     Graph* graph = FindGraph(handle);
-    if (graph == nullptr || graph->executable || graph->owner != nullptr ||
-        graph->capture != nullptr) {
+    if (graph == nullptr || graph->executable || graph->owner != nullptr) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    if (graph->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
     DestroyGraph(graph);
   }
   RunDestructors();
@@ -149,8 +152,9 @@ CUresult cuGraphDestroyNode(CUgraphNode handle) {
   {
     GraphLock lock;
     Node* node = FindNode(handle);
-    if (node == nullptr || node->graph->capture != nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (IsAllocation(node->params)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (node->graph->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+    if (Allocates(*node)) return CUDA_ERROR_NOT_SUPPORTED;
     DestroyNode(node);
   }
   RunDestructors();
@@ -162,7 +166,7 @@ CUresult cuGraphClone(CUgraph* out, CUgraph handle) {
   GraphLock lock;
   const Graph* graph = FindGraph(handle);
   if (out == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (graph->allocations != 0 || HasConditions(graph) || IsBody(graph)) {
+  if (HasAllocations(graph) || HasConditions(graph) || IsBody(graph)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   Graph* clone = CloneGraph(graph);

@@ -40,6 +40,18 @@ CUresult FindPacked(void** extra, uint32_t bytes, const void** packed) {
   return CUDA_SUCCESS;
 }
 
+// The list that shows `packed`. False without memory.
+bool MakeList(KernelParams* kernel) {
+  kernel->extra = static_cast<PackedList*>(calloc(1, sizeof(PackedList)));
+  if (kernel->extra == nullptr) return false;
+  kernel->extra->size_bytes = kernel->param_bytes;
+  void* const list[5] = {CU_LAUNCH_PARAM_BUFFER_POINTER, kernel->packed,
+                         CU_LAUNCH_PARAM_BUFFER_SIZE, &kernel->extra->size_bytes,
+                         CU_LAUNCH_PARAM_END};
+  memcpy(kernel->extra->list, list, sizeof(list));
+  return true;
+}
+
 CUresult TakeParams(const CUDA_KERNEL_NODE_PARAMS_v3& from, const KernelLayout& layout,
                     KernelParams* to) {
   const void* packed = nullptr;
@@ -62,29 +74,62 @@ CUresult TakeParams(const CUDA_KERNEL_NODE_PARAMS_v3& from, const KernelLayout& 
   }
   if (to->param_count != 0) {
     to->params = static_cast<void**>(calloc(to->param_count, sizeof(void*)));
-    if (to->params == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    to->places = static_cast<KernelParam*>(calloc(to->param_count, sizeof(KernelParam)));
+    if (to->params == nullptr || to->places == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   for (uint32_t i = 0; i < to->param_count; ++i) {
-    uint32_t offset = 0;
-    uint32_t size = 0;
-    layout.param_at(layout.table, i, &offset, &size);
-    to->params[i] = to->packed + offset;
-    if (packed == nullptr) memcpy(to->params[i], from.kernelParams[i], size);
+    KernelParam& place = to->places[i];
+    layout.param_at(layout.table, i, &place.offset_bytes, &place.size_bytes);
+    to->params[i] = to->packed + place.offset_bytes;
+    if (packed == nullptr) memcpy(to->params[i], from.kernelParams[i], place.size_bytes);
   }
   if (packed != nullptr && layout.bytes != 0) memcpy(to->packed, packed, layout.bytes);
-  return CUDA_SUCCESS;
+  return from.extra == nullptr || MakeList(to) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 bool CopyKernel(const KernelParams& from, KernelParams* to) {
+  PackShown(from);
   *to = from;
   to->params = nullptr;
+  to->places = nullptr;
+  to->extra = nullptr;
   to->attributes = nullptr;
-  if (!Duplicate(from.packed, from.param_bytes, &to->packed)) return false;
-  if (!Duplicate(from.params, from.param_count, &to->params)) return false;
-  for (uint32_t i = 0; i < to->param_count; ++i) {
-    to->params[i] = to->packed + (static_cast<uint8_t*>(from.params[i]) - from.packed);
+  if (!Duplicate(from.packed, from.param_bytes, &to->packed) ||
+      !Duplicate(from.params, from.param_count, &to->params) ||
+      !Duplicate(from.places, from.param_count, &to->places) ||
+      !Duplicate(from.attributes, from.attribute_count, &to->attributes) ||
+      (from.extra != nullptr && !MakeList(to))) {
+    return false;
   }
-  return Duplicate(from.attributes, from.attribute_count, &to->attributes);
+  for (uint32_t i = 0; i < to->param_count; ++i) {
+    to->params[i] = to->packed + to->places[i].offset_bytes;
+  }
+  return true;
+}
+
+// The program may have pointers to all of it.
+bool HasForm(const KernelParams& a, const KernelParams& b) {
+  return a.param_bytes == b.param_bytes && a.param_count == b.param_count &&
+         (a.extra == nullptr) == (b.extra == nullptr) &&
+         (a.param_count == 0 || memcmp(a.places, b.places, a.param_count * sizeof(*a.places)) == 0);
+}
+
+template <typename T>
+void Exchange(T* a, T* b) {
+  const T old = *a;
+  *a = *b;
+  *b = old;
+}
+
+void KeepStorage(KernelParams* to, KernelParams* from) {
+  if (to->param_bytes != 0) memcpy(to->packed, from->packed, to->param_bytes);
+  for (uint32_t i = 0; i < to->param_count; ++i) {
+    to->params[i] = to->packed + to->places[i].offset_bytes;
+  }
+  Exchange(&to->packed, &from->packed);
+  Exchange(&to->params, &from->params);
+  Exchange(&to->places, &from->places);
+  Exchange(&to->extra, &from->extra);
 }
 
 bool CopyBodies(const ConditionalParams& from, ConditionalParams* to) {
@@ -117,6 +162,13 @@ CUresult MakeKernelParams(const CUDA_KERNEL_NODE_PARAMS_v3& from, const KernelLa
   const CUresult result = TakeParams(from, layout, &kernel);
   if (result != CUDA_SUCCESS) FreeParams(to);
   return result;
+}
+
+void PackShown(const KernelParams& kernel) {
+  for (uint32_t i = 0; i < kernel.param_count; ++i) {
+    void* const own = kernel.packed + kernel.places[i].offset_bytes;
+    if (kernel.params[i] != own) memcpy(own, kernel.params[i], kernel.places[i].size_bytes);
+  }
 }
 
 bool IsNodeAttribute(CUlaunchAttributeID id) {
@@ -238,7 +290,7 @@ bool CopyParams(const NodeParams& from, NodeParams* to) {
       HoldMemory(to->alloc.memory);
       break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
-      to->child.graph = CloneGraph(from.child.graph);
+      to->child = {CloneGraph(from.child.graph), CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE};
       room = to->child.graph != nullptr;
       break;
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
@@ -259,6 +311,8 @@ void FreeParams(NodeParams* params) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
       free(params->kernel.packed);
       free(params->kernel.params);
+      free(params->kernel.places);
+      free(params->kernel.extra);
       free(params->kernel.attributes);
       break;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
@@ -269,7 +323,11 @@ void FreeParams(NodeParams* params) {
       DropMemory(params->alloc.memory);
       break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
-      if (params->child.graph != nullptr) DestroyGraph(params->child.graph);
+      if (params->child.graph != nullptr &&
+          (params->child.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE ||
+           params->child.graph->owner != nullptr)) {
+        DestroyGraph(params->child.graph);
+      }
       break;
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       for (uint32_t i = 0; params->conditional.bodies != nullptr && i < params->conditional.count;
@@ -282,6 +340,20 @@ void FreeParams(NodeParams* params) {
       break;
   }
   *params = {};
+}
+
+void ReplaceParams(NodeParams* to, NodeParams* from) {
+  if (to->type == CU_GRAPH_NODE_TYPE_KERNEL && HasForm(to->kernel, from->kernel)) {
+    KeepStorage(&to->kernel, &from->kernel);
+  } else if (to->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && to->batch.count == from->batch.count &&
+             to->batch.count != 0) {
+    memcpy(to->batch.operations, from->batch.operations,
+           to->batch.count * sizeof(*to->batch.operations));
+    Exchange(&to->batch.operations, &from->batch.operations);
+  }
+  FreeParams(to);
+  *to = *from;
+  *from = {};
 }
 
 }  // namespace gpuloom::graph

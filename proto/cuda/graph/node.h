@@ -15,6 +15,21 @@ namespace gpuloom::graph {
 struct Graph;
 struct GraphMemory;
 
+// Where a parameter of a kernel lies in its packed buffer.
+struct KernelParam {
+  uint32_t offset_bytes;
+  uint32_t size_bytes;
+};
+
+// The `extra` list that a program gets: it passed its parameters as one.
+struct PackedList {
+  void* list[5];
+  size_t size_bytes;
+};
+
+// The program gets pointers to `packed`, `params` and `extra` when it asks a node for its parameters,
+// and may write to what it gets: that is the node's. They stay as long as the node has a kernel with
+// the same parameters.
 struct KernelParams {
   // As the program passed them: the kernel is `function`, or `kernel` when that is null.
   CUfunction function;
@@ -26,8 +41,10 @@ struct KernelParams {
   uint32_t param_bytes;  // of `packed`
   uint32_t param_count;  // of `params`; 0 when the layout is not known
   uint32_t attribute_count;
-  uint8_t* packed;  // all parameters in the kernel's own layout; owned
-  void** params;    // pointers into `packed`, what cuGraphKernelNodeGetParams shows; owned
+  uint8_t* packed;      // all parameters in the kernel's own layout; owned
+  void** params;        // pointers into `packed`, unless the program has set others; owned
+  KernelParam* places;  // of each parameter; owned
+  PackedList* extra;    // null: the program passed an array of pointers; owned
   CUlaunchAttribute* attributes;  // owned
 
   const void* handle() const {
@@ -55,7 +72,7 @@ struct MemAllocParams {
 };
 
 struct ChildParams {
-  Graph* graph;  // owned
+  Graph* graph;  // owned; one that is moved belongs to the program until a node has it
   CUgraphChildGraphNodeOwnership ownership;
 };
 
@@ -101,6 +118,9 @@ struct KernelLayout {
 // over now. INVALID_VALUE for a wrong call, NOT_SUPPORTED when only a packed buffer would do.
 [[nodiscard]] CUresult MakeKernelParams(const CUDA_KERNEL_NODE_PARAMS_v3& from,
                                         const KernelLayout& layout, NodeParams* to);
+// `packed` is what the array of pointers says, in which the program may have set others. Needs to be
+// asked for before a node's `packed` is read.
+void PackShown(const KernelParams& kernel);
 // Attributes that a kernel node keeps. Those that order a launch within its stream are edges of a
 // graph, or nothing: a captured launch waits for all that came before it.
 bool IsNodeAttribute(CUlaunchAttributeID id);
@@ -124,6 +144,9 @@ NodeParams EventOperation(CUgraphNodeType type, CUevent event);
 // A copy that owns everything it points to; child graphs and bodies are cloned.
 // False without memory.
 [[nodiscard]] bool CopyParams(const NodeParams& from, NodeParams* to);
+// *to gets the parameters of *from, of the same kind, which is given back. What the program has been
+// shown of *to stays where it is if the new ones have its form.
+void ReplaceParams(NodeParams* to, NodeParams* from);
 void FreeParams(NodeParams* params);
 
 }  // namespace gpuloom::graph

@@ -61,12 +61,9 @@ CUresult AddLocked(const NewNode& asked, Read&& read) {
   return result;
 }
 
-// *clone: the child graph of the new node.
-CUresult AddChild(const NewNode& asked, CUgraph child, CUgraph* clone) {
-  return AddLocked(asked, [child, clone](const Graph* graph, NodeParams* params) {
-    const CUresult read = ReadChildLocked(child, graph, params);
-    if (read == CUDA_SUCCESS) *clone = HandleOf(params->child.graph);
-    return read;
+CUresult AddChild(const NewNode& asked, CUgraph child, CUgraphChildGraphNodeOwnership ownership) {
+  return AddLocked(asked, [=](Graph* graph, NodeParams* params) {
+    return ReadChildLocked(child, ownership, graph, params);
   });
 }
 
@@ -97,13 +94,7 @@ CUresult AddAny(const NewNode& asked, CUgraphNodeParams* from) {
   if (from->type != CU_GRAPH_NODE_TYPE_GRAPH) {
     return Add(asked, [&](NodeParams* params) { return ReadParams(from, params); });
   }
-  if (from->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) {
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  CUgraph clone = nullptr;
-  const CUresult result = AddChild(asked, from->graph.graph, &clone);
-  if (result == CUDA_SUCCESS) from->graph.graph = clone;
-  return result;
+  return AddChild(asked, from->graph.graph, from->graph.ownership);
 }
 
 // `show(const NodeParams&)` fills what the program gets.
@@ -132,8 +123,7 @@ CUresult Replace(CUgraphNode handle, NodeParams* params) {
     node->params.kernel.attributes = nullptr;
     node->params.kernel.attribute_count = 0;
   }
-  FreeParams(&node->params);
-  node->params = *params;
+  ReplaceParams(&node->params, params);
   return CUDA_SUCCESS;
 }
 
@@ -243,8 +233,8 @@ CUresult cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS*
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                                   size_t count, CUgraph child) {
-  CUgraph clone = nullptr;
-  return AddChild({out, graph, dependencies, nullptr, count}, child, &clone);
+  return AddChild({out, graph, dependencies, nullptr, count}, child,
+                  CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE);
 }
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph* out) {
   return Get(node, CU_GRAPH_NODE_TYPE_GRAPH, out,

@@ -4,6 +4,7 @@
 
 #include "proto/cuda/graph/allocation.h"
 #include "proto/cuda/graph/conditional.h"
+#include "proto/cuda/graph/exec.h"
 #include "proto/cuda/graph/library.h"
 
 namespace gpuloom::graph {
@@ -139,15 +140,26 @@ CUresult ReadBatch(const CUDA_BATCH_MEM_OP_NODE_PARAMS* from, NodeParams* to) {
   return MakeBatch(*from, to);
 }
 
-CUresult ReadChildLocked(CUgraph child, const Graph* parent, NodeParams* to) {
+CUresult ReadChildLocked(CUgraph child, CUgraphChildGraphNodeOwnership ownership, Graph* parent,
+                         NodeParams* to) {
   *to = {};
-  const Graph* graph = FindGraph(child);
-  if (graph == nullptr || graph == parent) return CUDA_ERROR_INVALID_VALUE;
-  if (graph->allocations != 0 || HasConditions(graph)) return CUDA_ERROR_NOT_SUPPORTED;
-  Graph* clone = CloneGraph(graph);
-  if (clone == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  Graph* graph = FindGraph(child);
+  // As the driver, any other value is none.
+  const bool moves = ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  if (graph == nullptr || graph->executable || (graph == parent && !moves)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (graph->owner != nullptr || HasConditions(graph) ||
+      (HasAllocations(graph) && (!moves || IsInstantiated(graph)))) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  // The driver moves a graph into itself, too, which can then never be run nor destroyed.
+  if (moves && RootOf(parent) == graph) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!moves) graph = CloneGraph(graph);
+  if (graph == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   to->type = CU_GRAPH_NODE_TYPE_GRAPH;
-  to->child = {clone, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE};
+  to->child = {graph,
+               moves ? CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE : CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE};
   return CUDA_SUCCESS;
 }
 
@@ -210,7 +222,8 @@ CUDA_KERNEL_NODE_PARAMS ShowKernel(const KernelParams& kernel) {
   shown.blockDimY = kernel.block[1];
   shown.blockDimZ = kernel.block[2];
   shown.sharedMemBytes = kernel.dynamic_shared_bytes;
-  shown.kernelParams = kernel.params;
+  shown.kernelParams = kernel.extra == nullptr ? kernel.params : nullptr;
+  shown.extra = kernel.extra == nullptr ? nullptr : kernel.extra->list;
   shown.kern = kernel.kernel;
   shown.ctx = kernel.context;
   return shown;

@@ -15,8 +15,10 @@ namespace gpuloom::graph {
 [[nodiscard]] CUresult ReadHost(const CUDA_HOST_NODE_PARAMS* from, NodeParams* to);
 [[nodiscard]] CUresult ReadEvent(CUgraphNodeType type, CUevent event, NodeParams* to);
 [[nodiscard]] CUresult ReadBatch(const CUDA_BATCH_MEM_OP_NODE_PARAMS* from, NodeParams* to);
-// Clones the child; needs GraphLock. `parent`: the graph it is for, or null.
-[[nodiscard]] CUresult ReadChildLocked(CUgraph child, const Graph* parent, NodeParams* to);
+// Clones the child or, when the node is to have it itself, takes it over with the node's making; needs
+// GraphLock. `parent`: the graph it is for.
+[[nodiscard]] CUresult ReadChildLocked(CUgraph child, CUgraphChildGraphNodeOwnership ownership,
+                                       Graph* parent, NodeParams* to);
 
 // Any kind but child graphs, conditional nodes and those that are not offered.
 [[nodiscard]] CUresult ReadParams(const CUgraphNodeParams* from, NodeParams* to);

@@ -128,6 +128,7 @@ bool SameParams(const NodeParams& a, const NodeParams& b) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
       const KernelParams& x = a.kernel;
       const KernelParams& y = b.kernel;
+      PackShown(y);
       return x.handle() == y.handle() && memcmp(x.grid, y.grid, sizeof(x.grid)) == 0 &&
              memcmp(x.block, y.block, sizeof(x.block)) == 0 &&
              x.dynamic_shared_bytes == y.dynamic_shared_bytes && x.param_bytes == y.param_bytes &&
@@ -234,23 +235,24 @@ class Changes {
 CUresult UpdateNode(Exec* exec, Node* node, NodeParams* params) {
   Changes changes;
   Node* culprit = nullptr;
-  if (params->type == CU_GRAPH_NODE_TYPE_GRAPH && node->params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
-    CUgraphExecUpdateResultInfo info = {};
-    CUresult result = CheckChanges(node->params.child.graph, params->child.graph, &info);
-    if (result == CUDA_SUCCESS) {
-      result = changes.AddAll(node->params.child.graph, params->child.graph)
-                   ? changes.Make(exec, &culprit)
-                   : CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    FreeParams(params);
-    return result;
-  }
   if (CheckChange(node->params, *params) != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
     FreeParams(params);
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (!changes.Take(node, params, nullptr)) return CUDA_ERROR_OUT_OF_MEMORY;
   return changes.Make(exec, &culprit);
+}
+
+CUresult UpdateChild(Exec* exec, Node* node, const Graph* graph) {
+  // Its memory would not be the executable graph's.
+  if (HasAllocations(graph)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  CUgraphExecUpdateResultInfo info = {};
+  const CUresult result = CheckChanges(node->params.child.graph, graph, &info);
+  if (result != CUDA_SUCCESS) return result;
+  Changes changes;
+  Node* culprit = nullptr;
+  return changes.AddAll(node->params.child.graph, graph) ? changes.Make(exec, &culprit)
+                                                         : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult EnableNode(Exec* exec, Node* node, bool enabled) {
