@@ -79,9 +79,11 @@ constexpr Uuid kKnownUuids[kFirstUnknown] = {
 };
 
 // Refused outright, by their first four bytes: the first makes some runtimes skip the interface
-// table when it exists, the second belongs to NVIDIA's management library. Both callers go on
-// without.
-constexpr uint8_t kRefusedUuids[][4] = {{0xf8, 0xcf, 0xf9, 0x51}, {0x69, 0xa2, 0x8e, 0x9f}};
+// table when it exists, the second belongs to NVIDIA's management library, and the third is the
+// driver's cache of compiled code on disk, in which NVRTC and nvJitLink keep what they have made.
+// All of them go on without, silently, and only those that got a table would call into it.
+constexpr uint8_t kRefusedUuids[][4] = {
+    {0xf8, 0xcf, 0xf9, 0x51}, {0x69, 0xa2, 0x8e, 0x9f}, {0xda, 0x91, 0x51, 0xd3}};
 
 pthread_mutex_t unknown_lock = PTHREAD_MUTEX_INITIALIZER;
 Uuid unknown_uuids[kUnknownTables];  // written once each, under the lock, before the table is

@@ -291,12 +291,15 @@ TEST(RuntimeTables, IntegrityAnswersForTheTablesHandedOut) {
 
 TEST(RuntimeTables, RefusesAndStubsTheRest) {
   const void* table = &table;
+  lines.clear();
   for (const char* refused :
-       {"f8cff951-2146-8b4e-b9e2-fb469e7c0dd9", "69a28e9f-0000-0000-0000-000000000000"}) {
+       {"f8cff951-2146-8b4e-b9e2-fb469e7c0dd9", "69a28e9f-0000-0000-0000-000000000000",
+        "da9151d3-3ae6-cc41-a5c0-4f26d533e328"}) {
     const CUuuid id = Uuid(refused);
     EXPECT_EQ(AnswerGetExportTable(kHooks, &table, &id), CUDA_ERROR_NOT_FOUND);
     EXPECT_EQ(table, nullptr);
   }
+  EXPECT_TRUE(lines.empty()) << lines.front();
   const CUuuid id = Uuid(kInterface);
   EXPECT_EQ(AnswerGetExportTable(kHooks, nullptr, &id), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(AnswerGetExportTable(kHooks, &table, nullptr), CUDA_ERROR_INVALID_VALUE);
