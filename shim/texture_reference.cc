@@ -108,28 +108,13 @@ CUresult MakeLocked(const Library* library, const char* name, wire::ReferenceKin
   return CUDA_SUCCESS;
 }
 
-// A program may bind more than there is, and launches see what there is.
-void CutToMemory(CUDA_RESOURCE_DESC* resource) {
-  if (resource->resType != CU_RESOURCE_TYPE_LINEAR) return;
-  auto& linear = resource->res.linear;
-  KnownMemory memory;
-  if (FindMemory(linear.devPtr, linear.sizeInBytes, &memory) ||
-      !FindMemory(linear.devPtr, 1, &memory)) {
-    return;
-  }
-  const uint64_t most = memory.begin + memory.size_bytes - linear.devPtr;
-  if (linear.sizeInBytes > most) linear.sizeInBytes = most;
-}
-
 // As launches see it. Whether something can be bound at all has been judged.
 wire::ReferenceSet::Request Describe(const TextureReference& state) {
   wire::ReferenceSet::Request request = {};
   if (!state.bound) return request;
   request.bound = 1;
   SetSampler(state.sampler, &request.look);
-  CUDA_RESOURCE_DESC resource = state.resource;
-  CutToMemory(&resource);
-  if (JudgeResource(resource, &request.look) != CUDA_SUCCESS) request = {};
+  if (JudgeResource(state.resource, &request.look) != CUDA_SUCCESS) request = {};
   return request;
 }
 

@@ -4,7 +4,6 @@
 #include "agent/executor/texture.h"
 
 #include "agent/executor/session.h"
-#include "proto/cuda/array_format.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -71,28 +70,13 @@ bool Session::JudgeTexture(const wire::TextureCreate::Request& request,
       return true;
     }
     case wire::ViewResource::kLinear:
-      if (!OwnsDevice(request.address, request.size_bytes) &&
-          !OwnsHost(request.address, request.size_bytes)) {
-        break;
-      }
       resource->resType = CU_RESOURCE_TYPE_LINEAR;
       resource->res.linear.devPtr = request.address;
       resource->res.linear.format = static_cast<CUarray_format>(request.format);
       resource->res.linear.numChannels = request.channels;
       resource->res.linear.sizeInBytes = request.size_bytes;
       return true;
-    case wire::ViewResource::kPitched: {
-      uint64_t row_bytes = 0;
-      uint64_t rows_bytes = 0;
-      const uint64_t element_bytes = PlainElementBytes(request.format, request.channels);
-      // The last row may end with its elements.
-      if (element_bytes == 0 || request.width == 0 || request.height == 0 ||
-          __builtin_mul_overflow(request.width, element_bytes, &row_bytes) ||
-          __builtin_mul_overflow(request.height - 1, request.pitch_bytes, &rows_bytes) ||
-          __builtin_add_overflow(rows_bytes, row_bytes, &rows_bytes) ||
-          !(OwnsDevice(request.address, rows_bytes) || OwnsHost(request.address, rows_bytes))) {
-        break;
-      }
+    case wire::ViewResource::kPitched:
       resource->resType = CU_RESOURCE_TYPE_PITCH2D;
       resource->res.pitch2D.devPtr = request.address;
       resource->res.pitch2D.format = static_cast<CUarray_format>(request.format);
@@ -101,9 +85,8 @@ bool Session::JudgeTexture(const wire::TextureCreate::Request& request,
       resource->res.pitch2D.height = request.height;
       resource->res.pitch2D.pitchInBytes = request.pitch_bytes;
       return true;
-    }
   }
-  Refuse(wire::Fatal::kBadRange);
+  Refuse(wire::Fatal::kBadArgument);
   return false;
 }
 

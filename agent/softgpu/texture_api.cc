@@ -1,8 +1,10 @@
 // cuTexObject*, cuSurfObject*.
-#include "agent/softgpu/address_table.h"
+#include <algorithm>
+
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/registry.h"
 #include "agent/softgpu/view.h"
+#include "proto/cuda/array_format.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -11,18 +13,18 @@ namespace {
 constexpr uint64_t kAlignmentBytes = 512;  // CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT
 constexpr uint64_t kPitchAlignmentBytes = 32;
 
-// Linear memory: all of it must be device memory now; whether it still is, a read finds out.
+// What there is at an address a read finds out.
 CUresult SetLinear(const CUDA_RESOURCE_DESC& resource, TextureView& view) {
   const auto& linear = resource.res.linear;
   Image image;
   if (ElementBytes(linear.format, linear.numChannels, &image) == 0 || linear.devPtr == 0 ||
-      linear.devPtr % kAlignmentBytes != 0 || linear.sizeInBytes / image.element_bytes > 1u << 28 ||
-      (linear.sizeInBytes != 0 &&
-       !AddressTable::Instance().Covers(linear.devPtr, linear.sizeInBytes, false))) {
+      linear.devPtr % kAlignmentBytes != 0 ||
+      linear.sizeInBytes / image.element_bytes > gpuloom::kMostLinearElements) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   image.begin = linear.devPtr;
-  image.width = static_cast<uint32_t>(linear.sizeInBytes / image.element_bytes);
+  image.width = static_cast<uint32_t>(
+      std::min<uint64_t>(linear.sizeInBytes / image.element_bytes, UINT32_MAX));
   view.texture.linear_memory = true;
   view.texture.levels.push_back(image);
   return CUDA_SUCCESS;
@@ -35,17 +37,13 @@ CUresult SetPitched(const CUDA_RESOURCE_DESC& resource, TextureView& view) {
   if (ElementBytes(pitched.format, pitched.numChannels, &image) == 0 || pitched.devPtr == 0 ||
       pitched.devPtr % kAlignmentBytes != 0 || pitched.pitchInBytes % kPitchAlignmentBytes != 0 ||
       pitched.width == 0 || pitched.height == 0 || pitched.width > kMaxExtent ||
-      pitched.height > kMaxExtent || pitched.pitchInBytes >= 1u << 30 ||
-      pitched.width * image.element_bytes > pitched.pitchInBytes) {
+      pitched.height > kMaxExtent || pitched.pitchInBytes >= 1u << 30) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   image.begin = pitched.devPtr;
   image.pitch_bytes = pitched.pitchInBytes;
   image.width = static_cast<uint32_t>(pitched.width);
   image.height = static_cast<uint32_t>(pitched.height);
-  const uint64_t span =
-      (pitched.height - 1) * pitched.pitchInBytes + pitched.width * image.element_bytes;
-  if (!AddressTable::Instance().Covers(image.begin, span, false)) return CUDA_ERROR_INVALID_VALUE;
   view.texture.levels.push_back(image);
   return CUDA_SUCCESS;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/softgpu/address_table.h"
 #include "agent/softgpu/context.h"
 #include "agent/softgpu/library.h"
 #include "agent/softgpu/registry.h"
@@ -21,18 +20,6 @@ TextureReference Fresh() {
   reference.format = CU_AD_FORMAT_FLOAT;
   reference.channels = 1;
   return reference;
-}
-
-// A program may bind more than there is.
-CUDA_RESOURCE_DESC AsFarAsThereIs(CUDA_RESOURCE_DESC resource) {
-  if (resource.resType != CU_RESOURCE_TYPE_LINEAR) return resource;
-  auto& linear = resource.res.linear;
-  if (AddressTable::Instance().Covers(linear.devPtr, linear.sizeInBytes, false)) return resource;
-  const auto region = AddressTable::Instance().FindRegion(linear.devPtr);
-  if (region.has_value()) {
-    linear.sizeInBytes = std::min<uint64_t>(linear.sizeInBytes, region->end() - linear.devPtr);
-  }
-  return resource;
 }
 
 // Without what references may say and texture objects may not.
@@ -158,9 +145,8 @@ CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument
   const CUresult result = change(&changed, argument);
   if (result != CUDA_SUCCESS) return result;
   std::shared_ptr<TextureView> view;
-  if (changed.bound &&
-      MakeView(reference->context, AsFarAsThereIs(changed.resource), AsItIsRead(changed.sampler),
-               /*view=*/nullptr, &view) != CUDA_SUCCESS) {
+  if (changed.bound && MakeView(reference->context, changed.resource, AsItIsRead(changed.sampler),
+                                /*view=*/nullptr, &view) != CUDA_SUCCESS) {
     view = nullptr;
   }
   reference->texture = changed;

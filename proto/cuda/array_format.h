@@ -41,4 +41,8 @@ constexpr uint32_t PlainElementBytes(uint32_t format_untrusted, uint32_t channel
   return plain ? static_cast<uint32_t>(ChannelBytes(format_untrusted)) * channels_untrusted : 0;
 }
 
+// Of a texture over linear memory. CUDA 11's runtime binds 4 GiB where the program says no size; nobody
+// says more. (The attribute for the width is smaller, and the driver does not hold to it.)
+inline constexpr uint64_t kMostLinearElements = uint64_t{1} << 32;
+
 }  // namespace gpuloom

@@ -57,9 +57,6 @@ void Unbind(TextureReference* reference) {
   memset(&reference->resource, 0, sizeof(reference->resource));
 }
 
-// CUDA 11's runtime binds 4 GiB where the program says no size. Nobody says more.
-constexpr uint64_t kMostElements = uint64_t{1} << 32;
-
 // `*inside`: how far the address lies behind the last one where the hardware can begin.
 CUresult SetLinear(TextureReference* reference, CUdeviceptr address, size_t size_bytes,
                    bool may_begin_before, size_t* inside) {
@@ -71,7 +68,7 @@ CUresult SetLinear(TextureReference* reference, CUdeviceptr address, size_t size
   *inside = address % LimitOf(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
   const uint64_t element_bytes = ChannelBytes(reference->format) * reference->channels;
   if ((*inside != 0 && !may_begin_before) || size_bytes > SIZE_MAX - *inside ||
-      size_bytes / (element_bytes == 0 ? 1 : element_bytes) > kMostElements) {
+      size_bytes / (element_bytes == 0 ? 1 : element_bytes) > kMostLinearElements) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Unbind(reference);

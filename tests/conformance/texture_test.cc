@@ -295,6 +295,43 @@ TEST_F(Textures, LinearAndPitchedMemory) {
   EXPECT_EQ(Cu().cuMemFree_v2(pitched), CUDA_SUCCESS);
 }
 
+// Only a kernel that read what is not there would fault.
+TEST_F(Textures, MemoryIsNotJudged) {
+  const std::vector<uint32_t> words = Pattern(64, 3);
+  const CUdeviceptr device = Alloc(256);
+  ASSERT_EQ(Cu().cuMemcpyHtoD_v2(device, words.data(), 256), CUDA_SUCCESS);
+  const CUDA_TEXTURE_DESC sampler =
+      Sampler(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_POINT, CU_TRSF_READ_AS_INTEGER);
+  const auto create = [&](CUdeviceptr address, size_t size_bytes, CUtexObject* texture) {
+    CUDA_RESOURCE_DESC resource = {};
+    resource.resType = CU_RESOURCE_TYPE_LINEAR;
+    resource.res.linear = {address, CU_AD_FORMAT_UNSIGNED_INT32, 1, size_bytes};
+    return Cu().cuTexObjectCreate(texture, &resource, &sampler, nullptr);
+  };
+  for (const size_t size_bytes : {size_t{1} << 20, size_t{64} << 20, size_t{4} << 30}) {
+    CUtexObject texture = 0;
+    ASSERT_EQ(create(device, size_bytes, &texture), CUDA_SUCCESS) << size_bytes;
+    ASSERT_EQ(Launch(Kernel("fetch"), 1, 64, nullptr, texture, out_, 64u), CUDA_SUCCESS);
+    EXPECT_EQ(Download<uint32_t>(out_, 64), words);
+    EXPECT_EQ(Cu().cuTexObjectDestroy(texture), CUDA_SUCCESS);
+  }
+  CUtexObject texture = 0;
+  EXPECT_EQ(create(0, 4, &texture), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(create(device, ~size_t{3}, &texture), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(create(0x1234'5678'8000, 4096, &texture), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuTexObjectDestroy(texture), CUDA_SUCCESS);
+  // Rows, more of them than there are.
+  CUDA_RESOURCE_DESC rows = {};
+  rows.resType = CU_RESOURCE_TYPE_PITCH2D;
+  rows.res.pitch2D = {device, CU_AD_FORMAT_UNSIGNED_INT32, 1, 8, 4096, 32};
+  ASSERT_EQ(Cu().cuTexObjectCreate(&texture, &rows, &sampler, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(Kernel("integers"), 1, 1, nullptr, texture, out_, 2.5F, 1.5F), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint32_t>(out_, 1)[0], words[10]);
+  EXPECT_EQ(Cu().cuTexObjectDestroy(texture), CUDA_SUCCESS);
+  rows.res.pitch2D.devPtr = 0;
+  EXPECT_EQ(Cu().cuTexObjectCreate(&texture, &rows, &sampler, nullptr), CUDA_ERROR_INVALID_VALUE);
+}
+
 TEST_F(Textures, LayersAndSizes) {
   std::vector<float> elements(kWidth * kHeight * 5);
   for (size_t i = 0; i < elements.size(); ++i) {
