@@ -49,7 +49,6 @@ constexpr Mask kMasked[] = {
     {CU_DEVICE_ATTRIBUTE_VULKAN_CIG_SUPPORTED, 0},
     {CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD, 0},
     // Ways to launch and to wait.
-    {CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH, 0},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, 0},
     {CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES, 0},
     // A context's shared resources, which no tenant may set for its neighbours.

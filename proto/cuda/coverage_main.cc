@@ -92,7 +92,6 @@ const std::vector<Reason>& Reasons() {
       {"multicast is between GPUs of one process, and a tenant has one; the attribute says 0",
        {"cuMulticast"},
        {}},
-      {"one device to a tenant, so there is no peer", {}, {"cuLaunchCooperativeKernelMultiDevice"}},
       {"host and device share no functions; the attribute says 0",
        {"cuLibraryGetUnifiedFunction"},
        {}},

@@ -100,6 +100,62 @@ TEST_F(LaunchAttributes, CooperativeGridsMustFit) {
   EXPECT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
+TEST_F(LaunchAttributes, CooperativeOnEveryDeviceThereIs) {
+  int has = 0;
+  ASSERT_EQ(
+      Cu().cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH, device_),
+      CUDA_SUCCESS);
+  EXPECT_EQ(has, 1);
+  constexpr unsigned kBlocks = 8;
+  CUdeviceptr counter = Alloc(4), seen = Alloc(kBlocks * 4);
+  void* parameters[] = {&counter, &seen};
+  const CUstream stream = Stream();
+  CUDA_LAUNCH_PARAMS good = {};
+  good.function = ClusterFunction("meet");
+  good.gridDimX = kBlocks;
+  good.blockDimX = 32;
+  good.gridDimY = good.gridDimZ = good.blockDimY = good.blockDimZ = 1;
+  good.hStream = stream;
+  good.kernelParams = parameters;
+  const auto launch = [](std::vector<CUDA_LAUNCH_PARAMS> list, unsigned flags = 0) {
+    return Cu().cuLaunchCooperativeKernelMultiDevice(list.data(),
+                                                     static_cast<unsigned>(list.size()), flags);
+  };
+  for (unsigned flags = 0; flags < 4; ++flags) {
+    ASSERT_EQ(Cu().cuMemsetD32_v2(counter, 0, 1), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+    ASSERT_EQ(launch({good}, flags), CUDA_SUCCESS) << flags;
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    for (const uint32_t value : Download<uint32_t>(seen, kBlocks)) ASSERT_GE(value, kBlocks);
+  }
+  EXPECT_EQ(launch({good}, 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch({}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuLaunchCooperativeKernelMultiDevice(nullptr, 1, 0), CUDA_ERROR_INVALID_VALUE);
+  CUDA_LAUNCH_PARAMS other = good;
+  other.hStream = Stream();
+  EXPECT_EQ(launch({good, other}), CUDA_ERROR_INVALID_VALUE) << "two of one device";
+  const auto with = [&](auto change) {
+    CUDA_LAUNCH_PARAMS changed = good;
+    change(&changed);
+    return launch({changed});
+  };
+  for (const CUstream none : {CUstream{nullptr}, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
+    EXPECT_EQ(with([&](CUDA_LAUNCH_PARAMS* p) { p->hStream = none; }), CUDA_ERROR_INVALID_HANDLE);
+  }
+  EXPECT_EQ(with([](CUDA_LAUNCH_PARAMS* p) { p->function = nullptr; }), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(with([](CUDA_LAUNCH_PARAMS* p) { p->gridDimX = 0; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](CUDA_LAUNCH_PARAMS* p) { p->blockDimX = 2048; }), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](CUDA_LAUNCH_PARAMS* p) { p->kernelParams = nullptr; }),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(with([](CUDA_LAUNCH_PARAMS* p) { p->gridDimX = 1 << 20; }),
+            CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+
+  ASSERT_EQ(Cu().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(launch({good}), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(Cu().cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
 TEST_F(LaunchAttributes, ClustersShareTheirMemory) {
   const CUdeviceptr out = Alloc(64 * 4);
   CUfunction exchange = ClusterFunction("exchange");
