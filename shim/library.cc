@@ -12,7 +12,7 @@
 #include "shim/futex.h"
 #include "shim/handle_table.h"
 #include "shim/host_arena.h"
-#include "shim/jit_log.h"
+#include "shim/jit_options.h"
 #include "shim/link.h"
 #include "shim/managed_variables.h"
 #include "shim/memory.h"
@@ -34,12 +34,10 @@ CUresult CallUnload(const Library* library) {
   return session.Call<wire::LibraryUnload>({IdOf(library)}, &reply);
 }
 
-CUresult CallLoad(Library* library, uint64_t address, uint64_t image_bytes, ReplyPayload* log) {
-  wire::LibraryLoad::Reply reply;
-  CUresult result = session.Call<wire::LibraryLoad>(
-      {IdOf(library), 0, wire::HostPtr{address}, image_bytes}, &reply, nullptr, 0, log);
-  if (result != CUDA_SUCCESS || reply.managed_bytes == 0) return result;
-  result = PlaceManaged(library, reply.managed_bytes);
+// Gives what the executor has taken apart a place for its `__managed__` variables.
+CUresult PlaceVariables(Library* library, uint32_t managed_bytes, ReplyPayload* log) {
+  if (managed_bytes == 0) return CUDA_SUCCESS;
+  CUresult result = PlaceManaged(library, managed_bytes);
   if (result != CUDA_SUCCESS) {
     (void)CallUnload(library);
     return result;
@@ -51,9 +49,15 @@ CUresult CallLoad(Library* library, uint64_t address, uint64_t image_bytes, Repl
   return result;
 }
 
+CUresult CallLoad(Library* library, uint64_t address, uint64_t image_bytes, ReplyPayload* log) {
+  wire::LibraryLoad::Reply reply;
+  const CUresult result = session.Call<wire::LibraryLoad>(
+      {IdOf(library), 0, wire::HostPtr{address}, image_bytes}, &reply, nullptr, 0, log);
+  return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, log);
+}
+
 // Names the image when that costs less than sending it, and sends it where it is not known.
-CUresult PresentImage(Library* library, const void* image, uint64_t image_bytes,
-                      ReplyPayload* log) {
+CUresult SendImage(Library* library, const void* image, uint64_t image_bytes, ReplyPayload* log) {
   if (image_bytes >= wire::kByHashBytes && HashesImagesFast()) {
     const ImageHash hash = HashImage(static_cast<const uint8_t*>(image), image_bytes);
     wire::LibraryLoadByHash::Request request = {IdOf(library), 0, {}};
@@ -72,9 +76,53 @@ CUresult PresentImage(Library* library, const void* image, uint64_t image_bytes,
   return result;
 }
 
-// `ask` asks the executor for the library, with a place for the compiler's log.
+// Has it compiled as the program wants it, and tells what the compiler says.
+CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
+                      const JitOptions& jit) {
+  JitReportPlace place = JitReportPlace::For(jit);
+  uint64_t address;
+  if (const CUresult result = TakeTransferSpace(image_bytes + place.size_bytes(), &address);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  place.address = address + image_bytes;
+  memcpy(reinterpret_cast<void*>(address), image, image_bytes);
+  memset(reinterpret_cast<void*>(place.address), 0, place.size_bytes());
+  wire::LibraryCompile::Reply reply;
+  CUresult result = session.Call<wire::LibraryCompile>(
+      {IdOf(library), place.info_capacity_bytes, wire::HostPtr{address}, image_bytes,
+       wire::HostPtr{place.address}, place.error_capacity_bytes, 0},
+      &reply, jit.list, jit.list_bytes());
+  if (result == CUDA_SUCCESS) {
+    place.Tell(reply.report, jit);
+    result = static_cast<CUresult>(reply.result);
+  }
+  GiveTransferSpace(address);
+  return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, nullptr);
+}
+
+// What is machine code already needs no compiler.
+bool IsCompiled(const void* image, uint64_t image_bytes) {
+  Image found;
+  return FindImage(image, image_bytes, &found) == ImageError::kNone &&
+         found.kind == ImageKind::kElf;
+}
+
+CUresult PresentImage(Library* library, const void* image, uint64_t image_bytes,
+                      const JitOptions& jit) {
+  if (!jit.empty() && !IsCompiled(image, image_bytes)) {
+    return CompileImage(library, image, image_bytes, jit);
+  }
+  char text[wire::kReplyPayloadBytes];
+  ReplyPayload log = {text, sizeof(text), 0};
+  const CUresult result = SendImage(library, image, image_bytes, &log);
+  TellError(jit, text, log.size_bytes);
+  return result;
+}
+
+// `ask` asks the executor for the library.
 template <typename Ask>
-CUresult LoadAs(bool is_module, const JitLog& errors, const JitLog& infos, Library** out, Ask ask) {
+CUresult LoadAs(bool is_module, Library** out, Ask ask) {
   Library* library;
   {
     Holding holding(&libraries.lock);
@@ -82,11 +130,7 @@ CUresult LoadAs(bool is_module, const JitLog& errors, const JitLog& infos, Libra
   }
   if (library == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   library->is_module = is_module;
-  char text[wire::kReplyPayloadBytes];
-  ReplyPayload payload = {text, sizeof(text), 0};
-  const CUresult result = ask(library, &payload);
-  WriteLog(errors, text, payload.size_bytes);
-  WriteLog(infos, text, 0);
+  const CUresult result = ask(library);
   if (result != CUDA_SUCCESS) {
     Holding holding(&libraries.lock);
     libraries.table.Give(library);
@@ -100,17 +144,17 @@ CUresult LoadAs(bool is_module, const JitLog& errors, const JitLog& infos, Libra
 // Modules belong to a context; libraries are made, asked and unloaded without one.
 CUresult NeedOwner(bool is_module) { return is_module ? NeedContext() : session.Check(); }
 
-// Linked device code (-rdc=true) that was linked for other devices: its parts are linked for this one.
-// `failure` is what the linked image met, and the answer when there are no parts.
-CUresult LoadLinked(const void* wrapper, bool is_module, const JitLog& errors, const JitLog& infos,
-                    CUresult failure, Library** out) {
+// Linked device code (-rdc=true) that was linked for other devices, or not at all because it is PTX: its
+// parts are linked for this one. `failure` is what the linked image met, and the answer when there are
+// no parts.
+CUresult LoadLinked(const void* wrapper, bool is_module, const JitOptions& jit, CUresult failure,
+                    Library** out) {
   uint8_t* image = nullptr;
   uint64_t image_bytes = 0;
-  if (LinkParts(wrapper, &image, &image_bytes) != CUDA_SUCCESS) return failure;
-  const CUresult result =
-      LoadAs(is_module, errors, infos, out, [&](Library* library, ReplyPayload* log) {
-        return PresentImage(library, image, image_bytes, log);
-      });
+  if (LinkParts(wrapper, jit, &image, &image_bytes) != CUDA_SUCCESS) return failure;
+  const CUresult result = LoadAs(is_module, out, [&](Library* library) {
+    return PresentImage(library, image, image_bytes, {});
+  });
   free(image);
   return result;
 }
@@ -150,22 +194,22 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
               const CUjit_option* options, void** values, Library** out) {
   if (const CUresult result = NeedOwner(is_module); result != CUDA_SUCCESS) return result;
   if (image_pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  JitLog errors, infos;
-  if (const CUresult result = FindLogs(option_count, options, values, &errors, &infos);
+  JitOptions jit;
+  if (const CUresult result = ReadJitOptions(option_count, options, values, &jit);
       result != CUDA_SUCCESS) {
     return result;
   }
   Image image;
   const ImageError error = FindImage(image_pointer, &image);
-  if (error != ImageError::kNone || image.size_bytes == 0) {
-    return TellLater(CUDA_ERROR_INVALID_IMAGE, is_module, out);
+  CUresult result = CUDA_ERROR_INVALID_IMAGE;
+  if (error == ImageError::kNone && image.size_bytes != 0) {
+    result = !HasMember(image) ? CUDA_ERROR_NO_BINARY_FOR_GPU
+                               : LoadAs(is_module, out, [&](Library* library) {
+                                   return PresentImage(library, image.bytes, image.size_bytes, jit);
+                                 });
   }
-  if (!HasMember(image)) return TellLater(CUDA_ERROR_NO_BINARY_FOR_GPU, is_module, out);
-  CUresult result = LoadAs(is_module, errors, infos, out, [&](Library* library, ReplyPayload* log) {
-    return PresentImage(library, image.bytes, image.size_bytes, log);
-  });
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE) {
-    result = LoadLinked(image_pointer, is_module, errors, infos, result, out);
+    result = LoadLinked(image_pointer, is_module, jit, result, out);
     if (result == CUDA_SUCCESS) return result;
   }
   if (IsOfImage(result)) return TellLater(result, is_module, out);
@@ -180,8 +224,8 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
                   const CUjit_option* options, void** values, Library** out) {
   if (const CUresult result = NeedOwner(is_module); result != CUDA_SUCCESS) return result;
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  JitLog errors, infos;
-  if (const CUresult result = FindLogs(option_count, options, values, &errors, &infos);
+  JitOptions jit;
+  if (const CUresult result = ReadJitOptions(option_count, options, values, &jit);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -189,12 +233,8 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
   const off_t size = file.valid() ? lseek(file.get(), 0, SEEK_END) : -1;
   if (size < 0) return CUDA_ERROR_FILE_NOT_FOUND;
   if (size == 0) return CUDA_ERROR_INVALID_IMAGE;
-  uint64_t address;
-  if (const CUresult result = TakeTransferSpace(static_cast<uint64_t>(size), &address);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  auto* bytes = reinterpret_cast<uint8_t*>(address);
+  auto* bytes = static_cast<uint8_t*>(malloc(static_cast<size_t>(size)));
+  if (bytes == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   off_t have = 0;
   while (have < size) {
     const ssize_t n = pread(file.get(), bytes + have, static_cast<size_t>(size - have), have);
@@ -204,11 +244,11 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   Image image;
   if (have == size && FindImage(bytes, static_cast<size_t>(size), &image) == ImageError::kNone) {
-    result = LoadAs(is_module, errors, infos, out, [&](Library* library, ReplyPayload* log) {
-      return CallLoad(library, address, image.size_bytes, log);
+    result = LoadAs(is_module, out, [&](Library* library) {
+      return PresentImage(library, bytes, image.size_bytes, jit);
     });
   }
-  GiveTransferSpace(address);
+  free(bytes);
   return result;
 }
 
@@ -313,7 +353,7 @@ CUresult EnsureLoaded(Library* library) {
   if (library->broken != CUDA_SUCCESS) return library->broken;
   Holding holding(&libraries.load_lock);
   if (library->loaded.load(std::memory_order_acquire)) return CUDA_SUCCESS;
-  const CUresult result = PresentImage(library, library->image, library->image_bytes, nullptr);
+  const CUresult result = PresentImage(library, library->image, library->image_bytes, {});
   if (result == CUDA_SUCCESS) library->loaded.store(true, std::memory_order_release);
   return result;
 }

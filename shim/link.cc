@@ -12,17 +12,14 @@
 #include "shim/futex.h"
 #include "shim/handle_table.h"
 #include "shim/host_arena.h"
-#include "shim/jit_log.h"
+#include "shim/jit_options.h"
 
 namespace gpuloom {
 namespace {
 
 struct Link {
   std::atomic<uint32_t> alive;
-  // The program's, which must stay until the link is destroyed.
-  char* error_text;
-  size_t error_capacity_bytes;
-  void** error_size_out;
+  JitOptions jit;  // with places of the program's, which must stay until the link is destroyed
   uint8_t* image;  // malloc'ed, once it is complete
   uint64_t image_bytes;
 };
@@ -35,43 +32,27 @@ constinit Links links;
 
 wire::LinkId IdOf(const Link* link) { return wire::LinkId{links.table.IdOf(link)}; }
 
-struct Options {
-  wire::LinkOption list[wire::kMaxLinkOptions];
-  uint32_t count = 0;
-};
-
-// The options that the executor's linker gets; the others are the logs', or tune what an executor
-// decides itself.
-CUresult ReadOptions(unsigned count, const CUjit_option* options, void** values, Options* out) {
-  if (count != 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned i = 0; i < count; ++i) {
-    const auto option = static_cast<uint32_t>(options[i]);
-    if (option >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
-    if ((wire::kLinkOptionsKnown >> option & 1) == 0) continue;
-    if (out->count == wire::kMaxLinkOptions) return CUDA_ERROR_INVALID_VALUE;
-    out->list[out->count++] = {option,
-                               static_cast<uint32_t>(reinterpret_cast<uintptr_t>(values[i]))};
-  }
-  return CUDA_SUCCESS;
-}
-
 Link* Find(CUlinkState state) { return links.table.Find(state); }
 
-void TellErrors(const Link& link, const char* text, size_t bytes) {
-  WriteLog({link.error_text, link.error_capacity_bytes, link.error_size_out}, text, bytes);
+// Asks what the linker has said so far, and tells it.
+void TellReport(Link* link) {
+  if (!link->jit.WantsReport()) return;
+  JitReportPlace place = JitReportPlace::For(link->jit);
+  if (place.size_bytes() != 0) {
+    if (TakeTransferSpace(place.size_bytes(), &place.address) != CUDA_SUCCESS) return;
+    memset(reinterpret_cast<void*>(place.address), 0, place.size_bytes());
+  }
+  wire::LinkReport::Reply reply;
+  if (session.Call<wire::LinkReport>({IdOf(link), place.info_capacity_bytes,
+                                      wire::HostPtr{place.address}, place.error_capacity_bytes, 0},
+                                     &reply) == CUDA_SUCCESS) {
+    place.Tell(reply.report, link->jit);
+  }
+  if (place.size_bytes() != 0) GiveTransferSpace(place.address);
 }
 
-CUresult Create(unsigned count, CUjit_option* options, void** values, Link** out) {
+CUresult Create(const JitOptions& jit, Link** out) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
-  Options kept;
-  JitLog errors, infos;
-  if (const CUresult result = ReadOptions(count, options, values, &kept); result != CUDA_SUCCESS) {
-    return result;
-  }
-  if (const CUresult result = FindLogs(count, options, values, &errors, &infos);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
   Link* link;
   {
     Holding holding(&links.lock);
@@ -80,42 +61,36 @@ CUresult Create(unsigned count, CUjit_option* options, void** values, Link** out
   if (link == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::LinkCreate::Reply reply;
   const CUresult result =
-      session.Call<wire::LinkCreate>({IdOf(link)}, &reply, kept.list,
-                                     kept.count * static_cast<uint32_t>(sizeof(wire::LinkOption)));
+      session.Call<wire::LinkCreate>({IdOf(link)}, &reply, jit.list, jit.list_bytes());
   if (result != CUDA_SUCCESS) {
     Holding holding(&links.lock);
     links.table.Give(link);
     return result;
   }
-  link->error_text = errors.text;
-  link->error_capacity_bytes = errors.capacity_bytes;
-  link->error_size_out = errors.size_out;
-  WriteLog(infos, "", 0);
+  link->jit = jit;
   *out = link;
   return CUDA_SUCCESS;
 }
 
 // Input that lies in the arena already.
 CUresult AddFromArena(Link* link, CUjitInputType type, uint64_t address, uint64_t bytes,
-                      const char* name, const Options& options) {
+                      const char* name, const JitOptions& options) {
   uint8_t payload[wire::LinkAdd::kMaxPayloadBytes];
-  const auto option_bytes = options.count * static_cast<uint32_t>(sizeof(wire::LinkOption));
+  const uint32_t option_bytes = options.list_bytes();
   memcpy(payload, options.list, option_bytes);
   size_t name_bytes = name == nullptr ? 0 : strlen(name);
   if (name_bytes > wire::kMaxLinkNameBytes) name_bytes = wire::kMaxLinkNameBytes;
   if (name_bytes != 0) memcpy(payload + option_bytes, name, name_bytes);
-  char text[wire::kReplyPayloadBytes];
-  ReplyPayload log = {text, sizeof(text), 0};
   wire::LinkAdd::Reply reply;
   const CUresult result = session.Call<wire::LinkAdd>(
       {IdOf(link), static_cast<uint32_t>(type), wire::HostPtr{address}, bytes, options.count, 0},
-      &reply, payload, option_bytes + static_cast<uint32_t>(name_bytes), &log);
-  if (result != CUDA_SUCCESS) TellErrors(*link, text, log.size_bytes);
+      &reply, payload, option_bytes + static_cast<uint32_t>(name_bytes));
+  if (result != CUDA_SUCCESS) TellReport(link);
   return result;
 }
 
 CUresult AddData(Link* link, CUjitInputType type, const void* data, size_t bytes, const char* name,
-                 const Options& options) {
+                 const JitOptions& options) {
   if (type == CU_JIT_INPUT_PTX) bytes = strnlen(static_cast<const char*>(data), bytes);
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
@@ -128,7 +103,7 @@ CUresult AddData(Link* link, CUjitInputType type, const void* data, size_t bytes
   return result;
 }
 
-CUresult AddFile(Link* link, CUjitInputType type, const char* path, const Options& options) {
+CUresult AddFile(Link* link, CUjitInputType type, const char* path, const JitOptions& options) {
   const channel::UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
   const off_t size = file.valid() ? lseek(file.get(), 0, SEEK_END) : -1;
   if (size < 0) return CUDA_ERROR_FILE_NOT_FOUND;
@@ -174,11 +149,9 @@ CUresult ReadImage(Link* link, uint64_t bytes) {
 
 CUresult Complete(Link* link) {
   if (link->image != nullptr) return CUDA_SUCCESS;  // it is complete
-  char text[wire::kReplyPayloadBytes];
-  ReplyPayload log = {text, sizeof(text), 0};
   wire::LinkComplete::Reply reply;
-  CUresult result = session.Call<wire::LinkComplete>({IdOf(link)}, &reply, nullptr, 0, &log);
-  TellErrors(*link, text, result == CUDA_SUCCESS ? 0 : log.size_bytes);
+  CUresult result = session.Call<wire::LinkComplete>({IdOf(link)}, &reply);
+  TellReport(link);
   if (result != CUDA_SUCCESS) return result;
   result = ReadImage(link, reply.image_bytes);
   if (result != CUDA_SUCCESS) {
@@ -200,7 +173,8 @@ CUresult Destroy(Link* link) {
 
 }  // namespace
 
-CUresult LinkParts(const void* pointer, uint8_t** image, uint64_t* image_bytes) {
+CUresult LinkParts(const void* pointer, const JitOptions& jit, uint8_t** image,
+                   uint64_t* image_bytes) {
   FatbinWrapper wrapper;
   constexpr uint32_t kLinked = 2;
   if (pointer == nullptr || !ReadWrapper(pointer, &wrapper) || wrapper.version != kLinked ||
@@ -208,9 +182,7 @@ CUresult LinkParts(const void* pointer, uint8_t** image, uint64_t* image_bytes) 
     return CUDA_ERROR_INVALID_IMAGE;
   }
   Link* link;
-  if (const CUresult result = Create(0, nullptr, nullptr, &link); result != CUDA_SUCCESS) {
-    return result;
-  }
+  if (const CUresult result = Create(jit, &link); result != CUDA_SUCCESS) return result;
   CUresult result = CUDA_SUCCESS;
   for (auto part = static_cast<const void* const*>(wrapper.extra); *part != nullptr; ++part) {
     Image found;
@@ -238,8 +210,11 @@ extern "C" {
 CUresult cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values, CUlinkState* state) {
   if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  JitOptions jit;
+  CUresult result = ReadJitOptions(count, options, values, &jit);
+  if (result != CUDA_SUCCESS) return result;
   Link* link = nullptr;
-  const CUresult result = Create(count, options, values, &link);
+  result = Create(jit, &link);
   if (result == CUDA_SUCCESS) *state = reinterpret_cast<CUlinkState>(link);
   return result;
 }
@@ -256,8 +231,9 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, si
       type >= CU_JIT_NUM_INPUT_TYPES) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  Options kept;
-  if (const CUresult result = ReadOptions(count, options, values, &kept); result != CUDA_SUCCESS) {
+  JitOptions kept;
+  if (const CUresult result = ReadJitOptions(count, options, values, &kept);
+      result != CUDA_SUCCESS) {
     return result;
   }
   return AddData(link, type, data, bytes, name, kept);
@@ -275,8 +251,9 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* pa
   if (path == nullptr || type < CU_JIT_INPUT_CUBIN || type >= CU_JIT_NUM_INPUT_TYPES) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  Options kept;
-  if (const CUresult result = ReadOptions(count, options, values, &kept); result != CUDA_SUCCESS) {
+  JitOptions kept;
+  if (const CUresult result = ReadJitOptions(count, options, values, &kept);
+      result != CUDA_SUCCESS) {
     return result;
   }
   return AddFile(link, type, path, kept);

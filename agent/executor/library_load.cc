@@ -37,6 +37,50 @@ void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&
       });
 }
 
+// Never what is known, and never known to others: it is what this tenant's options made of it.
+void Session::On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Request& request,
+                 const wire::Record& record) {
+  const auto address = static_cast<uint64_t>(request.image);
+  const uint64_t size_bytes = request.image_bytes;
+  if (size_bytes == 0 || !host_->range.Contains(address, size_bytes)) {
+    return Refuse(wire::Fatal::kBadRange);
+  }
+  if (const wire::Fatal fatal = JudgeTexts(host_->range, request.texts, request.info_capacity_bytes,
+                                           request.error_capacity_bytes);
+      fatal != wire::Fatal::kNone) {
+    return Refuse(fatal);
+  }
+  if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
+    return Refuse(wire::Fatal::kRecordSize);
+  }
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library);
+  if (!loading->jit.Add(record.payload)) return Refuse(wire::Fatal::kBadArgument);
+  if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  modules_.Post(
+      [loading, host = host_, device = place_.device, cache = place_.libraries, request, address,
+       size_bytes] {
+        if (size_bytes <= kMaxImageBytes) loading->Copy(*host, address, size_bytes);
+        if (loading->fresh != nullptr) loading->LoadFresh(device, *cache);
+        loading->report =
+            loading->jit.Report(*host, static_cast<uint64_t>(request.texts),
+                                request.info_capacity_bytes, request.error_capacity_bytes);
+      },
+      [this, loading] {
+        wire::LibraryCompile::Reply reply{};
+        reply.report = loading->report;
+        reply.result = static_cast<uint32_t>(loading->result);
+        if (loading->managed != nullptr) {
+          reply.managed_bytes = static_cast<uint32_t>(loading->managed->size_bytes());
+          libraries_.Find(loading->id)->placing = loading;
+        } else {
+          HoldLibrary(loading.get());
+          reply.kernel_count = loading->kernel_count;
+          Settle(*loading);
+        }
+        Reply<wire::LibraryCompile>(loading->asker, CUDA_SUCCESS, reply);
+      });
+}
+
 void Session::On(wire::Tag<wire::LibraryLoadByHash>,
                  const wire::LibraryLoadByHash::Request& request, const wire::Record& record) {
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
@@ -102,6 +146,24 @@ void Session::AnswerLoad(const Loading& loading) {
     return AnswerLoad<wire::LibraryLoadByHash>(loading.asker, loading, {loading.kernel_count, 1});
   }
   AnswerLoad<wire::LibraryLoad>(loading.asker, loading, {loading.kernel_count, 0});
+}
+
+void Session::Settle(const Loading& loading) {
+  place_.device->JudgeImage(loading.result);
+  const uint64_t image_bytes = loading.image == nullptr ? 0 : loading.image->bytes.size() - 1;
+  Log(LogLevel::kDebug,
+      "load: %s bytes=%llu copy=%.2f look=%.2f load=%.2f ms variables=%d result=%d",
+      loading.by_hash    ? "by hash"
+      : loading.is_known ? "known"
+                         : "new",
+      static_cast<unsigned long long>(image_bytes), loading.copy_ms, loading.look_ms,
+      loading.load_ms, loading.image != nullptr && loading.image->has_variables ? 1 : 0,
+      static_cast<int>(loading.result));
+  if (loading.result == CUDA_SUCCESS) {
+    libraries_.Find(loading.id)->loaded = loading.library;
+  } else {
+    libraries_.Take(loading.id);
+  }
 }
 
 // For tenants to come. The tenant has its answer already: a large image's hash takes a while.

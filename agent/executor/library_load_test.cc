@@ -98,6 +98,119 @@ TEST_F(LibraryLoadTest, TextThatDeclaresFunctionsIsNotLinked) {
   EXPECT_THAT(TestingDriver::TakeCalls(), Not(Contains("unlink")));
 }
 
+// Nor would it take what is older than linking.
+TEST_F(LibraryLoadTest, OldTextIsNotLinked) {
+  using ::testing::Contains;
+  using ::testing::Not;
+  for (const auto& [version, linked] :
+       {std::pair{"1.4", false}, {"3.0", false}, {"3.1", true}, {"10.0", true}}) {
+    const std::string text = std::string("\n.version ") + version + "\n.target sm_10\n";
+    (void)TestingDriver::TakeCalls();
+    EXPECT_EQ(tenant_->LoadLibrary(1, text), CUDA_SUCCESS) << version;
+    const auto calls = TestingDriver::TakeCalls();
+    EXPECT_EQ(std::count(calls.begin(), calls.end(), "unlink"), linked ? 1 : 0) << version;
+    EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+  }
+}
+
+class CompileTest : public LibraryLoadTest {
+ protected:
+  // Of text that lies in the arena, with the compiler's texts behind it.
+  wire::LibraryCompile::Request Request(uint32_t library, uint32_t info_bytes,
+                                        uint32_t error_bytes) const {
+    const uint64_t address = tenant_->order.host_range_begin;
+    std::memcpy(reinterpret_cast<void*>(address), kEmptyPtx.data(), kEmptyPtx.size());
+    std::memset(reinterpret_cast<void*>(address + kTexts), '#', 4096);
+    return {LibraryId{library},
+            info_bytes,
+            wire::HostPtr{address},
+            kEmptyPtx.size(),
+            wire::HostPtr{address + kTexts},
+            error_bytes,
+            0};
+  }
+  std::string Text(size_t offset, size_t bytes) const {
+    return {reinterpret_cast<const char*>(tenant_->order.host_range_begin + kTexts + offset),
+            bytes};
+  }
+  void ExpectEnds(Fatal reason) {
+    EXPECT_TRUE(tenant_->WaitFatal(reason));
+    EXPECT_NE(neighbour_->Alloc(4096), 0u) << "the next tenant is served";
+  }
+  static constexpr uint64_t kTexts = 8192;
+};
+
+TEST_F(CompileTest, WhatTheCompilerSaysComesBack) {
+  const wire::LinkOption options[] = {{CU_JIT_MAX_REGISTERS, 32}, {CU_JIT_THREADS_PER_BLOCK, 64}};
+  const std::span payload(reinterpret_cast<const uint8_t*>(options), sizeof(options));
+  wire::LibraryCompile::Reply reply{};
+  ASSERT_EQ(tenant_->Call<wire::LibraryCompile>(Request(1, 100, 100), &reply, payload),
+            CUDA_SUCCESS);
+  EXPECT_EQ(reply.result, static_cast<uint32_t>(CUDA_SUCCESS));
+  EXPECT_EQ(reply.report.info_bytes, 10u);
+  EXPECT_EQ(Text(0, 11), "5000 bytes#");
+  EXPECT_EQ(reply.report.error_bytes, 0u);
+  EXPECT_EQ(reply.report.wall_time_bits, 0x40200000u);
+  EXPECT_EQ(reply.report.threads_per_block, 96u);
+  EXPECT_EQ(Kernel(tenant_.get(), 1, 1), CUDA_SUCCESS);
+  // A text is cut to its capacity, and none is written where there is no room.
+  ASSERT_EQ(tenant_->Call<wire::LibraryCompile>(Request(2, 4, 0), &reply, payload), CUDA_SUCCESS);
+  EXPECT_EQ(reply.report.info_bytes, 4u);
+  EXPECT_EQ(Text(0, 5), "5000#");
+  ASSERT_EQ(tenant_->Call<wire::LibraryCompile>(Request(3, 0, 0), &reply, payload), CUDA_SUCCESS);
+  EXPECT_EQ(Text(0, 1), "#");
+}
+
+TEST_F(CompileTest, IsForNobodyElse) {
+  wire::LibraryCompile::Reply reply{};
+  ASSERT_EQ(tenant_->Call<wire::LibraryCompile>(Request(1, 0, 0), &reply), CUDA_SUCCESS);
+  ASSERT_EQ(neighbour_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+  EXPECT_EQ(Loads(), 2);
+}
+
+TEST_F(CompileTest, ALinkReportsToo) {
+  ASSERT_EQ(tenant_->Call<wire::LinkCreate>({wire::LinkId{1}}), CUDA_SUCCESS);
+  const auto request = Request(1, 100, 100);
+  wire::LinkReport::Reply reply{};
+  ASSERT_EQ(tenant_->Call<wire::LinkReport>({wire::LinkId{1}, 100, request.texts, 100, 0}, &reply),
+            CUDA_SUCCESS);
+  EXPECT_EQ(reply.report.info_bytes, 10u);
+  EXPECT_EQ(Text(0, 11), "5000 bytes#");
+}
+
+TEST_F(CompileTest, MaliciousTextsOutsideOfTheArena) {
+  auto request = Request(1, 100, 100);
+  request.texts =
+      wire::HostPtr{tenant_->order.host_range_begin + tenant_->order.host_range_bytes - 100};
+  tenant_->Post<wire::LibraryCompile>(request, {}, 0);
+  ExpectEnds(Fatal::kBadRange);
+}
+
+TEST_F(CompileTest, MaliciousCapacityBeyondTheLimit) {
+  tenant_->Post<wire::LibraryCompile>(Request(1, wire::kMaxJitTextBytes + 1, 0), {}, 0);
+  ExpectEnds(Fatal::kBadArgument);
+}
+
+TEST_F(CompileTest, MaliciousImageOutsideOfTheArena) {
+  auto request = Request(1, 0, 0);
+  request.image_bytes = ~uint64_t{0};
+  tenant_->Post<wire::LibraryCompile>(request, {}, 0);
+  ExpectEnds(Fatal::kBadRange);
+}
+
+// The driver would divide by it.
+TEST_F(CompileTest, MaliciousCompileForNoThreads) {
+  const wire::LinkOption option = {CU_JIT_THREADS_PER_BLOCK, 0};
+  tenant_->Post<wire::LibraryCompile>(
+      Request(1, 0, 0), std::span(reinterpret_cast<const uint8_t*>(&option), sizeof(option)), 0);
+  ExpectEnds(Fatal::kBadArgument);
+}
+
+TEST_F(CompileTest, MaliciousReportOfNoLink) {
+  tenant_->Post<wire::LinkReport>({wire::LinkId{7}, 0, {}, 0, 0}, {}, 0);
+  ExpectEnds(Fatal::kBadHandle);
+}
+
 class ByHashTest : public LibraryLoadTest {
  protected:
   void SetUp() override {

@@ -3,8 +3,8 @@
 // made, fed and destroyed on changing threads of a pool, a state leaves those threads with what is
 // freed, and the next module that is compiled there crashes.
 #include <algorithm>
-#include <cstring>
 
+#include "agent/executor/jit.h"
 #include "agent/executor/session.h"
 
 namespace gpuloom::executor {
@@ -30,7 +30,8 @@ struct Session::Link {
   }
 
   std::span<const uint8_t> error_log() const {
-    return {reinterpret_cast<const uint8_t*>(log), strnlen(log, sizeof(log))};
+    const std::string_view text = jit.error();
+    return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
   }
 
   Device* const device;
@@ -40,10 +41,7 @@ struct Session::Link {
   bool complete = false;           // ring thread: `image` may be read
   const uint8_t* image = nullptr;  // the driver's, as long as `state`
   size_t image_bytes = 0;
-  // The driver writes here until the end.
-  char log[wire::kReplyPayloadBytes] = {};
-  std::vector<CUjit_option> options;
-  std::vector<void*> values;
+  Jit jit;  // the driver writes there until the end
 };
 
 void Session::EndLinks() {
@@ -64,33 +62,13 @@ void Session::OnLinker(LinkEntry* entry, std::function<void()> work, std::functi
   });
 }
 
-namespace {
-
-// False for an option that no shim sends.
-bool ReadOptions(std::span<const uint8_t> payload, size_t count, std::vector<CUjit_option>* options,
-                 std::vector<void*>* values) {
-  for (size_t i = 0; i < count; ++i) {
-    wire::LinkOption option;
-    std::memcpy(&option, payload.data() + i * sizeof(option), sizeof(option));
-    if (option.option >= 64 || (wire::kLinkOptionsKnown >> option.option & 1) == 0) return false;
-    options->push_back(static_cast<CUjit_option>(option.option));
-    values->push_back(reinterpret_cast<void*>(uintptr_t{option.value}));
-  }
-  return true;
-}
-
-}  // namespace
-
 void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& request,
                  const wire::Record& record) {
   if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
     return Refuse(wire::Fatal::kRecordSize);
   }
   auto link = std::make_shared<Link>(place_.device);
-  if (!ReadOptions(record.payload, record.payload.size() / sizeof(wire::LinkOption), &link->options,
-                   &link->values)) {
-    return Refuse(wire::Fatal::kBadArgument);
-  }
+  if (!link->jit.Add(record.payload)) return Refuse(wire::Fatal::kBadArgument);
   LinkEntry* entry = links_.Add(request.link);
   if (entry == nullptr) return Refuse(wire::Fatal::kBadHandle);
   const Asker asker = AskerOf(record);
@@ -100,18 +78,14 @@ void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& r
   }
   entry->link = link;
   entry->thread = std::make_unique<OwnThread>(place_.modules);
-  link->options.push_back(CU_JIT_ERROR_LOG_BUFFER);
-  link->values.push_back(link->log);
-  link->options.push_back(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
-  link->values.push_back(reinterpret_cast<void*>(sizeof(link->log)));
   auto result = std::make_shared<CUresult>(CUDA_ERROR_NOT_SUPPORTED);
   OnLinker(
       entry,
       [link, result, &cuda = place_.device->cuda()] {
         if (cuda.cuLinkCreate_v2 == nullptr) return;
         std::lock_guard lock(link->device->linker());
-        *result = cuda.cuLinkCreate_v2(static_cast<unsigned>(link->options.size()),
-                                       link->options.data(), link->values.data(), &link->state);
+        *result = cuda.cuLinkCreate_v2(link->jit.count(), link->jit.options(), link->jit.values(),
+                                       &link->state);
       },
       [this, link, result, id = request.link, asker] {
         const LinkEntry* made =
@@ -145,7 +119,7 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
   auto input = std::make_shared<Input>();
   const size_t option_bytes = size_t{request.option_count} * sizeof(wire::LinkOption);
   if (request.option_count > wire::kMaxLinkOptions || option_bytes > record.payload.size() ||
-      !ReadOptions(record.payload, request.option_count, &input->options, &input->values) ||
+      !ReadJitOptions(record.payload.first(option_bytes), &input->options, &input->values) ||
       request.type >= CU_JIT_NUM_INPUT_TYPES) {
     return Refuse(wire::Fatal::kBadArgument);
   }
@@ -215,6 +189,28 @@ void Session::On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request& reque
       std::min<size_t>(link.image_bytes - request.offset_bytes, wire::kReplyPayloadBytes);
   Reply<wire::LinkRead>(AskerOf(record), CUDA_SUCCESS, {},
                         {link.image + request.offset_bytes, bytes});
+}
+
+// On the link's thread: behind what the tenant asked for before, and never while the driver writes.
+void Session::On(wire::Tag<wire::LinkReport>, const wire::LinkReport::Request& request,
+                 const wire::Record& record) {
+  LinkEntry* entry = FindLink(request.link);
+  if (entry == nullptr) return;
+  if (const wire::Fatal fatal = JudgeTexts(host_->range, request.texts, request.info_capacity_bytes,
+                                           request.error_capacity_bytes);
+      fatal != wire::Fatal::kNone) {
+    return Refuse(fatal);
+  }
+  auto report = std::make_shared<wire::JitReport>();
+  OnLinker(
+      entry,
+      [report, link = entry->link, host = host_, request] {
+        *report = link->jit.Report(*host, static_cast<uint64_t>(request.texts),
+                                   request.info_capacity_bytes, request.error_capacity_bytes);
+      },
+      [this, report, asker = AskerOf(record)] {
+        Reply<wire::LinkReport>(asker, CUDA_SUCCESS, {*report});
+      });
 }
 
 void Session::On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request& request,

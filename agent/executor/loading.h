@@ -3,8 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -12,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/executor/jit.h"
 #include "agent/executor/managed_image.h"
 #include "agent/executor/session.h"
 #include "proto/cuda/fatbin.h"
@@ -40,16 +39,29 @@ inline std::span<const uint8_t> WithoutNul(const std::vector<uint8_t>& bytes) {
   return {bytes.data(), bytes.size() - 1};
 }
 
-// PTX that declares functions which it does not define. The driver's linker finds that out once: it keeps
-// what it compiled in its cache on disk, and takes it for good when it meets the text again.
-inline bool DeclaresFunctions(std::string_view text) {
+// Whether the driver's linker can decide about PTX text. Not about text that declares functions which it
+// does not define: the linker finds that out once, keeps what it compiled in its cache on disk, and
+// takes it for good when it meets the text again. And it compiles what can be linked, which ISA 3.1
+// brought; the driver itself compiles older text, too.
+inline bool IsLinkable(std::string_view text) {
   constexpr std::string_view kExtern = ".extern", kFunction = ".func", kSpace = " \t\r\n";
-  for (size_t at = text.find(kExtern); at != text.npos; at = text.find(kExtern, at)) {
-    at = text.find_first_not_of(kSpace, at + kExtern.size());
-    if (at == text.npos) return false;
-    if (text.substr(at).starts_with(kFunction)) return true;
+  constexpr std::string_view kVersion = ".version";
+  size_t at = text.find(kVersion);
+  if (at != text.npos) at = text.find_first_not_of(kSpace, at + kVersion.size());
+  int version[2] = {};  // "3.1"
+  for (int& part : version) {
+    for (; at < text.size() && text[at] >= '0' && text[at] <= '9' && part < 1000; ++at) {
+      part = part * 10 + (text[at] - '0');
+    }
+    if (at < text.size()) ++at;
   }
-  return false;
+  if (version[0] < 3 || (version[0] == 3 && version[1] < 1)) return false;
+  for (at = text.find(kExtern); at != text.npos; at = text.find(kExtern, at)) {
+    at = text.find_first_not_of(kSpace, at + kExtern.size());
+    if (at == text.npos) return true;
+    if (text.substr(at).starts_with(kFunction)) return false;
+  }
+  return true;
 }
 
 // One load on its way. Its functions run on a worker; nobody else looks at it then.
@@ -66,13 +78,15 @@ struct Session::Loading {
   ImageHash hash{};
   std::shared_ptr<KnownImage> fresh;  // until it is known
   ImageRef image;
-  bool is_text = false;  // PTX, of which the driver may not have seen all that is wrong
+  bool is_text = false;      // PTX, of which the driver may not have seen all that is wrong
+  bool is_compiled = false;  // of it, here: a compiler is told nothing any more
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   CUlibrary handle = nullptr;
   uint32_t kernel_count = 0;
   LibraryRef library;                     // ring thread: holds `handle`
   std::unique_ptr<ManagedImage> managed;  // that waits for a place, or has it
-  char log[wire::kReplyPayloadBytes] = {};
+  Jit jit;                                // what the compiler is told, and says
+  wire::JitReport report{};               // of LibraryCompile
   double copy_ms = 0;
   double look_ms = 0;
   double load_ms = 0;
@@ -94,11 +108,13 @@ struct Session::Loading {
 
   // The image's bytes stay as long as the library, so the driver need not copy them.
   CUresult LoadLibrary(const Driver& cuda, const KnownImage& from) {
-    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
     CUlibraryOption keeps[] = {CU_LIBRARY_BINARY_IS_PRESERVED};
     void* kept[] = {reinterpret_cast<void*>(1)};
-    result = cuda.cuLibraryLoadData(&handle, from.bytes.data(), options, values, 2, keeps, kept, 1);
+    // What is compiled already may still be refused.
+    const unsigned options = is_compiled ? Jit::kErrorOptions : jit.count();
+    void** values = is_compiled ? jit.error_values() : jit.values();
+    result = cuda.cuLibraryLoadData(&handle, from.bytes.data(), jit.options(), values, options,
+                                    keeps, kept, 1);
     CountKernels(cuda);
     return result;
   }
@@ -122,14 +138,12 @@ struct Session::Loading {
       return CUDA_SUCCESS;
     }
     is_text = true;
-    if (DeclaresFunctions({reinterpret_cast<const char*>(found.bytes), found.size_bytes})) {
+    if (!IsLinkable({reinterpret_cast<const char*>(found.bytes), found.size_bytes})) {
       return CUDA_SUCCESS;
     }
-    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
     CUlinkState link = nullptr;
     std::lock_guard lock(device->linker());
-    CUresult linked = cuda.cuLinkCreate_v2(2, options, values, &link);
+    CUresult linked = cuda.cuLinkCreate_v2(jit.count(), jit.options(), jit.values(), &link);
     if (linked != CUDA_SUCCESS) return linked;
     void* cubin = nullptr;
     size_t cubin_bytes = 0;
@@ -141,6 +155,7 @@ struct Session::Loading {
       const auto* begin = static_cast<const uint8_t*>(cubin);
       fresh->bytes.assign(begin, begin + cubin_bytes);
       fresh->bytes.push_back(0);
+      is_compiled = true;
     }
     cuda.cuLinkDestroy(link);  // and with it `cubin`
     // Of something it found no definition, which need not be an error: see Decide.
@@ -160,7 +175,7 @@ struct Session::Loading {
 
   void LoadFresh(Device* device, const LibraryCache& cache) {
     if (!IsWhole(WithoutNul(fresh->bytes))) {
-      snprintf(log, sizeof(log), "gpuloom: the image is cut short or is no fatbin, cubin or PTX");
+      jit.SetError("gpuloom: the image is cut short or is no fatbin, cubin or PTX");
       return;
     }
     const auto begin = Clock::now();
@@ -169,7 +184,7 @@ struct Session::Loading {
     fresh->prints = content.prints;
     look_ms = MillisecondsSince(begin);
     const auto looked = Clock::now();
-    if (content.variables) managed = ManagedImage::Find(device, WithoutNul(fresh->bytes), log);
+    if (content.variables) managed = ManagedImage::Find(device, WithoutNul(fresh->bytes), &jit);
     if (managed != nullptr) {
       image = std::move(fresh);
       result = CUDA_SUCCESS;
@@ -198,24 +213,10 @@ struct Session::Loading {
 
 template <typename C>
 void Session::AnswerLoad(Asker asker, const Loading& loading, const typename C::Reply& reply) {
-  place_.device->JudgeImage(loading.result);
-  const uint64_t image_bytes = loading.image == nullptr ? 0 : loading.image->bytes.size() - 1;
-  Log(LogLevel::kDebug,
-      "load: %s bytes=%llu copy=%.2f look=%.2f load=%.2f ms variables=%d result=%d",
-      loading.by_hash    ? "by hash"
-      : loading.is_known ? "known"
-                         : "new",
-      static_cast<unsigned long long>(image_bytes), loading.copy_ms, loading.look_ms,
-      loading.load_ms, loading.image != nullptr && loading.image->has_variables ? 1 : 0,
-      static_cast<int>(loading.result));
-  if (loading.result == CUDA_SUCCESS) {
-    libraries_.Find(loading.id)->loaded = loading.library;
-  } else {
-    libraries_.Take(loading.id);
-  }
-  Reply<C>(
-      asker, loading.result, reply,
-      {reinterpret_cast<const uint8_t*>(loading.log), strnlen(loading.log, sizeof(loading.log))});
+  Settle(loading);
+  const std::string_view log = loading.jit.error();
+  Reply<C>(asker, loading.result, reply,
+           {reinterpret_cast<const uint8_t*>(log.data()), log.size()});
 }
 
 }  // namespace gpuloom::executor

@@ -16,14 +16,14 @@ uint32_t CapabilityOf(const Driver& cuda, CUdevice device) {
 
 // PTX becomes a cubin, or with a driver whose linker makes none stays PTX. False: the driver shall
 // say what is wrong with it.
-bool Assemble(Device* device, std::span<char> log, DeviceCode* code) {
+bool Assemble(Device* device, Jit* jit, DeviceCode* code) {
   const Driver& cuda = device->cuda();
   if (cuda.cuLinkCreate_v2 == nullptr) return true;
-  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
   CUlinkState link = nullptr;
   std::lock_guard lock(device->linker());
-  if (cuda.cuLinkCreate_v2(2, options, values, &link) != CUDA_SUCCESS) return false;
+  if (cuda.cuLinkCreate_v2(jit->count(), jit->options(), jit->values(), &link) != CUDA_SUCCESS) {
+    return false;
+  }
   void* made = nullptr;
   size_t made_bytes = 0;
   Image image;
@@ -43,12 +43,12 @@ bool Assemble(Device* device, std::span<char> log, DeviceCode* code) {
 }  // namespace
 
 std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, std::span<const uint8_t> image,
-                                                 std::span<char> log) {
+                                                 Jit* jit) {
   const Driver& cuda = device->cuda();
   auto found = std::make_unique<ManagedImage>();
   if (!ChooseCode(image, CapabilityOf(cuda, device->device()), &found->code_)) return nullptr;
   if (!HasManagedVariables(found->code_)) return nullptr;
-  if (found->code_.kind == ImageKind::kPtx && !Assemble(device, log, &found->code_)) return nullptr;
+  if (found->code_.kind == ImageKind::kPtx && !Assemble(device, jit, &found->code_)) return nullptr;
   if (found->code_.kind == ImageKind::kPtx) {
     if (!found->FindInText(cuda)) return nullptr;
   } else {

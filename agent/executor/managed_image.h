@@ -14,6 +14,7 @@
 
 #include "agent/executor/device.h"
 #include "agent/executor/host_memory.h"
+#include "agent/executor/jit.h"
 #include "proto/cuda/managed_variables.h"
 
 namespace gpuloom::executor {
@@ -26,9 +27,9 @@ class ManagedImage {
     uint64_t size_bytes;
   };
 
-  // nullptr: it has none. `log` gets what the driver's linker says.
+  // nullptr: it has none. `jit` is told to the driver's linker and gets what that says.
   static std::unique_ptr<ManagedImage> Find(Device* device, std::span<const uint8_t> image,
-                                            std::span<char> log);
+                                            Jit* jit);
 
   uint64_t size_bytes() const { return size_bytes_; }
 

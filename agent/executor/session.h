@@ -132,8 +132,6 @@ class Session final : public StreamSink {
   bool WordsOverdue() const { return words_overdue_; }
 
   // The handlers, in the order of proto/wire/commands.h.
-  template <typename C>
-  using Request = typename C::Request;
   void On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&, const wire::Record&);
   void On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Request&, const wire::Record&);
   void On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request&, const wire::Record&);
@@ -223,11 +221,14 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request&, const wire::Record&);
   void On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Request&, const wire::Record&);
   void On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request&, const wire::Record&);
+  void On(wire::Tag<wire::LinkReport>, const wire::LinkReport::Request&, const wire::Record&);
   void On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request&, const wire::Record&);
   void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request&, const wire::Record&);
   void On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request&, const wire::Record&);
   void On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request&, const wire::Record&);
   void On(wire::Tag<wire::LibraryLoadByHash>, const wire::LibraryLoadByHash::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Request&,
           const wire::Record&);
   void On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Request&, const wire::Record&);
   void On(wire::Tag<wire::ReferenceSet>, const wire::ReferenceSet::Request&, const wire::Record&);
@@ -237,7 +238,6 @@ class Session final : public StreamSink {
           const wire::Record&);
   void On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::Request&,
           const wire::Record&);
-
   // Green contexts (proto/wire/green_commands.h).
   void On(wire::Tag<wire::PartGet>, const wire::PartGet::Request&, const wire::Record&);
   void On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Request&, const wire::Record&);
@@ -374,6 +374,7 @@ class Session final : public StreamSink {
   template <typename C>
   void AnswerLoad(Asker asker, const Loading& loading, const typename C::Reply& reply);
   void AnswerLoad(const Loading& loading);
+  void Settle(const Loading& loading);
   void Remember(const std::shared_ptr<Loading>& loading);
 
   // library.cc

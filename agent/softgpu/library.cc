@@ -83,6 +83,12 @@ Externals ReadExternals(unsigned count, const CUjit_option* options, void** valu
   return externals;
 }
 
+std::vector<std::string> EntriesOf(const Module& code) {
+  std::vector<std::string> names;
+  for (const Kernel& kernel : code.kernels()) names.push_back(kernel.name);
+  return names;
+}
+
 CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<LoadedModule>& module,
                     std::string& log, const Externals& externals) {
   auto made = std::make_shared<LoadedModule>(context);

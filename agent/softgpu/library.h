@@ -107,6 +107,9 @@ struct LoadedLibrary {
 // The CU_JIT_GLOBAL_SYMBOL_… of JIT options; empty when they are not all there.
 [[nodiscard]] Externals ReadExternals(unsigned count, const CUjit_option* options, void** values);
 
+// The names of its kernels, for a log.
+[[nodiscard]] std::vector<std::string> EntriesOf(const Module& code);
+
 [[nodiscard]] CUresult LoadModule(Context& context, std::string_view ptx,
                                   std::shared_ptr<LoadedModule>& module, std::string& log,
                                   const Externals& externals = {});

@@ -67,6 +67,8 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option* j
     return CUDA_ERROR_INVALID_VALUE;
   }
   const JitLog jit_log(jit_count, jit_options, jit_values);
+  result = jit_log.Judge();
+  if (result != CUDA_SUCCESS) return result;
   std::string ptx;
   std::string log;
   result = ReadImage(image, ptx, log);
@@ -78,9 +80,12 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option* j
     result = LoadLibrary(context, std::move(ptx), library, log,
                          ReadExternals(jit_count, jit_options, jit_values));
   }
-  jit_log.Tell(log);
-  if (result != CUDA_SUCCESS && !log.empty()) {
-    Say(log);  // the runtime loads without a log buffer, so nobody else would tell
+  if (result == CUDA_SUCCESS) {
+    jit_log.TellSuccess(EntriesOf(*library->blueprint));
+  } else {
+    jit_log.TellError(log);
+    if (!log.empty())
+      Say(log);  // the runtime loads without a log buffer, so nobody else would tell
   }
   if (IsToldLater(result)) {
     library = std::make_shared<LoadedLibrary>();

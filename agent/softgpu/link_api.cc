@@ -36,7 +36,7 @@ CUresult Require(CUlinkState handle, std::shared_ptr<LinkState>& state) {
 }
 
 CUresult Fail(const LinkState& state, std::string_view why, CUresult result) {
-  state.log.Tell(why);
+  state.log.TellError(why);
   return result;
 }
 
@@ -54,6 +54,9 @@ CUresult Add(LinkState& state, CUjitInputType type, std::span<const std::byte> d
     }
     case CU_JIT_INPUT_FATBINARY:
       text = ptx::Extract(data, &error);
+      // NVIDIA's device runtime is such a part of every program of linked device code. Who calls it
+      // is told so when the linked image is loaded.
+      if (text.empty() && ptx::HoldsMachineCode(data)) return CUDA_SUCCESS;
       if (text.empty()) return Fail(state, error, CUDA_ERROR_NO_BINARY_FOR_GPU);
       break;
     case CU_JIT_INPUT_CUBIN:
@@ -81,10 +84,10 @@ CUresult cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values,
   Context* context = nullptr;
   const CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
-  if (handle == nullptr || (count != 0 && (options == nullptr || values == nullptr))) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  auto state = std::make_shared<LinkState>(JitLog(count, options, values));
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const JitLog log(count, options, values);
+  if (const CUresult judged = log.Judge(); judged != CUDA_SUCCESS) return judged;
+  auto state = std::make_shared<LinkState>(log);
   *handle = reinterpret_cast<CUlinkState>(state.get());
   Registry<LinkState>::Instance().Add(std::move(state));
   return CUDA_SUCCESS;
@@ -94,10 +97,13 @@ CUresult cuLinkCreate(unsigned count, CUjit_option* options, void** values, CUli
 }
 
 CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, size_t size_bytes,
-                          const char*, unsigned, CUjit_option*, void**) {
+                          const char*, unsigned count, CUjit_option* options, void** values) {
   std::shared_ptr<LinkState> state;
   const CUresult result = Require(handle, state);
   if (result != CUDA_SUCCESS) return result;
+  if (const CUresult judged = JitLog(count, options, values).Judge(); judged != CUDA_SUCCESS) {
+    return judged;
+  }
   if (data == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   return Add(*state, type, {static_cast<const std::byte*>(data), size_bytes});
 }
@@ -133,7 +139,11 @@ CUresult cuLinkComplete(CUlinkState handle, void** image, size_t* size_bytes) {
   if (!ptx::Parse(state->linked, &tree, &error)) {
     return Fail(*state, error, CUDA_ERROR_INVALID_PTX);
   }
-  state->log.Tell("");
+  std::vector<std::string> entries;
+  for (const ptx::FunctionTree& function : tree.functions) {
+    if (function.is_entry) entries.emplace_back(function.name);
+  }
+  state->log.TellSuccess(entries);
   *image = state->linked.data();
   if (size_bytes != nullptr) *size_bytes = state->linked.size() + 1;
   return CUDA_SUCCESS;

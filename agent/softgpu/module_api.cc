@@ -22,14 +22,20 @@ CUresult Load(CUmodule* handle, const void* image, const JitLog& jit_log,
   CUresult result = RequireContext(context);
   if (result != CUDA_SUCCESS) return result;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  result = jit_log.Judge();
+  if (result != CUDA_SUCCESS) return result;
   std::string ptx;
   std::string log;
   result = ReadImage(image, ptx, log);
   std::shared_ptr<LoadedModule> module;
   if (result == CUDA_SUCCESS) result = LoadModule(*context, ptx, module, log, externals);
-  jit_log.Tell(log);
-  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmodule>(module.get());
-  return result;
+  if (result != CUDA_SUCCESS) {
+    jit_log.TellError(log);
+    return result;
+  }
+  jit_log.TellSuccess(EntriesOf(*module->code));
+  *handle = reinterpret_cast<CUmodule>(module.get());
+  return CUDA_SUCCESS;
 }
 
 CUresult Require(CUmodule handle, std::shared_ptr<LoadedModule>& module) {
@@ -51,12 +57,6 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) {
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned option_count,
                             CUjit_option* options, void** values) {
-  if (option_count != 0 && (options == nullptr || values == nullptr)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  for (unsigned i = 0; i < option_count; ++i) {
-    if (options[i] < 0 || options[i] >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
-  }
   return Load(module, image, JitLog(option_count, options, values),
               ReadExternals(option_count, options, values));
 }

@@ -119,7 +119,9 @@ using AllCommands = CommandList<
     PartSplit,
     GreenCreate,
     GreenDestroy,
-    GreenStreamCreate>;
+    GreenStreamCreate,
+    LinkReport,
+    LibraryCompile>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "proto/wire/commands.h"
+#include "proto/wire/link_commands.h"
 
 namespace gpuloom::wire {
 
@@ -22,6 +23,31 @@ struct LibraryLoadByHash {
   struct Reply {
     uint32_t kernel_count;
     uint32_t known;
+  };
+};
+
+// LibraryLoad with what the program wants of the compiler, and wants to hear from it. What is loaded is
+// this tenant's alone. Payload: LinkOption each. The answer is a success whatever became of the image,
+// so that its fields are valid.
+struct LibraryCompile {
+  static constexpr std::string_view kName = "LibraryCompile";
+  static constexpr bool kReply = true;
+  static constexpr uint32_t kMaxPayloadBytes = kMaxLinkOptions * sizeof(LinkOption);
+  struct Request {
+    LibraryId library;             // unused so far
+    uint32_t info_capacity_bytes;  // as in LinkReport
+    HostPtr image;                 // in the arena
+    uint64_t image_bytes;
+    HostPtr texts;
+    uint32_t error_capacity_bytes;
+    uint32_t unused;
+  };
+  struct Reply {
+    uint32_t result;  // CUresult; when it is not CUDA_SUCCESS, `library` stays unused
+    uint32_t kernel_count;
+    uint32_t managed_bytes;  // as in LibraryLoad
+    uint32_t unused;
+    JitReport report;
   };
 };
 

@@ -18,6 +18,7 @@ struct LinkOption {
 
 // CUjit_option by value: this header knows no cuda.h. Buffers for logs stay with the tenant.
 inline constexpr uint64_t kLinkOptionsKnown = 1u << 0 |   // registers at most
+                                              1u << 1 |   // threads of a block, at least
                                               1u << 7 |   // optimisation level
                                               1u << 9 |   // target
                                               1u << 10 |  // fallback strategy
@@ -26,6 +27,18 @@ inline constexpr uint64_t kLinkOptionsKnown = 1u << 0 |   // registers at most
                                               1u << 13 |  // line information
                                               1u << 14 |  // cache mode
                                               1u << 30;   // position-independent code
+
+// What a compiler says beside its result. The texts themselves are written into the arena, where the
+// tenant has made room for them: the informational one first, the errors behind its capacity, each cut
+// to its capacity and without a NUL.
+struct JitReport {
+  uint32_t wall_time_bits;  // milliseconds, a float's bits
+  uint32_t threads_per_block;
+  uint32_t info_bytes;
+  uint32_t error_bytes;
+};
+// Of each text. Some thousands of lines: who compiles holds as much for every compile on its way.
+inline constexpr uint32_t kMaxJitTextBytes = 64u << 10;
 
 // Payload: LinkOption each.
 struct LinkCreate {
@@ -87,6 +100,22 @@ struct LinkDestroy {
     LinkId link;
   };
   struct Reply {};
+};
+
+// What the linker has said since it was created.
+struct LinkReport {
+  static constexpr std::string_view kName = "LinkReport";
+  static constexpr bool kReply = true;
+  struct Request {
+    LinkId link;
+    uint32_t info_capacity_bytes;  // kMaxJitTextBytes at most
+    HostPtr texts;                 // in the arena
+    uint32_t error_capacity_bytes;
+    uint32_t unused;
+  };
+  struct Reply {
+    JitReport report;
+  };
 };
 
 }  // namespace gpuloom::wire

@@ -11,7 +11,7 @@
 namespace gpuloom::wire {
 
 inline constexpr uint16_t kWireMajor = 1;
-inline constexpr uint16_t kWireMinor = 1;
+inline constexpr uint16_t kWireMinor = 2;
 
 // True when a server of this build can serve a tenant that says (major, minor).
 constexpr bool CanServe(uint16_t major_untrusted, uint16_t minor_untrusted) {

@@ -92,6 +92,19 @@ std::string Extract(std::span<const std::byte> image, std::string* error) {
   return FromImage(status, found, error);
 }
 
+bool HoldsMachineCode(std::span<const std::byte> image) {
+  Image found{};
+  if (FindImage(image.data(), image.size(), &found) != ImageError::kNone ||
+      found.kind != ImageKind::kFatbin) {
+    return false;
+  }
+  FatbinReader reader(found.bytes, found.size_bytes);
+  for (FatbinMember member{}; reader.Next(&member);) {
+    if (member.kind == FatbinMemberKind::kElf && member.sm == kComputeTarget) return true;
+  }
+  return false;
+}
+
 std::string ExtractFromProgram(const void* image, std::string* error) {
   Image found{};
   const ImageError status = FindImage(image, &found);
@@ -102,11 +115,18 @@ std::string ExtractFromProgram(const void* image, std::string* error) {
       wrapper.version != kLinked || wrapper.extra == nullptr) {
     return text;
   }
-  // Linked device code (-rdc=true) is machine code; its parts may be PTX.
+  // Linked device code (-rdc=true) is machine code, or nothing; its parts may be PTX.
   std::vector<std::string> parts;
   for (auto part = static_cast<const void* const*>(wrapper.extra); *part != nullptr; ++part) {
-    parts.push_back(ExtractFromProgram(*part, error));
-    if (parts.back().empty()) return {};
+    std::string part_text = ExtractFromProgram(*part, error);
+    Image part_image{};
+    if (!part_text.empty()) {
+      parts.push_back(std::move(part_text));
+    } else if (FindImage(*part, &part_image) != ImageError::kNone ||
+               !HoldsMachineCode(
+                   std::as_bytes(std::span(part_image.bytes, part_image.size_bytes)))) {
+      return {};
+    }
   }
   if (parts.empty()) return {};
   error->clear();

@@ -22,9 +22,12 @@ inline constexpr size_t kMaxPtxBytes = size_t{256} << 20;
 // here: see ExtractFromProgram.
 [[nodiscard]] std::string Extract(std::span<const std::byte> image, std::string* error);
 
-// The same for what a program in this process passes to the driver: a pointer without a length. The
+// True for a fatbin that holds machine code this device could run: what stands in for PTX there.
+[[nodiscard]] bool HoldsMachineCode(std::span<const std::byte> image);
+
+// Extract for what a program in this process passes to the driver: a pointer without a length. The
 // headers are believed, as the real driver does; a wrapper (version 1, or 2 with its
-// NULL-terminated list of fatbins) is followed.
+// NULL-terminated list of fatbins) is followed. Of linked parts those without PTX are left out.
 [[nodiscard]] std::string ExtractFromProgram(const void* image, std::string* error);
 
 }  // namespace gpuloom::softgpu::ptx
