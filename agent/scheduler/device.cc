@@ -7,6 +7,7 @@
 
 #include <string_view>
 
+#include "agent/scheduler/device_description.h"
 #include "proto/cuda/driver.h"
 #include "proto/wire/commands.h"
 
@@ -94,6 +95,7 @@ bool DriverDevice::Open(const std::string& cuda_library, const std::string& inde
   }
   CUdevice device;
   if (!FindDevice(index_or_uuid, &device, error) || !ReadFacts(device, error)) return false;
+  facts_.description = DescribeDevice(kNvmlLibrary, FormatUuid(facts_.uuid));
   properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   properties_.location.type = CU_MEM_LOCATION_TYPE_DEVICE;

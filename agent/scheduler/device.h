@@ -8,6 +8,7 @@
 #include <string>
 
 #include "proto/channel/unique_fd.h"
+#include "proto/wire/query.h"
 #include "proto/wire/session.h"
 
 namespace gpuloom::scheduler {
@@ -22,6 +23,7 @@ struct DeviceFacts {
   std::string pci_bus_id;
   uint64_t total_memory_bytes = 0;
   int32_t attributes[wire::kDeviceAttributes] = {};  // kNoAttribute where the driver has none
+  wire::DeviceDescription description{};
 };
 
 // "GPU-8d7e6a90-…", as NVML, nvidia-smi and the kubelet's device lists write it.

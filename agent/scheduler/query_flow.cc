@@ -36,6 +36,7 @@ void Scheduler::Answer(const Allocation& allocation, const Visitor& visitor) {
   answer.admission = wire::Admission::kAccepted;
   answer.device = MakeSnapshot(device_->facts(), allocation.usage.quota_bytes(), {});
   answer.used_memory_bytes = allocation.usage.used_bytes();
+  answer.description = device_->facts().description;
   control::SetText(answer.driver_text, device_->facts().driver_text.c_str());
   for (const auto& [id, session] : sessions_) {
     if (session->allocation.get() != &allocation || session->state != Session::State::kLive) {

@@ -114,9 +114,16 @@ std::string Layout() {
   FIELD(QueryAnswer, used_memory_bytes);
   FIELD(QueryAnswer, driver_text);
   FIELD(QueryAnswer, processes);
+  FIELD(QueryAnswer, description);
   SIZE(ProcessUse);
   FIELD(ProcessUse, pid);
   FIELD(ProcessUse, used_memory_bytes);
+  SIZE(DeviceDescription);
+  FIELD(DeviceDescription, pci_device_and_vendor);
+  FIELD(DeviceDescription, pcie_generation);
+  FIELD(DeviceDescription, pcie_width);
+  FIELD(DeviceDescription, max_clock_mhz);
+  FIELD(DeviceDescription, power_default_mw);
 #undef SIZE
 #undef FIELD
   return out.str();

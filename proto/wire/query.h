@@ -25,6 +25,23 @@ struct ProcessUse {
   uint64_t used_memory_bytes;
 };
 
+// What NVML says of the device on the node and CUDA does not, read once when the scheduler starts. Only
+// what describes the device, never what its load can be seen by. 0 where it is not known.
+struct DeviceDescription {
+  uint32_t pci_device_and_vendor;
+  uint32_t pci_subsystem;
+  uint32_t pcie_generation;  // the best that device and slot do together
+  uint32_t pcie_device_generation;
+  uint32_t pcie_width;        // as the link came up
+  uint32_t pcie_max_width;    // the widest that device and slot do together
+  uint32_t max_clock_mhz[4];  // graphics, multiprocessors, memory, video
+  uint32_t power_default_mw;
+  uint32_t power_min_mw;
+  uint32_t power_max_mw;
+  uint32_t unused;
+};
+static_assert(WireStruct<DeviceDescription>);
+
 struct QueryAnswer {
   uint32_t magic;  // kQueryMagic
   uint16_t major;  // the server's own
@@ -37,6 +54,7 @@ struct QueryAnswer {
   char driver_text[80];        // "580.95.05"; empty where the driver does not say it
   // The live sessions that named the asker's pid namespace as theirs.
   ProcessUse processes[kMaxProcessUses];
+  DeviceDescription description;  // since 1.2
 };
 static_assert(WireStruct<QueryAnswer>);
 

@@ -4,8 +4,8 @@
 #include <strings.h>
 
 #include "proto/cuda/cuda_all.h"
-#include "proto/wire/commands.h"
 #include "shim/door.h"
+#include "shim/nvml/fact.h"
 #include "shim/nvml/node.h"
 #include "shim/nvml/sysfs.h"
 #include "shim/nvml/text.h"
@@ -13,23 +13,8 @@
 namespace gpuloom::nvml {
 namespace {
 
-// False when the device has no such attribute.
-bool Attribute(CUdevice_attribute attribute, int* value) {
-  *value = node.device().attributes[attribute];
-  return *value != wire::kNoAttribute;
-}
-
 Return GiveDevice(DeviceHandle* device) {
   *device = OnlyDevice();
-  return kSuccess;
-}
-
-// A fact of every tenant's device.
-template <typename T>
-Return Fact(DeviceHandle device, T* out, T value) {
-  if (const Return result = CheckDevice(device); result != kSuccess) return result;
-  if (out == nullptr) return kInvalidArgument;
-  *out = value;
   return kSuccess;
 }
 
@@ -87,7 +72,11 @@ PciInfo DescribePci() {
   info.place.domain = domain;
   info.place.bus = bus;
   info.place.device = slot;
+  info.place.device_and_vendor = node.description().pci_device_and_vendor;
+  info.subsystem = node.description().pci_subsystem;
+  // Where the node's NVML did not say it, the container may show it.
   unsigned vendor = 0, model = 0;
+  if (info.place.device_and_vendor != 0) return info;
   if (ReadSysfsHex("vendor", &vendor) && ReadSysfsHex("device", &model)) {
     info.place.device_and_vendor = model << 16 | vendor;
   }
@@ -276,18 +265,5 @@ NVML_EXPORT int nvmlDeviceGetMemoryBusWidth(DeviceHandle device, unsigned* bits)
   int width;
   if (!Attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &width)) return kNotSupported;
   *bits = static_cast<unsigned>(width);
-  return kSuccess;
-}
-
-// What CUDA says too. Clocks as they are now depend on the neighbours.
-NVML_EXPORT int nvmlDeviceGetMaxClockInfo(DeviceHandle device, unsigned type, unsigned* mhz) {
-  if (const Return result = CheckDevice(device); result != kSuccess) return result;
-  enum : unsigned { kGraphics, kMultiprocessor, kMemory, kVideo, kTypes };
-  if (mhz == nullptr || type >= kTypes) return kInvalidArgument;
-  int khz = 0;
-  const CUdevice_attribute attribute =
-      type == kMemory ? CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE : CU_DEVICE_ATTRIBUTE_CLOCK_RATE;
-  if (type == kVideo || !Attribute(attribute, &khz) || khz <= 0) return kNotSupported;
-  *mhz = static_cast<unsigned>(khz) / 1000;
   return kSuccess;
 }

@@ -24,6 +24,7 @@ class Node {
   // Constant from the first Init on.
   const wire::DeviceSnapshot& device() const { return first_.device; }
   const char* driver_text() const { return first_.driver_text; }
+  const wire::DeviceDescription& description() const { return first_.description; }
 
  private:
   // Fresh answers: ten at once, and one every 50 ms.

@@ -56,6 +56,16 @@ class Door {
     answer.process_count = 2;
     answer.processes[0] = {1234, 0, kGiB / 4};
     answer.processes[1] = {99, 0, kGiB / 2};
+    answer.description.pci_device_and_vendor = 0x233510de;
+    answer.description.pci_subsystem = 0x18be10de;
+    answer.description.pcie_generation = 5;
+    answer.description.pcie_device_generation = 6;
+    answer.description.pcie_width = 8;
+    answer.description.pcie_max_width = 16;
+    answer.description.max_clock_mhz[0] = 1980;
+    answer.description.power_default_mw = 700'000;
+    answer.description.power_min_mw = 200'000;
+    answer.description.power_max_mw = 700'000;
   }
   ~Door() {
     ends_ = true;
@@ -210,6 +220,58 @@ TEST_F(Nvml, SaysWhatTheDeviceIs) {
   unsigned cores = 0;
   EXPECT_EQ(Call("nvmlDeviceGetNumGpuCores", device, &cores), kSuccess);
   EXPECT_EQ(cores, 132u * 128);
+}
+
+TEST_F(Nvml, SaysWhatTheNodesNvmlSaid) {
+  door_->answer.device.attributes[CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE] = 3'201'000;
+  door_->answer.device.attributes[CU_DEVICE_ATTRIBUTE_ECC_ENABLED] = 1;
+  Begin();
+  const DeviceHandle device = Device();
+  const std::pair<const char*, unsigned> expected[] = {
+      {"nvmlDeviceGetCurrPcieLinkGeneration", 5},
+      {"nvmlDeviceGetMaxPcieLinkGeneration", 5},
+      {"nvmlDeviceGetGpuMaxPcieLinkGeneration", 6},
+      {"nvmlDeviceGetCurrPcieLinkWidth", 8},
+      {"nvmlDeviceGetMaxPcieLinkWidth", 16},
+      {"nvmlDeviceGetPcieSpeed", 32'000},
+      {"nvmlDeviceGetPcieLinkMaxSpeed", 5},
+      {"nvmlDeviceGetPowerManagementDefaultLimit", 700'000},
+  };
+  for (const auto& [name, value] : expected) {
+    unsigned said = 0;
+    EXPECT_EQ(Call(name, device, &said), kSuccess) << name;
+    EXPECT_EQ(said, value) << name;
+    unsigned* const nowhere = nullptr;
+    EXPECT_EQ(Call(name, device, nowhere), kInvalidArgument) << name;
+    EXPECT_EQ(Call(name, DeviceHandle{nullptr}, &said), kInvalidArgument) << name;
+  }
+  unsigned first = 0, second = 0;
+  EXPECT_EQ(Call("nvmlDeviceGetPowerManagementLimitConstraints", device, &first, &second),
+            kSuccess);
+  EXPECT_EQ(first, 200'000u);
+  EXPECT_EQ(second, 700'000u);
+  EXPECT_EQ(Call("nvmlDeviceGetEccMode", device, &first, &second), kSuccess);
+  EXPECT_EQ(first, 1u);
+  EXPECT_EQ(second, 1u);
+  EXPECT_EQ(Call("nvmlDeviceGetMaxClockInfo", device, 0u, &first), kSuccess);
+  EXPECT_EQ(first, 1980u);
+  EXPECT_EQ(Call("nvmlDeviceGetMaxClockInfo", device, 2u, &first), kSuccess) << "CUDA says it";
+  EXPECT_EQ(first, 3201u);
+  EXPECT_EQ(Call("nvmlDeviceGetMaxClockInfo", device, 3u, &first), kNotSupported);
+  PciInfo pci{};
+  EXPECT_EQ(Call("nvmlDeviceGetPciInfo_v3", device, &pci), kSuccess);
+  EXPECT_EQ(pci.place.device_and_vendor, 0x233510deu);
+  EXPECT_EQ(pci.subsystem, 0x18be10deu);
+}
+
+TEST_F(Nvml, WhatTheNodeDoesNotKnowIsNotSupported) {
+  door_->answer.description = {};
+  Begin();
+  unsigned said = 77;
+  EXPECT_EQ(Call("nvmlDeviceGetCurrPcieLinkGeneration", Device(), &said), kNotSupported);
+  EXPECT_EQ(Call("nvmlDeviceGetPowerManagementLimitConstraints", Device(), &said, &said),
+            kNotSupported);
+  EXPECT_EQ(said, 77u);
 }
 
 TEST_F(Nvml, TheQuotaIsTheMemory) {

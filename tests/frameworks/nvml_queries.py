@@ -71,6 +71,34 @@ def _():
     return "same"
 
 
+def number(name, *arguments):
+    value = ctypes.c_uint()
+    check(getattr(nvml(), name)(device(), *arguments, ctypes.byref(value)), name)
+    return value.value
+
+
+@case("PCIe link")
+def _():
+    generation, width = number("nvmlDeviceGetCurrPcieLinkGeneration"), number("nvmlDeviceGetCurrPcieLinkWidth")
+    most = number("nvmlDeviceGetMaxPcieLinkGeneration"), number("nvmlDeviceGetMaxPcieLinkWidth")
+    note(f"generation {generation} of {most[0]}, width {width} of {most[1]}")
+    expect(1 <= generation <= most[0] and 1 <= width <= most[1], f"{generation} x{width}, at most {most[0]} x{most[1]}")
+    return most, number("nvmlDeviceGetGpuMaxPcieLinkGeneration")
+
+
+@case("clocks, power limits, ECC")
+def _():
+    # Graphics, multiprocessors, memory, video.
+    clocks = [number("nvmlDeviceGetMaxClockInfo", kind) for kind in range(4)]
+    expect(all(clocks), f"clocks {clocks}")
+    least, most, now, pending = (ctypes.c_uint() for _ in range(4))
+    check(nvml().nvmlDeviceGetPowerManagementLimitConstraints(device(), ctypes.byref(least), ctypes.byref(most)), "limits")
+    default = number("nvmlDeviceGetPowerManagementDefaultLimit")
+    expect(0 < least.value <= default <= most.value, f"{default} mW is not in {least.value} … {most.value}")
+    check(nvml().nvmlDeviceGetEccMode(device(), ctypes.byref(now), ctypes.byref(pending)), "nvmlDeviceGetEccMode")
+    return clocks, default, least.value, most.value, now.value, number("nvmlDeviceGetMemoryBusWidth")
+
+
 @case("memory")
 def _():
     memory = Memory()

@@ -1,0 +1,34 @@
+// Answers that never change: what the device is.
+#pragma once
+
+#include "proto/cuda/cuda_all.h"
+#include "proto/wire/commands.h"
+#include "shim/nvml/node.h"
+
+namespace gpuloom::nvml {
+
+// False when the device has no such attribute.
+[[nodiscard]] inline bool Attribute(CUdevice_attribute attribute, int* value) {
+  *value = node.device().attributes[attribute];
+  return *value != wire::kNoAttribute;
+}
+
+// A fact of every tenant's device.
+template <typename T>
+[[nodiscard]] Return Fact(DeviceHandle device, T* out, T value) {
+  if (const Return result = CheckDevice(device); result != kSuccess) return result;
+  if (out == nullptr) return kInvalidArgument;
+  *out = value;
+  return kSuccess;
+}
+
+// The same where the node may not know it: 0 then.
+[[nodiscard]] inline Return KnownFact(DeviceHandle device, unsigned* out, unsigned value) {
+  if (const Return result = CheckDevice(device); result != kSuccess) return result;
+  if (out == nullptr) return kInvalidArgument;
+  if (value == 0) return kNotSupported;
+  *out = value;
+  return kSuccess;
+}
+
+}  // namespace gpuloom::nvml
