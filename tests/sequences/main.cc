@@ -154,11 +154,13 @@ class Episode {
     for (uint32_t round = 0; round < options_.rounds; ++round) {
       for (uint32_t i = 0; i < options_.steps; ++i) TakeStep(&world, round * options_.steps + i);
       parcels_[index] = world.Pack();
+      world.journal().Pause();
       meeting_.Wait();
       world.Unpack(parcels_[(index + 1) % options_.threads]);
       meeting_.Wait();
     }
     world.End(Ending() > 1);
+    world.journal().Pause();
   }
 
   void TakeStep(World* world, uint32_t number) {

@@ -29,12 +29,18 @@ constexpr size_t kLinesOfAReport = 60;
 void Journal::Begin(const std::string& step) {
   std::lock_guard<std::mutex> lock(mutex_);
   lines_.push_back(step);
+  pauses_ = false;
   begun_ = std::chrono::steady_clock::now();
 }
 
 void Journal::Undo() {
   std::lock_guard<std::mutex> lock(mutex_);
   lines_.pop_back();
+}
+
+void Journal::Pause() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  pauses_ = true;
 }
 
 void Journal::Note(const char* format, ...) {
@@ -58,9 +64,11 @@ void Journal::Print(size_t newest) const {
   }
 }
 
-bool Journal::Stands(std::chrono::seconds so_long) const {
+std::string Journal::Standing(std::chrono::seconds so_long) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return std::chrono::steady_clock::now() - begun_ > so_long;
+  if (pauses_ || std::chrono::steady_clock::now() - begun_ <= so_long) return {};
+  return "thread " + std::to_string(thread_) + " stands in " + call_.load() + " of " +
+         (lines_.empty() ? std::string("its beginning") : lines_.back());
 }
 
 Journal* ThisJournal() { return this_journal; }
@@ -107,12 +115,16 @@ void WatchForStandstill(std::chrono::seconds patience) {
   std::thread([patience] {
     for (;;) {
       std::this_thread::sleep_for(std::chrono::seconds(1));
-      bool stands = false;
+      std::string standing;
       {
         std::lock_guard<std::mutex> lock(TheReport().mutex);
-        for (const Journal* journal : TheReport().journals) stands |= journal->Stands(patience);
+        for (const Journal* journal : TheReport().journals) {
+          if (standing.empty()) standing = journal->Standing(patience);
+        }
       }
-      if (stands) Fail("a step takes longer than " + std::to_string(patience.count()) + " s");
+      if (!standing.empty()) {
+        Fail(standing + " for more than " + std::to_string(patience.count()) + " s");
+      }
     }
   }).detach();
 }

@@ -24,20 +24,22 @@ class Journal {
   explicit Journal(int thread) : thread_(thread) {}
   int thread() const { return thread_; }
   void Begin(const std::string& step);
-  void Undo();  // it was not to be
+  void Undo();   // it was not to be
+  void Pause();  // nothing is to be done until the next Begin
   // Adds to the newest line.
   void Note(const char* format, ...) __attribute__((format(printf, 2, 3)));
   void Call(const char* function) { call_ = function; }
 
   void Print(size_t newest) const;
-  // Nothing has been begun for so long.
-  bool Stands(std::chrono::seconds so_long) const;
+  // What has been going on for so long; empty when nothing has.
+  std::string Standing(std::chrono::seconds so_long) const;
 
  private:
   const int thread_;
   mutable std::mutex mutex_;
   std::vector<std::string> lines_;
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  bool pauses_ = false;
   std::atomic<const char*> call_{"nothing"};
 };
 
