@@ -162,9 +162,13 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
     LogOnce("no GPU: cannot map the session's rings (%s)", strerror(errno));
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
-  if (!device_range.ReserveAt(welcome.device_range_begin, welcome.device_range_bytes) ||
-      !arena.MapAt(welcome.host_range_begin, fds[wire::kArenaFd].get(), welcome.host_range_bytes,
-                   channel::Mapping::Access::kReadWrite)) {
+  // Where the address space is limited (ulimit -v) the device's addresses are used without being
+  // held: nothing of the process' own comes to lie there unless it names such an address itself.
+  const bool held =
+      device_range.ReserveAt(welcome.device_range_begin, welcome.device_range_bytes) ||
+      errno == ENOMEM || errno == EAGAIN;
+  if (!held || !arena.MapAt(welcome.host_range_begin, fds[wire::kArenaFd].get(),
+                            welcome.host_range_bytes, channel::Mapping::Access::kReadWrite)) {
     LogOnce(
         "no GPU: cannot reserve the session's addresses %#llx + %llu MiB, %#llx + %llu MiB (%s);"
         " is the address space limited (ulimit -v)?",

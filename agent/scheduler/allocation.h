@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/scheduler/address_share.h"
 #include "proto/control/messages.h"
 
 namespace gpuloom::scheduler {
@@ -70,6 +71,7 @@ struct Allocation {
   uint64_t pinned_limit_bytes = 0;
 
   Usage usage;
+  AddressShare device_addresses;
   uint32_t session_count = 0;
   uint64_t kernels_of_ended_sessions = 0;
   std::vector<std::string> unsupported;  // what was asked of CUDA in vain, each once

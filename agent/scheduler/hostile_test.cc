@@ -44,6 +44,59 @@ TEST_F(SchedulerTest, Malicious_ConnectsInALoop) {
   ExpectServed(directory);
 }
 
+TEST_F(SchedulerTest, Malicious_SessionsWithoutEndTakeNobodysAddresses) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  const std::string elsewhere = Allocate(&client, "b", "team-b");
+  const AddressLimits limits = DeviceAddressLimits(kGiB);
+  std::vector<Tenant> crowd(Scheduler::kMaxSessionsPerAllocation);
+  uint64_t held_bytes = 0;
+  for (Tenant& tenant : crowd) {
+    ASSERT_TRUE(tenant.Attach(directory));
+    ASSERT_TRUE(tenant.accepted()) << tenant.welcome.message;
+    held_bytes += tenant.welcome.device_range_bytes;
+  }
+  EXPECT_EQ(crowd[0].welcome.device_range_bytes, limits.first_bytes);
+  EXPECT_LE(crowd[1].welcome.device_range_bytes, limits.first_bytes / 2);
+  EXPECT_LE(held_bytes, limits.most_bytes);
+  Tenant one_more, other;
+  ASSERT_TRUE(one_more.Attach(directory));
+  EXPECT_FALSE(one_more.accepted());
+  EXPECT_THAT(one_more.welcome.message, ::testing::HasSubstr("has 64 processes"));
+  ASSERT_TRUE(other.Attach(elsewhere));
+  ASSERT_TRUE(other.accepted());
+  EXPECT_EQ(other.welcome.device_range_bytes, limits.first_bytes);
+  // They end, and others come in their places, again and again.
+  for (int round = 0; round < 3; ++round) {
+    for (Tenant& tenant : crowd) tenant = Tenant();
+    ASSERT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }));
+    for (Tenant& tenant : crowd) ASSERT_TRUE(tenant.Attach(directory));
+    EXPECT_EQ(crowd[0].welcome.device_range_bytes, limits.first_bytes) << "it is all there again";
+  }
+  ExpectServed(elsewhere);
+}
+
+// Sessions whose ends nobody hears of: what they held stays on their allocation's account.
+TEST_F(SchedulerTest, Malicious_AddressesThatComeBackLateAreTheirAllocations) {
+  options_.drain_timeout = seconds(60);
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  const AddressLimits limits = DeviceAddressLimits(kGiB);
+  Tenant stuck, next, other;
+  ASSERT_TRUE(stuck.Attach(directory));
+  EXPECT_EQ(stuck.Order('s'), 'k');  // its executor will not end it
+  stuck.Leave();
+  ASSERT_TRUE(next.Attach(directory));
+  ASSERT_TRUE(next.accepted()) << next.welcome.message;
+  EXPECT_LE(next.welcome.device_range_bytes, limits.first_bytes / 2);
+  const channel::Range range{stuck.welcome.device_range_begin, stuck.welcome.device_range_bytes};
+  EXPECT_FALSE(range.Contains(next.welcome.device_range_begin, 1));
+  ASSERT_TRUE(other.Attach(Allocate(&client, "b", "team-a")));
+  EXPECT_EQ(other.welcome.device_range_bytes, limits.first_bytes);
+}
+
 TEST_F(SchedulerTest, Malicious_HelloThatIsNone) {
   Start();
   control::Client client = Controller();

@@ -159,7 +159,7 @@ class Scheduler {
   Device* device_;
   Options options_;
   MemoryBook memory_;
-  AddressWindow device_window_{kDeviceWindow};
+  DividedWindow device_window_{kDeviceWindow, kNeededDeviceBytes, kAssuredDeviceBytes};
   AddressWindow host_window_{kHostWindow};
 
   channel::UniqueFd control_listener_;

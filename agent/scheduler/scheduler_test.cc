@@ -36,7 +36,7 @@ TEST_F(SchedulerTest, WelcomesATenant) {
   EXPECT_STREQ(welcome.device.name, "fake device");
   EXPECT_TRUE(kDeviceWindow.Contains(welcome.device_range_begin, welcome.device_range_bytes));
   EXPECT_TRUE(kHostWindow.Contains(welcome.host_range_begin, welcome.host_range_bytes));
-  EXPECT_EQ(welcome.device_range_bytes, kDeviceRangeFactor * 8 * kGiB);
+  EXPECT_EQ(welcome.device_range_bytes, (256 + 8) * kGiB);
   EXPECT_EQ(welcome.host_range_bytes, 4 * kGiB);
   EXPECT_EQ(welcome.pinned_limit_bytes, kGiB);
   ASSERT_EQ(tenant.fd_count, wire::kWelcomeFds);

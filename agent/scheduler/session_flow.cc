@@ -13,6 +13,10 @@
 
 namespace gpuloom::scheduler {
 
+static_assert(Scheduler::kMaxAllocations * kAssuredDeviceRanges * kLeastDeviceRangeBytes <=
+                  kAssuredDeviceBytes,
+              "what every allocation is assured of must be kept for it");
+
 void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
   const auto refuse = [&](wire::Admission admission, const std::string& message) {
     LogWarning(allocation->Label() + ": refused " + ProcessText(visitor.pid) + ": " + message);
@@ -74,17 +78,16 @@ bool Scheduler::Prepare(Session* session, std::string* error) {
     *error = std::string("scheduler: cannot make shared memory: ") + strerror(errno);
     return false;
   }
-  session->device_own_bytes = DeviceRangeBytes(session->allocation->usage.quota_bytes());
-  bool taken = false;
-  for (uint64_t factor = kDeviceRangeFactor; factor > 1 && !taken; factor /= 2) {
-    taken = device_window_.Take(session->device_own_bytes * factor, &session->device_range);
-  }
-  if (!taken) {
-    *error = "scheduler: all device address ranges of this GPU are taken";
+  Allocation& allocation = *session->allocation;
+  const uint64_t quota_bytes = allocation.usage.quota_bytes();
+  const AddressLimits limits = DeviceAddressLimits(quota_bytes);
+  if (!allocation.device_addresses.Take(limits, &device_window_, &session->device_range)) {
+    *error = allocation.Label() + " holds " + allocation.device_addresses.Refusal(limits);
     return false;
   }
+  session->device_own_bytes = DeviceOwnBytes(quota_bytes, session->device_range.size_bytes);
   if (!host_window_.Take(host_bytes, &session->host_range)) {
-    device_window_.Free(session->device_range);
+    allocation.device_addresses.Free(session->device_range, &device_window_);
     *error = "scheduler: all host address ranges of this GPU are taken";
     return false;
   }
@@ -206,7 +209,7 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   sessions_.erase(it);
   const uint64_t bytes = session->memory.size_bytes();
   memory_.ReleaseAll(&session->memory, &session->allocation->usage);
-  device_window_.Free(session->device_range);
+  session->allocation->device_addresses.Free(session->device_range, &device_window_);
   if (session->arena_returned) {
     host_window_.Free(session->host_range);
   } else {

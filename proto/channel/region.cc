@@ -95,9 +95,14 @@ bool Mapping::MapAt(uint64_t address, int memory, size_t size_bytes, Access acce
 }
 
 bool Mapping::ReserveAt(uint64_t address, size_t size_bytes) {
-  return MapWith(reinterpret_cast<void*>(address),
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | kMapFixedNoReplace, -1, size_bytes,
-                 PROT_NONE);
+  if (!MapWith(reinterpret_cast<void*>(address),
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | kMapFixedNoReplace, -1, size_bytes,
+               PROT_NONE)) {
+    return false;
+  }
+  // The kernel's own dumps leave untouched memory out anyway; a debugger's need not.
+  madvise(data_, size_bytes_, MADV_DONTDUMP);
+  return true;
 }
 
 void Mapping::DontFork() {

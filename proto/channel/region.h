@@ -43,7 +43,10 @@ class Mapping {
   [[nodiscard]] bool Map(int memory, size_t size_bytes, Access access);
   // The same at a wanted address, where nothing may be mapped yet (EEXIST).
   [[nodiscard]] bool MapAt(uint64_t address, int memory, size_t size_bytes, Access access);
-  // Reserves addresses without memory behind them (PROT_NONE). EEXIST when something lies there.
+  // Reserves addresses without memory behind them (PROT_NONE), however many: they cost one entry of
+  // the kernel's, no page tables, count for no overcommit limit and stay out of core dumps. EEXIST
+  // when something lies there; ENOMEM where the process' address space is limited (RLIMIT_AS), EAGAIN
+  // where it locks all its memory and may not lock so much.
   [[nodiscard]] bool ReserveAt(uint64_t address, size_t size_bytes);
   // The child of a fork does not inherit the mapping.
   void DontFork();

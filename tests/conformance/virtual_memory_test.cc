@@ -112,6 +112,40 @@ TEST_F(VirtualMemory, OneRangeOfSeveralMappings) {
   EXPECT_EQ(Download<uint8_t>(address + 9 * kMiB, kMiB), std::vector<uint8_t>(kMiB, 9));
 }
 
+// As llama.cpp does: a large reservation, of which little is ever mapped. How much memory there is does
+// not matter, only how many addresses.
+TEST_F(VirtualMemory, ReservationsLargerThanTheMemory) {
+  constexpr size_t kGiB = size_t{1} << 30;
+  const CUmemGenericAllocationHandle memory = Create(kGranule);
+  const auto words = Pattern(1000, 5);
+  std::vector<std::pair<CUdeviceptr, size_t>> all;
+  for (const size_t size : {32 * kGiB, 200 * kGiB}) {
+    CUdeviceptr address = 0;
+    ASSERT_EQ(Cu().cuMemAddressReserve(&address, size, 0, 0, 0), CUDA_SUCCESS) << size;
+    all.emplace_back(address, size);
+    const CUdeviceptr last = address + size - kGranule;
+    ASSERT_EQ(Cu().cuMemMap(last, kGranule, 0, memory, 0), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemSetAccess(last, kGranule, &access_, 1), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemcpyHtoD_v2(last + kGranule - 4000, words.data(), 4000), CUDA_SUCCESS);
+    ASSERT_EQ(Launch(Function("fill"), 1, 128, nullptr, last, 7u, 100u), CUDA_SUCCESS);
+    EXPECT_EQ(Download<uint32_t>(last, 100), std::vector<uint32_t>(100, 7));
+    EXPECT_EQ(Download<uint32_t>(last + kGranule - 4000, 1000), words);
+    EXPECT_EQ(Cu().cuMemsetD8_v2(address, 0, 1), CUDA_ERROR_INVALID_VALUE) << "nothing is there";
+  }
+  EXPECT_TRUE(all[0].first + all[0].second <= all[1].first ||
+              all[1].first + all[1].second <= all[0].first);
+  for (const auto& [address, size] : all) {
+    EXPECT_EQ(Cu().cuMemUnmap(address + size - kGranule, kGranule), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuMemAddressFree(address, size), CUDA_SUCCESS);
+  }
+  // The addresses are there again, and again.
+  for (int i = 0; i < 20; ++i) {
+    CUdeviceptr address = 0;
+    ASSERT_EQ(Cu().cuMemAddressReserve(&address, 200 * kGiB, 0, 0, 0), CUDA_SUCCESS) << i;
+    ASSERT_EQ(Cu().cuMemAddressFree(address, 200 * kGiB), CUDA_SUCCESS) << i;
+  }
+}
+
 TEST_F(VirtualMemory, OneMemoryAtTwoAddresses) {
   const CUmemGenericAllocationHandle memory = Create(kGranule);
   const CUdeviceptr address = Reserve(4 * kGranule);

@@ -1,0 +1,90 @@
+#include "agent/scheduler/address_share.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace gpuloom::scheduler {
+namespace {
+
+constexpr uint64_t kLargestOwnBytes = uint64_t{1} << 40;  // of a quota of 512 GiB and more
+// All ranges above the least size together, in first ranges.
+constexpr uint64_t kFirstRanges = 3;
+
+// Twice the quota leaves room for fragmentation, and for a quota that is raised.
+uint64_t LargestOwnBytes(uint64_t memory_quota_bytes) {
+  if (memory_quota_bytes >= kLargestOwnBytes / 2) return kLargestOwnBytes;
+  return std::max(kLeastDeviceRangeBytes, std::bit_ceil(memory_quota_bytes * 2));
+}
+
+}  // namespace
+
+AddressLimits DeviceAddressLimits(uint64_t memory_quota_bytes) {
+  const uint64_t own_bytes = LargestOwnBytes(memory_quota_bytes);
+  // PyTorch's expandable segments reserve 9/8 of the quota for each stream and kind of block.
+  const uint64_t first_bytes = std::max(own_bytes * 8, own_bytes + kFirstReservableBytes);
+  constexpr uint64_t kSessions = 64;  // Scheduler::kMaxSessionsPerAllocation
+  return {.first_bytes = first_bytes,
+          .needed_bytes = own_bytes,  // whose half holds the quota
+          .least_bytes = kLeastDeviceRangeBytes,
+          .assured = kAssuredDeviceRanges,
+          .most_bytes = first_bytes * kFirstRanges + kSessions * kLeastDeviceRangeBytes};
+}
+
+uint64_t DeviceOwnBytes(uint64_t memory_quota_bytes, uint64_t range_bytes) {
+  return std::min(LargestOwnBytes(memory_quota_bytes), range_bytes / 2);
+}
+
+uint64_t AddressShare::Wanted(const AddressLimits& limits) const {
+  if (held_bytes_ == 0) return limits.first_bytes;
+  // Half of the first one's, and each further one three quarters of the one before.
+  const uint64_t together_bytes = limits.first_bytes * kFirstRanges;
+  return (together_bytes - std::min(together_bytes, held_bytes_)) / 4;
+}
+
+bool AddressShare::TakeOpen(const AddressLimits& limits, AddressWindow* window, uint64_t size_bytes,
+                            channel::Range* range) const {
+  // The second half is for the first sessions of others, and for small ones.
+  const bool may_be_last = held_bytes_ == 0 || size_bytes == limits.least_bytes;
+  const uint64_t left_bytes = may_be_last ? 0 : window->size_bytes() / 2;
+  return size_bytes + left_bytes <= window->free_bytes() && window->Take(size_bytes, range);
+}
+
+bool AddressShare::Take(const AddressLimits& limits, DividedWindow* window, channel::Range* range) {
+  for (uint64_t wanted = Wanted(limits);; wanted /= 2) {
+    const uint64_t size_bytes =
+        std::max(limits.least_bytes, wanted / limits.least_bytes * limits.least_bytes);
+    if (held_bytes_ + size_bytes > limits.most_bytes) return false;
+    const bool is_least = size_bytes == limits.least_bytes;
+    const bool is_needed = held_bytes_ == 0 && size_bytes <= limits.needed_bytes && !is_least;
+    // Who holds no more ranges than are assured holds no more in the part that is kept for them.
+    const bool is_assured = ranges_ < limits.assured && is_least;
+    if (TakeOpen(limits, &window->open, size_bytes, range) ||
+        (is_needed && window->needed.Take(size_bytes, range)) ||
+        (is_assured && window->assured.Take(size_bytes, range))) {
+      held_bytes_ += size_bytes;
+      ++ranges_;
+      return true;
+    }
+    if (is_least) return false;
+  }
+}
+
+void AddressShare::Free(const channel::Range& range, DividedWindow* window) {
+  // It is of one of them, and the others do not know it.
+  for (AddressWindow* part : {&window->open, &window->needed, &window->assured}) part->Free(range);
+  held_bytes_ -= std::min(held_bytes_, range.size_bytes);
+  ranges_ -= std::min(ranges_, 1u);
+}
+
+std::string AddressShare::Refusal(const AddressLimits& limits) const {
+  const std::string held = std::to_string(held_bytes_ >> 30) + " GiB of this GPU's addresses in " +
+                           std::to_string(ranges_) + " processes; ";
+  if (held_bytes_ + limits.least_bytes > limits.most_bytes) {
+    return held + "the limit is " + std::to_string(limits.most_bytes >> 30) +
+           " GiB: end some of them";
+  }
+  return held + "the limit is " + std::to_string(limits.assured) +
+         " while others hold nearly all addresses: end some of them";
+}
+
+}  // namespace gpuloom::scheduler

@@ -1,0 +1,78 @@
+// What one allocation's sessions hold of a window of addresses, and how much the next of them gets.
+// Owned by Allocation; pure bookkeeping, one thread. Sizes are bytes. Why these sizes:
+// docs/design/addresses.md.
+//
+// The first session gets as much as programs are known to reserve, whatever its quota; further ones
+// get less and less, and what is taken together is bounded. A part of the window is kept for the
+// first few sessions of each allocation, so that no tenant, and not all of them together, can take
+// what every allocation is assured of. A range counts until it is free again, not until its session
+// ends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "agent/scheduler/address_window.h"
+
+namespace gpuloom::scheduler {
+
+// A window whose last two parts are kept: for what first sessions need at least, and for small ones.
+// Apart, so that large quotas, promised more often than there is memory, leave the small ones theirs.
+struct DividedWindow {
+  DividedWindow(const channel::Range& window, uint64_t needed_bytes, uint64_t assured_bytes)
+      : open(channel::Range{window.begin, window.size_bytes - needed_bytes - assured_bytes}),
+        needed(channel::Range{open.end(), needed_bytes}),
+        assured(channel::Range{needed.end(), assured_bytes}) {}
+
+  AddressWindow open;
+  AddressWindow needed;
+  AddressWindow assured;
+};
+
+struct AddressLimits {
+  uint64_t first_bytes;   // the first session's range; a multiple of least_bytes, like all sizes
+  uint64_t needed_bytes;  // with less the first session could not use its quota
+  uint64_t least_bytes;   // a session's smallest range
+  uint32_t assured;       // so many sessions get a range also where others have taken all the rest
+  uint64_t most_bytes;    // all ranges of the allocation
+};
+
+class AddressShare {
+ public:
+  // A range for one more session: as large as the limits and what is free allow. False when they
+  // allow none: Refusal says why.
+  [[nodiscard]] bool Take(const AddressLimits& limits, DividedWindow* window,
+                          channel::Range* range);
+  // `range` was taken here.
+  void Free(const channel::Range& range, DividedWindow* window);
+
+  uint64_t held_bytes() const { return held_bytes_; }
+  // For a message that begins with who holds it.
+  std::string Refusal(const AddressLimits& limits) const;
+
+ private:
+  uint64_t Wanted(const AddressLimits& limits) const;
+  bool TakeOpen(const AddressLimits& limits, AddressWindow* window, uint64_t size_bytes,
+                channel::Range* range) const;
+
+  uint64_t held_bytes_ = 0;
+  uint32_t ranges_ = 0;
+};
+
+// A range for a program that reserves nothing and has a small quota.
+inline constexpr uint64_t kLeastDeviceRangeBytes = uint64_t{4} << 30;
+inline constexpr uint32_t kAssuredDeviceRanges = 4;
+// For 1,024 allocations.
+inline constexpr uint64_t kAssuredDeviceBytes =
+    1024 * kAssuredDeviceRanges * kLeastDeviceRangeBytes;
+// The quotas of a GPU together are its memory, and what is needed is at most four times the quota.
+inline constexpr uint64_t kNeededDeviceBytes = uint64_t{2} << 40;
+// What the first session of an allocation can reserve, whatever its quota.
+inline constexpr uint64_t kFirstReservableBytes = uint64_t{256} << 30;
+
+AddressLimits DeviceAddressLimits(uint64_t memory_quota_bytes);
+// The first part of a range of `range_bytes`: the executor's, for cuMemAlloc. In the rest the tenant
+// reserves addresses.
+uint64_t DeviceOwnBytes(uint64_t memory_quota_bytes, uint64_t range_bytes);
+
+}  // namespace gpuloom::scheduler
