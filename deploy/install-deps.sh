@@ -9,6 +9,7 @@ packages=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libyaml-cpp-dev libspdlog-dev libcli11-dev libzstd-dev liblz4-dev
   libgtest-dev libgmock-dev
+  musl-tools libc6-i386  # programs of other C libraries, which tests run
 )
 
 missing=()

@@ -27,7 +27,16 @@ constexpr std::array<LibraryName, 4> kLibraryNames = {{
     {"libnvidia-ml.so.1", &LibraryFiles::nvml},
     {"libnvidia-ml.so", &LibraryFiles::nvml},
 }};
-constexpr char kPreload[] = "/usr/local/nvidia/lib64/libcuda.so.1";
+// The loader of glibc, and no other, puts its own folder's name in the place of $LIB: so it finds the
+// shim, which needs glibc, while musl's ignores a path that does not exist. All names that there are:
+// Debian's, its descendants'; Red Hat's, SUSE's; Arch's, Nix' and who else has only 64-bit programs
+// there. glibc complains on standard error about what it cannot load, so 32-bit programs are given
+// something, too (but those of distributions that say "lib" for them, see docs/installation.md).
+constexpr char kPreload[] = "/usr/local/nvidia/$LIB/libcuda.so.1";
+constexpr std::array<const char*, 2> kFurtherPreloads = {
+    "/usr/local/nvidia/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/local/nvidia/lib/libcuda.so.1"};
+constexpr std::array<const char*, 2> kPreloads32 = {
+    "/usr/local/nvidia/lib/i386-linux-gnu/libcuda.so.1", "/usr/local/nvidia/lib32/libcuda.so.1"};
 constexpr Clock::Duration kSchedulerPause = std::chrono::milliseconds(200);
 
 std::string Describe(const PodContainer& owner) {
@@ -73,6 +82,12 @@ absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string
       setup.mounts.push_back({Cat(library_directory, "/", library.name),
                               options_.shims->PathOf(options_.library_files.*library.file)});
     }
+  }
+  for (const char* preload : kFurtherPreloads) {
+    setup.mounts.push_back({preload, options_.shims->PathOf(options_.library_files.cuda)});
+  }
+  for (const char* preload : kPreloads32) {
+    setup.mounts.push_back({preload, options_.shims->PathOf(ShimStore::kEmptyLibrary32)});
   }
   setup.envs["LD_PRELOAD"] = kPreload;
   setup.envs["NVIDIA_VISIBLE_DEVICES"] = "void";

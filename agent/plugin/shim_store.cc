@@ -8,6 +8,7 @@
 
 #include "agent/cat.h"
 #include "agent/identity/state_file.h"
+#include "agent/plugin/empty_library.h"
 
 namespace gpuloom {
 namespace {
@@ -53,17 +54,22 @@ absl::StatusOr<std::string> ShimStore::Install(const std::string& library_path,
   }
   const std::string file =
       Cat(fs::path(library_path).stem().string(), "-", version, "-", ContentName(*content), ".so");
-  const absl::StatusOr<std::string> present = ReadStateFile(PathOf(file));
-  if (present.ok() && *present == *content) return file;
-  if (absl::Status status = WriteStateFile(PathOf(file), *content, 0755); !status.ok())
-    return status;
+  if (absl::Status status = Put(file, *content); !status.ok()) return status;
+  if (absl::Status status = Put(kEmptyLibrary32, EmptyLibrary32()); !status.ok()) return status;
   return file;
+}
+
+absl::Status ShimStore::Put(const std::string& file, const std::string& content) const {
+  const absl::StatusOr<std::string> present = ReadStateFile(PathOf(file));
+  if (present.ok() && *present == content) return absl::OkStatus();
+  return WriteStateFile(PathOf(file), content, 0755);
 }
 
 absl::Status ShimStore::Prune(const std::set<std::string>& keep) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory_, error)) {
-    if (keep.contains(entry.path().filename())) continue;
+    const std::string file = entry.path().filename();
+    if (file == kEmptyLibrary32 || keep.contains(file)) continue;
     std::error_code remove_error;
     fs::remove(entry.path(), remove_error);
     if (remove_error) error = remove_error;

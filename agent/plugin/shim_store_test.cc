@@ -52,6 +52,7 @@ TEST_F(ShimStoreTest, VersionsStandSideBySideUntilPruned) {
   ASSERT_TRUE(store.Prune({*new_file}).ok());
   EXPECT_FALSE(fs::exists(store.PathOf(*old_file)));
   EXPECT_TRUE(fs::exists(store.PathOf(*new_file)));
+  EXPECT_TRUE(fs::exists(store.PathOf(ShimStore::kEmptyLibrary32))) << "it is every container's";
 }
 
 TEST_F(ShimStoreTest, ADamagedCopyIsReplaced) {

@@ -118,7 +118,7 @@ TEST_F(GpuloomRun, TheCommandsStatusIsOurs) {
 
 TEST_F(GpuloomRun, TheCommandFindsItsAllocation) {
   EXPECT_EQ(Run({"sh", "-c", "test -S $GPULOOM_SOCKET_DIR/gpuloom.sock && echo $LD_PRELOAD"}), 0);
-  EXPECT_THAT(Output(), ::testing::EndsWith("/libgpuloom.so\n"));
+  EXPECT_THAT(Output(), ::testing::EndsWith("/$LIB/libcuda.so.1\n"));
   // Its folder is gone with it.
   for (const auto& entry : std::filesystem::directory_iterator(state_)) {
     EXPECT_FALSE(entry.is_directory()) << entry.path();
@@ -129,7 +129,21 @@ TEST_F(GpuloomRun, WhatWasPreloadedStays) {
   EXPECT_EQ(Run({"env", "LD_PRELOAD=libm.so.6", GPULOOM_PROGRAM, "run", "--softgpu", "--state-dir",
                  state_ / "inner", "--", "sh", "-c", "echo $LD_PRELOAD"}),
             0);
-  EXPECT_THAT(Output(), ::testing::EndsWith("/libgpuloom.so:libm.so.6\n"));
+  EXPECT_THAT(Output(), ::testing::EndsWith("/$LIB/libcuda.so.1:libm.so.6\n"));
+}
+
+TEST_F(GpuloomRun, ACommandOfAnotherCLibraryRunsWithoutUs) {
+  if (!std::filesystem::exists(GPULOOM_MUSL_PROGRAM)) {
+    GTEST_SKIP() << "musl-gcc is not on this machine: deploy/install-deps.sh installs it";
+  }
+  EXPECT_EQ(Run({GPULOOM_MUSL_PROGRAM}), 0) << Errors();
+  EXPECT_EQ(Output(), "0 libraries of CUDA\n");
+  EXPECT_EQ(Errors(), "");
+}
+
+TEST_F(GpuloomRun, AStateFolderWithASpaceWillDo) {
+  state_ = root_ / "a state";
+  EXPECT_EQ(Run({GPULOOM_LIBRARY_PROBE}), 0) << Output() << Errors();
 }
 
 TEST_F(GpuloomRun, TheLibrariesThatProgramsLoadByNameAreOurs) {

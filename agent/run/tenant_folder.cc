@@ -17,6 +17,12 @@ namespace {
 
 constexpr char kLibraryFolder[] = "/lib";
 
+// The same folder by the other names of $LIB: Red Hat's and SUSE's, Debian's. (Others say "lib".)
+constexpr struct {
+  const char* name;
+  const char* target;
+} kFurtherNames[] = {{"/lib64", "lib"}, {"/lib/x86_64-linux-gnu", "."}};
+
 // NVIDIA's names, with and without the number: programs ask for either.
 constexpr struct {
   const char* name;
@@ -34,9 +40,9 @@ TenantFolder::~TenantFolder() {
   if (path_.empty()) return;
   const std::string libraries = path_ + kLibraryFolder;
   for (const auto& link : kLinks) unlink((libraries + link.name).c_str());
+  for (const auto& further : kFurtherNames) unlink((path_ + further.name).c_str());
   rmdir(libraries.c_str());
   unlink((path_ + "/" + wire::kSocketName).c_str());
-  unlink(preload_link().c_str());
   rmdir(path_.c_str());
 }
 
@@ -66,16 +72,16 @@ bool TenantFolder::Make(const std::string& state_dir, const TenantLibraries& lib
     is_made =
         is_made && symlink((libraries.*link.target).c_str(), (folder + link.name).c_str()) == 0;
   }
+  for (const auto& further : kFurtherNames) {
+    is_made = is_made && symlink(further.target, (path + further.name).c_str()) == 0;
+  }
   if (!is_made) *error = "cannot make the links in " + folder + ": " + strerror(errno);
   return is_made;
 }
 
 std::string TenantFolder::Preload(const std::string& library, const char* theirs) const {
-  std::string preload = library;
-  if (library.find_first_of(" :") != std::string::npos &&
-      symlink(library.c_str(), preload_link().c_str()) == 0) {
-    preload = preload_link();
-  }
+  std::string preload = path_ + "/$LIB" + kLinks[0].name;
+  if (path_.find_first_of(" \t\n") != std::string::npos) preload = library;
   if (theirs != nullptr && theirs[0] != '\0') preload += std::string(":") + theirs;
   return preload;
 }

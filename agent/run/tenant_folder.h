@@ -1,6 +1,6 @@
 // One allocation's folder under a random name, for as long as the command runs: its socket, and in
-// lib/ links under NVIDIA's names to the libraries that the command gets. Removed with what is in
-// it. One thread.
+// lib/ links under NVIDIA's names to the libraries that the command gets. lib/ has the other names,
+// too, that glibc may have for $LIB. Removed with what is in it. One thread.
 #pragma once
 
 #include <string>
@@ -26,16 +26,16 @@ class TenantFolder {
   const std::string& name() const { return name_; }
   const std::string& path() const { return path_; }
 
-  // What to write into LD_PRELOAD for `library`, before `theirs`: the loader splits it at spaces
-  // and colons, so a path that has any is reached through a link here.
+  // What to write into LD_PRELOAD for `library`, before `theirs`. The path has a $LIB, which glibc's
+  // loader replaces; to musl's it is a file that does not exist, which it ignores, as it should: the
+  // shim needs glibc. The loader splits it at spaces, so where this folder's path has any it is
+  // `library` itself.
   std::string Preload(const std::string& library, const char* theirs) const;
   // What to write into LD_LIBRARY_PATH, before `theirs`: a program that loads "libcuda.so" by name
   // finds there the file that is preloaded, and so the library that it already has.
   std::string LibraryPath(const char* theirs) const;
 
  private:
-  std::string preload_link() const { return path_ + "/libgpuloom.so"; }
-
   std::string name_;
   std::string path_;
 };

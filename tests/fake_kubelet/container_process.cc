@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace gpuloom {
 namespace {
@@ -48,7 +49,8 @@ std::map<std::string, std::string> ContainerEnvironment(
       environment[std::string(*entry, static_cast<size_t>(equals - *entry))] = equals + 1;
   }
   for (const auto& [name, value] : container.envs) {
-    const std::string host_path = container.HostPath(value);
+    const std::string host_path =
+        container.HostPath(absl::StrReplaceAll(value, {{"$LIB", "lib64"}}));
     environment[name] = host_path.empty() ? value : host_path;
   }
   if (const std::string directory = container.HostPath("/var/run/gpuloom"); !directory.empty()) {

@@ -1,6 +1,7 @@
 // Runs a container's command as a plain process, for machines without container runtime and without
 // root: there are no bind mounts, so what the container would see is given by environment instead.
-//   - a variable whose value is the path of a mount (LD_PRELOAD) gets the host's path behind it;
+//   - a variable whose value is the path of a mount (LD_PRELOAD) gets the host's path behind it, in
+//     which $LIB stands for lib64;
 //   - GPULOOM_SOCKET_DIR is the host's directory behind /var/run/gpuloom.
 // Blocks until the process has ended; a process that outlives its timeout is killed with its whole
 // group, and so is what it left behind. Safe from any thread.

@@ -45,9 +45,9 @@ TEST(JsonLine, EveryByteStringIsJson) {
 
 FakeContainer SomeContainer() {
   FakeContainer container;
-  container.envs = {{"LD_PRELOAD", "/c/libcuda.so.1"}, {"NVIDIA_VISIBLE_DEVICES", "void"}};
+  container.envs = {{"LD_PRELOAD", "/c/$LIB/libcuda.so.1"}, {"NVIDIA_VISIBLE_DEVICES", "void"}};
   container.mounts = {{"/var/run/gpuloom", "/host/dir", true},
-                      {"/c/libcuda.so.1", "/host/shim.so", true}};
+                      {"/c/lib64/libcuda.so.1", "/host/shim.so", true}};
   return container;
 }
 
