@@ -37,6 +37,10 @@ class FakeScheduler : public SchedulerClient {
     quotas.push_back(order.memory_quota_bytes);
     return absl::OkStatus();
   }
+  absl::Status PrepareExecutor(const std::string& name) override {
+    prepared.push_back(name);
+    return absl::OkStatus();
+  }
   absl::Status RemoveAllocation(const std::string& name) override {
     names.erase(name);
     return absl::OkStatus();
@@ -51,6 +55,7 @@ class FakeScheduler : public SchedulerClient {
   bool IsConnected() override { return is_connected; }
 
   std::set<std::string> names;
+  std::vector<std::string> prepared;
   std::vector<uint64_t> quotas;
   int looks = 0;
   bool is_connected = true;

@@ -139,7 +139,7 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   // init container and the app container that takes them over: both are bound, as of one pod they
   // are. An unbound one of an earlier pod may be among them; no container was ever started with it,
   // so binding it gives nobody anything.
-  bool is_bound = false;
+  std::string bound_name;
   const PodContainer* other = nullptr;
   const std::vector<Allocation> allocations = options_.book->FindByDevices(device_ids);
   for (const Allocation& allocation : allocations) {
@@ -159,15 +159,20 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
     }
     if (absl::Status status = options_.book->Bind(bound.name, *bound.binding); !status.ok())
       return status;
-    is_bound = true;
+    bound_name = bound.name;
     spdlog::info("start: {}: {}, {} slots, {}, trust domain {}", bound.name, Describe(*owner),
                  device_ids.size(), FormatSize(bound.binding->quota_bytes), grant.trust_domain);
   }
-  if (!is_bound) {
+  if (bound_name.empty()) {
     return absl::FailedPreconditionError(
         Cat("identity: ", absl::StrJoin(device_ids, ", "), " was allocated for ", Describe(*other),
             ", but the kubelet says ", Describe(*owner),
             " holds it now; delete the pod, so that the kubelet ", "allocates anew"));
+  }
+  // Its context is made while the container starts. What is told again later, to a scheduler that
+  // starts anew, prepares nothing: most of it may never be used again.
+  if (absl::Status status = (*scheduler)->PrepareExecutor(bound_name); !status.ok()) {
+    spdlog::debug("start: {}: {}", bound_name, std::string(status.message()));
   }
   return absl::OkStatus();
 }

@@ -42,6 +42,10 @@ class FakeScheduler : public SchedulerClient {
     bound[order.name] = order;
     return absl::OkStatus();
   }
+  absl::Status PrepareExecutor(const std::string& name) override {
+    prepared.push_back(name);
+    return absl::OkStatus();
+  }
   absl::Status RemoveAllocation(const std::string& name) override {
     added.erase(name);
     bound.erase(name);
@@ -59,6 +63,7 @@ class FakeScheduler : public SchedulerClient {
 
   std::map<std::string, std::pair<std::string, int>> added;
   std::map<std::string, BindOrder> bound;
+  std::vector<std::string> prepared;
   bool refuse = false;
 };
 
@@ -174,6 +179,7 @@ TEST_F(AllocatorTest, PreStartBindsThePodWithItsGrant) {
   EXPECT_EQ(order.trust_domain, "pod/rich/p");
   EXPECT_EQ(order.memory_quota_bytes, 4 * kGiB);
   EXPECT_EQ(order.pinned_limit_bytes, 3 * kGiB);
+  EXPECT_THAT(scheduler_->prepared, ElementsAre(NameOf(*setup)));
   // The kubelet retries, and a container restarts without Allocate.
   EXPECT_TRUE(allocator_->PreStart(Ids({0, 1})).ok());
 }
@@ -240,6 +246,8 @@ TEST_F(AllocatorTest, ANewSchedulerIsToldEverythingAndNothingElse) {
   EXPECT_THAT(names, UnorderedElementsAre(NameOf(*bound), NameOf(*unbound)));
   EXPECT_EQ(fresh.bound.at(NameOf(*bound)).pod, "p");
   EXPECT_THAT(fresh.bound, SizeIs(1));
+  // Remembered is not running: whoever attaches has its executor started.
+  EXPECT_THAT(fresh.prepared, IsEmpty());
   FakeScheduler of_other_gpu;
   ASSERT_TRUE(allocator_->Restore(kOtherUuid, &of_other_gpu).ok());
   EXPECT_THAT(of_other_gpu.added, IsEmpty());
@@ -263,6 +271,7 @@ TEST_F(AllocatorTest, AChangeOfPolicyReachesRunningPods) {
   WritePolicy("defaults: {memory: 5GiB}");
   ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
   EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+  EXPECT_THAT(scheduler_->prepared, SizeIs(1));
   EXPECT_EQ(scheduler_->bound.at(NameOf(*setup)).memory_quota_bytes, 10 * kGiB);
   EXPECT_EQ(book_->All().front().binding->quota_bytes, 10 * kGiB);
 

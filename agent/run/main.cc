@@ -56,6 +56,9 @@ int Main(int argc, char** argv) {
                  &error) &&
         client.AddAllocation(allocation.add, &error) &&
         client.BindAllocation(allocation.bind, &error)) {
+      // The command's first call would start it too, and is told what is wrong.
+      std::string ignored;
+      (void)client.PrepareExecutor(folder.name(), &ignored);
       break;
     }
     if (client.connected() || attempt == 3) return Fail(error);

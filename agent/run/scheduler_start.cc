@@ -57,9 +57,8 @@ bool Started::Start(std::string* error) {
   log_begin_ = stat(log_path_.c_str(), &status) == 0 ? status.st_size : 0;
 
   const std::vector<std::string> arguments = {
-      place_.program,     "--gpu",          place_.gpu,          "--state-dir",
-      place_.state_dir,   "--cuda-library", place_.cuda_library, "--exit-when-unused",
-      "--early-executors"};
+      place_.program,   "--gpu",          place_.gpu,          "--state-dir",
+      place_.state_dir, "--cuda-library", place_.cuda_library, "--exit-when-unused"};
   std::vector<char*> envp;
   std::string library_path = "LD_LIBRARY_PATH=" + WithoutOuterFolder(getenv("LD_LIBRARY_PATH"));
   for (char* const* variable = environ; *variable != nullptr; ++variable) {

@@ -71,8 +71,6 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       "how long an ended session's work may still run before its domain's executor is ended (10s)");
   app.add_flag("--exit-when-unused", options.exit_when_unused,
                "end when no allocation and no control connection is left");
-  app.add_flag("--early-executors", options.early_executors,
-               "start a domain's executor as soon as an allocation is bound to the domain");
   app.add_option("--log-level", level, "debug, info, warning or error")->capture_default_str();
   app.add_flag("--version", show_version, "print the version and exit");
   try {

@@ -91,6 +91,7 @@ void Scheduler::OnControl(uint64_t id, const control::Incoming& in) {
   }
   control::AddAllocation add;
   control::BindAllocation bind;
+  control::PrepareExecutor prepare;
   control::RemoveAllocation remove;
   control::ListAllocations list;
   bool ok = true;
@@ -98,6 +99,8 @@ void Scheduler::OnControl(uint64_t id, const control::Incoming& in) {
     ok = Apply(id, add, &error);
   } else if (in.As(&bind)) {
     ok = Apply(id, bind, &error);
+  } else if (in.As(&prepare)) {
+    ok = Apply(id, prepare, &error);
   } else if (in.As(&remove)) {
     Remove(Text(remove.name));
   } else if (in.As(&list)) {
@@ -165,12 +168,20 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
                            allocation->trust_domain + ", quota " +
                            std::to_string(allocation->usage.quota_bytes() >> 20) + " MiB";
   was_bound ? LogDebug(line) : LogInfo(line);
-  if (options_.early_executors && !was_bound) {
-    std::string why;
-    // Not a reason to refuse the binding: whoever attaches tries again, and is told.
-    if (ExecutorFor(allocation->trust_domain, &why) == nullptr) LogWarning(why);
-  }
   return true;
+}
+
+bool Scheduler::Apply(uint64_t, const control::PrepareExecutor& message, std::string* error) {
+  const std::string name = Text(message.name);
+  const auto it = allocations_.find(name);
+  if (it == allocations_.end() || !it->second.allocation->bound) {
+    *error = "allocation " + name + " is not bound: no domain to prepare an executor for";
+    return false;
+  }
+  Executor* executor = ExecutorFor(it->second.allocation->trust_domain, error);
+  // One that idles shall not end just before the program comes.
+  if (executor != nullptr) LookIdle(executor);
+  return executor != nullptr;
 }
 
 void Scheduler::Remove(const std::string& name) {
@@ -185,6 +196,9 @@ void Scheduler::Remove(const std::string& name) {
     if (session->allocation == allocation) theirs.push_back(session.get());
   }
   for (Session* session : theirs) EndSession(session, "its allocation was removed");
+  if (const auto domain = domains_.find(allocation->trust_domain); domain != domains_.end()) {
+    LookIdle(domain->second);
+  }
   LookUnused();
 }
 

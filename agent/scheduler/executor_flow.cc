@@ -1,4 +1,5 @@
-// Executors: started with a domain's first session, ended after its last, lost when they misbehave.
+// Executors: started with a domain's first session or before one that is announced, ended after its
+// last, lost when they misbehave.
 // What an executor says is untrusted: it may name only its own sessions and their own memory.
 #include <sys/socket.h>
 
@@ -269,12 +270,22 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   LookUnused();
 }
 
-void Scheduler::LookIdle(Executor* executor) {
-  if (executor->state == Executor::State::kDying || !executor->sessions.empty()) return;
-  const uint64_t id = executor->id;
-  executor->idle = loop_->After(options_.idle_timeout, [this, id] {
-    LoseExecutor(executors_.at(id).get(), End::kAsk, "idle");
+bool Scheduler::HasAllocations(const std::string& domain) const {
+  return std::any_of(allocations_.begin(), allocations_.end(), [&](const auto& entry) {
+    return entry.second.allocation->bound && entry.second.allocation->trust_domain == domain;
   });
+}
+
+void Scheduler::LookIdle(Executor* executor) {
+  // One that starts is looked at when it is ready: ended before, it would count as a failed start.
+  if (executor->state != Executor::State::kReady || !executor->sessions.empty()) return;
+  const bool is_wanted = HasAllocations(executor->domain);
+  const uint64_t id = executor->id;
+  executor->idle = loop_->After(
+      is_wanted ? options_.idle_timeout : std::chrono::milliseconds(0), [this, id, is_wanted] {
+        LoseExecutor(executors_.at(id).get(), End::kAsk,
+                     is_wanted ? "idle" : "no allocation of its domain is left");
+      });
 }
 
 }  // namespace gpuloom::scheduler

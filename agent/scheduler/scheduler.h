@@ -36,9 +36,6 @@ struct Options {
   bool exit_when_unused = false;
   // See SpareMemory. Without, every piece of memory that exists is some session's.
   bool make_spare_memory = false;
-  // A domain's executor is started when the first allocation is bound to the domain, not when the
-  // first program attaches: its context is made while the container or the program starts.
-  bool early_executors = false;
   // Making a context takes half a second on real hardware, several when the machine has just
   // started.
   std::chrono::milliseconds start_timeout{60'000};
@@ -90,6 +87,8 @@ class Scheduler {
                            std::string* error);
   [[nodiscard]] bool Apply(uint64_t controller, const control::BindAllocation& message,
                            std::string* error);
+  [[nodiscard]] bool Apply(uint64_t controller, const control::PrepareExecutor& message,
+                           std::string* error);
   void Remove(const std::string& name);
   void SendStates(Peer* peer, uint32_t request);
   uint64_t KernelsLaunched(const Allocation& allocation) const;
@@ -125,6 +124,8 @@ class Scheduler {
   // It serves nobody from now on: its tenants are hung up on, its domain may start another.
   void LoseExecutor(Executor* executor, End end, const std::string& reason);
   void OnReaped(uint64_t executor_id, const std::string& how);
+  // Whether any allocation is bound to the domain: nobody else may attach there.
+  bool HasAllocations(const std::string& domain) const;
   void LookIdle(Executor* executor);
 
   // memory_flow.cc

@@ -6,10 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include "agent/scheduler/scheduler_fixture.h"
 #include "proto/channel/region.h"
@@ -329,77 +326,6 @@ TEST_F(SchedulerTest, HostAddressesAreGivenAgainOnlyWhenTheArenaIsUnmapped) {
 
   last.Order('a');
   last.OrderForNumber('i');  // a question behind it: the scheduler has read what came before
-  ExpectServed(directory);
-}
-
-TEST_F(SchedulerTest, ADomainSharesAnExecutorAndAnotherDoesNot) {
-  Start();
-  control::Client client = Controller();
-  const std::string a = Allocate(&client, "a", "shared");
-  const std::string b = Allocate(&client, "b", "shared");
-  const std::string c = Allocate(&client, "c", "other");
-  Tenant one, two, three;
-  ASSERT_TRUE(one.Attach(a));
-  ASSERT_TRUE(two.Attach(b));
-  ASSERT_TRUE(three.Attach(c));
-  EXPECT_EQ(one.OrderForNumber('p'), two.OrderForNumber('p'));
-  EXPECT_NE(one.OrderForNumber('p'), three.OrderForNumber('p'));
-}
-
-// The children of this process, which the scheduler under test runs in.
-std::vector<pid_t> Children() {
-  std::vector<pid_t> children;
-  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream file(process.path() / "stat");
-    std::string stat;
-    std::getline(file, stat);
-    pid_t pid = 0;
-    pid_t parent = 0;
-    const size_t name_end = stat.rfind(')');
-    if (name_end == stat.npos || sscanf(stat.c_str(), "%d", &pid) != 1 ||
-        sscanf(stat.c_str() + name_end, ") %*c %d", &parent) != 1) {
-      continue;
-    }
-    if (parent == getpid()) children.push_back(pid);
-  }
-  return children;
-}
-
-TEST_F(SchedulerTest, AnEarlyExecutorIsThereBeforeTheFirstProgram) {
-  options_.early_executors = true;
-  Start();
-  control::Client client = Controller();
-  const auto before = Children();
-  const std::string directory = Allocate(&client, "a", "team-a");
-  const auto deadline = EventLoop::Clock::now() + seconds(60);
-  while (Children().size() == before.size() && EventLoop::Clock::now() < deadline) {
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  const auto after = Children();
-  Tenant tenant;
-  ASSERT_TRUE(tenant.Attach(directory));
-  const auto pid = static_cast<pid_t>(tenant.OrderForNumber('p'));
-  EXPECT_EQ(std::count(after.begin(), after.end(), pid), 1) << "another one serves it";
-  // A second allocation of the domain needs no other.
-  (void)Allocate(&client, "b", "team-a");
-  EXPECT_EQ(Children().size(), after.size());
-}
-
-TEST_F(SchedulerTest, AnIdleExecutorEndsAndAnotherIsStarted) {
-  options_.idle_timeout = milliseconds(50);
-  Start();
-  control::Client client = Controller();
-  const std::string directory = Allocate(&client, "a", "team-a");
-  Tenant tenant;
-  ASSERT_TRUE(tenant.Attach(directory));
-  const auto pid = static_cast<pid_t>(tenant.OrderForNumber('p'));
-  ASSERT_GT(pid, 1);
-  tenant.Leave();
-  const auto deadline = EventLoop::Clock::now() + seconds(60);
-  while (kill(pid, 0) == 0 && EventLoop::Clock::now() < deadline) {
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  EXPECT_NE(kill(pid, 0), 0) << "the executor is still there";
   ExpectServed(directory);
 }
 

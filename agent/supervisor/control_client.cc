@@ -68,6 +68,12 @@ class ControlClient : public SchedulerClient {
     return Ask(message, nullptr);
   }
 
+  absl::Status PrepareExecutor(const std::string& name) override {
+    control::PrepareExecutor order = {};
+    if (!Fill(order.name, name)) return absl::InvalidArgumentError("scheduler: too long a name");
+    return Ask(order, nullptr);
+  }
+
   absl::Status RemoveAllocation(const std::string& name) override {
     control::RemoveAllocation order = {};
     if (!Fill(order.name, name)) return absl::InvalidArgumentError("scheduler: too long a name");

@@ -40,6 +40,9 @@ class SchedulerClient {
   virtual absl::Status AddAllocation(const std::string& name, const std::string& directory,
                                      int slots) = 0;
   virtual absl::Status BindAllocation(const BindOrder& order) = 0;
+  // A program of the bound allocation is about to start: have its domain's executor ready. Advice; a
+  // refusal means only that the program's first call will wait for it.
+  virtual absl::Status PrepareExecutor(const std::string& name) = 0;
   virtual absl::Status RemoveAllocation(const std::string& name) = 0;
   // Names of the allocations that the scheduler knows.
   virtual absl::StatusOr<std::vector<std::string>> ListAllocations() = 0;

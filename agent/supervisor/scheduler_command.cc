@@ -4,8 +4,7 @@ namespace gpuloom {
 
 std::vector<std::string> SchedulerCommand::For(const std::string& gpu_uuid,
                                                const std::string& directory) const {
-  std::vector<std::string> command = {program,       "--gpu",   gpu_uuid,
-                                      "--state-dir", directory, "--early-executors"};
+  std::vector<std::string> command = {program, "--gpu", gpu_uuid, "--state-dir", directory};
   if (!idle_timeout.empty()) command.insert(command.end(), {"--idle-timeout", idle_timeout});
   if (!drain_timeout.empty()) command.insert(command.end(), {"--drain-timeout", drain_timeout});
   if (!cuda_library.empty()) command.insert(command.end(), {"--cuda-library", cuda_library});

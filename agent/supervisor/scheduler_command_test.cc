@@ -11,15 +11,14 @@ using ::testing::ElementsAre;
 TEST(SchedulerCommand, WhatIsNotSetIsLeftToTheScheduler) {
   const SchedulerCommand command = {"/bin/s", "", "", ""};
   EXPECT_THAT(command.For("GPU-1", "/d"),
-              ElementsAre("/bin/s", "--gpu", "GPU-1", "--state-dir", "/d", "--early-executors"));
+              ElementsAre("/bin/s", "--gpu", "GPU-1", "--state-dir", "/d"));
 }
 
 TEST(SchedulerCommand, PassesOnWhatIsSet) {
   const SchedulerCommand command = {"/bin/s", "60s", "10s", "/lib/c.so"};
   EXPECT_THAT(command.For("GPU-1", "/d"),
-              ElementsAre("/bin/s", "--gpu", "GPU-1", "--state-dir", "/d", "--early-executors",
-                          "--idle-timeout", "60s", "--drain-timeout", "10s", "--cuda-library",
-                          "/lib/c.so"));
+              ElementsAre("/bin/s", "--gpu", "GPU-1", "--state-dir", "/d", "--idle-timeout", "60s",
+                          "--drain-timeout", "10s", "--cuda-library", "/lib/c.so"));
 }
 
 }  // namespace

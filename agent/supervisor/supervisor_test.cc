@@ -53,6 +53,7 @@ class FakeClient : public SchedulerClient {
     return absl::OkStatus();
   }
   absl::Status BindAllocation(const BindOrder&) override { return absl::OkStatus(); }
+  absl::Status PrepareExecutor(const std::string&) override { return absl::OkStatus(); }
   absl::Status RemoveAllocation(const std::string&) override { return absl::OkStatus(); }
   absl::StatusOr<std::vector<std::string>> ListAllocations() override {
     return std::vector<std::string>{};
@@ -277,6 +278,10 @@ TEST_F(ControlClientTest, OrdersArriveWhole) {
     SayYes(connection, in.header.request);
     ASSERT_TRUE(connection->Receive(&in) && in.As(&bind));
     SayYes(connection, in.header.request);
+    control::PrepareExecutor prepare = {};
+    ASSERT_TRUE(connection->Receive(&in) && in.As(&prepare));
+    EXPECT_STREQ(prepare.name, "n");
+    SayYes(connection, in.header.request);
     ASSERT_TRUE(connection->Receive(&in));
     for (const char* name : {"one", "two"}) {
       control::AllocationState state = {};
@@ -295,6 +300,7 @@ TEST_F(ControlClientTest, OrdersArriveWhole) {
   EXPECT_TRUE((*client)->IsConnected());
   EXPECT_TRUE(
       (*client)->BindAllocation({"n", "team-a", "p", "main", "namespace/team-a", 4096, 8192}).ok());
+  EXPECT_TRUE((*client)->PrepareExecutor("n").ok());
   EXPECT_THAT(*(*client)->ListAllocations(), ElementsAre("one", "two"));
   EXPECT_EQ((*client)->RemoveAllocation("n").message(), "scheduler: not now");
   server.join();

@@ -42,6 +42,11 @@ class Client {
   [[nodiscard]] bool BindAllocation(const control::BindAllocation& message, std::string* error) {
     return Ask(message, error);
   }
+  [[nodiscard]] bool PrepareExecutor(const std::string& name, std::string* error) {
+    control::PrepareExecutor message{};
+    SetText(message.name, name.c_str());
+    return Ask(message, error);
+  }
   [[nodiscard]] bool RemoveAllocation(const std::string& name, std::string* error);
   [[nodiscard]] bool ListAllocations(std::vector<AllocationState>* allocations, std::string* error);
 

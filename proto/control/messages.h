@@ -8,7 +8,8 @@
 // Every message begins with MessageHeader. `request` is chosen by who asks and repeated by who
 // answers; 0 = no answer is expected. Strings are NUL-terminated in fixed fields. The scheduler
 // treats what an executor says as untrusted. The control version is exchanged in ControlHello;
-// these structs change only together with it.
+// these structs change only together with it. Messages may be added without, where who asks can do
+// without the answer.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +50,7 @@ enum class Type : uint32_t {
   kUnsupportedCall,
   kMemoryReclaim,
   kMemoryReclaimed,
+  kPrepareExecutor,
 };
 
 struct MessageHeader {
@@ -103,6 +105,15 @@ struct BindAllocation {
   Name trust_domain;            // sessions of one trust domain share an executor
   uint64_t memory_quota_bytes;  // of the whole allocation, rounded down to 2 MiB by the scheduler
   uint64_t pinned_limit_bytes;  // host memory its sessions may register, each
+};
+
+// A program of this allocation, which is bound, is about to start: the executor of its domain is
+// started now if there is none, so that the program's first call does not wait for a context. Only
+// advice: without it the first session starts the executor. A scheduler of an older release refuses
+// it as unknown.
+struct PrepareExecutor {
+  static constexpr Type kType = Type::kPrepareExecutor;
+  Label name;
 };
 
 // Ends its sessions, removes its socket and forgets it. Unknown names are no error.
