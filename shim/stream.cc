@@ -22,7 +22,8 @@ struct Streams {
   uint64_t last_serial = 2;   // 1 and 2 are the legacy and the per-thread stream's
   // By id, also of destroyed streams: takes no part in the legacy stream's barrier.
   std::atomic<bool> nonblocking[wire::kMaxStreams] = {};
-  // The same: the green context it is in, or null.
+  // The same: the green context it is in, or null, which it is before the id is given out again: another
+  // thread may end the streams of the old one's context meanwhile.
   std::atomic<GreenContext*> green[wire::kMaxStreams] = {};
 };
 constinit Streams streams;
@@ -50,6 +51,7 @@ void ReuseRetiredLocked() {
   for (size_t i = 0; i < streams.retired.count();) {
     const uint32_t id = streams.retired[i];
     if (IsDone(id)) {
+      streams.green[id].store(nullptr, std::memory_order_release);
       streams.table.Reuse(id);
       streams.retired.Remove(i);
     } else {
@@ -134,6 +136,7 @@ CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out,
   const CUresult result = green == nullptr ? TellExecutor(*stream) : TellExecutor(*stream, green);
   if (result != CUDA_SUCCESS) {
     Holding holding(&streams.lock);
+    streams.green[id].store(nullptr, std::memory_order_release);
     streams.table.Give(stream);
     return result;
   }

@@ -1,6 +1,8 @@
 // Green contexts: what the multiprocessors are divided into, contexts and streams on parts of them.
 #include <algorithm>
+#include <atomic>
 #include <set>
+#include <thread>
 
 #include "tests/conformance/fixture.h"
 
@@ -500,6 +502,36 @@ TEST_F(Green, DestroyedOnesTakeTheirStreamsAlong) {
 }
 
 // As programs cut parts of different sizes: what is left becomes a context, and is split again.
+// What ends with a context must not take along what another thread is just making.
+TEST_F(Green, EndWhileOthersMakeStreams) {
+  std::atomic<bool> ended{false};
+  std::thread other([&] {
+    EXPECT_EQ(Cu().cuCtxSetCurrent(context_), CUDA_SUCCESS);
+    while (!ended) {
+      CUstream stream = nullptr;
+      ASSERT_EQ(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+      ASSERT_EQ(Cu().cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+    }
+  });
+  for (int turn = 0; turn < 100 && !HasFailure(); ++turn) {
+    CUdevResource part = Part();
+    CUdevResourceDesc description = nullptr;
+    EXPECT_EQ(Cu().cuDevResourceGenerateDesc(&description, &part, 1), CUDA_SUCCESS);
+    CUgreenCtx green = nullptr;
+    EXPECT_EQ(Cu().cuGreenCtxCreate(&green, description, device_, CU_GREEN_CTX_DEFAULT_STREAM),
+              CUDA_SUCCESS);
+    CUstream streams[8] = {};
+    for (CUstream& stream : streams) {
+      EXPECT_EQ(Cu().cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0),
+                CUDA_SUCCESS);
+    }
+    for (CUstream stream : streams) EXPECT_EQ(Cu().cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuGreenCtxDestroy(green), CUDA_SUCCESS);
+  }
+  ended = true;
+  other.join();
+}
+
 TEST_F(Green, WhatIsLeftIsSplitAgain) {
   CUdevResource remaining = {};
   Part(&remaining);
