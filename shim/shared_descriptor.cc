@@ -1,6 +1,7 @@
 #include "shim/shared_descriptor.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace gpuloom {
@@ -15,7 +16,9 @@ struct Text {
 }  // namespace
 
 CUresult MakeDescriptor(DescriptorKind kind, const wire::Token& token, int* fd) {
-  const int made = memfd_create("gpuloom-shared-memory", MFD_CLOEXEC);
+  // glibc's memfd_create is newer than some containers'.
+  const int made =
+      static_cast<int>(syscall(SYS_memfd_create, "gpuloom-shared-memory", MFD_CLOEXEC));
   if (made < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   const Text text = {kind, token};
   if (write(made, &text, sizeof(text)) != static_cast<ssize_t>(sizeof(text))) {

@@ -6,14 +6,8 @@
 #include <sys/prctl.h>
 
 #include "shim/log.h"
+#include "shim/oldest_glibc.h"
 
-// The versions that every container has. Weak: before glibc 2.34 they are in libpthread, which a
-// program without threads does not load.
-#if defined(__x86_64__)
-#define GPULOOM_OLDEST_GLIBC "GLIBC_2.2.5"
-#elif defined(__aarch64__)
-#define GPULOOM_OLDEST_GLIBC "GLIBC_2.17"
-#endif
 extern "C" {
 __attribute__((weak)) int OldPthreadCreate(pthread_t*, const pthread_attr_t*, void* (*)(void*),
                                            void*);
