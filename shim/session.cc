@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -162,11 +163,15 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
     LogOnce("no GPU: cannot map the session's rings (%s)", strerror(errno));
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
-  // Where the address space is limited (ulimit -v) the device's addresses are used without being
-  // held: nothing of the process' own comes to lie there unless it names such an address itself.
+  // Where the address space is limited (ulimit -v) it is all for the program: the device's addresses
+  // are used without being held, and nothing of the process' own comes to lie there unless it names
+  // such an address itself. So, too, where it locks all its memory and may not lock so much.
+  rlimit limit = {};
+  const bool is_limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   const bool held =
+      is_limited ||
       device_range.ReserveAt(welcome.device_range_begin, welcome.device_range_bytes) ||
-      errno == ENOMEM || errno == EAGAIN;
+      errno == EAGAIN;
   if (!held || !arena.MapAt(welcome.host_range_begin, fds[wire::kArenaFd].get(),
                             welcome.host_range_bytes, channel::Mapping::Access::kReadWrite)) {
     LogOnce(
