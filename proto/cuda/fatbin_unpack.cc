@@ -3,8 +3,12 @@
 #include <lz4.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <climits>
+#include <iterator>
 #include <string_view>
+
+#include "proto/cuda/ptx_tokens.h"
 
 namespace gpuloom {
 namespace {
@@ -30,13 +34,25 @@ bool HasReferences(std::span<const uint8_t> elf, const fatbin_internal::ElfSecti
   return false;
 }
 
+// Of what the device gets, what is known to be the same for everybody: code, constants of the
+// compiler's own, addresses, and memory that begins anew with each block or thread. Variables stand in
+// .nv.global, .nv.global.init and .nv.constant3.
+bool IsCode(std::string_view section_name) {
+  constexpr std::string_view kSame[] = {".text.",        ".nv.constant0", ".nv.constant2",
+                                        ".nv.constant4", ".nv.shared.",   ".nv.local.",
+                                        ".nv.capmerc.",  ".nv.merc."};
+  return std::any_of(std::begin(kSame), std::end(kSame),
+                     [&](std::string_view same) { return section_name.starts_with(same); });
+}
+
 bool ElfHasVariables(std::span<const uint8_t> elf) {
+  constexpr uint64_t kForTheDevice = 2;  // SHF_ALLOC
   Image image;
   if (FindImage(elf.data(), elf.size(), &image) != ImageError::kNone ||
       image.kind != ImageKind::kElf)
     return true;
   const auto header = fatbin_internal::ReadAt<fatbin_internal::ElfHeader>(elf.data());
-  if (header.section_count == 0) return false;
+  // 0 may also mean that there are more than the header has room to say.
   if (header.section_names >= header.section_count) return true;
   const auto section_at = [&](uint32_t i) {
     return fatbin_internal::ReadAt<fatbin_internal::ElfSection>(
@@ -52,26 +68,9 @@ bool ElfHasVariables(std::span<const uint8_t> elf) {
     if (section.type == kSymbolTable && HasReferences(elf, section)) return true;
     std::string_view name = strings.substr(section.name);
     name = name.substr(0, name.find('\0'));
-    // Bank 3 is where __constant__ variables live; other banks hold parameters and the compiler's
-    // own constants.
-    if (section.size != 0 && (name.starts_with(".nv.global") || name == ".nv.constant3"))
-      return true;
-  }
-  return false;
-}
-
-// A variable's declaration is the only place where .global or .const stands as a word of its own,
-// but for the address space of a pointer parameter (.ptr .global).
-bool PtxHasVariables(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  std::string_view previous;
-  for (size_t begin = text.find_first_not_of(kSpace); begin != std::string_view::npos;) {
-    size_t end = text.find_first_of(kSpace, begin);
-    if (end == std::string_view::npos) end = text.size();
-    const std::string_view word = text.substr(begin, end - begin);
-    if ((word == ".global" || word == ".const") && previous != ".ptr") return true;
-    previous = word;
-    begin = text.find_first_not_of(kSpace, end);
+    if (section.size == 0) continue;
+    if (name.starts_with(".nv.global") || name.starts_with(".nv.constant3")) return true;
+    if ((section.flags & kForTheDevice) != 0 && !IsCode(name)) return true;
   }
   return false;
 }
@@ -81,7 +80,7 @@ bool HasVariables(FatbinMemberKind kind, std::span<const uint8_t> bytes) {
     case FatbinMemberKind::kElf:
       return ElfHasVariables(bytes);
     case FatbinMemberKind::kPtx:
-      return PtxHasVariables({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      return PtxDeclaresState({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     default:
       return true;
   }

@@ -18,11 +18,12 @@ namespace gpuloom {
 [[nodiscard]] bool UnpackMember(const FatbinMember& member, size_t limit_bytes,
                                 std::vector<uint8_t>* out, std::string* error);
 
-// True when some member of the image (fatbin, ELF or PTX) has a __device__ or __constant__
-// variable, or a texture or surface reference, so that a loaded copy of it has state of its own; also when the image cannot be read.
-// False only for images that are nothing but code: tenants of one trust domain may share one loaded
-// copy of those. Tables that a compiler put among the variables (sinf's, printf's formats) count as
-// variables: being wrong on that side only costs a load.
+// True when some member of the image (fatbin, ELF or PTX) has a __device__ or __constant__ variable, or
+// a texture or surface reference, so that a loaded copy of it has state of its own; also when that is
+// not certain. False only for images that are nothing but code, whichever of their members the driver
+// takes: tenants of one trust domain may share one loaded copy of those. Tables that a compiler put
+// among the variables (sinf's, printf's formats) count as variables: being wrong on that side only costs
+// a load.
 [[nodiscard]] bool HasVariables(std::span<const uint8_t> image);
 
 // True when code in some member of the image may call printf (its symbol table or its text names

@@ -95,6 +95,54 @@ TEST(HasVariables, WhatCannotBeReadIsNotShared) {
   EXPECT_TRUE(HasVariables(std::span<const uint8_t>()));
 }
 
+TEST(HasVariables, HoweverTheyAreSpelt) {
+  const std::string head = ".version 9.0\n.target sm_90\n.address_size 64\n";
+  const std::string kernel(kCode.substr(kCode.find(".visible")));
+  EXPECT_FALSE(HasVariables(Bytes(head + kernel)));
+  EXPECT_TRUE(HasVariables(Bytes(head + ".visible.global.u32 x;\n" + kernel)));
+  EXPECT_TRUE(HasVariables(Fatbin({Bytes(head + ".const/**/.u32 x = 4;\n" + kernel)})));
+}
+
+// What a cubin has for the device is code, or something that is known to be the same for everybody.
+TEST(HasVariables, OfACubinWhatIsNotKnownCounts) {
+  struct {
+    fatbin_internal::ElfHeader header{};
+    fatbin_internal::ElfSection sections[3] = {};  // none, one of content, names
+    uint32_t content = 7;
+    char names[32] = {};
+  } cubin;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&cubin);
+  const auto offset = [&](const void* part) {
+    return static_cast<uint64_t>(static_cast<const uint8_t*>(part) - bytes);
+  };
+  std::memcpy(cubin.header.ident,
+              "\x7f"
+              "ELF\2\1\1",
+              7);
+  cubin.header.machine = fatbin_internal::kElfMachineCuda;
+  cubin.header.section_offset = offset(cubin.sections);
+  cubin.header.section_entry_bytes = sizeof(cubin.sections[0]);
+  cubin.header.section_count = 3;
+  cubin.header.section_names = 2;
+  cubin.sections[2] = {0, 3, 0, 0, offset(cubin.names), sizeof(cubin.names), 0, 0, 1, 0};
+  constexpr uint64_t kAllocated = 2;
+  const auto with = [&](const char* name, uint64_t flags) {
+    cubin.sections[1] = {1, 1, flags, 0, offset(&cubin.content), sizeof(cubin.content), 0, 0, 4, 0};
+    std::strcpy(cubin.names + 1, name);
+    return HasVariables({bytes, sizeof(cubin)});
+  };
+  for (const char* code :
+       {".text.k", ".nv.constant0.k", ".nv.constant2.k", ".nv.constant4", ".nv.shared.k"}) {
+    EXPECT_FALSE(with(code, kAllocated)) << code;
+  }
+  for (const char* state : {".nv.global", ".nv.global.init", ".nv.constant3", ".nv.something"}) {
+    EXPECT_TRUE(with(state, kAllocated)) << state;
+  }
+  EXPECT_FALSE(with(".debug_line", 0)) << "not for the device";
+  cubin.header.section_count = 0;
+  EXPECT_TRUE(HasVariables({bytes, sizeof(cubin)})) << "or more than the header has room to say";
+}
+
 // References are bound by each program for itself.
 TEST(HasVariables, ReferencesAreState) {
   EXPECT_TRUE(HasVariables(Bytes(".version 9.0\n.target sm_90\n.global .texref image;\n")));

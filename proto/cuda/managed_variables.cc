@@ -5,6 +5,8 @@
 #include <cstring>
 #include <optional>
 
+#include "proto/cuda/ptx_tokens.h"
+
 namespace gpuloom {
 namespace {
 
@@ -20,7 +22,6 @@ constexpr uint8_t kBindGlobal = 1;
 constexpr uint8_t kOtherManaged = 0x04;
 constexpr size_t kMaxMemberBytes = size_t{512} << 20;
 constexpr uint64_t kMostAlignedBytes = 512;
-constexpr std::string_view kAttribute = ".attribute(.managed)";
 
 bool IsManaged(const ElfSymbol& symbol) {
   return (symbol.info & 0xf) == kTypeObject && (symbol.other & kOtherManaged) != 0 &&
@@ -96,32 +97,60 @@ void EndText(DeviceCode* code) {
   if (code->kind == ImageKind::kPtx) code->bytes.push_back(0);
 }
 
-// One declaration, from its first directive to before the semicolon: its name and the text that
-// only declares it.
-bool Release(std::string_view declaration, std::string* name, std::string* released) {
-  std::string text(declaration.substr(0, declaration.find('=')));
-  const size_t attribute = text.find(kAttribute);
-  if (attribute == std::string::npos) return false;
-  text.erase(attribute, kAttribute.size());
-  const size_t global = text.find(".global");
+bool IsManagedText(std::string_view ptx) {
+  PtxTokens tokens(ptx);
+  for (std::string_view token = tokens.Next(); !token.empty(); token = tokens.Next()) {
+    if (token == ".managed") return true;
+  }
+  return false;
+}
+
+struct PtxToken {
+  std::string_view text;
+  size_t begin;
+};
+
+// One statement of PTX, without its semicolon, that declares a managed variable: where the declaration
+// begins, its name, and the text that only declares it.
+bool Release(std::string_view ptx, std::span<const PtxToken> statement, size_t* begin,
+             std::string* name, std::string* released) {
+  const auto find = [&](std::string_view text, size_t from) {
+    size_t i = from;
+    while (i < statement.size() && statement[i].text != text) ++i;
+    return i;
+  };
+  const size_t global = find(".global", 0);
+  const size_t attribute = find(".attribute", global);
+  const size_t closed = find(")", attribute);
+  const size_t equals = find("=", closed);
   // Compilers declare one variable at a time.
-  if (global == std::string::npos || text.find(',') != std::string::npos) return false;
-  text.erase(0, global);  // .visible, .weak
-  size_t end = std::min(text.find('['), text.size());
-  end = text.find_last_not_of(" \t\r\n", end - 1);
-  const size_t begin = text.find_last_of(" \t\r\n", end);
-  if (end == std::string::npos || begin == std::string::npos) return false;
-  *name = text.substr(begin + 1, end - begin);
-  *released = ".extern " + text;
-  return !name->empty();
+  if (closed == statement.size() || find(",", closed) < equals) return false;
+  const size_t last = std::min(find("[", closed), equals) - 1;
+  const std::string_view word = statement[last].text;
+  if (last <= closed || word.front() == '.') return false;
+  *name = word;
+  const auto is_linkage = [](std::string_view text) {
+    return text == ".visible" || text == ".weak" || text == ".extern" || text == ".common";
+  };
+  size_t first = global;
+  while (first != 0 && is_linkage(statement[first - 1].text)) --first;
+  *begin = statement[first].begin;
+  const size_t end = equals < statement.size()
+                         ? statement[equals].begin
+                         : statement.back().begin + statement.back().text.size();
+  const size_t attribute_begin = statement[attribute].begin;
+  const size_t attribute_end = statement[closed].begin + 1;
+  *released = ".extern ";
+  released->append(ptx.substr(statement[global].begin, attribute_begin - statement[global].begin));
+  released->append(ptx.substr(attribute_end, end - attribute_end));
+  return true;
 }
 
 }  // namespace
 
 bool HasManagedVariables(const DeviceCode& code) {
   if (code.kind == ImageKind::kElf) return ElfHasManaged(code.bytes);
-  return code.kind == ImageKind::kPtx &&
-         TextOf(code.bytes).find(kAttribute) != std::string_view::npos;
+  return code.kind == ImageKind::kPtx && IsManagedText(TextOf(code.bytes));
 }
 
 bool ChooseCode(std::span<const uint8_t> bytes, uint32_t capability, DeviceCode* code) {
@@ -193,22 +222,32 @@ void ReleaseManagedVariables(std::span<uint8_t> bytes) {
 
 bool ReleaseManagedVariables(std::string_view ptx, std::vector<std::string>* names,
                              std::string* released) {
+  PtxTokens tokens(ptx);
   size_t done = 0;
-  for (size_t at = ptx.find(kAttribute); at != std::string_view::npos;
-       at = ptx.find(kAttribute, done)) {
-    const size_t before = ptx.find_last_of(";}\n", at);
-    const size_t begin = before == std::string_view::npos ? 0 : before + 1;
-    const size_t end = ptx.find(';', at);
-    std::string declaration;
-    if (begin < done || end == std::string_view::npos ||
-        !Release(ptx.substr(begin, end - begin), &names->emplace_back(), &declaration)) {
-      return false;
+  std::vector<PtxToken> statement;
+  bool managed = false;
+  bool has_value = false;  // whose braces end no statement
+  for (std::string_view token = tokens.Next(); !token.empty(); token = tokens.Next()) {
+    if (token == ";" || (!has_value && (token == "{" || token == "}"))) {
+      size_t begin = 0;
+      std::string declaration;
+      if (managed && !Release(ptx, statement, &begin, &names->emplace_back(), &declaration)) {
+        return false;
+      }
+      if (managed) {
+        released->append(ptx.substr(done, begin - done)).append(declaration);
+        done = tokens.begin();
+      }
+      statement.clear();
+      managed = has_value = false;
+      continue;
     }
-    released->append(ptx.substr(done, begin - done)).append(declaration);
-    done = end;
+    managed |= token == ".managed";
+    has_value |= token == "=";
+    statement.push_back({token, tokens.begin()});
   }
   released->append(ptx.substr(done));
-  return true;
+  return !managed;
 }
 
 }  // namespace gpuloom

@@ -120,6 +120,30 @@ TEST(ManagedVariables, OfPtx) {
   EXPECT_EQ(released.find(".visible"), std::string::npos);
 }
 
+TEST(ManagedVariables, OfPtxHoweverTheyAreSpelt) {
+  for (const std::string_view declaration :
+       {".visible.global.attribute( .managed ).align 4 .u32 counter;",
+        ".global .attribute/**/(.managed) .align 4 .u32 counter = 5;",
+        ".global .align 4 .attribute(.managed) .u32 counter;",
+        "// ;\n.weak .global\f.attribute\n(\n.managed\n)\n.u32 counter[2]={1,2};"}) {
+    const std::string text = ".version 9.0\n.target sm_90\n.address_size 64\n" +
+                             std::string(declaration) + "\n.entry k() { ret; }\n";
+    std::vector<std::string> names;
+    std::string released;
+    EXPECT_TRUE(HasManagedVariables({ImageKind::kPtx, {text.begin(), text.end()}})) << declaration;
+    ASSERT_TRUE(ReleaseManagedVariables(text, &names, &released)) << declaration;
+    EXPECT_EQ(names, std::vector<std::string>({"counter"})) << declaration;
+    EXPECT_NE(released.find(".address_size 64\n"), std::string::npos) << released;
+    EXPECT_NE(released.find(".extern .global"), std::string::npos) << released;
+    EXPECT_NE(released.find("\n.entry k() { ret; }\n"), std::string::npos) << released;
+    for (const char* gone : {".managed", ".visible", ".weak", "="}) {
+      EXPECT_EQ(released.find(gone), std::string::npos) << released;
+    }
+  }
+  constexpr std::string_view kComment = ".version 9.0 // .attribute(.managed)\n";
+  EXPECT_FALSE(HasManagedVariables({ImageKind::kPtx, {kComment.begin(), kComment.end()}}));
+}
+
 TEST(ManagedVariables, Malicious_Ptx) {
   for (const std::string_view text :
        {".attribute(.managed)", "= .attribute(.managed);", ".global.attribute(.managed);",

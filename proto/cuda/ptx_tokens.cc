@@ -1,0 +1,114 @@
+#include "proto/cuda/ptx_tokens.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace gpuloom {
+namespace {
+
+bool IsWordCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '$' || c == '%';
+}
+
+bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f'; }
+
+bool IsPrintable(char c) { return c > ' ' && c <= '~'; }
+
+// Instructions that name a state space. One that is missing here only costs a load of its own.
+bool TakesStateSpace(std::string_view opcode) {
+  constexpr std::string_view kOpcodes[] = {
+      "ld",       "ldu",       "st",       "atom",         "red",          "cvta",
+      "prefetch", "prefetchu", "isspacep", "cp",           "multimem",     "discard",
+      "wmma",     "tensormap", "fence",    "createpolicy", "applypriority"};
+  return std::find(std::begin(kOpcodes), std::end(kOpcodes), opcode) != std::end(kOpcodes);
+}
+
+bool IsReference(std::string_view token) {
+  return token == ".texref" || token == ".samplerref" || token == ".surfref" || token == ".tex";
+}
+
+}  // namespace
+
+// False: a comment or the text does not end as it should.
+bool PtxTokens::SkipBlanks() {
+  while (at_ < text_.size()) {
+    if (IsBlank(text_[at_])) {
+      ++at_;
+    } else if (text_.substr(at_, 2) == "//") {
+      at_ = std::min(text_.find('\n', at_), text_.size());
+    } else if (text_.substr(at_, 2) == "/*") {
+      const size_t end = text_.find("*/", at_ + 2);
+      if (end == std::string_view::npos) return false;
+      at_ = end + 2;
+    } else {
+      return true;
+    }
+  }
+  return true;
+}
+
+void PtxTokens::SkipWord() {
+  while (at_ < text_.size() && IsWordCharacter(text_[at_])) ++at_;
+}
+
+std::string_view PtxTokens::Next() {
+  if (!SkipBlanks()) {
+    certain_ = false;
+    at_ = text_.size();
+  }
+  begin_ = at_;
+  if (at_ == text_.size()) return {};
+  const char c = text_[at_++];
+  if (c == '.') {
+    SkipWord();
+    while (text_.substr(at_, 2) == "::" && at_ + 2 < text_.size() &&
+           IsWordCharacter(text_[at_ + 2])) {
+      at_ += 2;
+      SkipWord();
+    }
+  } else if (c == '"') {
+    const size_t end = text_.find('"', at_);
+    const std::string_view string = text_.substr(at_, end - at_);
+    if (end == std::string_view::npos || !std::all_of(string.begin(), string.end(), [](char in) {
+          return in != '\\' && (in == ' ' || IsPrintable(in));
+        })) {
+      certain_ = false;
+    }
+    at_ = end == std::string_view::npos ? text_.size() : end + 1;
+  } else if (IsWordCharacter(c)) {
+    SkipWord();
+  } else if (!IsPrintable(c) || c == '#' || c == '\\') {
+    certain_ = false;
+  }
+  return text_.substr(begin_, at_ - begin_);
+}
+
+// .global and .const also stand in the opcodes of instructions, behind the opcode's first word, and for
+// what a pointer parameter points to.
+bool PtxDeclaresState(std::string_view ptx) {
+  PtxTokens tokens(ptx);
+  std::string_view previous;
+  std::string_view word;  // the last token that is not a modifier
+  for (std::string_view token = tokens.Next(); !token.empty(); token = tokens.Next()) {
+    if (!tokens.certain() || IsReference(token)) return true;
+    if ((token == ".global" || token == ".const") && previous != ".ptr" && !TakesStateSpace(word)) {
+      return true;
+    }
+    if (token.front() != '.') word = token;
+    previous = token;
+  }
+  return !tokens.certain();
+}
+
+bool PtxDeclaresFunctions(std::string_view ptx) {
+  PtxTokens tokens(ptx);
+  std::string_view previous;
+  for (std::string_view token = tokens.Next(); !token.empty(); token = tokens.Next()) {
+    if (!tokens.certain() || (previous == ".extern" && token == ".func")) return true;
+    previous = token;
+  }
+  return !tokens.certain();
+}
+
+}  // namespace gpuloom
