@@ -2,16 +2,16 @@
 // used again instead of being destroyed (destroying waits, and costs a driver call each).
 //
 // Owned by main, outlives everything that uses it. Start is called once. Judge, lost and
-// MakeCurrent are safe from any thread; the pools belong to the ring thread. Failures of CUDA are
+// MakeCurrent are safe from any thread, and so is the linker; the pools belong to the ring thread. Failures of CUDA are
 // CUresults; a sticky one loses the device for good, which lost() tells.
 #pragma once
 
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "agent/executor/linker.h"
 #include "proto/cuda/driver.h"
 
 namespace gpuloom::executor {
@@ -46,9 +46,7 @@ class Device {
   CUresult JudgeImage(CUresult result) {
     return result == CUDA_ERROR_UNKNOWN ? result : Judge(result);
   }
-  // Held around every call of the linker: two threads of one process in it destroy its heap
-  // (driver 580.159). Never taken by the ring thread, which a compilation would hold up.
-  std::mutex& linker() { return linker_; }
+  Linker& linker() { return linker_; }
   // CUDA_SUCCESS while the context lives.
   CUresult lost() const { return lost_.load(std::memory_order_acquire); }
 
@@ -71,7 +69,7 @@ class Device {
   CUcontext context_ = nullptr;
   int priority_least_ = 0;
   int priority_greatest_ = 0;
-  std::mutex linker_;
+  Linker linker_;
   std::atomic<CUresult> lost_{CUDA_SUCCESS};
   std::map<int, std::vector<CUstream>> idle_streams_;
   std::vector<CUevent> idle_events_[2];

@@ -83,7 +83,8 @@ void Session::On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate
   }
   if (graphs_.Add(request.graph) == nullptr) return Refuse(wire::Fatal::kBadHandle);
   modules_.Post([plan, block] { block.Read(plan.get(), wire::GraphReader::Form::kDefinition); },
-                [this, plan, asker = AskerOf(record), request] {
+                // With the block the arena is let go of on this thread.
+                [this, plan, block, asker = AskerOf(record), request] {
                   if (state_ != State::kServing) return;
                   if (!plan->well_formed) return EndFor(wire::Fatal::kBadArgument);
                   MakeGraph(asker, request, plan);
@@ -165,7 +166,7 @@ void Session::On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request&
     return JudgeUpdate(held, record.ticket);
   }
   modules_.Post([plan, block] { block.Read(plan.get(), wire::GraphReader::Form::kUpdate); },
-                [this, held, ticket = record.ticket] { JudgeUpdate(held, ticket); });
+                [this, block, held, ticket = record.ticket] { JudgeUpdate(held, ticket); });
 }
 
 void Session::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {

@@ -16,6 +16,14 @@ std::span<const uint8_t> ParamsFrom(const std::vector<wire::KernelParam>& params
           count * sizeof(wire::KernelParam)};
 }
 
+// Limits, which are only raised, and what changes no result.
+bool MayBeSetForAll(int32_t attribute) {
+  return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+         attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED ||
+         attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT ||
+         attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
+}
+
 }  // namespace
 
 struct Session::KernelLookup {
@@ -70,7 +78,7 @@ void Session::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
   const std::string name(record.payload.begin(), record.payload.end());
   if (const auto known = library->loaded->kernels.find(name);
       known != library->loaded->kernels.end()) {
-    return AnswerKernel(asker, request, known->second);
+    return AnswerKernel(asker, request, library->loaded, known->second);
   }
   auto lookup = std::make_shared<KernelLookup>();
   lookup->name = name;
@@ -86,7 +94,7 @@ void Session::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
           return FinishLookup(asker, request, lookup, loaded);
         }
         if (state_ != State::kServing) return;
-        UseLibrary(
+        UseCompiled(
             loaded,
             [lookup, &cuda = place_.device->cuda()] { lookup->result = lookup->Find(cuda); },
             [this, lookup, asker, request, loaded] {
@@ -100,22 +108,24 @@ void Session::FinishLookup(Asker asker, const wire::KernelGet::Request& request,
   place_.device->JudgeImage(lookup->result);
   if (lookup->result == CUDA_SUCCESS) {
     const auto [known, added] = loaded->kernels.emplace(lookup->name, lookup->facts);
-    return AnswerKernel(asker, request, known->second);
+    if (state_ != State::kServing) return;
+    return AnswerKernel(asker, request, loaded, known->second);
   }
   kernels_.Take(request.kernel);
   Reply<wire::KernelGet>(asker, lookup->result);
 }
 
 void Session::AnswerKernel(Asker asker, const wire::KernelGet::Request& request,
-                           const KernelFacts& facts) {
-  Library* owner = libraries_.Find(request.library);
-  if (owner == nullptr) {  // unloaded meanwhile
+                           const LibraryRef& loaded, const KernelFacts& facts) {
+  Library* owner = FindLoaded(request.library, loaded);
+  if (owner == nullptr) {
     kernels_.Take(request.kernel);
     return Reply<wire::KernelGet>(asker, CUDA_ERROR_INVALID_HANDLE);
   }
   owner->kernels.push_back(request.kernel);
+  // The entry that the question made: while it has no function no command can take it away.
   Kernel* kernel = kernels_.Find(request.kernel);
-  kernel->library = owner->loaded;
+  kernel->library = loaded;
   kernel->kernel = facts.kernel;
   kernel->function = facts.function;
   kernel->param_bytes = facts.reply.param_bytes;
@@ -147,6 +157,11 @@ void Session::On(wire::Tag<wire::KernelSetAttribute>,
   if (request.attribute < 0 ||
       static_cast<uint32_t>(request.attribute) >= wire::kFunctionAttributes) {
     return Refuse(wire::Fatal::kBadArgument);
+  }
+  // What changes how others' launches go is not for a shared kernel. Shims keep the size of clusters to
+  // themselves and send it with each launch.
+  if (kernel->library->shared && !MayBeSetForAll(request.attribute)) {
+    return Reply<wire::KernelSetAttribute>(AskerOf(record), CUDA_ERROR_INVALID_VALUE);
   }
   // Launches before this go with the attributes as they were, as far as they can go now.
   streams_.Flush(true);
@@ -180,7 +195,7 @@ void Session::On(wire::Tag<wire::KernelSetAttribute>,
        asker = AskerOf(record)] {
         if (place_.chains != nullptr) place_.chains->Forget(function);
         if (Kernel* named = kernels_.Find(request.kernel);
-            named != nullptr && named->function == function) {
+            named != nullptr && named->library == library && named->function == function) {
           SetCollects(named, lookup->facts.reply.attributes);
         }
         wire::KernelSetAttribute::Reply reply;
@@ -208,7 +223,8 @@ void Session::On(wire::Tag<wire::OccupancyBlocks>, const wire::OccupancyBlocks::
             &answer->second, function, request.block_threads, request.dynamic_shared_bytes,
             request.flags);
       },
-      [this, answer, asker = AskerOf(record)] {
+      // The function stays loaded as long as it is asked about.
+      [this, answer, asker = AskerOf(record), library = kernel->library] {
         Reply<wire::OccupancyBlocks>(asker, place_.device->Judge(answer->first), {answer->second});
       });
 }
@@ -223,7 +239,7 @@ void Session::On(wire::Tag<wire::OccupancySharedMemory>,
         answer->first = cuda.cuOccupancyAvailableDynamicSMemPerBlock(
             &answer->second, function, request.blocks_per_sm, request.block_threads);
       },
-      [this, answer, asker = AskerOf(record)] {
+      [this, answer, asker = AskerOf(record), library = kernel->library] {
         Reply<wire::OccupancySharedMemory>(asker, place_.device->Judge(answer->first),
                                            {answer->second});
       });

@@ -87,7 +87,7 @@ void Session::On(wire::Tag<wire::OccupancyClusters>,
                 ? cuda.cuOccupancyMaxActiveClusters(&answer->second, function, config.get())
                 : cuda.cuOccupancyMaxPotentialClusterSize(&answer->second, function, config.get());
       },
-      [this, answer, asker = AskerOf(record)] {
+      [this, answer, asker = AskerOf(record), library = kernel->library] {
         Reply<wire::OccupancyClusters>(asker, place_.device->Judge(answer->first),
                                        {answer->second});
       });

@@ -13,9 +13,32 @@ Session::Library* Session::FindLibrary(wire::LibraryId id_untrusted) {
   return nullptr;
 }
 
+Session::Library* Session::FindLoaded(wire::LibraryId id, const LibraryRef& loaded) {
+  Library* library = libraries_.Find(id);
+  return library != nullptr && library->loaded == loaded ? library : nullptr;
+}
+
+// Asked for a kernel, whatever its name, the driver compiles what is text. That may take long, and must
+// not do so in a quiet moment, in which everybody waits.
 void Session::UseLibrary(const LibraryRef& library, std::function<void()> work,
                          std::function<void()> done) {
-  if (library->usable) return modules_.Post(std::move(work), std::move(done));
+  if (library->usable) return UseCompiled(library, std::move(work), std::move(done));
+  modules_.Post(
+      [&cuda = place_.device->cuda(), handle = library->handle] {
+        CUkernel none = nullptr;
+        (void)cuda.cuLibraryGetKernel(&none, handle, "-");
+      },
+      [this, library, work = std::move(work), done = std::move(done)] {
+        if (state_ == State::kServing) UseCompiled(library, work, done);
+      });
+}
+
+void Session::UseCompiled(const LibraryRef& library, std::function<void()> work,
+                          std::function<void()> done) {
+  // Either holds the library: its unloading waits for the device, but not for a worker.
+  if (library->usable) {
+    return modules_.Post(std::move(work), [library, done = std::move(done)] { done(); });
+  }
   ++outstanding_;
   place_.quiet->Need(this, std::move(work), [this, library, done = std::move(done)] {
     --outstanding_;
@@ -33,6 +56,9 @@ void Session::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Requ
   for (const wire::KernelId kernel : library->kernels) kernels_.Take(kernel);
   for (const uint64_t global : library->globals) globals_.Remove(global);
   for (const wire::ReferenceId reference : library->references) references_.Take(reference);
+  // Kernels hold their library; copies that name its variables may still wait here, behind a function of
+  // the tenant's for instance.
+  if (!library->globals.empty()) AfterEarlierWork(record.ticket, [held = library->loaded] {});
   Reply<wire::LibraryUnload>(AskerOf(record), CUDA_SUCCESS);
 }
 
@@ -101,10 +127,10 @@ void Session::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& req
         found->result = cuda.cuLibraryGetGlobal(&found->address, &found->size_bytes, handle,
                                                 found->name.c_str());
       },
-      [this, found, asker = AskerOf(record), id = request.library] {
+      [this, found, asker = AskerOf(record), id = request.library, loaded = library->loaded] {
         place_.device->JudgeImage(found->result);
-        Library* owner = libraries_.Find(id);
-        if (owner == nullptr) found->result = CUDA_ERROR_INVALID_HANDLE;  // unloaded meanwhile
+        Library* owner = FindLoaded(id, loaded);
+        if (owner == nullptr) found->result = CUDA_ERROR_INVALID_HANDLE;
         if (found->result == CUDA_SUCCESS && globals_.Add(found->address, found->size_bytes)) {
           owner->globals.push_back(found->address);
         }

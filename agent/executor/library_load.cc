@@ -22,14 +22,15 @@ void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&
     return Refuse(wire::Fatal::kBadRange);
   }
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  auto loading = std::make_shared<Loading>(AskerOf(record), request.library);
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_);
   if (size_bytes > kMaxImageBytes) return AnswerLoad(*loading);
   modules_.Post(
       [loading, host = host_, cache = place_.libraries, address, size_bytes] {
         loading->Copy(*host, address, size_bytes);
         if (loading->fresh != nullptr && HashFirst(size_bytes)) loading->Hash(*cache);
       },
-      [this, loading] {
+      // The arena is let go of on this thread.
+      [this, loading, held = host_] {
         if (state_ != State::kServing) return;
         if (loading->fresh == nullptr) return AnswerLoad(*loading);
         if (loading->is_hashed && LoadWhatIsKnown(loading)) return;
@@ -84,7 +85,7 @@ void Session::On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Re
 void Session::On(wire::Tag<wire::LibraryLoadByHash>,
                  const wire::LibraryLoadByHash::Request& request, const wire::Record& record) {
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  auto loading = std::make_shared<Loading>(AskerOf(record), request.library);
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_);
   loading->by_hash = loading->is_hashed = true;
   loading->hash = {{request.hash[0], request.hash[1], request.hash[2], request.hash[3]}};
   if (LoadWhatIsKnown(loading)) return;
@@ -107,27 +108,27 @@ bool Session::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
     return true;
   }
   modules_.Post([loading, device = place_.device] { loading->LoadKnown(device); },
-                [this, loading] {
-                  HoldLibrary(loading.get());
-                  AnswerLoad(*loading);
-                  Remember(loading);
-                });
+                [this, loading] { FinishLoad(loading); });
   return true;
 }
 
 void Session::LoadFresh(const std::shared_ptr<Loading>& loading) {
   modules_.Post([loading, device = place_.device,
                  cache = place_.libraries] { loading->LoadFresh(device, *cache); },
-                [this, loading] {
-                  if (loading->managed != nullptr) {
-                    const auto bytes = static_cast<uint32_t>(loading->managed->size_bytes());
-                    libraries_.Find(loading->id)->placing = loading;
-                    return Reply<wire::LibraryLoad>(loading->asker, CUDA_SUCCESS, {0, bytes});
-                  }
-                  HoldLibrary(loading.get());
-                  AnswerLoad(*loading);
-                  Remember(loading);
-                });
+                [this, loading] { FinishLoad(loading); });
+}
+
+void Session::FinishLoad(const std::shared_ptr<Loading>& loading) {
+  // Of a session that has ended it is unloaded again, and nobody else gets it.
+  HoldLibrary(loading.get());
+  if (state_ != State::kServing) return;
+  if (loading->managed != nullptr) {
+    const auto bytes = static_cast<uint32_t>(loading->managed->size_bytes());
+    libraries_.Find(loading->id)->placing = loading;
+    return Reply<wire::LibraryLoad>(loading->asker, CUDA_SUCCESS, {0, bytes});
+  }
+  AnswerLoad(*loading);
+  Remember(loading);
 }
 
 void Session::HoldLibrary(Loading* loading) const {

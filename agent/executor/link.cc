@@ -19,12 +19,13 @@ constexpr size_t kMaxLive = 64;
 
 // The driver's state. Made, used and destroyed on the link's own thread.
 struct Session::Link {
-  explicit Link(Device* owner) : device(owner), cuda(owner->cuda()) {}
+  Link(Device* owner, LeftFlag session_left)
+      : device(owner), cuda(owner->cuda()), left(std::move(session_left)) {}
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
   void Destroy() {
     if (state == nullptr) return;
-    std::lock_guard lock(device->linker());
+    const Linker::Turn turn(&device->linker(), false);
     cuda.cuLinkDestroy(state);
     state = nullptr;
   }
@@ -36,6 +37,7 @@ struct Session::Link {
 
   Device* const device;
   const Driver& cuda;
+  const LeftFlag left;
   CUlinkState state = nullptr;
   bool completing = false;         // ring thread: the tenant has asked for it
   bool complete = false;           // ring thread: `image` may be read
@@ -53,11 +55,11 @@ void Session::EndLinks() {
   links_.Clear();
 }
 
-// The session lives until `done` has run.
+// The session lives until `done` has run, but its end does not wait for it: linking takes its time.
 void Session::OnLinker(LinkEntry* entry, std::function<void()> work, std::function<void()> done) {
-  ++outstanding_;
+  ++linking_;
   entry->thread->Post(std::move(work), [this, done = std::move(done)] {
-    --outstanding_;
+    --linking_;
     done();
   });
 }
@@ -67,7 +69,7 @@ void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& r
   if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
     return Refuse(wire::Fatal::kRecordSize);
   }
-  auto link = std::make_shared<Link>(place_.device);
+  auto link = std::make_shared<Link>(place_.device, left_);
   if (!link->jit.Add(record.payload)) return Refuse(wire::Fatal::kBadArgument);
   LinkEntry* entry = links_.Add(request.link);
   if (entry == nullptr) return Refuse(wire::Fatal::kBadHandle);
@@ -83,7 +85,8 @@ void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& r
       entry,
       [link, result, &cuda = place_.device->cuda()] {
         if (cuda.cuLinkCreate_v2 == nullptr) return;
-        std::lock_guard lock(link->device->linker());
+        const Linker::Turn turn(&link->device->linker(), *link->left);
+        if (!turn.taken()) return;
         *result = cuda.cuLinkCreate_v2(link->jit.count(), link->jit.options(), link->jit.values(),
                                        &link->state);
       },
@@ -133,19 +136,22 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
   OnLinker(
       entry,
       [input, link = entry->link, host = host_, request, address] {
+        if (*link->left) return;
         // The tenant may write on while we look: only the copy counts. A NUL ends PTX.
         input->data.resize(request.data_bytes + 1);
         if (!host->Read(address, input->data.data(), request.data_bytes)) return;
         if (link->state == nullptr) return;  // a tenant that did not wait for its creation
         const auto type = static_cast<CUjitInputType>(request.type);
         const size_t bytes = request.data_bytes + (type == CU_JIT_INPUT_PTX ? 1 : 0);
-        std::lock_guard lock(link->device->linker());
+        const Linker::Turn turn(&link->device->linker(), *link->left);
+        if (!turn.taken()) return;
         input->result = link->cuda.cuLinkAddData_v2(link->state, type, input->data.data(), bytes,
                                                     input->name.c_str(),
                                                     static_cast<unsigned>(input->options.size()),
                                                     input->options.data(), input->values.data());
       },
-      [this, input, link = entry->link, asker] {
+      // The arena is let go of on this thread.
+      [this, input, link = entry->link, asker, held = host_] {
         Reply<wire::LinkAdd>(asker, place_.device->JudgeImage(input->result), {},
                              link->error_log());
       });
@@ -166,7 +172,8 @@ void Session::On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Reques
         void* image = nullptr;
         *result = CUDA_ERROR_INVALID_HANDLE;
         if (link->state == nullptr) return;
-        std::lock_guard lock(link->device->linker());
+        const Linker::Turn turn(&link->device->linker(), *link->left);
+        if (!turn.taken()) return;
         *result = link->cuda.cuLinkComplete(link->state, &image, &link->image_bytes);
         link->image = static_cast<const uint8_t*>(image);
       },

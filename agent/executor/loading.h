@@ -2,11 +2,10 @@
 // managed_variables.cc: made and finished on the ring thread, worked on by one worker at a time.
 #pragma once
 
+#include <charconv>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "agent/executor/session.h"
 #include "proto/cuda/fatbin.h"
 #include "proto/cuda/fatbin_unpack.h"
+#include "proto/cuda/ptx_tokens.h"
 
 namespace gpuloom::executor {
 
@@ -44,34 +44,30 @@ inline std::span<const uint8_t> WithoutNul(const std::vector<uint8_t>& bytes) {
 // takes it for good when it meets the text again. And it compiles what can be linked, which ISA 3.1
 // brought; the driver itself compiles older text, too.
 inline bool IsLinkable(std::string_view text) {
-  constexpr std::string_view kExtern = ".extern", kFunction = ".func", kSpace = " \t\r\n";
-  constexpr std::string_view kVersion = ".version";
-  size_t at = text.find(kVersion);
-  if (at != text.npos) at = text.find_first_not_of(kSpace, at + kVersion.size());
-  int version[2] = {};  // "3.1"
-  for (int& part : version) {
-    for (; at < text.size() && text[at] >= '0' && text[at] <= '9' && part < 1000; ++at) {
-      part = part * 10 + (text[at] - '0');
-    }
-    if (at < text.size()) ++at;
-  }
-  if (version[0] < 3 || (version[0] == 3 && version[1] < 1)) return false;
-  for (at = text.find(kExtern); at != text.npos; at = text.find(kExtern, at)) {
-    at = text.find_first_not_of(kSpace, at + kExtern.size());
-    if (at == text.npos) return true;
-    if (text.substr(at).starts_with(kFunction)) return false;
-  }
-  return true;
+  const auto number = [](std::string_view digits) {
+    int value = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return value;
+  };
+  PtxTokens tokens(text);
+  if (tokens.Next() != ".version") return false;
+  const int major = number(tokens.Next());
+  std::string_view minor = tokens.Next();  // ".1"
+  minor.remove_prefix(minor.empty() ? 0 : 1);
+  if (major < 3 || (major == 3 && number(minor) < 1)) return false;
+  return !PtxDeclaresFunctions(text);
 }
 
 // One load on its way. Its functions run on a worker; nobody else looks at it then.
 struct Session::Loading {
   using Clock = std::chrono::steady_clock;
 
-  Loading(Asker who, wire::LibraryId library_id) : asker(who), id(library_id) {}
+  Loading(Asker who, wire::LibraryId library_id, LeftFlag session_left)
+      : asker(who), id(library_id), left(std::move(session_left)) {}
 
   const Asker asker;
   const wire::LibraryId id;
+  const LeftFlag left;
   bool by_hash = false;   // what the tenant asked
   bool is_known = false;  // `image` has been loaded before
   bool is_hashed = false;
@@ -142,7 +138,8 @@ struct Session::Loading {
       return CUDA_SUCCESS;
     }
     CUlinkState link = nullptr;
-    std::lock_guard lock(device->linker());
+    const Linker::Turn turn(&device->linker(), *left);
+    if (!turn.taken()) return CUDA_ERROR_NOT_READY;  // told to nobody
     CUresult linked = cuda.cuLinkCreate_v2(jit.count(), jit.options(), jit.values(), &link);
     if (linked != CUDA_SUCCESS) return linked;
     void* cubin = nullptr;
@@ -184,13 +181,18 @@ struct Session::Loading {
     fresh->prints = content.prints;
     look_ms = MillisecondsSince(begin);
     const auto looked = Clock::now();
-    if (content.variables) managed = ManagedImage::Find(device, WithoutNul(fresh->bytes), &jit);
+    if (content.variables) {
+      managed = ManagedImage::Find(device, WithoutNul(fresh->bytes), &jit, *left);
+    }
     if (managed != nullptr) {
       image = std::move(fresh);
       result = CUDA_SUCCESS;
       return;
     }
     result = Compile(device, cache);
+    // What is loaded counts as well as what was sent.
+    if (is_text) fresh->has_variables |= HasVariables(WithoutNul(fresh->bytes));
+    if (*left) return;
     if (result == CUDA_SUCCESS) LoadLibrary(device->cuda(), *fresh);
     if (result == CUDA_SUCCESS && is_text) Decide(device->cuda());
     CountKernels(device->cuda());

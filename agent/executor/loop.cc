@@ -217,9 +217,7 @@ void Loop::SendCounters(uint64_t now_ns) {
 }
 
 void Loop::DropEnded() {
-  std::erase_if(sessions_, [](const std::unique_ptr<Session>& session) {
-    return session->state() == Session::State::kEnded && session->Idle();
-  });
+  std::erase_if(sessions_, [](const std::unique_ptr<Session>& session) { return session->Gone(); });
 }
 
 bool Loop::AnythingAtDevice() const {

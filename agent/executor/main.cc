@@ -8,7 +8,9 @@
 //   ring thread (this one)   reads all rings, submits, polls completion, publishes; loop.h
 //   submit threads (2)       launch for several tenants at work; submitters.h
 //   workers (4 + 3 + 1)      module loads and lookups; memory mapping and pinning; what waits for a
-//                            quiet moment; work_pool.h
+//                            quiet moment; one more for each compilation whose tenant has left
+//                            it, up to 16; work_pool.h
+//   linkers                  one for each linker state of a tenant's; link.cc
 //   the driver's own threads
 //
 // Tenants' kernels run in this process's GPU address space, so it holds no capabilities and refuses

@@ -6,6 +6,7 @@
 // apart is not an image of ours (Find gives null) and goes to the driver as it is.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -27,9 +28,10 @@ class ManagedImage {
     uint64_t size_bytes;
   };
 
-  // nullptr: it has none. `jit` is told to the driver's linker and gets what that says.
+  // nullptr: it has none, or `left` became true. `jit` is told to the driver's linker and gets what that
+  // says.
   static std::unique_ptr<ManagedImage> Find(Device* device, std::span<const uint8_t> image,
-                                            Jit* jit);
+                                            Jit* jit, const std::atomic<bool>& left);
 
   uint64_t size_bytes() const { return size_bytes_; }
 

@@ -17,11 +17,13 @@ void Session::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Reques
   library->managed = image.PlacesAt(place);
   modules_.Post([loading, host = host_, place,
                  &cuda = place_.device->cuda()] { loading->LoadAt(cuda, *host, place); },
-                [this, loading, asker = AskerOf(record)] {
+                // The arena is let go of on this thread.
+                [this, loading, asker = AskerOf(record), held = host_] {
                   HoldLibrary(loading.get());
                   if (loading->library != nullptr) {
                     loading->library->kept = std::move(loading->managed);
                   }
+                  if (state_ != State::kServing) return;
                   AnswerLoad<wire::LibraryPlace>(asker, *loading, {loading->kernel_count, 0});
                 });
 }

@@ -104,7 +104,7 @@ std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSes
 }
 
 Session::~Session() {
-  host_->on_unpinned = nullptr;
+  if (host_ != nullptr) host_->on_unpinned = nullptr;
   if (address_reserved_ && blocks_.empty() && mappings_.empty()) {
     place_.device->cuda().cuMemAddressFree(order_.device_range_begin, order_.device_range_bytes);
   }
@@ -212,7 +212,9 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   event_waiting_.clear();
   host_waiting_.clear();
   graphs_to_make_.clear();
-  modules_.Drop();
+  *left_ = true;
+  place_.device->linker().LookAgain();
+  modules_.Leave();
   EndLinks();
   // A neighbour's long kernel must not keep this session from ending.
   outstanding_ -= place_.quiet->Drop(this);
@@ -268,11 +270,14 @@ bool Session::Poll(uint64_t now_ns) {
   any |= RunFences();
   any |= AnswerEventWaits();
   if (state_ == State::kEnding) {
-    if (Idle() && outstanding_ == 0 && GraphsLetGo()) {
+    if (streams_.Idle() && memory_.Idle() && outstanding_ == 0 && GraphsLetGo()) {
       ReturnEverything();
       any = true;
-    } else if (now_ns > deadline_ns_ && AtDevice()) {
-      // Its own work; what others cause (workers, memory that is being cleared) is waited for.
+    } else if (now_ns > deadline_ns_ && !AtDevice()) {
+      // What others cause is waited for: memory that is cleared behind their work, say.
+      place_.scheduler->Send(control::SessionWaits{id()});
+      deadline_ns_ = now_ns + uint64_t{order_.drain_timeout_ms} * 1'000'000;
+    } else if (now_ns > deadline_ns_) {
       Log(LogLevel::kError,
           "session %llu (%s) did not drain within %u ms: the executor will be ended",
           static_cast<unsigned long long>(id()), label(), order_.drain_timeout_ms);
@@ -347,6 +352,9 @@ void Session::ReturnEverything() {
         address_reserved_ = false;
         words_.End();
         SendEnded(true);
+        // A compilation may hold this session for long, and must not hold the tenant's memory with it.
+        host_->on_unpinned = nullptr;
+        host_.reset();
         state_ = State::kEnded;
       });
 }

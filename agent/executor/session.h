@@ -5,11 +5,14 @@
 // this session with its first reason and nothing else. Errors that CUDA would have answered are
 // replies, or asynchronous errors for commands without one.
 //
-// Life: kServing → End → kEnding (what CUDA has runs out, workers finish) → memory is returned →
-// kEnded, when the loop deletes it. kStuck: it did not drain in time; the scheduler ends the
-// process.
+// Life: kServing → End → kEnding (what CUDA has runs out, memory that is on its way arrives) → memory
+// is returned → kEnded, which the scheduler is told. kStuck: its work did not drain in time; the
+// scheduler ends the process. Nobody waits for what may take as long as it likes without being at the
+// device: a compilation of its own, a turn at the linker. That goes on by itself when the session has
+// ended, its results are dropped, and the loop deletes the session when it is done.
 #pragma once
 
+#include <atomic>
 #include <bitset>
 #include <deque>
 #include <functional>
@@ -34,6 +37,7 @@
 #include "agent/executor/log.h"
 #include "agent/executor/managed_image.h"
 #include "agent/executor/physical_memory.h"
+#include "agent/executor/place.h"
 #include "agent/executor/printer.h"
 #include "agent/executor/quiet.h"
 #include "agent/executor/range_table.h"
@@ -48,26 +52,6 @@
 #include "proto/wire/ring_reader.h"
 
 namespace gpuloom::executor {
-
-// What sessions share. All outlive them.
-struct Place {
-  Device* device;
-  WorkPool* modules;
-  WorkPool* memory;
-  SchedulerLink* scheduler;
-  Quiet* quiet;
-  LibraryCache* libraries;
-  InternalStream* internal;
-  Staging* staging;
-  GraphRoom* graphs;
-  SpareGreens* greens;
-  SharedMemory* shared;
-  Printer* printer;
-  const bool* hold;                       // true: nothing may be handed to CUDA now
-  Chains* chains = nullptr;               // null: every launch goes by itself
-  Submitters* submitters = nullptr;       // null: none
-  const bool* several_at_work = nullptr;  // tenants
-};
 
 class Session final : public StreamSink {
  public:
@@ -123,8 +107,10 @@ class Session final : public StreamSink {
 
   enum class State { kServing, kEnding, kReturning, kEnded, kStuck };
   State state() const { return state_; }
-  // Nothing of it is at CUDA or with a worker.
-  bool Idle() const { return streams_.Idle() && modules_.Idle() && memory_.Idle(); }
+  // It has ended, and nothing of it is with a worker any more.
+  bool Gone() const {
+    return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && linking_ == 0;
+  }
   bool AtDevice() const { return streams_.AtDevice(); }
   // A stream's turn has come to wait for a word, which nobody tells us of.
   bool WatchesWords() const { return watching_words_; }
@@ -252,6 +238,8 @@ class Session final : public StreamSink {
     uint16_t slot;
     wire::Ticket ticket;
   };
+  // True from the session's end on: what it asked for is not wanted any more. For workers.
+  using LeftFlag = std::shared_ptr<const std::atomic<bool>>;
   struct Loading;  // loading.h
   struct Library {
     LibraryRef loaded;                 // null while it is being loaded
@@ -370,6 +358,7 @@ class Session final : public StreamSink {
   // library_load.cc
   bool LoadWhatIsKnown(const std::shared_ptr<Loading>& loading);
   void LoadFresh(const std::shared_ptr<Loading>& loading);
+  void FinishLoad(const std::shared_ptr<Loading>& loading);
   void HoldLibrary(Loading* loading) const;
   template <typename C>
   void AnswerLoad(Asker asker, const Loading& loading, const typename C::Reply& reply);
@@ -380,16 +369,24 @@ class Session final : public StreamSink {
   // library.cc
   void AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLibrary& library);
   Library* FindLibrary(wire::LibraryId id_untrusted);  // refuses when there is none
-  // Runs `work`, which looks something up in the library, as soon as that disturbs nobody.
+  // The library of this id if it is still the one that was looked up; nullptr: it was unloaded meanwhile,
+  // and another may have got the id.
+  Library* FindLoaded(wire::LibraryId id, const LibraryRef& loaded);
+  // Runs `work`, which looks something up in the library, as soon as that disturbs nobody. `done` has to
+  // bear that the session has ended meanwhile.
   void UseLibrary(const LibraryRef& library, std::function<void()> work,
                   std::function<void()> done);
+  // The same of one that the driver has been asked for a kernel already.
+  void UseCompiled(const LibraryRef& library, std::function<void()> work,
+                   std::function<void()> done);
 
   // kernel.cc
   struct KernelLookup;
   void FinishLookup(Asker asker, const wire::KernelGet::Request& request,
                     const std::shared_ptr<KernelLookup>& lookup, const LibraryRef& loaded);
   // `facts` are the library's own and live as long as it.
-  void AnswerKernel(Asker asker, const wire::KernelGet::Request& request, const KernelFacts& facts);
+  void AnswerKernel(Asker asker, const wire::KernelGet::Request& request, const LibraryRef& loaded,
+                    const KernelFacts& facts);
   Kernel* FindKernel(wire::KernelId id_untrusted);  // refuses when there is none
 
   // graph_judge.cc
@@ -532,8 +529,11 @@ class Session final : public StreamSink {
   bool ring_empty_ = true;  // when it was read last
   static constexpr uint64_t kAtWorkNs = 1'000'000;
   uint64_t last_read_ns_ = 0;
-  uint32_t looks_left_ = 0;   // at words, in this round of the loop
-  uint32_t outstanding_ = 0;  // questions to the scheduler, clears: what calls back into this
+  uint32_t looks_left_ = 0;  // at words, in this round of the loop
+  // Questions to the scheduler, clears, quiet moments: what calls back into this and is soon done.
+  uint32_t outstanding_ = 0;
+  uint32_t linking_ = 0;  // what calls back into this from the threads of links
+  const std::shared_ptr<std::atomic<bool>> left_ = std::make_shared<std::atomic<bool>>(false);
 
   struct DoneMark {
     uint64_t order;

@@ -1,18 +1,18 @@
 #include "agent/executor/testing_driver.h"
 
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <string_view>
 #include <thread>
 
 #include "agent/executor/testing_green.h"
 #include "agent/executor/testing_program.h"
 #include "agent/executor/testing_references.h"
+#include "agent/executor/testing_state.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -25,47 +25,8 @@ void* PinnedMemory() {
   return kMemory;
 }
 
-struct State {
-  std::mutex mutex;
-  uint64_t release = 0;  // raised by Release
-  bool held = false;
-  bool loads_block = false;
-  CUresult failure = CUDA_SUCCESS;
-  CUresult graph_failure = CUDA_SUCCESS;
-  uint64_t streams = 0;
-  uint64_t events = 0;
-  uint64_t objects = 0;
-  struct Pending {
-    bool held = false;
-    uint64_t since = 0;  // value of `release` then
-    std::shared_ptr<TestingProgram> program;
-  };
-  std::map<uint64_t, std::vector<CUstreamBatchMemOpParams>> graph_operations;  // by graph
-  std::map<uint64_t, uint64_t> graph_of;                                       // by executable
-  std::set<uint64_t> conditional;                                              // graphs
-  std::atomic<int> live_graphs{0};
-  std::map<uint64_t, Pending> stream_work;  // by stream: its newest work
-  std::map<uint64_t, Pending> event_work;
-  std::vector<std::string> calls;
-  int unquiet = 0;
-  std::map<CUlinkState, std::thread::id> link_threads;
-  int foreign_link_calls = 0;
-  size_t limit = 1024;  // of the context, whichever was asked for
-
-  bool Done(const Pending& pending) const {
-    return (!pending.held || release > pending.since) &&
-           (pending.program == nullptr || pending.program->Run());
-  }
-  bool AnythingPending() const {
-    for (const auto& [stream, pending] : stream_work) {
-      if (!Done(pending)) return true;
-    }
-    return false;
-  }
-};
-
-State& S() {
-  static auto* const kState = new State;
+TestingState& S() {
+  static auto* const kState = new TestingState;
   return *kState;
 }
 
@@ -101,6 +62,19 @@ CUresult Updated() {
   if (S().graph_failure != CUDA_SUCCESS) return S().graph_failure;
   S().calls.push_back("update");
   return S().failure;
+}
+
+void TakeLong(std::string_view what) {
+  std::unique_lock lock(S().mutex);
+  if (S().held_call != what) return;
+  ++S().held_calls;
+  S().calls_changed.wait(lock, [what] { return S().held_call != what; });
+  --S().held_calls;
+}
+
+void LetCallsGo() {  // with the mutex
+  S().held_call.clear();
+  S().calls_changed.notify_all();
 }
 
 // A call that waits for the whole device on real hardware.
@@ -440,6 +414,7 @@ void FillTable(Driver* d) {
                            CUjit_option*, void**) { return OnLinksThread(state), CUDA_SUCCESS; };
   d->cuLinkComplete = [](CUlinkState state, void** image, size_t* size) {
     OnLinksThread(state);
+    TakeLong("link");
     static char linked[5000] = ".version 8.0";
     *image = linked;
     return *size = sizeof(linked), CUDA_SUCCESS;
@@ -470,6 +445,7 @@ void FillTable(Driver* d) {
   };
   d->cuKernelGetName = [](const char** name, CUkernel) { return *name = "found", CUDA_SUCCESS; };
   d->cuLibraryGetKernel = [](CUkernel* kernel, CUlibrary, const char* name) {
+    TakeLong("look up");
     std::lock_guard lock(S().mutex);
     if (std::strcmp(name, "missing") == 0) return CUDA_ERROR_NOT_FOUND;
     return *kernel = Make<CUkernel>(++S().objects), CUDA_SUCCESS;
@@ -489,11 +465,17 @@ void FillTable(Driver* d) {
     const bool cluster = attribute >= CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET;
     return *value = cluster ? 0 : 1024 + attribute, CUDA_SUCCESS;
   };
-  d->cuKernelSetAttribute = [](CUfunction_attribute, int, CUkernel, CUdevice) {
+  d->cuKernelSetAttribute = [](CUfunction_attribute attribute, int value, CUkernel, CUdevice) {
+    std::lock_guard lock(S().mutex);
+    S().calls.push_back("set " + std::to_string(static_cast<int>(attribute)) + " " +
+                        std::to_string(value));
     return CUDA_SUCCESS;
   };
-  d->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags =
-      [](int* blocks, CUfunction, int, size_t, unsigned) { return *blocks = 8, CUDA_SUCCESS; };
+  d->cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = [](int* blocks, CUfunction, int, size_t,
+                                                               unsigned) {
+    TakeLong("occupancy");
+    return *blocks = 8, CUDA_SUCCESS;
+  };
   d->cuOccupancyMaxActiveClusters = [](int* clusters, CUfunction, const CUlaunchConfig*) {
     return *clusters = 16, CUDA_SUCCESS;
   };
@@ -548,6 +530,7 @@ const Driver& TestingDriver::Reset() {
   S().limit = 1024;
   S().link_threads.clear();
   S().foreign_link_calls = 0;
+  LetCallsGo();
   return kDriver;
 }
 
@@ -560,6 +543,22 @@ void TestingDriver::Release() {
   std::lock_guard lock(S().mutex);
   S().held = false;
   ++S().release;
+  LetCallsGo();
+}
+
+void TestingDriver::HoldCalls(const char* what) {
+  std::lock_guard lock(S().mutex);
+  S().held_call = what;
+}
+
+void TestingDriver::ReleaseCalls() {
+  std::lock_guard lock(S().mutex);
+  LetCallsGo();
+}
+
+int TestingDriver::held_calls() {
+  std::lock_guard lock(S().mutex);
+  return S().held_calls;
 }
 
 void TestingDriver::Fail(CUresult result) {

@@ -29,6 +29,13 @@ class TestingDriver {
   // Launches wait in the driver for the device, as module loads do on real hardware, when true.
   static void SetLoadsBlock(bool block);
 
+  // A call that takes long: "link" (cuLinkComplete), "look up" (cuLibraryGetKernel) and "occupancy" do not
+  // return from now on, until ReleaseCalls. Release and Reset do that too.
+  static void HoldCalls(const char* what);
+  static void ReleaseCalls();
+  // So many are in the driver now.
+  static int held_calls();
+
   // Graphs and executable graphs that were made and not destroyed.
   static int live_graphs();
 

@@ -163,6 +163,7 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   control::MemoryInfoRequest info;
   control::SessionReady ready;
   control::SessionEnded ended;
+  control::SessionWaits waits;
   control::ExecutorFault fault;
   control::MemoryReclaimed reclaimed;
   if (in.As(&request)) {
@@ -203,6 +204,8 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
     ready_[ready.session_id] = ready;
   } else if (in.As(&ended)) {
     ended_[ended.session_id] = ended;
+  } else if (in.As(&waits)) {
+    ++waits_[waits.session_id];
   } else if (in.As(&fault)) {
     fault_ = fault;
   } else if (in.As(&reclaimed)) {
@@ -284,6 +287,18 @@ std::optional<control::SessionEnded> TestingScheduler::WaitEnded(
     std::this_thread::yield();
   } while (std::chrono::steady_clock::now() < end);
   return std::nullopt;
+}
+
+bool TestingScheduler::WaitWaits(uint64_t session_id, int times) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  do {
+    {
+      std::lock_guard lock(mutex_);
+      if (waits_[session_id] >= times) return true;
+    }
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
 }
 
 std::optional<control::ExecutorFault> TestingScheduler::WaitFault() {

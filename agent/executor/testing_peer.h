@@ -110,6 +110,8 @@ class TestingScheduler {
   // What the executor said of a session's end; nullopt when it did not within the timeout.
   std::optional<control::SessionEnded> WaitEnded(
       uint64_t session_id, std::chrono::milliseconds timeout = std::chrono::seconds(60));
+  // It has said so often that the session waits for others.
+  bool WaitWaits(uint64_t session_id, int times);
   std::optional<control::ExecutorFault> WaitFault();
   // The loop has ended; false when it has not within the timeout.
   bool WaitLoopEnd(std::chrono::milliseconds timeout);
@@ -148,6 +150,7 @@ class TestingScheduler {
   std::mutex mutex_;
   std::map<uint64_t, control::SessionReady> ready_;
   std::map<uint64_t, control::SessionEnded> ended_;
+  std::map<uint64_t, int> waits_;
   std::optional<control::ExecutorFault> fault_;
   uint64_t reclaimed_ = 0;  // the newest answer
 };

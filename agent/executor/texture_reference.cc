@@ -320,8 +320,8 @@ void Session::On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Reques
 void Session::FinishReference(Asker asker, const wire::ReferenceGet::Request& request,
                               const ReferenceLookup& lookup, const LibraryRef& loaded) {
   CUresult result = place_.device->JudgeImage(lookup.result);
-  Library* owner = libraries_.Find(request.library);
-  if (owner == nullptr || owner->loaded != loaded) result = CUDA_ERROR_INVALID_HANDLE;
+  Library* owner = FindLoaded(request.library, loaded);
+  if (owner == nullptr) result = CUDA_ERROR_INVALID_HANDLE;
   size_t number = References::kNone;
   if (result == CUDA_SUCCESS) {
     if (loaded->references == nullptr) {

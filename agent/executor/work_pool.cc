@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "agent/executor/spin.h"
 
 namespace gpuloom::executor {
@@ -19,7 +21,13 @@ bool HasManyProcessors() {
 
 WorkPool::WorkPool(const Device* device, int threads, int wake_fd)
     : device_(device), wake_fd_(wake_fd) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+  std::lock_guard lock(mutex_);
+  for (int i = 0; i < threads; ++i) AddWorker();
+}
+
+void WorkPool::AddWorker() {
+  Worker* worker = &workers_.emplace_back();
+  worker->thread = std::thread([this, worker] { Run(worker); });
 }
 
 void WorkPool::Stop() {
@@ -35,21 +43,21 @@ void WorkPool::Stop() {
     own.jobs->closed = true;
     own.jobs->changed.notify_all();
   }
-  for (std::thread& thread : threads_) thread.join();
+  for (Worker& worker : workers_) worker.thread.join();
   for (Own& own : own_) own.thread.join();
-  threads_.clear();
+  workers_.clear();
   own_.clear();
   finished_.clear();
 }
 
-void WorkPool::Post(std::function<void()> work, std::function<void()> done) {
+void WorkPool::Post(std::function<void()> work, std::function<void()> done, const void* owner) {
   if (stopping_) {
     work();
     done();
     return;
   }
   ++posted_;
-  if (threads_.empty()) {
+  if (workers_.empty()) {
     work();
     std::lock_guard lock(mutex_);
     finished_.push_back(std::move(done));
@@ -59,11 +67,39 @@ void WorkPool::Post(std::function<void()> work, std::function<void()> done) {
   bool somebody_looks;
   {
     std::lock_guard lock(mutex_);
-    jobs_.push_back({std::move(work), std::move(done)});
+    jobs_.push_back({std::move(work), std::move(done), owner});
     somebody_looks = one_is_awake_ && jobs_.size() == 1;
     waiting_count_.store(static_cast<uint32_t>(jobs_.size()), std::memory_order_release);
   }
   if (!somebody_looks) changed_.notify_one();
+}
+
+bool WorkPool::Leave(const void* owner) {
+  Job dropped;  // its end may post
+  std::list<Worker> ended;
+  std::lock_guard lock(mutex_);
+  for (auto it = workers_.begin(); it != workers_.end();) {
+    const auto worker = it++;
+    if (worker->ended) ended.splice(ended.end(), workers_, worker);
+  }
+  for (Worker& worker : ended) worker.thread.join();
+  const auto job = std::find_if(jobs_.begin(), jobs_.end(),
+                                [owner](const Job& one) { return one.owner == owner; });
+  if (job != jobs_.end()) {
+    dropped = std::move(*job);
+    jobs_.erase(job);
+    waiting_count_.store(static_cast<uint32_t>(jobs_.size()), std::memory_order_release);
+    ++finished_count_;
+    return true;
+  }
+  const auto worker = std::find_if(workers_.begin(), workers_.end(),
+                                   [owner](const Worker& one) { return one.owner == owner; });
+  if (worker != workers_.end() && !worker->left && left_ < kMostLeft && !stopping_) {
+    worker->left = true;
+    ++left_;
+    AddWorker();
+  }
+  return false;
 }
 
 void WorkPool::Expect() {
@@ -86,7 +122,7 @@ bool WorkPool::RunFinished() {
   return true;
 }
 
-void WorkPool::Run() {
+void WorkPool::Run(Worker* self) {
   device_->MakeCurrent();
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -108,9 +144,15 @@ void WorkPool::Run() {
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
     waiting_count_.store(static_cast<uint32_t>(jobs_.size()), std::memory_order_release);
+    self->owner = job.owner;
     lock.unlock();
     Finish(&job);
     lock.lock();
+    self->owner = nullptr;
+    if (!self->left) continue;
+    self->ended = true;
+    --left_;
+    return;
   }
 }
 
@@ -152,7 +194,7 @@ size_t WorkPool::own_threads() {
 }
 
 OwnThread::OwnThread(WorkPool* pool) : pool_(pool) {
-  if (pool->threads_.empty()) return;
+  if (pool->workers_.empty()) return;
   jobs_ = std::make_shared<WorkPool::Jobs>();
   pool->own_.push_back({std::thread([pool, jobs = jobs_] { pool->RunOwn(jobs.get()); }), jobs_});
 }
@@ -186,10 +228,18 @@ void Lane::Next() {
   busy_ = true;
   auto [work, done] = std::move(waiting_.front());
   waiting_.pop_front();
-  pool_->Post(std::move(work), [this, done = std::move(done)] {
-    done();
-    Next();
-  });
+  pool_->Post(
+      std::move(work),
+      [this, done = std::move(done)] {
+        done();
+        Next();
+      },
+      this);
+}
+
+void Lane::Leave() {
+  waiting_.clear();
+  if (busy_ && pool_->Leave(this)) busy_ = false;
 }
 
 }  // namespace gpuloom::executor

@@ -5,6 +5,10 @@
 //
 // An OwnThread is for libraries that want every call about a thing from one thread.
 //
+// What runs cannot be stopped: a compilation takes as long as its author likes. When the session that
+// wanted it is gone (Lane::Leave), another thread takes the place of the one that is at it, which ends
+// with its job. So what tenants leave behind takes no thread from those who live, up to kMostLeft.
+//
 // Post, RunFinished, Lane and OwnThread belong to the ring thread. Work must not throw and must not touch what
 // belongs to the ring thread.
 #pragma once
@@ -13,6 +17,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -33,7 +38,14 @@ class WorkPool {
   // The same; what is posted afterwards is done at once.
   void Stop();
 
-  void Post(std::function<void()> work, std::function<void()> done);
+  // `owner` is a name for Leave, never followed; null: none.
+  void Post(std::function<void()> work, std::function<void()> done, const void* owner = nullptr);
+  // The owner, which has posted one job, waits for it no more. True: it was not begun and is dropped, without
+  // its `done`.
+  bool Leave(const void* owner);
+  // Jobs whose owner has left them that have a thread beside the pool's at the most: each holds an
+  // image of up to 1 GiB and what its compilation takes.
+  static constexpr uint32_t kMostLeft = 16;
   // Runs the `done` of what has finished. True when there was any.
   bool RunFinished();
   // Work will be posted soon: for the next two milliseconds one thread stays awake for it, and whoever
@@ -50,6 +62,13 @@ class WorkPool {
   struct Job {
     std::function<void()> work;
     std::function<void()> done;
+    const void* owner = nullptr;
+  };
+  struct Worker {
+    std::thread thread;
+    const void* owner = nullptr;  // of its job
+    bool left = false;            // it ends with its job
+    bool ended = false;
   };
   struct Jobs {
     std::mutex mutex;
@@ -63,7 +82,8 @@ class WorkPool {
     std::shared_ptr<Jobs> jobs;
   };
 
-  void Run();
+  void AddWorker();  // with mutex_, or before any other thread
+  void Run(Worker* self);
   void RunOwn(Jobs* jobs);
   void Finish(Job* job);
 
@@ -80,7 +100,9 @@ class WorkPool {
   std::atomic<uint64_t> expected_until_ns_{0};
   uint64_t posted_ = 0;  // ring thread only, as the next
   uint64_t finished_count_ = 0;
-  std::vector<std::thread> threads_;
+  std::list<Worker>
+      workers_;        // changed by the ring thread only; what they hold is guarded by mutex_
+  uint32_t left_ = 0;  // of workers_; guarded by mutex_
   std::vector<Own> own_;
 };
 
@@ -90,8 +112,8 @@ class Lane {
 
   // `done` runs before the next job of the lane begins. The lane must live until it is idle.
   void Post(std::function<void()> work, std::function<void()> done);
-  // Drops what has not begun.
-  void Drop() { waiting_.clear(); }
+  // Drops what has not begun. What runs goes on, and its `done` comes as ever.
+  void Leave();
   bool Idle() const { return !busy_; }
 
  private:

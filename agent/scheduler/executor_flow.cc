@@ -85,6 +85,7 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming&
   control::ExecutorReady ready;
   control::SessionReady session_ready;
   control::SessionEnded session_ended;
+  control::SessionWaits session_waits;
   control::SessionCounters counters;
   control::UnsupportedCall unsupported;
   control::ArenaReturned arena_returned;
@@ -117,6 +118,8 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming&
     On(executor, session_ready);
   } else if (in.As(&session_ended)) {
     On(executor, session_ended);
+  } else if (in.As(&session_waits)) {
+    On(executor, session_waits);
   } else if (in.As(&fault)) {
     On(executor, fault);
   } else if (in.As(&ready)) {
@@ -180,6 +183,13 @@ void Scheduler::On(Executor* executor, const control::SessionEnded& message) {
     return;
   }
   ForgetSession(session->id);
+}
+
+void Scheduler::On(Executor* executor, const control::SessionWaits& message) {
+  Session* session = FindSession(message.session_id, *executor);
+  if (session == nullptr || session->state != Session::State::kEnding) return;
+  LogInfo(session->Label() + " waits for others of domain " + executor->domain + " to end");
+  ExpectEnd(session);
 }
 
 void Scheduler::On(Executor* executor, const control::ArenaReturned& message) {

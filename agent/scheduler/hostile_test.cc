@@ -192,6 +192,30 @@ TEST_F(SchedulerTest, Malicious_ExecutorThatNeverEndsASession) {
   ExpectServed(directory);
 }
 
+// For longer than an executor that says nothing has, by far.
+TEST_F(SchedulerTest, AnExecutorThatSaysWhyItWaitsIsWaitedFor) {
+  options_.drain_timeout = std::chrono::milliseconds(500);
+  options_.drain_grace = std::chrono::milliseconds(500);
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  Tenant tenant, neighbour;
+  ASSERT_TRUE(tenant.Attach(directory));
+  ASSERT_TRUE(neighbour.Attach(directory));
+  EXPECT_EQ(tenant.Order('m'), 0);
+  EXPECT_EQ(tenant.Order('s'), 'k');
+  tenant.Leave();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (std::chrono::steady_clock::now() < end) {
+    ASSERT_EQ(neighbour.Order('t'), 'k') << "its executor is gone";
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(State(&client, "a").memory_used_bytes, 64 * kMiB) << "charged while it may be mapped";
+  ASSERT_EQ(neighbour.Order('T'), 'k');
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.memory_used_bytes == 0; }));
+  EXPECT_EQ(neighbour.Order('m'), 0);
+}
+
 TEST_F(SchedulerTest, Malicious_ExecutorNamesOthersSessions) {
   Start();
   control::Client client = Controller();

@@ -101,6 +101,7 @@ class Scheduler {
   void SendWelcome(Session* session);
   // Ends it for the tenant at once; the executor drains.
   void EndSession(Session* session, const std::string& why);
+  void ExpectEnd(Session* session);
   // Nothing of it is anywhere any more.
   void ForgetSession(uint64_t session_id);
   Session* FindSession(uint64_t session_id_untrusted, const Executor& executor);
@@ -116,6 +117,7 @@ class Scheduler {
   void On(Executor* executor, const control::ExecutorReady& message);
   void On(Executor* executor, const control::SessionReady& message);
   void On(Executor* executor, const control::SessionEnded& message);
+  void On(Executor* executor, const control::SessionWaits& message);
   void On(Executor* executor, const control::SessionCounters& message);
   void On(Executor* executor, const control::UnsupportedCall& message);
   void On(Executor* executor, const control::ArenaReturned& message);

@@ -12,6 +12,8 @@
 //   a  says that the arena of every session before this one is unmapped; never does so unasked
 //   u  will not drain
 //   s  will ignore the end
+//   t  says of every session that ignores the end that it waits for others
+//   T  ends all those
 //   x  exits
 //   F  reports a fault, then exits
 //   e  ends the session for a broken ring
@@ -215,6 +217,19 @@ class Executor {
         break;
       case 's':
         session.ends = false;
+        done();
+        break;
+      case 't':
+        for (const auto& [other, its] : sessions_) {
+          if (!its.ends) Send(control::SessionWaits{other});
+        }
+        done();
+        break;
+      case 'T':
+        for (auto other = sessions_.begin(); other != sessions_.end();) {
+          const auto ignorer = other++;
+          if (!ignorer->second.ends) End(ignorer, wire::Fatal::kNone);
+        }
         done();
         break;
       case 'F':

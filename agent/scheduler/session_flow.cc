@@ -194,7 +194,12 @@ void Scheduler::EndSession(Session* session, const std::string& why) {
   }
   session->state = Session::State::kEnding;
   session->executor->peer->Send(0, control::RemoveSession{session->id});
-  // The executor watches drain_timeout itself; this one is for an executor that does not.
+  ExpectEnd(session);
+}
+
+// The executor watches drain_timeout itself, and says so when it waits longer for somebody else; this is
+// for an executor that does neither.
+void Scheduler::ExpectEnd(Session* session) {
   const uint64_t id = session->id;
   session->deadline = loop_->After(options_.drain_timeout + options_.drain_grace, [this, id] {
     Session* late = sessions_.at(id).get();

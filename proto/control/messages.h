@@ -51,6 +51,7 @@ enum class Type : uint32_t {
   kMemoryReclaim,
   kMemoryReclaimed,
   kPrepareExecutor,
+  kSessionWaits,
 };
 
 struct MessageHeader {
@@ -321,6 +322,14 @@ struct MemoryReclaimed {
   static constexpr Type kType = Type::kMemoryReclaimed;
   uint64_t session_id;
   uint64_t reclaim_id;
+};
+
+// Executor, once in every drain time-out of a session that was to end: it cannot yet, and not because of
+// its own work. Memory on its way to it is cleared behind others' kernels, say. Until SessionEnded its
+// usage stays charged and nothing is reused.
+struct SessionWaits {
+  static constexpr Type kType = Type::kSessionWaits;
+  uint64_t session_id;
 };
 
 inline constexpr uint32_t kMaxMessageBytes = 4096;
