@@ -54,19 +54,42 @@ void Session::On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Re
   if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
     return Refuse(wire::Fatal::kRecordSize);
   }
-  auto loading = std::make_shared<Loading>(AskerOf(record), request.library);
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_);
   if (!loading->jit.Add(record.payload)) return Refuse(wire::Fatal::kBadArgument);
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
   modules_.Post(
-      [loading, host = host_, device = place_.device, cache = place_.libraries, request, address,
-       size_bytes] {
+      [loading, host = host_, address, size_bytes] {
         if (size_bytes <= kMaxImageBytes) loading->Copy(*host, address, size_bytes);
+      },
+      // The arena is let go of on this thread, and not held while something is compiled.
+      [this, loading, request, held = host_] {
+        if (state_ == State::kServing) CompileFresh(loading, request);
+      });
+}
+
+void Session::CompileFresh(const std::shared_ptr<Loading>& loading,
+                           const wire::LibraryCompile::Request& request) {
+  modules_.Post(
+      [loading, device = place_.device, cache = place_.libraries] {
         if (loading->fresh != nullptr) loading->LoadFresh(device, *cache);
+      },
+      [this, loading, request] {
+        // Of a session that has ended it is unloaded again.
+        HoldLibrary(loading.get());
+        if (state_ == State::kServing) AnswerCompile(loading, request);
+      });
+}
+
+void Session::AnswerCompile(const std::shared_ptr<Loading>& loading,
+                            const wire::LibraryCompile::Request& request) {
+  modules_.Post(
+      [loading, host = host_, request] {
         loading->report =
             loading->jit.Report(*host, static_cast<uint64_t>(request.texts),
                                 request.info_capacity_bytes, request.error_capacity_bytes);
       },
-      [this, loading] {
+      [this, loading, held = host_] {
+        if (state_ != State::kServing) return;
         wire::LibraryCompile::Reply reply{};
         reply.report = loading->report;
         reply.result = static_cast<uint32_t>(loading->result);
@@ -74,7 +97,6 @@ void Session::On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Re
           reply.managed_bytes = static_cast<uint32_t>(loading->managed->size_bytes());
           libraries_.Find(loading->id)->placing = loading;
         } else {
-          HoldLibrary(loading.get());
           reply.kernel_count = loading->kernel_count;
           Settle(*loading);
         }

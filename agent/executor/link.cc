@@ -215,7 +215,7 @@ void Session::On(wire::Tag<wire::LinkReport>, const wire::LinkReport::Request& r
         *report = link->jit.Report(*host, static_cast<uint64_t>(request.texts),
                                    request.info_capacity_bytes, request.error_capacity_bytes);
       },
-      [this, report, asker = AskerOf(record)] {
+      [this, report, held = host_, asker = AskerOf(record)] {
         Reply<wire::LinkReport>(asker, CUDA_SUCCESS, {*report});
       });
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -21,8 +21,8 @@ bool Assemble(Device* device, Jit* jit, const std::atomic<bool>& left, DeviceCod
   if (cuda.cuLinkCreate_v2 == nullptr) return true;
   CUlinkState link = nullptr;
   const Linker::Turn turn(&device->linker(), left);
-  if (!turn.taken() || cuda.cuLinkCreate_v2(jit->count(), jit->options(), jit->values(), &link) !=
-                           CUDA_SUCCESS) {
+  if (!turn.taken() ||
+      cuda.cuLinkCreate_v2(jit->count(), jit->options(), jit->values(), &link) != CUDA_SUCCESS) {
     return false;
   }
   void* made = nullptr;

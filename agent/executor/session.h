@@ -6,10 +6,9 @@
 // replies, or asynchronous errors for commands without one.
 //
 // Life: kServing → End → kEnding (what CUDA has runs out, memory that is on its way arrives) → memory
-// is returned → kEnded, which the scheduler is told. kStuck: its work did not drain in time; the
-// scheduler ends the process. Nobody waits for what may take as long as it likes without being at the
-// device: a compilation of its own, a turn at the linker. That goes on by itself when the session has
-// ended, its results are dropped, and the loop deletes the session when it is done.
+// is returned → kEnded. kStuck: its work did not drain in time; the scheduler ends the process. Nobody
+// waits for what takes long but is not at the device, such as a compilation: it goes on by itself, its
+// results are dropped, and the loop deletes the session when it is done.
 #pragma once
 
 #include <atomic>
@@ -359,6 +358,10 @@ class Session final : public StreamSink {
   bool LoadWhatIsKnown(const std::shared_ptr<Loading>& loading);
   void LoadFresh(const std::shared_ptr<Loading>& loading);
   void FinishLoad(const std::shared_ptr<Loading>& loading);
+  void CompileFresh(const std::shared_ptr<Loading>& loading,
+                    const wire::LibraryCompile::Request& request);
+  void AnswerCompile(const std::shared_ptr<Loading>& loading,
+                     const wire::LibraryCompile::Request& request);
   void HoldLibrary(Loading* loading) const;
   template <typename C>
   void AnswerLoad(Asker asker, const Loading& loading, const typename C::Reply& reply);
@@ -369,16 +372,13 @@ class Session final : public StreamSink {
   // library.cc
   void AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLibrary& library);
   Library* FindLibrary(wire::LibraryId id_untrusted);  // refuses when there is none
-  // The library of this id if it is still the one that was looked up; nullptr: it was unloaded meanwhile,
-  // and another may have got the id.
+  // nullptr: what was looked up was unloaded meanwhile, and another may have got the id.
   Library* FindLoaded(wire::LibraryId id, const LibraryRef& loaded);
-  // Runs `work`, which looks something up in the library, as soon as that disturbs nobody. `done` has to
-  // bear that the session has ended meanwhile.
+  // Runs `work`, a look-up, as soon as that disturbs nobody. `done` may come after the session's end.
   void UseLibrary(const LibraryRef& library, std::function<void()> work,
                   std::function<void()> done);
-  // The same of one that the driver has been asked for a kernel already.
   void UseCompiled(const LibraryRef& library, std::function<void()> work,
-                   std::function<void()> done);
+                   std::function<void()> done);  // asked for a kernel already
 
   // kernel.cc
   struct KernelLookup;
