@@ -1,8 +1,10 @@
 #include "agent/softgpu/library.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "agent/softgpu/context.h"
@@ -89,6 +91,17 @@ std::vector<std::string> EntriesOf(const Module& code) {
   return names;
 }
 
+namespace {
+
+void TakeCompileTime(size_t text_bytes) {
+  const int seconds = CurrentSettings().compile_seconds_per_mib;
+  if (seconds == 0) return;
+  std::this_thread::sleep_for(std::chrono::duration<double>(
+      seconds * static_cast<double>(text_bytes) / static_cast<double>(1 << 20)));
+}
+
+}  // namespace
+
 CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<LoadedModule>& module,
                     std::string& log, const Externals& externals) {
   auto made = std::make_shared<LoadedModule>(context);
@@ -103,6 +116,7 @@ CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<Load
     made->globals_begin = begin;
     return begin;
   };
+  TakeCompileTime(ptx.size());
   made->code = Module::Load(ptx, allocate, &log, &out_of_memory, externals);
   if (made->code == nullptr) {
     if (made->globals_begin != 0) {

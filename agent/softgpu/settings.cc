@@ -16,6 +16,21 @@ std::string_view Variable(const char* name) {
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
+// Leaves *number as it is when the variable is not set. False, with a sentence, when it holds nonsense.
+bool ReadNumber(const char* name, int most, int& number, std::string& error) {
+  const std::string_view text = Variable(name);
+  if (text.empty()) return true;
+  int value = -1;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc() || end != text.data() + text.size() || value < 0 || value > most) {
+    error = std::string(name) + " is \"" + std::string(text) + "\"; write a number from 0 to " +
+            std::to_string(most);
+    return false;
+  }
+  number = value;
+  return true;
+}
+
 }  // namespace
 
 bool ParseSize(std::string_view text, uint64_t& size_bytes) {
@@ -44,20 +59,9 @@ bool ReadSettings(Settings& settings, std::string& error) {
             "\"; write a number with B, KiB, MiB, GiB or TiB, such as 8GiB";
     return false;
   }
-  const std::string_view devices = Variable("GPULOOM_SOFTGPU_DEVICES");
-  if (!devices.empty()) {
-    int count = -1;
-    const auto [end, failure] =
-        std::from_chars(devices.data(), devices.data() + devices.size(), count);
-    if (failure != std::errc() || end != devices.data() + devices.size() || count < 0 ||
-        count > kMaxDevices) {
-      error = "GPULOOM_SOFTGPU_DEVICES is \"" + std::string(devices) +
-              "\"; write a number from 0 to 16";
-      return false;
-    }
-    settings.device_count = count;
-  }
-  return true;
+  return ReadNumber("GPULOOM_SOFTGPU_DEVICES", kMaxDevices, settings.device_count, error) &&
+         ReadNumber("GPULOOM_SOFTGPU_COMPILE", kMaxCompileSeconds, settings.compile_seconds_per_mib,
+                    error);
 }
 
 }  // namespace gpuloom::softgpu

@@ -7,6 +7,8 @@
 //                          programs built on cudart then do not start
 // GPULOOM_SOFTGPU_HOLLOW   1 loads machine code, instead of PTX, as kernels that do nothing: to see what
 //                          a library asks of a driver, never to compute
+// GPULOOM_SOFTGPU_COMPILE  seconds that loading takes for each MiB of PTX, 0 to 3600, beside what it takes
+//                          anyhow: a driver's compiler takes its time; default 0
 // GPULOOM_SOFTGPU_QUIET    1 silences the one line per unsupported function and per fault on stderr
 //
 // Thread-safe: values only. A value that cannot be read is told on stderr and fails cuInit.
@@ -20,6 +22,7 @@ namespace gpuloom::softgpu {
 
 // Sixteen is what one host holds with the largest boards sold; more is surely a typing error.
 inline constexpr int kMaxDevices = 16;
+inline constexpr int kMaxCompileSeconds = 3600;
 
 struct Settings {
   int device_count = 1;
@@ -27,6 +30,7 @@ struct Settings {
   bool handshake = true;
   bool hollow = false;
   bool quiet = false;
+  int compile_seconds_per_mib = 0;
 };
 
 // "512MiB" → bytes. False when the text is no size, is zero, or does not fit.

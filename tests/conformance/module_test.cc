@@ -59,6 +59,43 @@ TEST_F(Module, VariablesBelongToTheLoadedModule) {
   EXPECT_EQ(Cu().cuModuleUnload(second), CUDA_SUCCESS);
 }
 
+// However their declaration is spelt; the driver's compiler takes all of these.
+TEST_F(Module, VariablesOfTheSameTextAreEachModulesOwn) {
+  const std::string head = ".version 8.0\n.target sm_70\n.address_size 64\n";
+  const std::string body =
+      ".reg .u64 %rd<2>; .reg .u32 %r<3>;\n"
+      "ld.param.u64 %rd1, [out];\nld.param.u32 %r1, [n];\n"
+      "ld.global.u32 %r2, [counter];\nadd.u32 %r2, %r2, %r1;\nst.global.u32 [counter], %r2;\n"
+      "st.global.u32 [%rd1], %r2;\nret;\n}\n";
+  const std::string entry = ".visible .entry add_to(.param .u64 out, .param .u32 n)\n{\n";
+  const std::string texts[] = {
+      head + ".visible.global.u32 counter;\n" + entry + body,
+      head + ".visible .global.align 4 .u32 counter;\n" + entry + body,
+      head + ".visible .global/**/.u32 counter;\n" + entry + body,
+      head + ".global//\n.u32 counter;\n" + entry + body,
+      head + ".visible\f.global\f.u32\fcounter;\n" + entry + body,
+      head + ".visible\r.global\r.u32\rcounter;\n" + entry + body,
+      head + "// of a line \\\n.visible .global .u32 counter;\n" + entry + body,
+      ".version 8.0 .target sm_70 .address_size 64 .global .u32 counter;" + entry + body,
+  };
+  const CUdeviceptr out = Alloc(4);
+  for (const std::string& text : texts) {
+    SCOPED_TRACE(text.substr(0, text.find(".entry")));
+    CUmodule modules[2] = {};
+    CUfunction functions[2] = {};
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(Cu().cuModuleLoadData(&modules[i], text.c_str()), CUDA_SUCCESS);
+      ASSERT_EQ(Cu().cuModuleGetFunction(&functions[i], modules[i], "add_to"), CUDA_SUCCESS);
+    }
+    ASSERT_EQ(Launch(functions[0], 1, 1, nullptr, out, 5u), CUDA_SUCCESS);
+    ASSERT_EQ(Launch(functions[1], 1, 1, nullptr, out, 4u), CUDA_SUCCESS);
+    EXPECT_EQ(Download<uint32_t>(out, 1)[0], 4u);
+    ASSERT_EQ(Launch(functions[0], 1, 1, nullptr, out, 1u), CUDA_SUCCESS);
+    EXPECT_EQ(Download<uint32_t>(out, 1)[0], 6u);
+    for (const CUmodule module : modules) EXPECT_EQ(Cu().cuModuleUnload(module), CUDA_SUCCESS);
+  }
+}
+
 TEST_F(Module, BadImages) {
   CUmodule module = nullptr;
   EXPECT_EQ(Cu().cuModuleLoadData(&module, nullptr), CUDA_ERROR_INVALID_VALUE);

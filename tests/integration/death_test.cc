@@ -166,6 +166,32 @@ TEST_F(DeathByDrain, EndlessKernelCostsItsDomainTheExecutor) {
   EXPECT_NE(stack_.ExecutorOf("one"), executor);
 }
 
+// The driver's compiler cannot be stopped, and nobody waits for it: what the tenant had is free at once,
+// and its domain goes on, also when the compilation takes far longer than a session has to drain.
+TEST(DeathBesideTheCompiler, TenantKilledWhileItsTextIsCompiled) {
+  Stack stack({.compile_seconds_per_mib = "8"});
+  const Allocation a = stack.Allocate({.pod = "a", .domain = "one"});
+  const Allocation b = stack.Allocate({.pod = "b", .domain = "one"});
+  Process neighbour = stack.Tenant(b, {"bystander"});
+  ASSERT_TRUE(neighbour.ReadLine("ready")) << neighbour.output();
+  const pid_t executor = stack.ExecutorOf("one");
+  Process tenant = stack.Tenant(a, {"compile", "1"});
+  ASSERT_TRUE(tenant.ReadLine("compiling")) << tenant.output();
+  EXPECT_FALSE(tenant.ReadLine("done", Milliseconds(1000)));
+  tenant.Signal(SIGKILL);
+  EXPECT_TRUE(stack.BackToNothing(a));
+  for (int i = 0; i < 3; ++i) {
+    neighbour.WriteLine("go");
+    EXPECT_TRUE(neighbour.ReadLine("slowest")) << neighbour.output();
+  }
+  Process next = stack.Tenant(a, {"vadd"});
+  EXPECT_EQ(next.ExitStatus(), 0) << next.output();
+  EXPECT_EQ(stack.ExecutorOf("one"), executor);
+  neighbour.CloseInput();
+  EXPECT_EQ(neighbour.ExitStatus(), 0);
+  EXPECT_TRUE(stack.Ended()) << "a process was left";
+}
+
 TEST_F(Death, EverybodyAtOnce) {
   std::vector<Process> tenants;
   for (const Allocation* allocation : {&a_, &b_, &c_, &a_, &b_, &c_}) {

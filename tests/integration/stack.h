@@ -44,6 +44,7 @@ class Stack {
     std::string drain_timeout = "60s";
     std::string idle_timeout = "60s";
     std::string device_memory = "1GiB";
+    std::string compile_seconds_per_mib = "0";  // of PTX; the software GPU's
   };
 
   Stack() : Stack(Options{}) {}

@@ -22,6 +22,8 @@
 //                      input frees both and says "freed"
 //   take PID FD DATA   imports them and says "taken"; writes and says "written" for each line of input,
 //                      but at "free" frees both and says "freed"; "refused CODE" when there is no pool
+//   compile MIB        says "compiling" and loads a text of that length, which takes the driver some time;
+//                      then "done"
 //   inspect MIB        says "foreign N": how many words of fresh memory are not zero
 #include <fcntl.h>
 #include <unistd.h>
@@ -107,6 +109,17 @@ void Begin() {
   Ok(cu.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
   Ok(cu.cuCtxSetCurrent(context), "cuCtxSetCurrent");
   Ok(cu.cuModuleLoadData(&module, gpuloom::conformance::kKernels), "cuModuleLoadData");
+}
+
+int Compile(size_t mib) {
+  Begin();
+  std::string text = kCodeOnly;
+  text.append("// ").append(mib << 20, 'x').append("\n");
+  Say("compiling");
+  CUmodule large;
+  Ok(cu.cuModuleLoadData(&large, text.c_str()), "cuModuleLoadData");
+  Say("done");
+  return 0;
 }
 
 CUfunction Function(const char* name) {
@@ -473,6 +486,7 @@ int main(int argc, char** argv) {
   if (habit == "fault") return Fault();
   if (habit == "watch") return Watch();
   if (habit == "bystander") return Bystander();
+  if (habit == "compile") return Compile(static_cast<size_t>(number));
   if (habit == "print") return Print(static_cast<uint32_t>(number));
   if (habit == "unsupported") return Unsupported();
   if (habit == "inspect") return Inspect(static_cast<size_t>(number));
