@@ -1,4 +1,5 @@
-// Time as the agent sees it. Injected, so that back-off, retries and garbage collection are tested without
+// Time as the agent sees it: about wall time, but it only runs forward (steady_clock.h), because it is
+// kept with allocations over restarts. Injected, so that back-off, retries and garbage collection are tested without
 // waiting. Implementations are safe from any thread; main owns the one that is real.
 #pragma once
 
@@ -8,8 +9,7 @@ namespace gpuloom {
 
 class Clock {
  public:
-  using Time =
-      std::chrono::system_clock::time_point;  // wall time: it is persisted with allocations
+  using Time = std::chrono::system_clock::time_point;
   using Duration = std::chrono::milliseconds;
 
   virtual ~Clock() = default;

@@ -1,15 +1,16 @@
 // gpuloom-agent: one per node. Speaks to the kubelet (device plugin, PodResources), reads the
 // policy, finds the GPUs and looks after one scheduler per GPU. It holds no tenant's connection and
 // no GPU context: it may die and be replaced at any time, and no tenant notices. This thread drives
-// everything that repeats; gRPC's threads answer the kubelet.
+// everything that repeats; gRPC's threads answer the kubelet. While one agent replaces another, both
+// answer it, and one is in charge.
 #include <signal.h>
 #include <spdlog/spdlog.h>
 
 #include <atomic>
-#include <thread>
 
 #include "agent/capacities.h"
 #include "agent/command_line.h"
+#include "agent/handover.h"
 #include "agent/inventory/gpu_list.h"
 #include "agent/inventory/inventory_watch.h"
 #include "agent/node_agent.h"
@@ -17,6 +18,7 @@
 #include "agent/plugin/runtime_check.h"
 #include "agent/policy/policy_watcher.h"
 #include "agent/state_lock.h"
+#include "agent/steady_clock.h"
 #include "agent/supervisor/schedulers_only.h"
 #include "proto/control/version.h"
 
@@ -27,12 +29,6 @@ constexpr Clock::Duration kTick = std::chrono::milliseconds(200);
 
 std::atomic<bool> stop_requested = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
-
-class RealClock : public Clock {
- public:
-  Time Now() override { return std::chrono::system_clock::now(); }
-  void SleepFor(Duration duration) override { std::this_thread::sleep_for(duration); }
-};
 
 int Fail(const absl::Status& status) {
   spdlog::critical("{}", std::string(status.message()));
@@ -57,18 +53,30 @@ absl::Status RunSchedulers(const CommandLine& line, const Inventory& inventory, 
   return absl::OkStatus();
 }
 
-// The same.
+// The same. Another agent may be in charge before and after this one.
 absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
-                      const std::map<std::string, Capacity>& capacities, Clock* clock) {
+                      const std::map<std::string, Capacity>& capacities, Handover* handover,
+                      SteadyClock* clock) {
   NodeAgent agent(line, inventory, capacities, SupervisorOptions(line), clock);
-  if (absl::Status status = agent.Open(); !status.ok()) return status;
   InventoryWatch watch(
       inventory, [] { return TakeInventory(""); }, clock);
-  while (!stop_requested && !watch.IsOutdated()) {
-    agent.Tick(clock->Now());
-    clock->SleepFor(kTick);
+  bool was_in_charge = false;
+  for (; !stop_requested && !watch.IsOutdated(); clock->SleepFor(kTick)) {
+    const absl::StatusOr<Handover::Role> role = handover->Look();
+    if (!role.ok()) return role.status();
+    const bool is_in_charge = *role == Handover::Role::kInCharge;
+    if (is_in_charge && !agent.is_open()) {
+      if (absl::Status status = clock->Open(line.state_directory); !status.ok()) {
+        spdlog::warn("{}", std::string(status.message()));
+      }
+      if (absl::Status status = agent.Open(); !status.ok()) return status;
+    } else if (is_in_charge && !was_in_charge) {
+      agent.Resume();
+    }
+    if (is_in_charge) agent.Tick(clock->Now(), handover->HasPredecessor());
+    was_in_charge = is_in_charge;
   }
-  agent.Stop();
+  if (agent.is_open()) agent.Stop();
   return absl::OkStatus();
 }
 
@@ -76,10 +84,8 @@ int Main(int argc, char** argv) {
   int exit_status = 0;
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &exit_status);
   if (!line) return exit_status;
-  RealClock clock;
   if (line->probe) {
-    const absl::Status status =
-        Probe(line->kubelet_directory + "/gpuloom.sock", *line->probe, &clock);
+    const absl::Status status = Probe(line->kubelet_directory, *line->probe);
     return status.ok() ? 0 : Fail(status);
   }
   if (line->check_policy) {
@@ -94,16 +100,18 @@ int Main(int argc, char** argv) {
   sigaction(SIGINT, &action, nullptr);
 
   const bool is_only = line->schedulers == "only";
-  if (absl::Status status =
-          LockState(line->state_directory, is_only ? "schedulers.lock" : "agent.lock");
-      !status.ok()) {
-    return Fail(status);
+  absl::StatusOr<channel::UniqueFd> only_lock;  // held until the end
+  if (is_only) {
+    only_lock = LockState(line->state_directory, "schedulers.lock");
+    if (!only_lock.ok()) return Fail(only_lock.status());
   }
   if (!is_only && line->softgpu.empty()) {
     if (const std::string warning = CheckNvidiaRuntime(line->runtime_config); !warning.empty()) {
       spdlog::warn("{}", warning);
     }
   }
+  Handover handover(line->state_directory);
+  SteadyClock clock;
   while (!stop_requested) {
     const absl::StatusOr<Inventory> inventory = TakeInventory(line->softgpu);
     if (!inventory.ok()) return Fail(inventory.status());
@@ -116,8 +124,9 @@ int Main(int argc, char** argv) {
                   "{}; offering no slots, and looking again every {} s", inventory->none_because,
                   InventoryWatch::kPause.count());
     }
-    const absl::Status status = is_only ? RunSchedulers(*line, *inventory, &clock)
-                                        : RunAgent(*line, *inventory, *capacities, &clock);
+    const absl::Status status = is_only
+                                    ? RunSchedulers(*line, *inventory, &clock)
+                                    : RunAgent(*line, *inventory, *capacities, &handover, &clock);
     if (!status.ok()) return Fail(status);
   }
   if (!is_only) spdlog::info("agent: stopped; the schedulers keep running for the next one");

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "agent/plugin/plugin_socket.h"
 #include "agent/policy/size.h"
 #include "agent/supervisor/control_client.h"
 #include "agent/supervisor/scheduler_command.h"
@@ -34,6 +35,7 @@ NodeAgent::NodeAgent(const CommandLine& line, Inventory inventory,
       capacities_(std::move(capacities)),
       clock_(clock),
       policy_(line.policy, line.state_directory + "/last-good-policy.yaml"),
+      kubelet_record_(line.state_directory),
       shims_(line.state_directory),
       book_(line.state_directory),
       supervisor_([&] {
@@ -60,14 +62,15 @@ absl::Status NodeAgent::Open() {
   if (absl::Status status = book_.Load(&complaints); !status.ok()) return status;
   for (const std::string& complaint : complaints) spdlog::error("{}", complaint);
 
-  pod_resources_ = MakePodResourcesClient(line_.pod_resources, line_.resource_name, clock_,
-                                          kPodResourcesTimeout);
+  pod_resources_ =
+      MakePodResourcesClient(line_.pod_resources, line_.resource_name, kPodResourcesTimeout);
   const absl::StatusOr<uint64_t> pinned_limit = ParseSize(line_.pinned_limit);
   if (!pinned_limit.ok()) return pinned_limit.status();
 
   const std::chrono::seconds missing(line_.missing_seconds);
   Allocator::Options options;
   options.book = &book_;
+  options.kubelet_record = &kubelet_record_;
   options.shims = &shims_;
   options.library_files = {*shim_file, *nvml_file};
   options.policy = &policy_;
@@ -83,15 +86,21 @@ absl::Status NodeAgent::Open() {
   }
 
   board_.emplace(inventory_.gpus, line_.slots);
-  server_.emplace(&*board_, &*allocator_, clock_);
+  server_.emplace(&*board_, &*allocator_);
+  refusing_server_.emplace(&*board_, &*allocator_, PluginServer::Answers::kNoOptions);
   registrar_.emplace(
-      Registrar::Options{line_.kubelet_directory, "gpuloom.sock", line_.resource_name,
-                         [this] { allocator_->KubeletRestarted(); }},
-      &*server_, clock_);
+      Registrar::Options{line_.kubelet_directory, MakePluginSocketName(), line_.resource_name,
+                         [this](const std::string& id) { allocator_->KubeletSeen(id); }},
+      &*server_, &*refusing_server_, clock_);
   upkeep_.emplace(Upkeep::Options{inventory_.gpus, line_.policy,
                                   inventory_.is_unusable ? inventory_.none_because : "", missing,
                                   &supervisor_, &*board_, &*registrar_, &policy_, &*allocator_});
   return absl::OkStatus();
+}
+
+void NodeAgent::Stop() {
+  server_->Stop();
+  refusing_server_->Stop();
 }
 
 }  // namespace gpuloom

@@ -3,8 +3,9 @@
 // the kubelet between Open and Stop.
 //
 //   NodeAgent agent(line, inventory, capacities, SupervisorOptions(line), &clock);
-//   if (absl::Status status = agent.Open(); !status.ok()) ...
-//   agent.Tick(clock.Now());  // a few times a second
+//   if (absl::Status status = agent.Open(); !status.ok()) ...  // once it is in charge (handover.h)
+//   agent.Tick(clock.Now(), handover.HasPredecessor());        // a few times a second, in charge
+//   agent.Resume();                                            // in charge again
 //   agent.Stop();
 #pragma once
 
@@ -17,6 +18,7 @@
 #include "agent/clock.h"
 #include "agent/command_line.h"
 #include "agent/identity/allocation_book.h"
+#include "agent/identity/kubelet_record.h"
 #include "agent/identity/pod_resources.h"
 #include "agent/inventory/gpu_list.h"
 #include "agent/plugin/allocator.h"
@@ -43,10 +45,12 @@ class NodeAgent {
   // Reads policy and allocations, installs the libraries. Fails with what the operator must mend; a
   // wrong policy file is no failure (policy_watcher.h).
   absl::Status Open();
-  // After Open.
-  void Tick(Clock::Time now) { upkeep_->Tick(now); }
+  bool is_open() const { return upkeep_.has_value(); }
+  // After Open, all three.
+  void Tick(Clock::Time now, bool has_predecessor = false) { upkeep_->Tick(now, has_predecessor); }
+  void Resume() { upkeep_->Resume(); }
   // Ends the service towards the kubelet. The schedulers keep running.
-  void Stop() { server_->Stop(); }
+  void Stop();
 
  private:
   const CommandLine line_;
@@ -54,6 +58,7 @@ class NodeAgent {
   const std::map<std::string, Capacity> capacities_;
   Clock* const clock_;
   PolicyWatcher policy_;
+  const KubeletRecord kubelet_record_;
   ShimStore shims_;
   AllocationBook book_;
   Supervisor supervisor_;
@@ -62,6 +67,7 @@ class NodeAgent {
   std::optional<Allocator> allocator_;
   std::optional<DeviceBoard> board_;
   std::optional<PluginServer> server_;
+  std::optional<PluginServer> refusing_server_;
   std::optional<Registrar> registrar_;
   std::optional<Upkeep> upkeep_;
 };

@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/plugin/plugin_socket.h"
 #include "agent/plugin/probe.h"
 #include "agent/testing_clock.h"
+#include "proto/channel/socket.h"
 
 namespace gpuloom {
 namespace {
@@ -17,9 +19,13 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 const char kUuid[] = "GPU-aaaaaaaa-0000-0000-0000-000000000001";
 constexpr uint64_t kGiB = uint64_t{1} << 30;
+// All that is missing, as no kubelet runs here.
+const char kNotRegistered[] = "not registered with the kubelet yet";
 
 TEST(SupervisorOptions, AreWhatTheCommandLineAsksFor) {
   CommandLine line;
@@ -66,12 +72,7 @@ class NodeAgentTest : public ::testing::Test {
 
   absl::Status Probe(ProbeKind kind) {
     agent_->Tick(clock_.Now());
-    // gRPC counts in real time.
-    class : public Clock {
-      Time Now() override { return std::chrono::system_clock::now(); }
-      void SleepFor(Duration) override {}
-    } now;
-    return gpuloom::Probe(state_ + "/gpuloom.sock", kind, &now);
+    return gpuloom::Probe(state_, kind);
   }
 
   std::string state_;
@@ -85,11 +86,30 @@ TEST_F(NodeAgentTest, ServesTheKubeletBetweenOpenAndStop) {
   const absl::Status status = Open();
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_TRUE(fs::is_directory(state_ + "/gpus/" + kUuid));
-  EXPECT_FALSE(fs::exists(state_ + "/gpuloom.sock"));
+  EXPECT_THAT(ListPluginSockets(state_), IsEmpty());
   agent_->Tick(clock_.Now());
-  EXPECT_TRUE(fs::is_socket(state_ + "/gpuloom.sock"));
+  ASSERT_THAT(ListPluginSockets(state_), SizeIs(1));
+  EXPECT_TRUE(IsServedNearby(ListPluginSockets(state_).front()));
+  // Served, but no kubelet has registered it.
+  EXPECT_TRUE(gpuloom::Probe(state_, ProbeKind::kLive).ok());
+  EXPECT_THAT(std::string(gpuloom::Probe(state_, ProbeKind::kReady).message()),
+              HasSubstr(kNotRegistered));
   agent_->Stop();
-  EXPECT_FALSE(fs::exists(state_ + "/gpuloom.sock"));
+  EXPECT_THAT(ListPluginSockets(state_), IsEmpty());
+  EXPECT_THAT(std::string(gpuloom::Probe(state_, ProbeKind::kLive).message()),
+              HasSubstr("no agent of this container"));
+}
+
+TEST_F(NodeAgentTest, ASocketThatACrashLeftBehindIsRemoved) {
+  const std::string left = state_ + "/gpuloom-0badf00d.sock";
+  { const channel::UniqueFd listener = channel::ListenAt(left.c_str()); }
+  ASSERT_TRUE(fs::is_socket(left));
+  EXPECT_FALSE(IsServedNearby(left));
+  ASSERT_TRUE(Open().ok());
+  agent_->Tick(clock_.Now());
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_THAT(ListPluginSockets(state_), SizeIs(1));
+  agent_->Stop();
 }
 
 TEST_F(NodeAgentTest, WhatTheOperatorMustMendIsNamed) {
@@ -102,7 +122,7 @@ TEST_F(NodeAgentTest, WhatTheOperatorMustMendIsNamed) {
 
 TEST_F(NodeAgentTest, AWrongPolicyIsNoEndOfTheAgentAndItsReadinessSaysWhy) {
   ASSERT_TRUE(Open().ok());
-  EXPECT_TRUE(Probe(ProbeKind::kReady).ok());
+  EXPECT_THAT(std::string(Probe(ProbeKind::kReady).message()), HasSubstr(kNotRegistered));
   agent_->Stop();
   // More than the GPU has. The state knows the last good one.
   std::ofstream(line_.policy) << "defaults: {memory: 40GiB}\n";
@@ -120,7 +140,7 @@ TEST_F(NodeAgentTest, AWrongPolicyIsNoEndOfTheAgentAndItsReadinessSaysWhy) {
   std::ofstream(line_.policy) << "defaults: {memory: 2GiB}\n";
   clock_.Advance(Upkeep::kPolicyPause);
   agent_->Tick(clock_.Now());
-  EXPECT_TRUE(Probe(ProbeKind::kReady).ok());
+  EXPECT_THAT(std::string(Probe(ProbeKind::kReady).message()), HasSubstr(kNotRegistered));
   agent_->Stop();
 }
 
@@ -132,8 +152,8 @@ TEST_F(NodeAgentTest, ANodeWithoutAGpuIsServedAndAnUnusableGpuMakesItUnready) {
                    &clock_);
     ASSERT_TRUE(agent_->Open().ok());
     EXPECT_TRUE(Probe(ProbeKind::kLive).ok());
-    EXPECT_EQ(std::string(Probe(ProbeKind::kReady).message()),
-              is_unusable ? "nvml: init: Driver Not Loaded" : "");
+    EXPECT_THAT(std::string(Probe(ProbeKind::kReady).message()),
+                HasSubstr(is_unusable ? "nvml: init: Driver Not Loaded" : kNotRegistered));
     agent_->Stop();
   }
 }

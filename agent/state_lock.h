@@ -1,14 +1,19 @@
-// One agent per state directory. Called from main, once.
+// Locks in the agent's state directory: files that a process holds while it lives. Safe from any
+// thread.
 #pragma once
 
 #include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/channel/unique_fd.h"
 
 namespace gpuloom {
 
-// Makes the directory unless it is there and locks <directory>/<name> until the process ends.
-// AlreadyExists, naming the process that was first, when another holds it.
-absl::Status LockState(const std::string& directory, const std::string& name);
+// Makes the directory unless it is there and locks <directory>/<name> until the descriptor is
+// closed. AlreadyExists, naming the process that was first, when another holds it.
+absl::StatusOr<channel::UniqueFd> LockState(const std::string& directory, const std::string& name);
+
+// Whether anybody holds it. Takes it for an instant: who tries to lock it just then must try again.
+bool IsStateLocked(const std::string& directory, const std::string& name);
 
 }  // namespace gpuloom

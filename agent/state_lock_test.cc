@@ -27,7 +27,8 @@ class StateLock : public ::testing::Test {
 
 TEST_F(StateLock, MakesTheDirectoryForItsOwnerAndNamesTheHolder) {
   const std::string state = folder_ + "/var/lib";
-  ASSERT_TRUE(LockState(state, "agent.lock").ok());
+  const auto lock = LockState(state, "agent.lock");
+  ASSERT_TRUE(lock.ok());
   EXPECT_EQ(fs::status(state).permissions(), fs::perms::owner_all);
   std::string pid;
   std::ifstream(state + "/agent.lock") >> pid;
@@ -35,8 +36,11 @@ TEST_F(StateLock, MakesTheDirectoryForItsOwnerAndNamesTheHolder) {
 }
 
 TEST_F(StateLock, TheSecondIsToldWhoTheFirstIs) {
-  ASSERT_TRUE(LockState(folder_, "agent.lock").ok());
-  const absl::Status second = LockState(folder_, "agent.lock");
+  EXPECT_FALSE(IsStateLocked(folder_, "agent.lock"));
+  auto first = LockState(folder_, "agent.lock");
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(IsStateLocked(folder_, "agent.lock"));
+  const absl::Status second = LockState(folder_, "agent.lock").status();
   EXPECT_TRUE(absl::IsAlreadyExists(second));
   const std::string message(second.message());
   EXPECT_THAT(message, HasSubstr("another gpuloom-agent (pid " + std::to_string(getpid()) + ")"));
@@ -44,11 +48,14 @@ TEST_F(StateLock, TheSecondIsToldWhoTheFirstIs) {
   EXPECT_THAT(message, HasSubstr("--state-dir"));
   // Another room of the same directory.
   EXPECT_TRUE(LockState(folder_, "schedulers.lock").ok());
+  first->Reset();
+  EXPECT_FALSE(IsStateLocked(folder_, "agent.lock"));
+  EXPECT_TRUE(LockState(folder_, "agent.lock").ok());
 }
 
 TEST_F(StateLock, ADirectoryThatCannotBeMadeIsNamed) {
   std::ofstream(folder_ + "/file") << "x";
-  EXPECT_THAT(std::string(LockState(folder_ + "/file/state", "agent.lock").message()),
+  EXPECT_THAT(std::string(LockState(folder_ + "/file/state", "agent.lock").status().message()),
               HasSubstr(folder_ + "/file/state"));
 }
 

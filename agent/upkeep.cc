@@ -6,11 +6,11 @@
 
 namespace gpuloom {
 
-void Upkeep::Tick(Clock::Time now) {
+void Upkeep::Tick(Clock::Time now, bool has_predecessor) {
   options_.supervisor->Tick(now);
   ShowHealth(now);
   ShowTrouble();
-  options_.registrar->Tick();
+  options_.registrar->Tick(MayRegister(now), has_predecessor);
   if (now >= next_policy_look_) {
     next_policy_look_ = now + kPolicyPause;
     FollowPolicy();
@@ -22,7 +22,7 @@ void Upkeep::Tick(Clock::Time now) {
   if (now >= next_sweep_) {
     next_sweep_ =
         now + std::min<Clock::Duration>(kSweepPause, std::chrono::seconds(1) + options_.missing);
-    Sweep();
+    Sweep(has_predecessor);
   }
 }
 
@@ -39,6 +39,11 @@ void Upkeep::ShowTrouble() {
   const std::string of_policy = options_.policy->Trouble();
   const char* between = options_.node_trouble.empty() || of_policy.empty() ? "" : "; ";
   options_.board->SetTrouble(options_.node_trouble + between + of_policy);
+}
+
+bool Upkeep::MayRegister(Clock::Time now) {
+  if (!first_tick_.has_value()) first_tick_ = now;
+  return last_served_.size() == options_.gpus.size() || now - *first_tick_ >= kUnhealthyAfter;
 }
 
 void Upkeep::FollowPolicy() {
@@ -61,8 +66,8 @@ void Upkeep::SayUnsupported() {
   }
 }
 
-void Upkeep::Sweep() {
-  std::vector<std::string> troubles = options_.allocator->Sweep();
+void Upkeep::Sweep(bool has_predecessor) {
+  std::vector<std::string> troubles = options_.allocator->Sweep(has_predecessor);
   if (troubles != last_troubles_) {
     for (const std::string& trouble : troubles) spdlog::warn("{}", trouble);
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,18 +41,24 @@ class Upkeep {
 
   explicit Upkeep(Options options) : options_(std::move(options)) {}
 
-  // A few times a second.
-  void Tick(Clock::Time now);
+  // A few times a second. `has_predecessor`: the agent that this one replaces still answers the
+  // kubelet.
+  void Tick(Clock::Time now, bool has_predecessor = false);
+  // After a time in which another agent was in charge.
+  void Resume() { options_.registrar->RegisterAgain(); }
 
  private:
   void ShowHealth(Clock::Time now);
   void ShowTrouble();
+  // Before its devices are known to be healthy an agent takes none over from one that shows them so.
+  bool MayRegister(Clock::Time now);
   void FollowPolicy();
   void SayUnsupported();
-  void Sweep();
+  void Sweep(bool has_predecessor);
 
   const Options options_;
   std::map<std::string, Clock::Time> last_served_;
+  std::optional<Clock::Time> first_tick_;
   Clock::Time next_policy_look_;
   Clock::Time next_unsupported_look_;
   Clock::Time next_sweep_;

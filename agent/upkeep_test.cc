@@ -78,6 +78,7 @@ class UpkeepTest : public ::testing::Test {
     book_.emplace(state_);
     ASSERT_TRUE(book_->Load(&complaints).ok());
     shims_.emplace(state_);
+    kubelet_record_.emplace(state_);
     for (const char* file : {"/cuda.so", "/nvml.so"}) std::ofstream(state_ + file) << "\177ELF";
     WritePolicy("1GiB");
     policy_.emplace(state_ + "/policy.yaml");
@@ -97,6 +98,7 @@ class UpkeepTest : public ::testing::Test {
 
     Allocator::Options allocator;
     allocator.book = &*book_;
+    allocator.kubelet_record = &*kubelet_record_;
     allocator.shims = &*shims_;
     allocator.library_files = {*shims_->Install(state_ + "/cuda.so", "1"),
                                *shims_->Install(state_ + "/nvml.so", "1")};
@@ -111,9 +113,11 @@ class UpkeepTest : public ::testing::Test {
     Gpu gpu;
     gpu.uuid = kUuid;
     board_.emplace(std::vector<Gpu>{gpu}, 2);
-    server_.emplace(&*board_, &*allocator_, &clock_);
-    registrar_.emplace(Registrar::Options{state_, "gpuloom.sock", "gpuloom.io/gpu", [] {}},
-                       &*server_, &clock_);
+    server_.emplace(&*board_, &*allocator_);
+    registrar_.emplace(
+        Registrar::Options{state_, "gpuloom-1.sock", "gpuloom.io/gpu", [](const std::string&) {}},
+        &*server_, &*server_, &clock_);
+    allocator_->KubeletSeen("kubelet 1");
     Upkeep::Options options;
     options.gpus = {gpu};
     options.policy_file = state_ + "/policy.yaml";
@@ -157,6 +161,7 @@ class UpkeepTest : public ::testing::Test {
   FakePodResources pods_;
   std::shared_ptr<FakeScheduler> scheduler_ = std::make_shared<FakeScheduler>();
   std::optional<AllocationBook> book_;
+  std::optional<KubeletRecord> kubelet_record_;
   std::optional<ShimStore> shims_;
   std::optional<PolicyWatcher> policy_;
   std::optional<Supervisor> supervisor_;

@@ -1,11 +1,13 @@
 #include "agent/identity/allocation_book.h"
 
 #include <sys/random.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 #include "agent/cat.h"
 #include "agent/identity/allocation_record.h"
@@ -17,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kRecordSuffix[] = ".yaml";
+constexpr char kSetAsideSuffix[] = ".bad";
 
 absl::StatusOr<std::string> MakeRandomName() {
   unsigned char bits[16];
@@ -52,42 +55,65 @@ absl::Status AllocationBook::Load(std::vector<std::string>* complaints) {
   for (const std::string& directory : {allocations_, records_}) {
     if (absl::Status status = MakeStateDirectory(directory, 0700); !status.ok()) return status;
   }
+  if (absl::Status status = LookLocked(complaints); !status.ok()) return status;
+  // A directory without a record is what a removal left that did not come to its end.
   std::error_code error;
-  std::vector<std::string> kept;  // directories of records that were set aside, now or before
-  for (const fs::directory_entry& entry : fs::directory_iterator(records_, error)) {
-    const std::string path = entry.path();
-    const std::string stem = entry.path().stem();
-    if (entry.path().extension() == ".bad") kept.push_back(entry.path().stem());
-    if (entry.path().extension() != kRecordSuffix) continue;
-    const absl::StatusOr<std::string> text = ReadStateFile(path);
-    absl::StatusOr<Allocation> allocation = text.ok() ? ParseRecord(*text) : text.status();
-    if (allocation.ok() && (allocation->name != stem || !IsName(stem))) {
-      allocation = absl::DataLossError(Cat("names allocation ", allocation->name));
-    }
-    if (!allocation.ok()) {
-      std::error_code ignored;
-      fs::rename(path, records_ + "/" + stem + ".bad", ignored);
-      kept.push_back(stem);
-      complaints->push_back(Cat("state: ", path, ": ", std::string(allocation.status().message()),
-                                "; set aside as ", stem,
-                                ".bad: its container needs a restart of its pod"));
-      continue;
-    }
-    by_name_[allocation->name] = *std::move(allocation);
-  }
-  if (error) return absl::InternalError(Cat("state: ", records_, ": ", error.message()));
-  // A crash between making a directory and its record leaves a directory that no container was ever
-  // given.
   std::vector<fs::path> orphans;
   for (const fs::directory_entry& entry : fs::directory_iterator(allocations_, error)) {
     const std::string name = entry.path().filename();
-    if (!by_name_.contains(name) && std::find(kept.begin(), kept.end(), name) == kept.end()) {
+    // Asked now, not taken from the look above: another agent may have added it since.
+    if (!fs::exists(RecordOf(name)) && !fs::exists(records_ + "/" + name + kSetAsideSuffix)) {
       orphans.push_back(entry.path());
     }
   }
   if (error) return absl::InternalError(Cat("state: ", allocations_, ": ", error.message()));
   for (const fs::path& orphan : orphans) fs::remove_all(orphan, error);
   return absl::OkStatus();
+}
+
+absl::Status AllocationBook::LookLocked(std::vector<std::string>* complaints) const {
+  std::error_code error;
+  std::set<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(records_, error)) {
+    if (entry.path().extension() == kRecordSuffix) names.insert(entry.path().stem());
+  }
+  if (error) return absl::InternalError(Cat("state: ", records_, ": ", error.message()));
+  std::erase_if(by_name_, [&](const auto& known) { return !names.contains(known.first); });
+  for (const std::string& name : names) LookAtLocked(name, complaints);
+  return absl::OkStatus();
+}
+
+void AllocationBook::LookAtLocked(const std::string& name,
+                                  std::vector<std::string>* complaints) const {
+  const std::string path = RecordOf(name);
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) by_name_.erase(name);
+    return;
+  }
+  const FileId file = {info.st_ino,
+                       int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec};
+  const auto known = by_name_.find(name);
+  if (known != by_name_.end() && known->second.read_from == file) return;
+  const absl::StatusOr<std::string> text = ReadStateFile(path);
+  if (absl::IsNotFound(text.status())) {
+    by_name_.erase(name);
+    return;
+  }
+  absl::StatusOr<Allocation> allocation = text.ok() ? ParseRecord(*text) : text.status();
+  if (allocation.ok() && (allocation->name != name || !IsName(name))) {
+    allocation = absl::DataLossError(Cat("names allocation ", allocation->name));
+  }
+  if (allocation.ok()) {
+    by_name_[name] = {*std::move(allocation), file};
+  } else if (complaints != nullptr) {
+    std::error_code ignored;
+    fs::rename(path, records_ + "/" + name + kSetAsideSuffix, ignored);
+    by_name_.erase(name);
+    complaints->push_back(Cat("state: ", path, ": ", std::string(allocation.status().message()),
+                              "; set aside as ", name,
+                              ".bad: its container needs a restart of its pod"));
+  }
 }
 
 absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
@@ -104,30 +130,32 @@ absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
   allocation.created_at = now;
 
   const std::lock_guard lock(mutex_);
-  const std::string directory = DirectoryOf(allocation.name);
-  if (absl::Status status = MakeStateDirectory(directory, 0755); !status.ok()) return status;
-  if (absl::Status status = WriteRecord(allocation); !status.ok()) {
+  // The record first: a directory that has none is nobody's.
+  if (absl::Status status = WriteRecord(allocation); !status.ok()) return status;
+  if (absl::Status status = MakeStateDirectory(DirectoryOf(allocation.name), 0755); !status.ok()) {
     std::error_code ignored;
-    fs::remove(directory, ignored);
+    fs::remove(RecordOf(allocation.name), ignored);
     return status;
   }
-  by_name_[allocation.name] = allocation;
+  by_name_[allocation.name] = {allocation, {}};
   return allocation;
 }
 
 absl::Status AllocationBook::Bind(const std::string& name, const Binding& binding) {
   const std::lock_guard lock(mutex_);
+  LookAtLocked(name, nullptr);
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return absl::NotFoundError(Cat("state: no allocation ", name));
-  Allocation changed = found->second;
+  Allocation changed = found->second.allocation;
   changed.binding = binding;
   if (absl::Status status = WriteRecord(changed); !status.ok()) return status;
-  found->second = std::move(changed);
+  found->second = {std::move(changed), {}};
   return absl::OkStatus();
 }
 
 absl::Status AllocationBook::Remove(const std::string& name) {
   const std::lock_guard lock(mutex_);
+  LookAtLocked(name, nullptr);
   if (!by_name_.contains(name)) return absl::OkStatus();
   std::error_code error;
   fs::remove_all(DirectoryOf(name), error);
@@ -140,9 +168,10 @@ absl::Status AllocationBook::Remove(const std::string& name) {
 
 std::optional<Allocation> AllocationBook::Find(const std::string& name) const {
   const std::lock_guard lock(mutex_);
+  LookAtLocked(name, nullptr);
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return std::nullopt;
-  return found->second;
+  return found->second.allocation;
 }
 
 std::vector<Allocation> AllocationBook::FindByDevices(std::vector<std::string> device_ids) const {
@@ -158,7 +187,8 @@ std::vector<Allocation> AllocationBook::All() const {
   std::vector<Allocation> all;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [name, allocation] : by_name_) all.push_back(allocation);
+    (void)LookLocked(nullptr);  // a directory that cannot be read has not changed what is known
+    for (const auto& [name, known] : by_name_) all.push_back(known.allocation);
   }
   SortOldestFirst(&all);
   return all;

@@ -3,6 +3,10 @@
 // container) and <state>/records/ (what is known of it, never mounted). Lives as long as the agent.
 // Safe from any thread.
 //
+// The records on disk are the truth, and every question looks whether they have changed: while one
+// agent replaces another, both answer the kubelet, and each must know what the other was asked. Both
+// may add and bind; Remove is for the one in charge.
+//
 // A change is on disk before it is visible: when the disk refuses, the call fails and nothing has
 // changed. A record that cannot be read at Load is set aside as NAME.bad, and told: its directory
 // is kept, because a running container may have it mounted.
@@ -43,13 +47,28 @@ class AllocationBook {
   std::string DirectoryOf(const std::string& name) const;
 
  private:
+  // Tells one content of a record from the next: each is a new file.
+  struct FileId {
+    uint64_t inode = 0;
+    int64_t changed_ns = 0;
+    bool operator==(const FileId&) const = default;
+  };
+  struct Known {
+    Allocation allocation;
+    FileId read_from;
+  };
+
   std::string RecordOf(const std::string& name) const;
   absl::Status WriteRecord(const Allocation& allocation) const;
+  // Take over what has changed on disk, of all records or of one. What cannot be read is left as it
+  // is known, unless there are `complaints`: then it is set aside.
+  absl::Status LookLocked(std::vector<std::string>* complaints) const;
+  void LookAtLocked(const std::string& name, std::vector<std::string>* complaints) const;
 
   const std::string allocations_;
   const std::string records_;
   mutable std::mutex mutex_;
-  std::map<std::string, Allocation> by_name_;
+  mutable std::map<std::string, Known> by_name_;
 };
 
 }  // namespace gpuloom

@@ -140,7 +140,27 @@ TEST_F(Book, ABrokenRecordIsSetAsideAndItsDirectoryKept) {
   EXPECT_TRUE(book_->Find(b->name).has_value());
 }
 
-TEST_F(Book, ADirectoryWithoutRecordIsACrashInTheMiddle) {
+TEST_F(Book, TwoAgentsKnowTheSame) {
+  const auto a = book_->Add("GPU-1", {"x"}, {"s", "n"}, kNow);
+  AllocationBook next(state_);
+  ASSERT_TRUE(next.Load(&complaints_).ok());
+  // Whichever of them was asked.
+  const auto b = book_->Add("GPU-1", {"y"}, {"s", "n"}, kNow);
+  const auto c = next.Add("GPU-1", {"z"}, {"s", "n"}, kNow);
+  EXPECT_THAT(next.FindByDevices({"y"}), SizeIs(1));
+  EXPECT_THAT(book_->FindByDevices({"z"}), SizeIs(1));
+  ASSERT_TRUE(next.Bind(b->name, SomeBinding()).ok());
+  EXPECT_TRUE(book_->Find(b->name)->binding.has_value());
+  ASSERT_TRUE(book_->Bind(c->name, SomeBinding()).ok());
+  EXPECT_TRUE(next.Find(c->name)->binding.has_value());
+  ASSERT_TRUE(next.Remove(a->name).ok());
+  EXPECT_FALSE(book_->Find(a->name).has_value());
+  EXPECT_EQ(book_->Bind(a->name, SomeBinding()).code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(book_->All(), SizeIs(2));
+  EXPECT_THAT(complaints_, IsEmpty());
+}
+
+TEST_F(Book, ADirectoryWithoutRecordIsNobodys) {
   fs::create_directory(state_ + "/allocations/0123456789abcdef0123456789abcdef");
   Reopen();
   EXPECT_TRUE(fs::is_empty(state_ + "/allocations"));

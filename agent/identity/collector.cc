@@ -46,7 +46,10 @@ std::vector<std::string> Collector::Judge(const std::vector<Allocation>& allocat
   std::vector<std::string> over;
   std::map<std::string, Clock::Time> still_missing;
   for (const Allocation& allocation : allocations) {
-    if (now < allocation.created_at + times_.grace) continue;
+    // One from the future was made before a reboot that lost the date: it is not young.
+    const bool is_young =
+        now >= allocation.created_at && now < allocation.created_at + times_.grace;
+    if (is_young) continue;
     if (IsHeld(allocation, held) && !IsSuperseded(allocation, allocations, times_.grace)) continue;
     const auto known = missing_since_.find(allocation.name);
     const Clock::Time since = known == missing_since_.end() ? now : known->second;

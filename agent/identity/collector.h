@@ -3,7 +3,7 @@
 //
 // Careful on purpose, because taking a directory away ends a running container's CUDA work:
 //  - nothing is judged in its first minutes, nor in the kubelet's (a restarted kubelet lists no
-//  pods at first);
+//  pods at first), nor before a kubelet was seen; an agent's own start changes nothing;
 //  - an allocation must have been gone for a while, not once;
 //  - no list, no judgement.
 #pragma once
@@ -28,8 +28,8 @@ class Collector {
  public:
   explicit Collector(CollectorTimes times) : times_(times) {}
 
-  // The kubelet was found or found again: its lists mean nothing for a while.
-  void KubeletRestarted(Clock::Time now) { quiet_until_ = now + times_.grace; }
+  // The kubelet that runs was first seen then: until some time after its lists mean nothing.
+  void KubeletSeen(Clock::Time since) { quiet_until_ = since + times_.grace; }
 
   // Names of the allocations that are over.
   std::vector<std::string> Judge(const std::vector<Allocation>& allocations,
@@ -37,7 +37,7 @@ class Collector {
 
  private:
   const CollectorTimes times_;
-  Clock::Time quiet_until_;
+  Clock::Time quiet_until_ = Clock::Time::max();
   std::map<std::string, Clock::Time> missing_since_;
 };
 

@@ -14,6 +14,13 @@ using std::chrono::seconds;
 
 const Clock::Time kStart{seconds(1'700'000'000)};
 
+// With a kubelet that has been running for long.
+Collector Make() {
+  Collector collector({});
+  collector.KubeletSeen(kStart - minutes(60));
+  return collector;
+}
+
 Allocation Make(const char* name, std::vector<std::string> ids, Clock::Time created) {
   Allocation allocation;
   allocation.name = name;
@@ -33,7 +40,7 @@ ContainerDevices Held(const char* pod_namespace, const char* pod, std::vector<st
 }
 
 TEST(Collector, WhatIsGoneForLongEnoughIsOver) {
-  Collector collector({});
+  Collector collector = Make();
   const std::vector<Allocation> all = {Bound(Make("x", {"0"}, kStart), "a", "p")};
   EXPECT_THAT(collector.Judge(all, {Held("a", "p", {"0"})}, kStart + minutes(6)), IsEmpty());
   EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(7)), IsEmpty());
@@ -42,7 +49,7 @@ TEST(Collector, WhatIsGoneForLongEnoughIsOver) {
 }
 
 TEST(Collector, SeenAgainInBetweenStartsAnew) {
-  Collector collector({});
+  Collector collector = Make();
   const std::vector<Allocation> all = {Bound(Make("x", {"0"}, kStart), "a", "p")};
   EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(7)), IsEmpty());
   EXPECT_THAT(collector.Judge(all, {Held("a", "p", {"0"})}, kStart + minutes(8)), IsEmpty());
@@ -51,7 +58,7 @@ TEST(Collector, SeenAgainInBetweenStartsAnew) {
 }
 
 TEST(Collector, NothingIsJudgedInItsFirstMinutes) {
-  Collector collector({});
+  Collector collector = Make();
   const std::vector<Allocation> all = {Make("x", {"0"}, kStart)};
   EXPECT_THAT(collector.Judge(all, {}, kStart), IsEmpty());
   EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(4)), IsEmpty());
@@ -60,18 +67,48 @@ TEST(Collector, NothingIsJudgedInItsFirstMinutes) {
 }
 
 TEST(Collector, ARestartedKubeletIsNotBelievedAtOnce) {
-  Collector collector({});
+  Collector collector = Make();
   const std::vector<Allocation> all = {Bound(Make("x", {"0"}, kStart), "a", "p")};
   EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(60)), IsEmpty());
-  collector.KubeletRestarted(kStart + minutes(60));
+  collector.KubeletSeen(kStart + minutes(60));
   EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(62)), IsEmpty());
   EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(65)), IsEmpty());
   EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(66)), ElementsAre("x"));
 }
 
+TEST(Collector, WithoutAKubeletNothingIsJudged) {
+  Collector collector({});
+  const std::vector<Allocation> all = {Bound(Make("x", {"0"}, kStart), "a", "p")};
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(60)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(70)), IsEmpty());
+  collector.KubeletSeen(kStart);
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(71)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(72)), ElementsAre("x"));
+}
+
+TEST(Collector, ARestartedAgentWaitsForTheMinuteOnly) {
+  const std::vector<Allocation> all = {Bound(Make("x", {"0"}, kStart), "a", "p")};
+  for (int agent = 0; agent < 3; ++agent) {
+    Collector collector = Make();
+    const Clock::Time start = kStart + minutes(10 + agent);
+    EXPECT_THAT(collector.Judge(all, {}, start), IsEmpty());
+    EXPECT_THAT(collector.Judge(all, {}, start + seconds(59)), IsEmpty());
+    if (agent == 2) {
+      EXPECT_THAT(collector.Judge(all, {}, start + seconds(60)), ElementsAre("x"));
+    }
+  }
+}
+
+TEST(Collector, WhatWasMadeInTheFutureIsOld) {
+  Collector collector = Make();
+  const std::vector<Allocation> all = {Bound(Make("x", {"0"}, kStart + minutes(6000)), "a", "p")};
+  EXPECT_THAT(collector.Judge(all, {}, kStart), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(1)), ElementsAre("x"));
+}
+
 TEST(Collector, IdsThatPassedToAnotherPodDoNotKeepTheOldAllocation) {
   for (const char* next_pod : {"q", "p"}) {  // "p": a StatefulSet gives the same name again
-    Collector collector({});
+    Collector collector = Make();
     const std::vector<Allocation> all = {
         Bound(Make("old", {"0"}, kStart), "a", "p"),
         Bound(Make("new", {"0"}, kStart + minutes(10)), "a", next_pod)};
@@ -83,7 +120,7 @@ TEST(Collector, IdsThatPassedToAnotherPodDoNotKeepTheOldAllocation) {
 
 TEST(Collector, AnUnboundOneLivesWhileAnyoneHoldsItsIds) {
   // The pod's init container runs for hours; the app container is allocated but not started.
-  Collector collector({});
+  Collector collector = Make();
   const std::vector<Allocation> all = {Bound(Make("init1", {"0"}, kStart), "a", "p"),
                                        Make("init2", {"0", "1"}, kStart + seconds(1)),
                                        Bound(Make("app", {"0"}, kStart + seconds(1)), "a", "p")};
@@ -94,7 +131,7 @@ TEST(Collector, AnUnboundOneLivesWhileAnyoneHoldsItsIds) {
 }
 
 TEST(Collector, AnUnboundOneGoesWhenItsIdsServeALaterPod) {
-  Collector collector({});
+  Collector collector = Make();
   const std::vector<Allocation> all = {Make("never-started", {"0"}, kStart),
                                        Bound(Make("new", {"0"}, kStart + minutes(10)), "b", "q")};
   const std::vector<ContainerDevices> held = {Held("b", "q", {"0"})};

@@ -13,12 +13,9 @@ constexpr int kMaxReplyBytes = 16 << 20;
 
 class PodResourcesClient : public PodResources {
  public:
-  PodResourcesClient(const std::string& socket_path, const std::string& resource_name, Clock* clock,
+  PodResourcesClient(const std::string& socket_path, const std::string& resource_name,
                      Clock::Duration timeout)
-      : socket_path_(socket_path),
-        resource_name_(resource_name),
-        clock_(clock),
-        timeout_(timeout) {}
+      : socket_path_(socket_path), resource_name_(resource_name), timeout_(timeout) {}
 
   absl::StatusOr<std::vector<ContainerDevices>> List() override {
     grpc::ChannelArguments arguments;
@@ -29,7 +26,7 @@ class PodResourcesClient : public PodResources {
     const auto stub = v1::PodResourcesLister::NewStub(grpc::CreateCustomChannel(
         "unix:" + socket_path_, grpc::InsecureChannelCredentials(), arguments));
     grpc::ClientContext context;
-    context.set_deadline(clock_->Now() + timeout_);
+    context.set_deadline(gpr_time_from_millis(timeout_.count(), GPR_TIMESPAN));
     v1::ListPodResourcesResponse response;
     const grpc::Status status = stub->List(&context, v1::ListPodResourcesRequest(), &response);
     if (!status.ok()) {
@@ -59,16 +56,15 @@ class PodResourcesClient : public PodResources {
  private:
   const std::string socket_path_;
   const std::string resource_name_;
-  Clock* const clock_;
   const Clock::Duration timeout_;
 };
 
 }  // namespace
 
 std::unique_ptr<PodResources> MakePodResourcesClient(const std::string& socket_path,
-                                                     const std::string& resource_name, Clock* clock,
+                                                     const std::string& resource_name,
                                                      Clock::Duration timeout) {
-  return std::make_unique<PodResourcesClient>(socket_path, resource_name, clock, timeout);
+  return std::make_unique<PodResourcesClient>(socket_path, resource_name, timeout);
 }
 
 }  // namespace gpuloom

@@ -27,7 +27,7 @@ class PodResources {
 };
 
 std::unique_ptr<PodResources> MakePodResourcesClient(const std::string& socket_path,
-                                                     const std::string& resource_name, Clock* clock,
+                                                     const std::string& resource_name,
                                                      Clock::Duration timeout);
 
 }  // namespace gpuloom

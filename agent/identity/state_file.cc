@@ -1,6 +1,7 @@
 #include "agent/identity/state_file.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,14 +26,15 @@ absl::Status Failed(const std::string& path, const char* what, int error) {
 }  // namespace
 
 absl::Status WriteStateFile(const std::string& path, const std::string& content, unsigned mode) {
-  const std::string temporary = path + ".new";
-  channel::UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
+  // A name of its own: an agent that is being replaced may write the same file.
+  std::string temporary = path + ".XXXXXX.new";
+  channel::UniqueFd fd(mkostemps(temporary.data(), 4, O_CLOEXEC));
   if (!fd.valid()) return Failed(temporary, "open", errno);
   const auto give_up = [&](const char* what, int error) {
     unlink(temporary.c_str());
     return Failed(path, what, error);
   };
-  // The mode given to open is cut by umask; containers' users must be able to read what is mounted.
+  // Made for its owner only; containers' users must be able to read what is mounted.
   if (fchmod(fd.get(), mode) != 0) return give_up("fchmod", errno);
   for (size_t done = 0; done < content.size();) {
     const ssize_t n = write(fd.get(), content.data() + done, content.size() - done);

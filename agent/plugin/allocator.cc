@@ -53,9 +53,7 @@ bool IsSamePod(const PodContainer& a, const PodContainer& b) {
 Allocator::Allocator(Options options)
     : options_(std::move(options)),
       resolver_(options_.pod_resources, options_.clock, options_.patience),
-      collector_(options_.collector_times) {
-  collector_.KubeletRestarted(options_.clock->Now());
-}
+      collector_(options_.collector_times) {}
 
 absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string>& device_ids) {
   const absl::StatusOr<std::string> gpu_uuid = RequireOneGpu(device_ids);
@@ -194,8 +192,11 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
   }
   const absl::StatusOr<std::vector<std::string>> known = scheduler->ListAllocations();
   if (!known.ok()) return known.status();
+  // Asked after the scheduler was: one that another agent adds now is in the book before.
+  std::set<std::string> in_book;
+  for (const Allocation& allocation : options_.book->All()) in_book.insert(allocation.name);
   for (const std::string& name : *known) {
-    if (options_.book->Find(name).has_value()) continue;
+    if (in_book.contains(name)) continue;
     if (absl::Status status = scheduler->RemoveAllocation(name); !status.ok()) return status;
   }
   return absl::OkStatus();
@@ -229,7 +230,7 @@ std::vector<std::string> Allocator::Regrant() {
   return troubles;
 }
 
-std::vector<std::string> Allocator::Sweep() {
+std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
   const std::vector<Allocation> allocations = options_.book->All();
   std::vector<std::string> troubles;
   if (!allocations.empty()) {
@@ -257,6 +258,7 @@ std::vector<std::string> Allocator::Sweep() {
       }
     }
   }
+  if (has_predecessor) return troubles;
   std::set<std::string> used = {options_.library_files.cuda, options_.library_files.nvml};
   for (const Allocation& allocation : options_.book->All()) {
     used.insert({allocation.library_files.cuda, allocation.library_files.nvml});
@@ -267,9 +269,12 @@ std::vector<std::string> Allocator::Sweep() {
   return troubles;
 }
 
-void Allocator::KubeletRestarted() {
+void Allocator::KubeletSeen(const std::string& kubelet_id) {
+  const Clock::Time now = options_.clock->Now();
+  const absl::StatusOr<Clock::Time> since = options_.kubelet_record->FirstSeen(kubelet_id, now);
+  if (!since.ok()) spdlog::warn("{}", std::string(since.status().message()));
   const std::lock_guard lock(collector_mutex_);
-  collector_.KubeletRestarted(options_.clock->Now());
+  collector_.KubeletSeen(since.value_or(now));
 }
 
 std::optional<Grant> Allocator::GrantFor(const std::string& gpu_uuid,

@@ -20,6 +20,7 @@
 #include "agent/clock.h"
 #include "agent/identity/allocation_book.h"
 #include "agent/identity/collector.h"
+#include "agent/identity/kubelet_record.h"
 #include "agent/identity/resolver.h"
 #include "agent/plugin/shim_store.h"
 #include "agent/policy/policy_watcher.h"
@@ -42,6 +43,7 @@ class Allocator {
  public:
   struct Options {
     AllocationBook* book = nullptr;
+    const KubeletRecord* kubelet_record = nullptr;
     ShimStore* shims = nullptr;
     LibraryFiles library_files;  // what new allocations get
     const PolicyWatcher* policy = nullptr;
@@ -76,9 +78,12 @@ class Allocator {
   // that could not.
   std::vector<std::string> Regrant();
 
-  // Ends the allocations whose pods are gone. One line per trouble.
-  std::vector<std::string> Sweep();
-  void KubeletRestarted();
+  // Ends the allocations whose pods are gone, and deletes the libraries that none was given, unless
+  // another agent may still be giving its own. One line per trouble.
+  std::vector<std::string> Sweep(bool has_predecessor = false);
+  // The kubelet that runs, by what tells one start of it from the next. Without it Sweep ends
+  // nothing.
+  void KubeletSeen(const std::string& kubelet_id);
 
  private:
   // Empty while no policy is in force.

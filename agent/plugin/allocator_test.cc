@@ -83,6 +83,7 @@ class AllocatorTest : public ::testing::Test {
     std::vector<std::string> complaints;
     ASSERT_TRUE(book_->Load(&complaints).ok());
     shims_.emplace(state_);
+    kubelet_record_.emplace(state_);
     WritePolicy("defaults: {memory: 1GiB}\nnamespaces: {rich: {memory: 2GiB, trustDomain: pod}}\n");
     policy_.emplace(state_ + "/policy.yaml");
     ASSERT_EQ(policy_->LoadFirst().outcome, PolicyWatcher::Outcome::kReloaded);
@@ -95,6 +96,7 @@ class AllocatorTest : public ::testing::Test {
     std::ofstream(state_ + "/built.so") << "\177ELF";
     Allocator::Options options;
     options.book = &*book_;
+    options.kubelet_record = &*kubelet_record_;
     options.shims = &*shims_;
     std::ofstream(state_ + "/built-nvml.so") << "\177ELF of NVML";
     options.library_files = {*shims_->Install(state_ + "/built.so", "1"),
@@ -126,6 +128,7 @@ class AllocatorTest : public ::testing::Test {
   std::string state_;
   TestingClock clock_;
   std::optional<AllocationBook> book_;
+  std::optional<KubeletRecord> kubelet_record_;
   std::optional<ShimStore> shims_;
   std::optional<PolicyWatcher> policy_;
   FakePodResources pods_;
@@ -316,6 +319,7 @@ TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {
   {
     Allocator::Options options;
     options.book = &*book_;
+    options.kubelet_record = &*kubelet_record_;
     options.shims = &*shims_;
     options.library_files = {*shims_->Install(state_ + "/built.so", "2"),
                              *shims_->Install(state_ + "/built-nvml.so", "2")};
@@ -329,6 +333,7 @@ TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {
     };
     allocator_.emplace(std::move(options));
   }
+  allocator_->KubeletSeen("kubelet 1");
   clock_.Advance(minutes(10));
   EXPECT_THAT(allocator_->Sweep(), IsEmpty());
   EXPECT_TRUE(fs::exists(old_shim));
@@ -343,6 +348,33 @@ TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {
   EXPECT_FALSE(fs::exists(old_nvml));
   EXPECT_THAT(scheduler_->added, IsEmpty());
   EXPECT_THAT(book_->All(), IsEmpty());
+}
+
+TEST_F(AllocatorTest, AnAgentsStartRenewsNoGraceButAKubeletsDoes) {
+  const auto setup = allocator_->Allocate(Ids({0}));
+  const std::string directory = setup->mounts[0].host_path;
+  allocator_->KubeletSeen("kubelet 1");
+  clock_.Advance(minutes(6));
+  Reopen();
+  allocator_->KubeletSeen("kubelet 1");
+  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  clock_.Advance(std::chrono::seconds(59));
+  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  EXPECT_TRUE(fs::exists(directory));
+  // Meanwhile the kubelet has restarted, too.
+  Reopen();
+  allocator_->KubeletSeen("kubelet 2");
+  for (int minute = 0; minute < 5; ++minute) {
+    EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+    clock_.Advance(minutes(1));
+    Reopen();
+    allocator_->KubeletSeen("kubelet 2");
+  }
+  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  EXPECT_TRUE(fs::exists(directory));
+  clock_.Advance(minutes(1));
+  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  EXPECT_FALSE(fs::exists(directory));
 }
 
 TEST_F(AllocatorTest, TakeBackLeavesNothing) {

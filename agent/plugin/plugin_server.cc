@@ -36,13 +36,24 @@ std::vector<std::string> ToVector(const Strings& strings) {
 
 class PluginServer::Service : public v1beta1::DevicePlugin::Service {
  public:
-  Service(const DeviceBoard* board, Allocator* allocator) : board_(board), allocator_(allocator) {}
+  Service(const DeviceBoard* board, Allocator* allocator, Answers answers)
+      : board_(board), allocator_(allocator), answers_(answers) {}
 
   grpc::Status GetDevicePluginOptions(grpc::ServerContext* context, const v1beta1::Empty*,
                                       v1beta1::DevicePluginOptions* options) override {
+    if (answers_ == Answers::kNoOptions) {
+      return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
+                          "gpuloom-agent is registered already, at another socket; this one is "
+                          "refused on purpose while one agent replaces another");
+    }
     // For our own probe; the kubelet does not look at it.
     if (const std::string trouble = board_->Trouble(); !trouble.empty()) {
       context->AddTrailingMetadata(kTroubleMetadata, trouble.substr(0, kMaxTroubleBytes));
+    }
+    const bool is_asked_whether_ready =
+        context->client_metadata().find(kReadyKey) != context->client_metadata().end();
+    if (is_asked_whether_ready && !is_ready) {
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "not registered with the kubelet yet");
     }
     options->set_pre_start_required(true);
     options->set_get_preferred_allocation_available(true);
@@ -116,18 +127,20 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
 
   std::atomic<int> watchers = 0;
   std::atomic<bool> is_stopping = false;
+  std::atomic<bool> is_ready = false;
 
  private:
   const DeviceBoard* const board_;
   Allocator* const allocator_;
+  const Answers answers_;
 };
 
 struct PluginServer::Running {
   std::unique_ptr<grpc::Server> server;
 };
 
-PluginServer::PluginServer(const DeviceBoard* board, Allocator* allocator, Clock* clock)
-    : clock_(clock), service_(std::make_unique<Service>(board, allocator)) {}
+PluginServer::PluginServer(const DeviceBoard* board, Allocator* allocator, Answers answers)
+    : service_(std::make_unique<Service>(board, allocator, answers)) {}
 
 PluginServer::~PluginServer() { Stop(); }
 
@@ -159,10 +172,12 @@ void PluginServer::Stop() {
   service_->is_stopping = true;
   // Longer than a stream's pause; a PreStartContainer that still waits for its pod is cut off and
   // tried again.
-  running_->server->Shutdown(clock_->Now() + 4 * kStreamPause);
+  running_->server->Shutdown(gpr_time_from_millis((4 * kStreamPause).count(), GPR_TIMESPAN));
   running_.reset();
 }
 
 int PluginServer::watchers() const { return service_->watchers; }
+
+void PluginServer::SetReady() { service_->is_ready = true; }
 
 }  // namespace gpuloom

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "agent/clock.h"
 #include "agent/plugin/allocator.h"
 #include "agent/plugin/device_board.h"
 
@@ -15,7 +14,13 @@ namespace gpuloom {
 
 class PluginServer {
  public:
-  PluginServer(const DeviceBoard* board, Allocator* allocator, Clock* clock);
+  // Of a call for the options, in its metadata: refuse it until SetReady.
+  static constexpr char kReadyKey[] = "gpuloom-ready";
+
+  // kNoOptions: the same service, but whoever asks for its options is refused (see Registrar).
+  enum class Answers { kAll, kNoOptions };
+
+  PluginServer(const DeviceBoard* board, Allocator* allocator, Answers answers = Answers::kAll);
   ~PluginServer();
 
   // Replaces a stale socket. Fails when the path is longer than a socket's name may be (107
@@ -23,12 +28,13 @@ class PluginServer {
   absl::Status Start(const std::string& socket_path);
   // Ends the streams and removes the socket.
   void Stop();
-  // How many kubelets watch the device list.
+  // How many streams of kubelets watch the device list.
   int watchers() const;
+  // For Kubernetes' probes, from now on.
+  void SetReady();
 
  private:
   class Service;
-  Clock* const clock_;
   std::unique_ptr<Service> service_;
   struct Running;
   std::unique_ptr<Running> running_;

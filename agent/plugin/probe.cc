@@ -3,25 +3,45 @@
 #include <grpcpp/grpcpp.h>
 
 #include "agent/cat.h"
+#include "agent/clock.h"
+#include "agent/plugin/plugin_server.h"
+#include "agent/plugin/plugin_socket.h"
 #include "proto/kubelet/deviceplugin/v1beta1/api.grpc.pb.h"
 
 namespace gpuloom {
+namespace {
 
-absl::Status Probe(const std::string& socket_path, ProbeKind kind, Clock* clock) {
+constexpr Clock::Duration kTimeout = std::chrono::seconds(3);
+
+absl::Status Ask(const std::string& socket_path, ProbeKind kind) {
   const auto stub = v1beta1::DevicePlugin::NewStub(
       grpc::CreateChannel("unix:" + socket_path, grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
-  context.set_deadline(clock->Now() + std::chrono::seconds(3));
+  context.set_deadline(gpr_time_from_millis(kTimeout.count(), GPR_TIMESPAN));
+  if (kind == ProbeKind::kReady) context.AddMetadata(PluginServer::kReadyKey, "?");
   v1beta1::DevicePluginOptions options;
   const grpc::Status status = stub->GetDevicePluginOptions(&context, v1beta1::Empty(), &options);
-  if (status.ok()) {
-    const auto& metadata = context.GetServerTrailingMetadata();
-    const auto trouble = metadata.find(kTroubleMetadata);
-    if (kind == ProbeKind::kLive || trouble == metadata.end()) return absl::OkStatus();
+  const auto& metadata = context.GetServerTrailingMetadata();
+  const auto trouble = metadata.find(kTroubleMetadata);
+  if (kind == ProbeKind::kReady && trouble != metadata.end()) {
     return absl::FailedPreconditionError(
         std::string(trouble->second.data(), trouble->second.size()));
   }
+  if (status.ok()) return absl::OkStatus();
   return absl::UnavailableError(Cat("probe: ", socket_path, ": ", status.error_message()));
+}
+
+}  // namespace
+
+absl::Status Probe(const std::string& kubelet_directory, ProbeKind kind) {
+  absl::Status answer = absl::UnavailableError(
+      Cat("probe: no agent of this container serves in ", kubelet_directory));
+  for (const std::string& path : ListPluginSockets(kubelet_directory)) {
+    if (!IsServedNearby(path)) continue;
+    answer = Ask(path, kind);
+    if (answer.ok()) break;
+  }
+  return answer;
 }
 
 }  // namespace gpuloom

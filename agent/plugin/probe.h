@@ -1,10 +1,9 @@
-// Asks the agent behind a socket, for Kubernetes' probes. Blocks for at most a few seconds.
+// Asks this container's agent, for Kubernetes' probes. Blocks for at most a few seconds.
 #pragma once
 
 #include <string>
 
 #include "absl/status/status.h"
-#include "agent/clock.h"
 
 namespace gpuloom {
 
@@ -14,11 +13,14 @@ inline constexpr char kTroubleMetadata[] = "gpuloom-trouble-bin";
 inline constexpr size_t kMaxTroubleBytes = 4096;
 
 enum class ProbeKind {
-  kLive,   // does it answer?
-  kReady,  // and is nothing wrong that an operator must mend?
+  kLive,  // does it answer?
+  // And has it once been registered with a kubelet that watches its devices, and is nothing wrong that an
+  // operator must mend?
+  kReady,
 };
 
-// Unavailable: nobody answers. FailedPrecondition: the agent serves, and says what is wrong.
-absl::Status Probe(const std::string& socket_path, ProbeKind kind, Clock* clock);
+// `kubelet_directory` holds the agent's socket. Unavailable: nobody answers, or it is not registered
+// yet. FailedPrecondition: the agent serves, and says what is wrong.
+absl::Status Probe(const std::string& kubelet_directory, ProbeKind kind);
 
 }  // namespace gpuloom

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "agent/cat.h"
+#include "agent/plugin/plugin_socket.h"
 #include "proto/kubelet/deviceplugin/v1beta1/api.grpc.pb.h"
 
 namespace gpuloom {
@@ -15,56 +16,101 @@ constexpr char kKubeletSocket[] = "/kubelet.sock";
 
 }  // namespace
 
-void Registrar::Tick() {
-  const std::string own_path = options_.kubelet_directory + "/" + options_.socket_name;
-  const std::string kubelet_path = options_.kubelet_directory + kKubeletSocket;
-  const std::optional<FileId> own = Look(own_path);
-  if (!own.has_value() || own != own_socket_) {
-    if (clock_->Now() < next_try_) return;
-    if (own_socket_.has_value()) spdlog::info("plugin: {} was removed; serving it anew", own_path);
-    registered_with_.reset();
-    if (absl::Status status = server_->Start(own_path); !status.ok()) {
-      own_socket_.reset();
-      next_try_ = clock_->Now() + kRetryPause;
-      Say(std::string(status.message()));
-      return;
-    }
-    own_socket_ = Look(own_path);
-  }
+void Registrar::Tick(bool may_register, bool has_predecessor) {
+  if (!Serve()) return;
   // Before Register is called: a kubelet that restarts meanwhile is a new one.
-  const std::optional<FileId> kubelet = Look(kubelet_path);
-  if (!kubelet.has_value()) {
+  LookAtKubelet();
+  if (!kubelet_.has_value()) return;
+  if (had_predecessor_ && !has_predecessor) {
+    spdlog::info("plugin: the agent before this one has ended; registering again");
     registered_with_.reset();
-    Say(Cat("kubelet: no ", kubelet_path, "; waiting for the kubelet to start"));
-    return;
   }
-  if (registered_with_ == kubelet) {
-    if (server_->watchers() > 0) {
-      is_watched_ = true;
-    } else if (is_watched_) {
-      // The stream ended, so the kubelet no longer counts our devices, though its socket is the
-      // same.
-      is_watched_ = false;
-      registered_at_ = clock_->Now();
-    } else if (clock_->Now() - registered_at_ >= kWatchTimeout) {
-      Say(Cat("kubelet: ", kubelet_path,
-              " took our registration but does not watch the devices; registering again"));
-      registered_with_.reset();
-    }
-    return;
-  }
-  if (clock_->Now() < next_try_) return;
-  if (absl::Status status = Register(); !status.ok()) {
-    next_try_ = clock_->Now() + kRetryPause;
+  had_predecessor_ = has_predecessor;
+  if (registered_with_ == kubelet_) LookAtWatch(has_predecessor);
+  if (registered_with_ == kubelet_) return;
+  if (!may_register || clock_->Now() < next_try_) return;
+  next_try_ = clock_->Now() + kRetryPause;
+  if (absl::Status status = Register(options_.socket_name); !status.ok()) {
     Say(std::string(status.message()));
     return;
   }
-  registered_with_ = kubelet;
+  registered_with_ = kubelet_;
   registered_at_ = clock_->Now();
   is_watched_ = false;
+  has_shown_refusing_ = false;
   last_trouble_.clear();
-  spdlog::info("plugin: registered {} with {}", options_.resource_name, kubelet_path);
-  options_.on_registered();
+  spdlog::info("plugin: registered {} with {}", options_.resource_name,
+               options_.kubelet_directory + kKubeletSocket);
+}
+
+bool Registrar::Serve() {
+  const std::string own_path = options_.kubelet_directory + "/" + options_.socket_name;
+  const std::optional<FileId> own = Look(own_path);
+  if (own.has_value() && own == own_socket_) return true;
+  if (clock_->Now() < next_serve_) return false;
+  if (own_socket_.has_value()) spdlog::info("plugin: {} was removed; serving it anew", own_path);
+  registered_with_.reset();
+  RemoveDeadPluginSockets(options_.kubelet_directory);
+  if (absl::Status status = server_->Start(own_path); !status.ok()) {
+    own_socket_.reset();
+    next_serve_ = clock_->Now() + kRetryPause;
+    Say(std::string(status.message()));
+    return false;
+  }
+  own_socket_ = Look(own_path);
+  return true;
+}
+
+void Registrar::LookAtKubelet() {
+  const std::string path = options_.kubelet_directory + kKubeletSocket;
+  const std::optional<FileId> found = Look(path);
+  if (!found.has_value()) {
+    registered_with_.reset();
+    Say(Cat("kubelet: no ", path, "; waiting for the kubelet to start"));
+  } else if (found != kubelet_) {
+    options_.on_kubelet(Cat(found->device, ":", found->inode, ":", found->changed_ns));
+    next_try_ = clock_->Now();
+  }
+  kubelet_ = found;
+}
+
+void Registrar::LookAtWatch(bool has_predecessor) {
+  if (server_->watchers() > 0) {
+    is_watched_ = true;
+    if (has_predecessor && !has_shown_refusing_) ShowRefusing();
+    if (!is_ready_) {
+      is_ready_ = true;
+      server_->SetReady();
+      spdlog::info("agent: ready");
+    }
+  } else if (is_watched_) {
+    // Though its socket is the same: it no longer counts our devices, and refuses pods.
+    spdlog::warn("kubelet: {} has ended its watch of the devices; registering again",
+                 options_.kubelet_directory + kKubeletSocket);
+    registered_with_.reset();
+  } else if (clock_->Now() - registered_at_ >= kWatchTimeout) {
+    Say(Cat("kubelet: ", options_.kubelet_directory, kKubeletSocket,
+            " took our registration but does not watch the devices; registering again"));
+    registered_with_.reset();
+  }
+}
+
+// Kubelets 1.25 to 1.35 know one connection by the resource's name, the latest, and when the stream
+// of any earlier one ends, they close that one and with it the registration that counts. After a
+// registration that fails they know none, so the old agent's end closes nothing, while calls go on
+// to who registered before. Other kubelets are not harmed: from 1.36 on they know connections by
+// their sockets; until 1.24 they do not ask for options and take this one, which serves as well.
+void Registrar::ShowRefusing() {
+  has_shown_refusing_ = true;
+  const std::string stem = options_.socket_name.substr(0, options_.socket_name.rfind('.'));
+  const std::string name = stem + "-refused.sock";
+  if (absl::Status status = refusing_->Start(options_.kubelet_directory + "/" + name);
+      !status.ok()) {
+    Say(std::string(status.message()));
+    return;
+  }
+  // One that is not refused may be called from now on.
+  if (!Register(name).ok()) refusing_->Stop();
 }
 
 std::optional<Registrar::FileId> Registrar::Look(const std::string& path) {
@@ -74,7 +120,7 @@ std::optional<Registrar::FileId> Registrar::Look(const std::string& path) {
                 int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec};
 }
 
-absl::Status Registrar::Register() {
+absl::Status Registrar::Register(const std::string& socket_name) {
   const std::string path = options_.kubelet_directory + kKubeletSocket;
   grpc::ChannelArguments arguments;
   // Nothing shared between tries: the back-off after one dead kubelet must not delay the next one.
@@ -83,12 +129,12 @@ absl::Status Registrar::Register() {
       grpc::CreateCustomChannel("unix:" + path, grpc::InsecureChannelCredentials(), arguments));
   v1beta1::RegisterRequest request;
   request.set_version(kApiVersion);
-  request.set_endpoint(options_.socket_name);
+  request.set_endpoint(socket_name);
   request.set_resource_name(options_.resource_name);
   request.mutable_options()->set_pre_start_required(true);
   request.mutable_options()->set_get_preferred_allocation_available(true);
   grpc::ClientContext context;
-  context.set_deadline(clock_->Now() + kRegisterTimeout);
+  context.set_deadline(gpr_time_from_millis(kRegisterTimeout.count(), GPR_TIMESPAN));
   v1beta1::Empty empty;
   const grpc::Status status = stub->Register(&context, request, &empty);
   if (status.ok()) return absl::OkStatus();

@@ -3,8 +3,12 @@
 // begin again. Files are looked at, not watched: two stat calls per look cost nothing, and nothing
 // can be missed.
 //
+// While another agent, which this one replaces, still answers the kubelet (docs/design/agent-update.md), a
+// registration that is refused follows the one that counts; when the other one has ended, this one registers
+// once more.
+//
 // Used from one thread. Tick blocks for as long as a kubelet lets Register hang, at most
-// kRegisterTimeout.
+// kRegisterTimeout each.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +31,21 @@ class Registrar {
 
   struct Options {
     std::string kubelet_directory;  // holds kubelet.sock; ours is made beside it
-    std::string socket_name = "gpuloom.sock";
+    std::string socket_name;
     std::string resource_name;
-    std::function<void()> on_registered;
+    // A kubelet was found: the first one, or another start of it. `id` tells them apart.
+    std::function<void(const std::string& id)> on_kubelet;
   };
 
-  Registrar(Options options, PluginServer* server, Clock* clock)
-      : options_(std::move(options)), server_(server), clock_(clock) {}
+  // `server` is registered; `refusing`, which refuses to tell its options, is only shown.
+  Registrar(Options options, PluginServer* server, PluginServer* refusing, Clock* clock)
+      : options_(std::move(options)), server_(server), refusing_(refusing), clock_(clock) {}
 
-  void Tick();
+  // `may_register` false: serves, but does not register yet. `has_predecessor`: another agent is
+  // still answering.
+  void Tick(bool may_register, bool has_predecessor);
+  // Another agent may have registered in between.
+  void RegisterAgain() { registered_with_.reset(); }
   bool is_registered() const { return registered_with_.has_value(); }
 
  private:
@@ -48,17 +58,29 @@ class Registrar {
   };
   static std::optional<FileId> Look(const std::string& path);
 
-  absl::Status Register();
+  // False, said, while the own socket cannot be made.
+  bool Serve();
+  void LookAtKubelet();
+  // After a registration: is it in effect?
+  void LookAtWatch(bool has_predecessor);
+  void ShowRefusing();
+  absl::Status Register(const std::string& socket_name);
   void Say(const std::string& trouble);
 
   const Options options_;
   PluginServer* const server_;
+  PluginServer* const refusing_;
   Clock* const clock_;
   std::optional<FileId> own_socket_;
+  std::optional<FileId> kubelet_;
   std::optional<FileId> registered_with_;
   Clock::Time registered_at_;
+  Clock::Time next_serve_;
   Clock::Time next_try_;
   bool is_watched_ = false;
+  bool had_predecessor_ = false;
+  bool has_shown_refusing_ = false;  // since the last registration
+  bool is_ready_ = false;
   std::string last_trouble_;  // each trouble is said once, until another comes or it ends
 };
 

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 using Millis = std::chrono::milliseconds;
 
 constexpr Millis kPoll{20};
+constexpr Millis kDialTimeout{10000};
 
 absl::Status FromGrpc(const char* call, const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
@@ -47,38 +48,38 @@ std::string FakeContainer::HostPath(const std::string& container_path) const {
 // One registered plugin: its socket, and a thread that reads its ListAndWatch stream until one side
 // ends it.
 struct FakeKubelet::Plugin {
-  explicit Plugin(const std::string& socket)
-      : stub(v1beta1::DevicePlugin::NewStub(MakeChannel(socket))), watch([this] { Watch(); }) {}
+  Plugin(FakeKubelet* of, const std::string& path)
+      : kubelet(of),
+        socket(path),
+        channel(MakeChannel(path)),
+        stub(v1beta1::DevicePlugin::NewStub(channel)) {}
   ~Plugin() {
     context.TryCancel();
-    watch.join();
+    if (watch.joinable()) watch.join();
   }
 
-  void Watch() {
-    const auto stream = stub->ListAndWatch(&context, v1beta1::Empty());
-    v1beta1::ListAndWatchResponse response;
-    while (stream->Read(&response)) {
-      const std::lock_guard lock(mutex);
-      healthy.clear();
-      for (const v1beta1::Device& device : response.devices()) {
-        if (device.health() == "Healthy") healthy.insert(device.id());
+  void StartWatch() {
+    watch = std::thread([this] {
+      const auto stream = stub->ListAndWatch(&context, v1beta1::Empty());
+      v1beta1::ListAndWatchResponse response;
+      while (stream->Read(&response)) {
+        std::set<std::string> healthy;
+        for (const v1beta1::Device& device : response.devices()) {
+          if (device.health() == "Healthy") healthy.insert(device.id());
+        }
+        kubelet->OnDevices(std::move(healthy));
       }
-    }
-    (void)stream->Finish();
-    const std::lock_guard lock(mutex);
-    healthy.clear();
+      (void)stream->Finish();
+      kubelet->OnStreamEnd(this);
+    });
   }
 
-  std::set<std::string> Healthy() {
-    const std::lock_guard lock(mutex);
-    return healthy;
-  }
-
+  FakeKubelet* const kubelet;
+  const std::string socket;
+  const std::shared_ptr<grpc::Channel> channel;
+  const std::unique_ptr<v1beta1::DevicePlugin::Stub> stub;
   grpc::ClientContext context;
-  std::unique_ptr<v1beta1::DevicePlugin::Stub> stub;
-  std::mutex mutex;
-  std::set<std::string> healthy;
-  std::thread watch;  // last: it uses all of the above
+  std::thread watch;
 };
 
 class FakeKubelet::Registration : public v1beta1::Registration::Service {
@@ -96,20 +97,72 @@ class FakeKubelet::Registration : public v1beta1::Registration::Service {
       return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                           "another resource: " + request->resource_name());
     }
-    auto plugin =
-        std::make_shared<Plugin>(kubelet_->plugin_directory() + "/" + request->endpoint());
-    std::shared_ptr<Plugin> old;  // ends its thread outside the lock
-    const std::lock_guard lock(kubelet_->mutex_);
-    old = std::exchange(kubelet_->plugin_, std::move(plugin));
-    retired_.push_back(std::move(old));
-    ++kubelet_->registrations_;
-    return grpc::Status::OK;
+    const std::string trouble =
+        kubelet_->Connect(kubelet_->plugin_directory() + "/" + request->endpoint());
+    return trouble.empty() ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNKNOWN, trouble);
   }
 
  private:
   FakeKubelet* const kubelet_;
-  std::vector<std::shared_ptr<Plugin>> retired_;
 };
+
+std::string FakeKubelet::Connect(const std::string& socket) {
+  const auto plugin = std::make_shared<Plugin>(this, socket);
+  std::string key;
+  bool asks_for_options = false;
+  {
+    const std::lock_guard lock(mutex_);
+    asks_for_options = habits_.takeover != Takeover::kByEndpoint;
+    key = habits_.takeover == Takeover::kByName ? resource_name_ : socket;
+    if (habits_.takeover == Takeover::kBySocket && clients_.contains(key)) return {};
+    clients_[key] = plugin.get();
+  }
+  const auto give_up = [&](const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    clients_.erase(key);
+    return why;
+  };
+  if (!plugin->channel->WaitForConnected(std::chrono::system_clock::now() + kDialTimeout)) {
+    return give_up("failed to dial device plugin");
+  }
+  if (asks_for_options) {
+    grpc::ClientContext context;
+    SetDeadline(&context, kDialTimeout);
+    v1beta1::DevicePluginOptions options;
+    const grpc::Status status =
+        plugin->stub->GetDevicePluginOptions(&context, v1beta1::Empty(), &options);
+    if (!status.ok()) {
+      return give_up("failed to get device plugin options: " + status.error_message());
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  plugins_.push_back(plugin);
+  endpoint_ = plugin;
+  is_endpoint_stopped_ = false;
+  ++registrations_;
+  plugin->StartWatch();
+  return {};
+}
+
+void FakeKubelet::OnDevices(std::set<std::string> healthy) {
+  const std::lock_guard lock(mutex_);
+  healthy_ = std::move(healthy);
+}
+
+void FakeKubelet::OnStreamEnd(Plugin* plugin) {
+  const std::lock_guard lock(mutex_);
+  if (habits_.takeover == Takeover::kByName) {
+    const auto current = clients_.find(resource_name_);
+    if (current == clients_.end()) return;
+    current->second->context.TryCancel();
+    clients_.erase(current);
+  } else {
+    clients_.erase(plugin->socket);
+    if (endpoint_.get() != plugin) return;
+  }
+  healthy_.clear();
+  is_endpoint_stopped_ = true;
+}
 
 class FakeKubelet::PodResources : public v1::PodResourcesLister::Service {
  public:
@@ -193,10 +246,18 @@ void FakeKubelet::Stop() {
   const auto now = std::chrono::system_clock::now();
   servers_->registration_server->Shutdown(now);
   servers_->pod_resources_server->Shutdown(now);
-  std::shared_ptr<Plugin> old;
+  // Their threads end without the lock.
+  std::vector<std::shared_ptr<Plugin>> old;
   {
     const std::lock_guard lock(mutex_);
-    old = std::exchange(plugin_, nullptr);
+    old = std::exchange(plugins_, {});
+    endpoint_.reset();
+    clients_.clear();
+  }
+  old.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    healthy_.clear();
   }
   servers_.reset();
 }
@@ -218,14 +279,26 @@ bool FakeKubelet::ServersAnswer(grpc::ServerContext* context) {
   return true;
 }
 
-std::shared_ptr<FakeKubelet::Plugin> FakeKubelet::CurrentPlugin() const {
+absl::StatusOr<std::shared_ptr<FakeKubelet::Plugin>> FakeKubelet::PluginForAdmission() const {
   const std::lock_guard lock(mutex_);
-  return plugin_;
+  if (endpoint_ == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot allocate unregistered device ", resource_name_));
+  }
+  if (healthy_.empty()) {
+    return absl::UnavailableError(absl::StrCat(
+        "no healthy devices present; cannot allocate unhealthy devices ", resource_name_));
+  }
+  if (is_endpoint_stopped_) {
+    return absl::UnavailableError(
+        absl::StrCat("endpoint ", endpoint_->socket, " has been stopped"));
+  }
+  return endpoint_;
 }
 
 size_t FakeKubelet::healthy_devices() const {
-  const std::shared_ptr<Plugin> plugin = CurrentPlugin();
-  return plugin == nullptr ? 0 : plugin->Healthy().size();
+  const std::lock_guard lock(mutex_);
+  return healthy_.size();
 }
 
 int FakeKubelet::registrations() const {
@@ -257,11 +330,12 @@ absl::StatusOr<std::set<std::string>> FakeKubelet::ChooseDevices(
     chosen.insert(id);
   }
   if (chosen.size() == wanted) return chosen;
-  std::set<std::string> free = plugin->Healthy();
+  std::set<std::string> free;
   bool follows_preference = true;
   Millis timeout{};
   {
     const std::lock_guard lock(mutex_);
+    free = healthy_;
     follows_preference = habits_.follows_preference;
     timeout = habits_.call_timeout;
     for (const auto& [key, pod] : pods_) {
@@ -333,10 +407,7 @@ absl::StatusOr<FakePod> FakeKubelet::Admit(const FakePodSpec& spec) {
 
 absl::StatusOr<FakePod> FakeKubelet::AdmitWithDevices(
     const FakePodSpec& spec, const std::vector<std::set<std::string>>& devices) {
-  const std::shared_ptr<Plugin> plugin = CurrentPlugin();
-  if (plugin == nullptr) {
-    return absl::UnavailableError(absl::StrCat("no plugin has registered ", resource_name_));
-  }
+  const std::lock_guard admission(admission_mutex_);
   FakePod pod{spec.pod_namespace, spec.name, {}};
   const std::pair key(spec.pod_namespace, spec.name);
   std::set<std::string> reusable;
@@ -345,13 +416,17 @@ absl::StatusOr<FakePod> FakeKubelet::AdmitWithDevices(
     container.name = spec.containers[i].name;
     container.is_init = spec.containers[i].is_init;
     if (spec.containers[i].slots > 0) {
-      absl::StatusOr<std::set<std::string>> chosen =
-          i < devices.size() ? devices[i]
-                             : ChooseDevices(plugin.get(), spec.containers[i].slots, reusable);
-      absl::Status status = chosen.status();
+      const absl::StatusOr<std::shared_ptr<Plugin>> plugin = PluginForAdmission();
+      absl::Status status = plugin.status();
       if (status.ok()) {
-        container.device_ids = *std::move(chosen);
-        status = AllocateOne(plugin.get(), &container);
+        absl::StatusOr<std::set<std::string>> chosen =
+            i < devices.size() ? devices[i]
+                               : ChooseDevices(plugin->get(), spec.containers[i].slots, reusable);
+        status = chosen.status();
+        if (status.ok()) {
+          container.device_ids = *std::move(chosen);
+          status = AllocateOne(plugin->get(), &container);
+        }
       }
       if (!status.ok()) {
         RemovePod(spec.pod_namespace, spec.name);
@@ -395,7 +470,12 @@ absl::StatusOr<FakeContainer> FakeKubelet::PrepareStart(const std::string& pod_n
   for (const std::string& id : found.device_ids) request.add_devices_ids(id);
   for (int attempt = 1;; ++attempt) {
     absl::Status status = absl::UnavailableError("no plugin is registered");
-    if (const std::shared_ptr<Plugin> plugin = CurrentPlugin(); plugin != nullptr) {
+    std::shared_ptr<Plugin> plugin;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!is_endpoint_stopped_) plugin = endpoint_;
+    }
+    if (plugin != nullptr) {
       grpc::ClientContext context;
       SetDeadline(&context, habits.call_timeout);
       v1beta1::PreStartContainerResponse response;

@@ -4,6 +4,9 @@
 // containers, init containers left out of the list, every file of the plugin directory removed at
 // start, pods and their devices remembered over a restart.
 //
+// Of plugins that register the same resource one after the other, the latest is called. What happens when the
+// stream of an earlier one ends depends on the kubelet: see Takeover.
+//
 // Owned by a test or by fake-kubelet's main. Public functions may be called from any thread, one at
 // a time per pod. Nothing sleeps longer than the timeouts given; refusals come back with the
 // plugin's own words.
@@ -70,7 +73,20 @@ struct FakePod {
 
 class FakeKubelet {
  public:
+  // How a kubelet keeps its connections to plugins of one resource, by release.
+  enum class Takeover {
+    // Until 1.24: a registration counts at once, nobody is asked for options, and the end of a stream
+    // concerns its own endpoint only.
+    kByEndpoint,
+    // 1.25 to 1.35: one connection by the resource's name, the latest. When any stream ends, that one
+    // is closed and the resource is unhealthy, whoever's stream it was. A registration that fails
+    // leaves none.
+    kByName,
+    // From 1.36 on: connections by their sockets; registering a socket again changes nothing.
+    kBySocket,
+  };
   struct Habits {
+    Takeover takeover = Takeover::kByName;
     bool answers = true;             // false: every call hangs until the caller gives up
     bool follows_preference = true;  // false: takes devices of one GPU after the other
     int pre_start_tries = 3;         // how often a refused start is tried again
@@ -116,19 +132,31 @@ class FakeKubelet {
   struct Plugin;  // one registration: the watch on its devices
   struct Servers;
 
+  // Of the plugin that a pod's admission is to ask, or why the pod is refused for good.
+  absl::StatusOr<std::shared_ptr<Plugin>> PluginForAdmission() const;
   absl::StatusOr<std::set<std::string>> ChooseDevices(Plugin* plugin, int count,
                                                       const std::set<std::string>& reusable);
   absl::Status AllocateOne(Plugin* plugin, FakeContainer* container);
-  std::shared_ptr<Plugin> CurrentPlugin() const;
+  // "" or why the registration failed.
+  std::string Connect(const std::string& socket);
+  void OnDevices(std::set<std::string> healthy);
+  // The stream of this one has ended.
+  void OnStreamEnd(Plugin* plugin);
   // True when the call is to be answered; false after its caller gave up on a silent kubelet.
   bool ServersAnswer(grpc::ServerContext* context);
 
   const std::string directory_;
   const std::string resource_name_;
+  std::mutex admission_mutex_;  // a kubelet admits one pod at a time; before mutex_
   mutable std::mutex mutex_;
   Habits habits_;
   std::map<std::pair<std::string, std::string>, FakePod> pods_;  // by namespace and name
-  std::shared_ptr<Plugin> plugin_;
+  std::vector<std::shared_ptr<Plugin>> plugins_;  // all since Start: their threads end with it
+  // Connections whose end is heard of: by the resource's name, or by their sockets.
+  std::map<std::string, Plugin*> clients_;
+  std::shared_ptr<Plugin> endpoint_;  // called; null: none has registered
+  bool is_endpoint_stopped_ = false;
+  std::set<std::string> healthy_;  // as last told by anybody
   int registrations_ = 0;
   std::unique_ptr<Servers> servers_;
 };

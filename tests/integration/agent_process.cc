@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 namespace gpuloom {
 namespace {
@@ -26,7 +27,7 @@ std::string ReadAll(const std::string& path) {
 
 }  // namespace
 
-AgentNode::AgentNode(int gpus, int slots, std::string shim)
+AgentNode::AgentNode(int gpus, int slots, std::string shim, FakeKubelet::Takeover takeover)
     : gpus_(gpus), slots_(slots), shim_(std::move(shim)) {
   // Below /tmp whatever TMPDIR says: the names of sockets must be short.
   std::string name = "/tmp/gpuloom-agent-XXXXXX";
@@ -41,6 +42,7 @@ AgentNode::AgentNode(int gpus, int slots, std::string shim)
   WritePolicy("");
   FakeKubelet::Habits habits;
   habits.pre_start_tries = 1;
+  habits.takeover = takeover;
   kubelet_.emplace(directory_, "gpuloom.io/gpu", habits);
 }
 
@@ -109,7 +111,17 @@ pid_t AgentNode::Spawn(const std::vector<std::string>& arguments, const std::str
 void AgentNode::StartAgent(const std::vector<std::string>& more_arguments) {
   std::vector<std::string> arguments = Arguments();
   arguments.insert(arguments.end(), more_arguments.begin(), more_arguments.end());
-  agent_ = Spawn(arguments, directory_ + "/agent.log");
+  ++agents_;
+  agent_ = Spawn(arguments, LogPath());
+}
+
+bool AgentNode::ReplaceAgent(const std::vector<std::string>& more_arguments) {
+  const pid_t old = std::exchange(agent_, 0);
+  StartAgent(more_arguments);
+  const bool is_ready = WaitForLog("agent: ready");
+  kill(old, SIGTERM);
+  waitpid(old, nullptr, 0);
+  return is_ready;
 }
 
 void AgentNode::StartAgentWithNvml(const std::string& library) {
@@ -119,7 +131,8 @@ void AgentNode::StartAgentWithNvml(const std::string& library) {
   const std::string folder = directory_ + "/driver";
   fs::create_directory(folder);
   fs::create_symlink(library, folder + "/libnvidia-ml.so.1");
-  agent_ = Spawn(arguments, directory_ + "/agent.log", folder);
+  ++agents_;
+  agent_ = Spawn(arguments, LogPath(), folder);
 }
 
 std::string AgentNode::RunAgentProbe(const std::string& flag) {
@@ -162,7 +175,11 @@ void AgentNode::WritePolicy(const std::string& text) const {
   fs::rename(PolicyPath() + ".new", PolicyPath());
 }
 
-std::string AgentNode::AgentLog() const { return ReadAll(directory_ + "/agent.log"); }
+std::string AgentNode::LogPath() const {
+  return directory_ + "/agent-" + std::to_string(agents_) + ".log";
+}
+
+std::string AgentNode::AgentLog() const { return ReadAll(LogPath()); }
 
 bool AgentNode::WaitFor(const std::function<bool()>& condition) const {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -175,6 +192,19 @@ bool AgentNode::WaitFor(const std::function<bool()>& condition) const {
 
 bool AgentNode::WaitForLog(const std::string& text) const {
   return WaitFor([&] { return AgentLog().find(text) != std::string::npos; });
+}
+
+int AgentNode::ExecutorStarts() const {
+  int count = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(state_directory() + "/gpus", error)) {
+    std::ifstream log(entry.path() / "scheduler.log");
+    for (std::string line; std::getline(log, line);) {
+      if (line.find("executor of domain") != line.npos && line.ends_with(" started")) ++count;
+    }
+  }
+  return count;
 }
 
 std::vector<pid_t> AgentNode::SchedulerPids() const {

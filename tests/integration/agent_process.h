@@ -20,7 +20,8 @@ class AgentNode {
  public:
   // `gpus` software GPUs of 1 GiB, `slots` slots each. An empty `shim` is one that no container
   // loads.
-  explicit AgentNode(int gpus = 2, int slots = 10, std::string shim = {});
+  explicit AgentNode(int gpus = 2, int slots = 10, std::string shim = {},
+                     FakeKubelet::Takeover takeover = FakeKubelet::Takeover::kByName);
   ~AgentNode();
 
   void StartAgent(const std::vector<std::string>& more_arguments = {});
@@ -33,13 +34,19 @@ class AgentNode {
   pid_t StartFurtherAgent(const std::vector<std::string>& more_arguments) const;
   // Runs a further agent on the same state to its end; its exit status, -1 for a signal.
   int RunSecondAgent(std::string* output);
+  // As an update does: starts another agent beside the one that runs, ends that one when the new one
+  // is ready. False when it does not become ready.
+  bool ReplaceAgent(const std::vector<std::string>& more_arguments = {});
 
   void WritePolicy(const std::string& text) const;
+  // Of the one that StartAgent or ReplaceAgent started last.
   std::string AgentLog() const;
   // Until the condition holds; false after a minute.
   bool WaitFor(const std::function<bool()>& condition) const;
   bool WaitForLog(const std::string& text) const;
 
+  // How often schedulers have started an executor.
+  int ExecutorStarts() const;
   // The process ids of the schedulers that run, by their lock files.
   std::vector<pid_t> SchedulerPids() const;
   std::string state_directory() const { return directory_ + "/state"; }
@@ -49,6 +56,7 @@ class AgentNode {
 
  private:
   std::vector<std::string> Arguments() const;
+  std::string LogPath() const;
   pid_t Spawn(const std::vector<std::string>& arguments, const std::string& output,
               const std::string& library_path = {}) const;
 
@@ -59,6 +67,7 @@ class AgentNode {
   std::string nvml_;
   std::optional<FakeKubelet> kubelet_;
   pid_t agent_ = 0;
+  int agents_ = 0;  // started; each has its own log
 };
 
 }  // namespace gpuloom

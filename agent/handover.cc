@@ -1,0 +1,71 @@
+#include "agent/handover.h"
+
+#include <spdlog/spdlog.h>
+
+#include "agent/state_lock.h"
+
+namespace gpuloom {
+namespace {
+
+constexpr char kCharge[] = "agent.lock";
+constexpr char kNext[] = "agent.next";
+constexpr char kLeaving[] = "agent.leaving";
+
+}  // namespace
+
+absl::StatusOr<Handover::Role> Handover::Look() {
+  switch (role_) {
+    case Role::kWaiting: {
+      if (!next_.valid()) {
+        const absl::StatusOr<bool> is_next = Take(kNext, &next_);
+        if (!is_next.ok()) return is_next.status();
+      }
+      // Not past another one that waits.
+      const absl::StatusOr<bool> is_mine = next_.valid() ? Take(kCharge, &charge_) : false;
+      if (!is_mine.ok()) return is_mine.status();
+      if (*is_mine) {
+        next_.Reset();
+        role_ = Role::kInCharge;
+      } else if (!has_said_that_it_waits_) {
+        has_said_that_it_waits_ = true;
+        spdlog::info("agent: another one is in charge of {}; waiting until it hands over or ends",
+                     directory_);
+      }
+      break;
+    }
+    case Role::kInCharge: {
+      if (!IsStateLocked(directory_, kNext)) break;
+      // One that left before and has not ended yet comes first: two at once can answer, not three.
+      const absl::StatusOr<bool> may_leave = Take(kLeaving, &leaving_);
+      if (!may_leave.ok() || !*may_leave) break;
+      charge_.Reset();
+      role_ = Role::kLeaving;
+      spdlog::info("agent: handed over to another one; answering the kubelet until told to end");
+      break;
+    }
+    case Role::kLeaving: {
+      if (IsStateLocked(directory_, kNext)) break;
+      const absl::StatusOr<bool> is_mine = Take(kCharge, &charge_);
+      if (!is_mine.ok() || !*is_mine) break;
+      leaving_.Reset();
+      role_ = Role::kInCharge;
+      spdlog::warn("agent: the one that took over has ended; in charge again");
+      break;
+    }
+  }
+  return role_;
+}
+
+bool Handover::HasPredecessor() const {
+  return role_ == Role::kInCharge && IsStateLocked(directory_, kLeaving);
+}
+
+absl::StatusOr<bool> Handover::Take(const char* name, channel::UniqueFd* lock) const {
+  absl::StatusOr<channel::UniqueFd> taken = LockState(directory_, name);
+  if (absl::IsAlreadyExists(taken.status())) return false;
+  if (!taken.ok()) return taken.status();
+  *lock = *std::move(taken);
+  return true;
+}
+
+}  // namespace gpuloom

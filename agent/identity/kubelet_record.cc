@@ -1,0 +1,29 @@
+#include "agent/identity/kubelet_record.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include "agent/cat.h"
+#include "agent/identity/state_file.h"
+
+namespace gpuloom {
+
+absl::StatusOr<Clock::Time> KubeletRecord::FirstSeen(const std::string& id, Clock::Time now) const {
+  if (const absl::StatusOr<std::string> text = ReadStateFile(path_); text.ok()) {
+    try {
+      const YAML::Node root = YAML::Load(*text);
+      const Clock::Time seen{Clock::Duration(root["firstSeenMs"].as<int64_t>())};
+      if (root["kubelet"].as<std::string>() == id && seen <= now) return seen;
+    } catch (const YAML::Exception&) {
+      // As if there were none: it is written anew.
+    }
+  }
+  const auto millis = std::chrono::duration_cast<Clock::Duration>(now.time_since_epoch());
+  if (absl::Status status =
+          WriteStateFile(path_, Cat("kubelet: \"", id, "\"\nfirstSeenMs: ", millis.count(), "\n"));
+      !status.ok()) {
+    return status;
+  }
+  return now;
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,86 @@
+#include "agent/steady_clock.h"
+
+#include <time.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+#include "agent/cat.h"
+#include "agent/identity/state_file.h"
+
+namespace gpuloom {
+namespace {
+
+int64_t ToMillis(Clock::Time time) {
+  return std::chrono::duration_cast<Clock::Duration>(time.time_since_epoch()).count();
+}
+
+// Where a boot began, as it is stored.
+struct Base {
+  std::string boot_id;
+  Clock::Duration since_boot{};
+  Clock::Time time;
+};
+
+// False when there is none, or none that can be read: then time begins anew.
+bool Read(const std::string& path, Base* base) {
+  const absl::StatusOr<std::string> text = ReadStateFile(path);
+  if (!text.ok()) return false;
+  try {
+    const YAML::Node root = YAML::Load(*text);
+    base->boot_id = root["boot"].as<std::string>();
+    base->since_boot = Clock::Duration(root["sinceBootMs"].as<int64_t>());
+    base->time = Clock::Time(Clock::Duration(root["timeMs"].as<int64_t>()));
+    return true;
+  } catch (const YAML::Exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+SteadyClock::Machine SteadyClock::ThisMachine() {
+  Machine machine;
+  machine.boot_id = [] {
+    std::string boot_id;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+    return boot_id;
+  };
+  machine.since_boot = [] {
+    timespec now = {};
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return std::chrono::duration_cast<Duration>(std::chrono::seconds(now.tv_sec) +
+                                                std::chrono::nanoseconds(now.tv_nsec));
+  };
+  machine.wall = [] { return std::chrono::system_clock::now(); };
+  return machine;
+}
+
+SteadyClock::SteadyClock(Machine machine)
+    : machine_(std::move(machine)),
+      base_since_boot_(machine_.since_boot()),
+      base_(std::chrono::time_point_cast<Duration>(machine_.wall())) {}
+
+absl::Status SteadyClock::Open(const std::string& state_directory) {
+  const std::string path = state_directory + "/clock.yaml";
+  const std::string boot_id = machine_.boot_id();
+  Base stored;
+  if (Read(path, &stored)) {
+    if (stored.boot_id == boot_id && stored.since_boot <= base_since_boot_) {
+      base_since_boot_ = stored.since_boot;
+      base_ = stored.time;
+      return absl::OkStatus();
+    }
+    base_ = std::max(base_, stored.time);
+  }
+  return WriteStateFile(path, Cat("boot: \"", boot_id, "\"\nsinceBootMs: ",
+                                  base_since_boot_.count(), "\ntimeMs: ", ToMillis(base_), "\n"));
+}
+
+Clock::Time SteadyClock::Now() { return base_ + (machine_.since_boot() - base_since_boot_); }
+
+void SteadyClock::SleepFor(Duration duration) { std::this_thread::sleep_for(duration); }
+
+}  // namespace gpuloom

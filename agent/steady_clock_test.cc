@@ -1,0 +1,90 @@
+#include "agent/steady_clock.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace gpuloom {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::hours;
+using std::chrono::seconds;
+
+const Clock::Time kWall{seconds(1'700'000'000)};
+
+class SteadyClockTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "steady_clockXXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    state_ = name;
+  }
+  void TearDown() override { fs::remove_all(state_); }
+  // An agent's clock on a machine that the test moves.
+  SteadyClock Start() {
+    SteadyClock clock(SteadyClock::Machine{
+        [this] { return boot_id_; }, [this] { return since_boot_; }, [this] { return wall_; }});
+    const absl::Status status = clock.Open(state_);
+    EXPECT_TRUE(status.ok()) << status;
+    return clock;
+  }
+  void Pass(Clock::Duration duration) {
+    since_boot_ += duration;
+    wall_ += duration;
+  }
+
+  std::string state_;
+  std::string boot_id_ = "boot-1";
+  Clock::Duration since_boot_ = seconds(100);
+  Clock::Time wall_ = kWall;
+};
+
+TEST_F(SteadyClockTest, RunsOnWhoeverSetsTheMachinesClock) {
+  SteadyClock clock = Start();
+  EXPECT_EQ(clock.Now(), kWall);
+  Pass(seconds(5));
+  EXPECT_EQ(clock.Now(), kWall + seconds(5));
+  for (const auto step : {hours(-1000), hours(5000)}) {
+    wall_ += step;
+    EXPECT_EQ(clock.Now(), kWall + seconds(5));
+    // For the next agent, too.
+    EXPECT_EQ(Start().Now(), kWall + seconds(5));
+  }
+  Pass(seconds(5));
+  EXPECT_EQ(Start().Now(), kWall + seconds(10));
+  EXPECT_EQ(clock.Now(), kWall + seconds(10));
+}
+
+TEST_F(SteadyClockTest, ARebootBeginsWithWallTimeUnlessThatIsLost) {
+  (void)Start();
+  boot_id_ = "boot-2";
+  since_boot_ = seconds(3);
+  wall_ = kWall + hours(1);
+  EXPECT_EQ(Start().Now(), kWall + hours(1));
+  Pass(seconds(7));
+  EXPECT_EQ(Start().Now(), kWall + hours(1) + seconds(7));
+  boot_id_ = "boot-3";
+  since_boot_ = seconds(3);
+  wall_ = Clock::Time(seconds(0));
+  EXPECT_EQ(Start().Now(), kWall + hours(1));
+}
+
+TEST_F(SteadyClockTest, WhatCannotBeReadBeginsAnew) {
+  std::ofstream(state_ + "/clock.yaml") << "boot: [";
+  EXPECT_EQ(Start().Now(), kWall);
+  Pass(seconds(1));
+  EXPECT_EQ(Start().Now(), kWall + seconds(1));
+}
+
+TEST_F(SteadyClockTest, WithoutARoomForItsFileItRunsAndSaysSo) {
+  SteadyClock clock;
+  EXPECT_FALSE(clock.Open("/nonexistent/state").ok());
+  EXPECT_LE(clock.Now(), clock.Now());
+  EXPECT_GT(clock.Now(), kWall);
+}
+
+}  // namespace
+}  // namespace gpuloom
