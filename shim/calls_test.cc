@@ -248,9 +248,35 @@ TEST_F(Calls, TheCompilersWordsReachTheProgram) {
   EXPECT_EQ(cu_.cuModuleLoadDataEx(&module, ".version 8.0", 4, options, values),
             CUDA_ERROR_INVALID_PTX);
   EXPECT_STREQ(errors, "line 3: no such");  // cut to what there is room for
-  EXPECT_EQ(values[1], reinterpret_cast<void*>(uintptr_t{15}));
+  EXPECT_EQ(values[1], reinterpret_cast<void*>(sizeof(errors)));
   EXPECT_STREQ(infos, "");
+  EXPECT_EQ(values[3], nullptr);
   EXPECT_EQ(module, nullptr);
+  const auto compiled = node_.seen("LibraryCompile");
+  ASSERT_EQ(compiled.size(), 1u);
+  const auto request = compiled[0].As<wire::LibraryCompile>();
+  EXPECT_EQ(request.error_capacity_bytes, sizeof(errors));
+  EXPECT_EQ(request.info_capacity_bytes, sizeof(infos));
+  ASSERT_EQ(node_.images().size(), 1u);
+  EXPECT_EQ(std::string(node_.images()[0].begin(), node_.images()[0].end()), ".version 8.0");
+  EXPECT_EQ(node_.count("LibraryLoad"), 0u);
+}
+
+TEST_F(Calls, WhatIsWrongWithMachineCodeIsToldAsErrorsOfTheCompiler) {
+  fatbin_internal::ElfHeader cubin = {};
+  std::memcpy(cubin.ident, "\x7f" "ELF\x02\x01\x01", 7);
+  cubin.machine = fatbin_internal::kElfMachineCuda;
+  cubin.header_bytes = sizeof(cubin);
+  node_.AnswerLoadWith(CUDA_ERROR_INVALID_IMAGE, "no code");
+  char errors[16] = "";
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {errors, reinterpret_cast<void*>(sizeof(errors))};
+  CUmodule module = nullptr;
+  EXPECT_EQ(cu_.cuModuleLoadDataEx(&module, &cubin, 2, options, values), CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_STREQ(errors, "no code");
+  EXPECT_EQ(values[1], reinterpret_cast<void*>(std::strlen("no code")));
+  EXPECT_EQ(node_.count("LibraryLoad"), 1u);
+  EXPECT_EQ(node_.count("LibraryCompile"), 0u);
 }
 
 TEST_F(Calls, PageableCopiesAreTakenOverBeforeTheCallReturns) {

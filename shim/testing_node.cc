@@ -130,6 +130,20 @@ class TestingNode::Ring {
         record, load_result_, {3, 0},
         {reinterpret_cast<const uint8_t*>(load_log_.data()), load_log_.size()});
   }
+  void On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Request& r,
+          const wire::Record& record) {
+    const uint8_t* image = Host(static_cast<uint64_t>(r.image));
+    images_.emplace_back(image, image + r.image_bytes);
+    wire::LibraryCompile::Reply reply = {};
+    reply.result = load_result_;
+    reply.kernel_count = 3;
+    // It says nothing but errors.
+    reply.report.error_bytes =
+        static_cast<uint32_t>(std::min<size_t>(load_log_.size(), r.error_capacity_bytes));
+    std::memcpy(Host(static_cast<uint64_t>(r.texts)) + r.info_capacity_bytes, load_log_.data(),
+                reply.report.error_bytes);
+    Reply<wire::LibraryCompile>(record, CUDA_SUCCESS, reply);
+  }
   void On(wire::Tag<wire::LibraryLoadByHash>, const wire::LibraryLoadByHash::Request& r,
           const wire::Record& record) {
     const ImageHash hash = {{r.hash[0], r.hash[1], r.hash[2], r.hash[3]}};

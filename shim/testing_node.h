@@ -78,7 +78,7 @@ class TestingNode {
   void HangUpDoorbell();
   void HangUpConnection();
 
-  // What the next LibraryLoad answers.
+  // What LibraryLoad and LibraryCompile answer from now on.
   void AnswerLoadWith(uint32_t result, std::string log);
   // The library images that arrived.
   std::vector<std::vector<uint8_t>> images();

@@ -107,22 +107,43 @@ TEST_F(References, ADestroyedArrayIsUnboundFirst) {
   EXPECT_EQ(node_.count("ReferenceSet"), 4u);
 }
 
-TEST_F(References, FreedMemoryIsUnboundWhenItWouldBeToldOf) {
+// A fetch would fault, as natively, and not what is told after it is freed.
+TEST_F(References, FreedMemoryStaysBound) {
   const CUtexref reference = Texture("image");
   const CUdeviceptr memory = Alloc(4096);
   ASSERT_EQ(cu_.cuTexRefSetAddress_v2(nullptr, reference, memory, 1024), CUDA_SUCCESS);
   ASSERT_EQ(cu_.cuMemFree_v2(memory), CUDA_SUCCESS);
   EXPECT_EQ(cu_.cuTexRefSetFormat(reference, CU_AD_FORMAT_UNSIGNED_INT32, 1), CUDA_SUCCESS);
-  EXPECT_EQ(LastSet(2).bound, 0u);
+  const wire::ReferenceSet::Request last = LastSet(2);
+  EXPECT_EQ(last.bound, 1u);
+  EXPECT_EQ(last.look.address, memory);
+  EXPECT_EQ(last.look.size_bytes, 1024u);
+  EXPECT_EQ(last.look.format, static_cast<uint32_t>(CU_AD_FORMAT_UNSIGNED_INT32));
   EXPECT_EQ(cu_.cuTexRefSetAddress_v2(nullptr, reference, memory, 1024), CUDA_SUCCESS);
-  EXPECT_EQ(node_.count("ReferenceSet"), 2u);
+  EXPECT_EQ(node_.count("ReferenceSet"), 2u) << "nothing has changed";
 }
 
-// As CUDA 11's runtime does where the program says no size.
-TEST_F(References, MoreThanThereIsIsBoundAsFarAsThereIs) {
+// CUDA 11's runtime binds 4 GiB where the program says no size.
+TEST_F(References, MoreThanThereIsIsBoundWhole) {
   const CUdeviceptr memory = Alloc(4096);
   ASSERT_EQ(cu_.cuTexRefSetAddress_v2(nullptr, Texture("image"), memory, UINT32_MAX), CUDA_SUCCESS);
-  EXPECT_EQ(LastSet(1).look.size_bytes, 4096u);
+  const wire::ReferenceSet::Request last = LastSet(1);
+  EXPECT_EQ(last.bound, 1u);
+  EXPECT_EQ(last.look.address, memory);
+  EXPECT_EQ(last.look.size_bytes, uint64_t{UINT32_MAX});
+}
+
+TEST_F(References, AddressesWhereNothingLiesAreBound) {
+  constexpr CUdeviceptr kNowhere = 4096;
+  const CUtexref reference = Texture("image");
+  ASSERT_EQ(cu_.cuTexRefSetAddress_v2(nullptr, reference, kNowhere, 1024), CUDA_SUCCESS);
+  EXPECT_EQ(LastSet(1).look.address, kNowhere);
+  const CUDA_ARRAY_DESCRIPTOR shape = {16, 4, CU_AD_FORMAT_FLOAT, 1};
+  ASSERT_EQ(cu_.cuTexRefSetAddress2D_v3(reference, &shape, kNowhere, 512), CUDA_SUCCESS);
+  const wire::ReferenceSet::Request last = LastSet(2);
+  EXPECT_EQ(last.bound, 1u);
+  EXPECT_EQ(last.look.resource, wire::ViewResource::kPitched);
+  EXPECT_EQ(last.look.address, kNowhere);
 }
 
 TEST_F(References, GoWithTheirModule) {

@@ -2,15 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 
 #include "agent/identity/allocation_record.h"
 #include "agent/identity/state_file.h"
+#include "agent/identity/testing_full_disk.h"
 
 namespace gpuloom {
 namespace {
@@ -21,21 +20,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 const Clock::Time kNow{std::chrono::milliseconds(1'700'000'000'123)};
-
-// While it lives every write to a file fails, as on a full disk.
-class FullDisk {
- public:
-  FullDisk() {
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit none = {0, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &none);
-  }
-  ~FullDisk() { setrlimit(RLIMIT_FSIZE, &before_); }
-
- private:
-  rlimit before_ = {};
-};
 
 class Book : public ::testing::Test {
  protected:

@@ -29,7 +29,7 @@ absl::Status WriteStateFile(const std::string& path, const std::string& content,
   // A name of its own: an agent that is being replaced may write the same file.
   std::string temporary = path + ".XXXXXX.new";
   channel::UniqueFd fd(mkostemps(temporary.data(), 4, O_CLOEXEC));
-  if (!fd.valid()) return Failed(temporary, "open", errno);
+  if (!fd.valid()) return Failed(path, "open", errno);
   const auto give_up = [&](const char* what, int error) {
     unlink(temporary.c_str());
     return Failed(path, what, error);

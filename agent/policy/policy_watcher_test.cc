@@ -7,8 +7,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
+#include "agent/identity/testing_full_disk.h"
 #include "agent/policy/last_good_policy.h"
 
 namespace gpuloom {
@@ -207,20 +209,30 @@ TEST_F(PolicyFile, ALastGoodOneThatCannotBeUsedIsNoPolicy) {
 TEST_F(PolicyFile, WhatCannotBeKeptIsInForceAllTheSameAndTriedAgain) {
   Write("p.yaml", "defaults: {memory: 1GiB}");
   ASSERT_EQ(Start()->LoadFirst().outcome, Outcome::kReloaded);
-  // A folder where the new file would be written: no write succeeds, as on a full disk.
-  fs::create_directory(kept_.string() + ".new");
   Write("p.yaml", "defaults: {memory: 2GiB}");
   const auto watcher = Start();
+  auto disk = std::make_optional<FullDisk>();
   const PolicyWatcher::Look look = watcher->LoadFirst();
+  const PolicyWatcher::Look again = watcher->LookAgain();
+  disk.reset();
   EXPECT_EQ(look.outcome, Outcome::kReloaded);
   EXPECT_THAT(look.not_kept, HasSubstr("policy: cannot be kept for the next start: state: "));
   EXPECT_EQ(SlotBytes(watcher), 2 * kGiB);
   EXPECT_EQ(watcher->Trouble(), "");
-  EXPECT_EQ(watcher->LookAgain().not_kept, "") << "said once";
+  EXPECT_EQ(again.not_kept, "") << "said once";
   EXPECT_EQ(*KeptPolicy(kept_), "defaults: {memory: 1GiB}") << "the earlier one still lies there";
-  fs::remove(kept_.string() + ".new");
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 2) << "and nothing half written";
   EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
   EXPECT_EQ(*KeptPolicy(kept_), "defaults: {memory: 2GiB}");
+}
+
+TEST_F(PolicyFile, AMissingFolderToKeepItInIsToldOnce) {
+  Write("p.yaml", "defaults: {memory: 1GiB}");
+  kept_ = directory_ / "none" / "kept.yaml";
+  const auto watcher = Start();
+  EXPECT_THAT(watcher->LoadFirst().not_kept, HasSubstr(kept_.string() + ": open: "));
+  EXPECT_EQ(watcher->LookAgain().not_kept, "");
+  EXPECT_EQ(SlotBytes(watcher), kGiB);
 }
 
 TEST_F(PolicyFile, WhatIsKeptIsTheTextToTheByte) {

@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
 namespace gpuloom::softgpu {
 
 Retirement& Retirement::Instance() {
@@ -23,6 +25,29 @@ void Retirement::Unmap(uint64_t begin, uint64_t size_bytes) {
   if (!touching_.empty()) Blank(begin, size_bytes);
   retired_.push_back({epoch_++, begin, size_bytes});
   ReapLocked();
+}
+
+std::vector<Retirement::Piece> Retirement::TakeBack(uint64_t begin, uint64_t size_bytes) {
+  const uint64_t end = begin + size_bytes;
+  std::vector<Piece> taken;
+  std::vector<Range> left;
+  std::lock_guard lock(mutex_);
+  for (const Range& range : retired_) {
+    const uint64_t range_end = range.begin + range.size_bytes;
+    const uint64_t first = std::max(begin, range.begin);
+    const uint64_t last = std::min(end, range_end);
+    if (first >= last) {
+      left.push_back(range);
+      continue;
+    }
+    taken.push_back({first, last - first});
+    if (range.begin < first) left.push_back({range.epoch, range.begin, first - range.begin});
+    if (last < range_end) left.push_back({range.epoch, last, range_end - last});
+  }
+  retired_ = std::move(left);
+  std::sort(taken.begin(), taken.end(),
+            [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
+  return taken;
 }
 
 void Retirement::ReapLocked() {

@@ -24,6 +24,15 @@ class Retirement {
   // Blank, and give the addresses back to the system as soon as nobody can be touching them.
   void Unmap(uint64_t begin, uint64_t size_bytes);
 
+  struct Piece {
+    uint64_t begin;
+    uint64_t size_bytes;
+    uint64_t end() const { return begin + size_bytes; }
+  };
+  // What of [begin, begin + size_bytes) still waits to be given back becomes the caller's, blank as it
+  // is, by rising addresses: who frees addresses can have them again at once, as with the real driver.
+  [[nodiscard]] std::vector<Piece> TakeBack(uint64_t begin, uint64_t size_bytes);
+
   // Stands around everything that touches checked addresses: a kernel, a copy, a memset.
   class Touching {
    public:

@@ -22,6 +22,32 @@ uint64_t MapNothing(uint64_t wanted, uint64_t size_bytes, int flags) {
   return at == MAP_FAILED ? 0 : reinterpret_cast<uint64_t>(at);
 }
 
+// 0 unless all of it is free, or was freed by us.
+uint64_t MapAt(uint64_t wanted, uint64_t size_bytes) {
+  const std::vector<Retirement::Piece> ours = Retirement::Instance().TakeBack(wanted, size_bytes);
+  std::vector<Retirement::Piece> mapped;
+  uint64_t at = wanted;
+  const auto map_until = [&](uint64_t end) {
+    if (at == end) return true;
+    const uint64_t got = MapNothing(at, end - at, MAP_FIXED_NOREPLACE);
+    if (got != 0) mapped.push_back({got, end - at});
+    return got == at;  // a kernel before 4.17 takes the flag for a hint
+  };
+  bool is_free = true;
+  for (const Retirement::Piece& piece : ours) {
+    is_free = is_free && map_until(piece.begin);
+    at = piece.end();
+  }
+  if (is_free && map_until(wanted + size_bytes)) return wanted;
+  for (const Retirement::Piece& piece : mapped) {
+    munmap(reinterpret_cast<void*>(piece.begin), piece.size_bytes);
+  }
+  for (const Retirement::Piece& piece : ours) {
+    Retirement::Instance().Unmap(piece.begin, piece.size_bytes);
+  }
+  return 0;
+}
+
 uint64_t MapAligned(uint64_t size_bytes, uint64_t alignment_bytes) {
   const uint64_t whole = MapNothing(0, size_bytes + alignment_bytes, 0);
   if (whole == 0) return 0;
@@ -55,11 +81,7 @@ CUresult VirtualMemory::Reserve(uint64_t size_bytes, uint64_t alignment_bytes, u
   std::lock_guard lock(mutex_);
   begin = 0;
   if (wanted != 0 && wanted % alignment_bytes == 0 && wanted < kAddressEnd) {
-    begin = MapNothing(wanted, size_bytes, MAP_FIXED_NOREPLACE);
-    if (begin != 0 && begin != wanted) {  // a kernel before 4.17 takes the flag for a hint
-      munmap(reinterpret_cast<void*>(begin), size_bytes);
-      begin = 0;
-    }
+    begin = MapAt(wanted, size_bytes);
   }
   if (begin == 0) begin = MapAligned(size_bytes, alignment_bytes);
   if (begin == 0) return CUDA_ERROR_OUT_OF_MEMORY;

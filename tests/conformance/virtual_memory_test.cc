@@ -400,5 +400,20 @@ TEST_F(VirtualMemory, WrongMappings) {
   EXPECT_EQ(Cu().cuMemUnmap(address, 8 * kGranule), CUDA_SUCCESS);  // with a hole behind it
 }
 
+// Also while the device is at work, whose kernels may have looked at what was there.
+TEST_F(VirtualMemory, FreedAddressesCanBeHadAgainAtOnce) {
+  CUdeviceptr address = 0;
+  ASSERT_EQ(Cu().cuMemAddressReserve(&address, 64 * kGranule, 0, 0, 0), CUDA_SUCCESS);
+  for (int turn = 0; turn < 20; ++turn) {
+    ASSERT_EQ(Launch(Function("spin"), 1, 1, nullptr, uint64_t{5'000'000}), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemAddressFree(address, 64 * kGranule), CUDA_SUCCESS);
+    CUdeviceptr again = 0;
+    ASSERT_EQ(Cu().cuMemAddressReserve(&again, 64 * kGranule, 0, address, 0), CUDA_SUCCESS);
+    EXPECT_EQ(again, address);
+    address = again;
+  }
+  EXPECT_EQ(Cu().cuMemAddressFree(address, 64 * kGranule), CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace gpuloom::conformance
