@@ -1,8 +1,10 @@
 // What the calls put on the wire, and which mistakes never get there.
+#include <cstring>
 #include <numeric>
 #include <thread>
 #include <vector>
 
+#include "proto/cuda/fatbin.h"
 #include "proto/cuda/image_hash.h"
 #include "shim/loaded_shim.h"
 #include "shim/staging.h"
@@ -257,14 +259,16 @@ TEST_F(Calls, TheCompilersWordsReachTheProgram) {
   const auto request = compiled[0].As<wire::LibraryCompile>();
   EXPECT_EQ(request.error_capacity_bytes, sizeof(errors));
   EXPECT_EQ(request.info_capacity_bytes, sizeof(infos));
-  ASSERT_EQ(node_.images().size(), 1u);
-  EXPECT_EQ(std::string(node_.images()[0].begin(), node_.images()[0].end()), ".version 8.0");
+  const auto images = node_.images();
+  ASSERT_EQ(images.size(), 1u);
+  EXPECT_EQ(std::string(images[0].begin(), images[0].end()), ".version 8.0");
   EXPECT_EQ(node_.count("LibraryLoad"), 0u);
 }
 
 TEST_F(Calls, WhatIsWrongWithMachineCodeIsToldAsErrorsOfTheCompiler) {
   fatbin_internal::ElfHeader cubin = {};
-  std::memcpy(cubin.ident, "\x7f" "ELF\x02\x01\x01", 7);
+  const uint8_t ident[] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
+  std::memcpy(cubin.ident, ident, sizeof(ident));
   cubin.machine = fatbin_internal::kElfMachineCuda;
   cubin.header_bytes = sizeof(cubin);
   node_.AnswerLoadWith(CUDA_ERROR_INVALID_IMAGE, "no code");
