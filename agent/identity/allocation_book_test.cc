@@ -9,7 +9,7 @@
 
 #include "agent/identity/allocation_record.h"
 #include "agent/identity/state_file.h"
-#include "agent/identity/testing_full_disk.h"
+#include "agent/testing_full_disk.h"
 
 namespace gpuloom {
 namespace {

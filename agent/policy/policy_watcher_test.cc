@@ -10,8 +10,8 @@
 #include <optional>
 #include <sstream>
 
-#include "agent/identity/testing_full_disk.h"
 #include "agent/policy/last_good_policy.h"
+#include "agent/testing_full_disk.h"
 
 namespace gpuloom {
 namespace {
