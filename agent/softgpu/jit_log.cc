@@ -71,7 +71,7 @@ void JitLog::Fill(CUjit_option buffer, CUjit_option size_option, uint32_t capaci
   void** const size = Find(size_option);
   if (at == nullptr || size == nullptr || *at == nullptr || capacity == 0) return;
   const size_t length = std::min<size_t>(text.size(), capacity - 1);
-  std::memcpy(*at, text.data(), length);
+  text.copy(static_cast<char*>(*at), length);
   static_cast<char*>(*at)[length] = '\0';
   const bool is_cut = length < text.size() && capacity > 1;
   *size = reinterpret_cast<void*>(uintptr_t{is_cut ? capacity : length});

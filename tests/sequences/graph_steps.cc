@@ -35,10 +35,12 @@ std::vector<std::shared_ptr<Work>> MakeWorks(World& world, uint32_t most) {
   return works;
 }
 
-// A driver without memory for device addresses of graphs' nodes fails here.
-ExecRef Instantiate(World& world, CUgraph graph) {
+// `works`: what the graph does. Said before it is tried.
+ExecRef Instantiate(World& world, CUgraph graph,
+                    const std::vector<std::shared_ptr<Work>>& works = {}) {
   auto exec = std::make_shared<ExecObject>();
   exec->number = world.NextNumber();
+  for (const auto& work : works) Note(exec.get(), work);
   if (world.random().Chance(50)) {
     DO(cuGraphInstantiateWithFlags, &exec->handle, graph, 0);
   } else {
@@ -109,9 +111,8 @@ bool Capture(World& world) {
   }
   DO(cuStreamDestroy_v2, first);
   DO(cuStreamDestroy_v2, second);
-  const ExecRef exec = Instantiate(world, graph);
+  const ExecRef exec = Instantiate(world, graph, works);
   DO(cuGraphDestroy, graph);
-  for (const auto& work : works) Note(exec.get(), work);
   world.execs.push_back(exec);
   world.journal().Note("exec %u of %zu", exec->number, works.size());
   return true;
@@ -145,10 +146,9 @@ bool ByHand(World& world) {
     DO(cuGraphDestroy, graph);
     graph = clone;
   }
-  const ExecRef exec = Instantiate(world, graph);
+  const ExecRef exec = Instantiate(world, graph, works);
   exec->graph = graph;
   exec->nodes = nodes;
-  for (const auto& work : works) Note(exec.get(), work);
   world.execs.push_back(exec);
   world.journal().Note("exec %u of %zu", exec->number, works.size());
   return true;
@@ -165,10 +165,10 @@ bool Nested(World& world) {
   CUgraphNode last = nullptr;
   DO(cuGraphAddChildGraphNode, &last, graph, nodes.data(), nodes.size(), child);
   DO(cuGraphDestroy, child);
-  const ExecRef exec = Instantiate(world, graph);
+  auto works = outer;
+  works.insert(works.end(), inner.begin(), inner.end());
+  const ExecRef exec = Instantiate(world, graph, works);
   DO(cuGraphDestroy, graph);
-  for (const auto& work : outer) Note(exec.get(), work);
-  for (const auto& work : inner) Note(exec.get(), work);
   world.execs.push_back(exec);
   world.journal().Note("exec %u of %zu and %zu", exec->number, outer.size(), inner.size());
   return true;
