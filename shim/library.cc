@@ -220,6 +220,9 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
   return result;
 }
 
+// More than any image has; what says so is none.
+constexpr off_t kLargestFileBytes = off_t{1} << 36;
+
 CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
                   const CUjit_option* options, void** values, Library** out) {
   if (const CUresult result = NeedOwner(is_module); result != CUDA_SUCCESS) return result;
@@ -233,6 +236,8 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
   const off_t size = file.valid() ? lseek(file.get(), 0, SEEK_END) : -1;
   if (size < 0) return CUDA_ERROR_FILE_NOT_FOUND;
   if (size == 0) return CUDA_ERROR_INVALID_IMAGE;
+  // A folder's, on some file systems.
+  if (size > kLargestFileBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   auto* bytes = static_cast<uint8_t*>(malloc(static_cast<size_t>(size)));
   if (bytes == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   off_t have = 0;

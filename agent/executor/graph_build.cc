@@ -196,8 +196,9 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
     case GraphNodeKind::kEventWait:  // the whole launch waits: see Session::On(GraphLaunch)
       return cuda.cuGraphAddEmptyNode(handle, graph, nullptr, 0);
     case GraphNodeKind::kKernel: {
-      const KernelNodeParams kernel = KernelNode(plan, i);
-      const CUresult added = cuda.cuGraphAddKernelNode_v2(handle, graph, nullptr, 0, &kernel.value);
+      const GraphKernelParams kernel(plan, i, cuda);
+      const CUresult added =
+          cuda.cuGraphAddKernelNode_v2(handle, graph, nullptr, 0, &kernel.value());
       if (added != CUDA_SUCCESS) return added;
       nodes_[i].attributes_hash = HashAttributes(plan, node);
       return SetAttributes(plan, i, *handle);
@@ -308,14 +309,14 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
   if (form.body_bytes != 0) {
     switch (form.kind) {
       case GraphNodeKind::kKernel: {
-        const KernelNodeParams kernel = KernelNode(plan, entry);
+        const GraphKernelParams kernel(plan, entry, cuda);
         // The graph behind stays as it was made: see Renew.
         if (reservation_ != nullptr && HashAttributes(plan, form) != node.attributes_hash) {
           return CUDA_ERROR_NOT_SUPPORTED;
         }
-        result = cuda.cuGraphExecKernelNodeSetParams_v2(exec_, node.handle, &kernel.value);
+        result = cuda.cuGraphExecKernelNodeSetParams_v2(exec_, node.handle, &kernel.value());
         if (result != CUDA_SUCCESS) return result;
-        result = cuda.cuGraphKernelNodeSetParams_v2(node.handle, &kernel.value);
+        result = cuda.cuGraphKernelNodeSetParams_v2(node.handle, &kernel.value());
         const uint64_t hash = HashAttributes(plan, form);
         if (result != CUDA_SUCCESS || hash == node.attributes_hash) break;
         node.attributes_hash = hash;

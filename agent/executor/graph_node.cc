@@ -6,10 +6,36 @@
 
 namespace gpuloom::executor {
 
-KernelNodeParams KernelNode(const GraphPlan& plan, uint32_t entry) {
+namespace {
+
+bool IsCooperative(const GraphPlan& plan, const wire::GraphNode& node) {
+  const auto kernel = plan.reader.Body<wire::GraphKernel>(node);
+  for (uint32_t i = 0; i < kernel.attributes; ++i) {
+    const wire::GraphAttribute attribute = plan.reader.Attribute(node, i);
+    int32_t value = 0;
+    std::memcpy(&value, attribute.value, sizeof(value));
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && value != 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+GraphKernelParams::GraphKernelParams(const GraphPlan& plan, uint32_t entry, const Driver& cuda)
+    : params_(plan.functions[entry], plan.reader.Body<wire::GraphKernel>(plan.reader.Node(entry)),
+              plan.reader.Params(plan.reader.Node(entry))) {
   const wire::GraphNode node = plan.reader.Node(entry);
-  return KernelNodeParams(plan.functions[entry], plan.reader.Body<wire::GraphKernel>(node),
-                          plan.reader.Params(node));
+  if (cuda.cuFuncGetParamInfo == nullptr || !IsCooperative(plan, node)) return;
+  const auto packed = plan.reader.Params(node);
+  size_t offset = 0;
+  size_t size = 0;
+  while (cuda.cuFuncGetParamInfo(params_.value.func, each_.size(), &offset, &size) ==
+             CUDA_SUCCESS &&
+         offset + size <= packed.size()) {
+    each_.push_back(const_cast<uint8_t*>(packed.data()) + offset);
+  }
+  params_.value.extra = nullptr;
+  params_.value.kernelParams = each_.data();
 }
 
 CUDA_MEMCPY3D CopyNode(const GraphPlan& plan, uint32_t entry) {

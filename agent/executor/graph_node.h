@@ -9,8 +9,17 @@
 
 namespace gpuloom::executor {
 
-// Points into the plan.
-KernelNodeParams KernelNode(const GraphPlan& plan, uint32_t entry);
+// Points into the plan and into itself. The driver makes no node cooperative whose parameters come
+// packed (580.159: INVALID_VALUE), so those of cooperative kernels are passed one by one.
+class GraphKernelParams {
+ public:
+  GraphKernelParams(const GraphPlan& plan, uint32_t entry, const Driver& cuda);
+  const CUDA_KERNEL_NODE_PARAMS_v2& value() const { return params_.value; }
+
+ private:
+  KernelNodeParams params_;
+  std::vector<void*> each_;
+};
 CUDA_MEMCPY3D CopyNode(const GraphPlan& plan, uint32_t entry);
 CUDA_MEMSET_NODE_PARAMS_v1 FillNode(const wire::GraphFill& fill);
 CUstreamBatchMemOpParams Operation(const wire::GraphMemoryOperation& from);

@@ -51,9 +51,9 @@ CUresult Graph::RenewNode(const GraphPlan& plan, uint32_t i) {
   Node& node = nodes_[i];
   switch (form.kind) {
     case GraphNodeKind::kKernel: {
-      const KernelNodeParams kernel = KernelNode(plan, i);
+      const GraphKernelParams kernel(plan, i, cuda);
       node.attributes_hash = HashAttributes(plan, form);
-      return cuda.cuGraphKernelNodeSetParams_v2(node.handle, &kernel.value);
+      return cuda.cuGraphKernelNodeSetParams_v2(node.handle, &kernel.value());
     }
     case GraphNodeKind::kCopy: {
       const CUDA_MEMCPY3D copy = CopyNode(plan, i);

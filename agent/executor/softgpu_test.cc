@@ -196,6 +196,9 @@ TEST_F(SoftGpuTest, EventsOrderStreamsWithoutWaitingForWhatComesAfterThem) {
   EXPECT_TRUE(tenant_->reader.Done(StreamId{1}, first));
   EXPECT_TRUE(tenant_->reader.Done(StreamId{1}, record));
   EXPECT_FALSE(tenant_->reader.Done(StreamId{1}, second));
+  // It reads its gate until then.
+  later_gate.Open();
+  EXPECT_TRUE(tenant_->WaitDone(1, second));
 }
 
 // The promise to neighbours of one domain: somebody's long kernel delays nothing of mine. What ends

@@ -84,6 +84,30 @@ TEST_F(LaunchAttributes, CooperativeBlocksAreAllThere) {
   EXPECT_EQ(Download<uint32_t>(counter, 1)[0], blocks * 32);
 }
 
+TEST_F(LaunchAttributes, CooperativeLaunchesAreCaptured) {
+  CUfunction meet = ClusterFunction("meet");
+  constexpr unsigned kBlocks = 4;
+  CUdeviceptr counter = Alloc(4), seen = Alloc(kBlocks * 4);
+  void* parameters[] = {&counter, &seen};
+  const CUstream stream = Stream();
+  ASSERT_EQ(Cu().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemsetD32Async(counter, 0, 1, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuLaunchCooperativeKernel(meet, kBlocks, 1, 1, 32, 1, 1, 0, stream, parameters),
+            CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(Cu().cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  for (int turn = 0; turn < 3; ++turn) {
+    EXPECT_EQ(Cu().cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    for (const uint32_t value : Download<uint32_t>(seen, kBlocks)) EXPECT_GE(value, kBlocks);
+    EXPECT_EQ(Download<uint32_t>(counter, 1)[0], kBlocks * 32);
+  }
+  EXPECT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphDestroy(graph), CUDA_SUCCESS);
+}
+
 TEST_F(LaunchAttributes, CooperativeGridsMustFit) {
   CUfunction meet = ClusterFunction("meet");
   int processors = 0, resident = 0;
