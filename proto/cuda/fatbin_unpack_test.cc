@@ -103,6 +103,25 @@ TEST(HasVariables, HoweverTheyAreSpelt) {
   EXPECT_TRUE(HasVariables(Fatbin({Bytes(head + ".const/**/.u32 x = 4;\n" + kernel)})));
 }
 
+// Of a cubin with three sections, the last of which is the names.
+template <typename Cubin>
+void FillHeader(Cubin* cubin) {
+  const auto offset = [&](const void* part) {
+    return static_cast<uint64_t>(static_cast<const uint8_t*>(part) -
+                                 reinterpret_cast<const uint8_t*>(cubin));
+  };
+  std::memcpy(cubin->header.ident,
+              "\x7f"
+              "ELF\2\1\1",
+              7);
+  cubin->header.machine = fatbin_internal::kElfMachineCuda;
+  cubin->header.section_offset = offset(cubin->sections);
+  cubin->header.section_entry_bytes = sizeof(cubin->sections[0]);
+  cubin->header.section_count = 3;
+  cubin->header.section_names = 2;
+  cubin->sections[2] = {0, 3, 0, 0, offset(cubin->names), sizeof(cubin->names), 0, 0, 1, 0};
+}
+
 // What a cubin has for the device is code, or something that is known to be the same for everybody.
 TEST(HasVariables, OfACubinWhatIsNotKnownCounts) {
   struct {
@@ -115,16 +134,7 @@ TEST(HasVariables, OfACubinWhatIsNotKnownCounts) {
   const auto offset = [&](const void* part) {
     return static_cast<uint64_t>(static_cast<const uint8_t*>(part) - bytes);
   };
-  std::memcpy(cubin.header.ident,
-              "\x7f"
-              "ELF\2\1\1",
-              7);
-  cubin.header.machine = fatbin_internal::kElfMachineCuda;
-  cubin.header.section_offset = offset(cubin.sections);
-  cubin.header.section_entry_bytes = sizeof(cubin.sections[0]);
-  cubin.header.section_count = 3;
-  cubin.header.section_names = 2;
-  cubin.sections[2] = {0, 3, 0, 0, offset(cubin.names), sizeof(cubin.names), 0, 0, 1, 0};
+  FillHeader(&cubin);
   constexpr uint64_t kAllocated = 2;
   const auto with = [&](const char* name, uint64_t flags) {
     cubin.sections[1] = {1, 1, flags, 0, offset(&cubin.content), sizeof(cubin.content), 0, 0, 4, 0};
@@ -156,17 +166,8 @@ TEST(HasVariables, ReferencesAreState) {
   const auto offset = [&](const void* part) {
     return static_cast<uint64_t>(static_cast<const uint8_t*>(part) - bytes);
   };
-  std::memcpy(cubin.header.ident,
-              "\x7f"
-              "ELF\2\1\1",
-              7);
-  cubin.header.machine = fatbin_internal::kElfMachineCuda;
-  cubin.header.section_offset = offset(cubin.sections);
-  cubin.header.section_entry_bytes = sizeof(cubin.sections[0]);
-  cubin.header.section_count = 3;
-  cubin.header.section_names = 2;
+  FillHeader(&cubin);
   cubin.sections[1] = {0, 2, 0, 0, offset(cubin.symbols), sizeof(cubin.symbols), 2, 0, 8, 24};
-  cubin.sections[2] = {0, 3, 0, 0, offset(cubin.names), sizeof(cubin.names), 0, 0, 1, 0};
   constexpr uint8_t kGlobal = 0x10, kFunction = 2, kTexture = 10, kSurface = 12;
   const auto with = [&](uint8_t type) {
     cubin.symbols[1] = {1, static_cast<uint8_t>(kGlobal | type), 0, 0, 0, 0};
