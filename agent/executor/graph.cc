@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "agent/executor/graph_waits.h"
 #include "agent/executor/session.h"
 
 namespace gpuloom::executor {
@@ -33,7 +34,11 @@ struct Session::GraphBlock {
     plan->well_formed =
         plan->reader.Parse(plan->block, form) &&
         (form == wire::GraphReader::Form::kUpdate || plan->scopes.Read(plan->reader));
-    if (plan->well_formed) plan->functions.resize(plan->reader.nodes());
+    if (!plan->well_formed) return;
+    plan->functions.resize(plan->reader.nodes());
+    if (form == wire::GraphReader::Form::kDefinition) {
+      plan->waits_at_once = WaitsAtOnce(plan->reader);
+    }
   }
 };
 
@@ -272,19 +277,31 @@ void Session::On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Reques
 
 // ---- at CUDA
 
+bool Session::MayLaunchGraph(const GraphWork& work, wire::Ticket ticket) const {
+  if (!work.graph->MayLaunch(ticket)) return false;
+  const uint32_t waits = work.upload ? 0 : work.graph->waits_at_once();
+  if (waits == 0) return true;
+  return place_.graphs->waits + waits <= kMostGraphWaits &&
+         (graph_waits_.at_once == 0 || graph_waits_.at_once + waits <= kMostSessionGraphWaits);
+}
+
 CUresult Session::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work) {
   const Driver& cuda = place_.device->cuda();
   const GraphRef graph = work.graph;
   CUresult result = CUDA_SUCCESS;
+  uint32_t waits = 0;
   if (work.upload) {
     if (!graph->IsUploaded()) result = cuda.cuGraphUpload(graph->exec(), stream.cuda);
   } else {
     result = cuda.cuGraphLaunch(graph->exec(), stream.cuda);
     kernels_launched_ += graph->kernels();
+    waits = graph->waits_at_once();
+    graph_waits_.at_once += waits;
+    place_.graphs->waits += waits;
   }
-  if (graph->MayWait() && graph->in_flight == 0) graphs_waiting_.push_back(graph);
+  if (graph->MayWait() && graph->in_flight == 0) graph_waits_.graphs.push_back(graph);
   ++graph->in_flight;
-  stream.graphs.push_back({static_cast<uint64_t>(ticket), graph, std::move(work.points)});
+  stream.graphs.push_back({static_cast<uint64_t>(ticket), graph, waits, std::move(work.points)});
   graph->OnSubmitted();
   TryUpdate(graph);
   return result;
@@ -295,8 +312,10 @@ void Session::FinishGraphs(Stream& stream) {
     const GraphRun run = std::move(stream.graphs.front());
     stream.graphs.pop_front();
     for (const PointRef& point : run.points) point->done = true;
+    graph_waits_.at_once -= run.waits;
+    place_.graphs->waits -= run.waits;
     if (--run.graph->in_flight != 0) continue;
-    std::erase(graphs_waiting_, run.graph);
+    std::erase(graph_waits_.graphs, run.graph);
     TryUpdate(run.graph);
   }
 }
@@ -304,13 +323,13 @@ void Session::FinishGraphs(Stream& stream) {
 // Nobody is left who would write what graphs wait for. Again and again: of several values for one
 // place the GPU must find each there for a while.
 void Session::LetGraphsGo() {
-  if (graphs_waiting_.empty() || now_ns_ - graphs_let_go_ns_ < kLetGoEveryNs) return;
-  graphs_let_go_ns_ = now_ns_;
-  const uint64_t round = graphs_let_go_rounds_++;
+  if (graph_waits_.graphs.empty() || now_ns_ - graph_waits_.let_go_ns < kLetGoEveryNs) return;
+  graph_waits_.let_go_ns = now_ns_;
+  const uint64_t round = graph_waits_.let_go_rounds++;
   const Driver& cuda = place_.device->cuda();
   CUstream stream = place_.graphs->stream;
   bool any = false;
-  for (const GraphRef& graph : graphs_waiting_) {
+  for (const GraphRef& graph : graph_waits_.graphs) {
     const std::vector<Graph::ValueWait>& waits = graph->SortedValueWaits();
     const size_t turns = waits.size() / kLetGoAtATime + 1;
     for (size_t begin = 0, end = 0, place = 0; begin < waits.size(); begin = end, ++place) {
@@ -327,22 +346,22 @@ void Session::LetGraphsGo() {
     }
   }
   if (!any) return;
-  if (graphs_let_go_ == nullptr &&
-      place_.device->TakeEvent(false, &graphs_let_go_) != CUDA_SUCCESS) {
+  if (graph_waits_.let_go == nullptr &&
+      place_.device->TakeEvent(false, &graph_waits_.let_go) != CUDA_SUCCESS) {
     return;
   }
-  place_.device->Judge(cuda.cuEventRecord(graphs_let_go_, stream));
+  place_.device->Judge(cuda.cuEventRecord(graph_waits_.let_go, stream));
 }
 
 // The memory must not go before what writes to it.
 bool Session::GraphsLetGo() {
-  if (graphs_let_go_ == nullptr) return true;
-  if (place_.device->Judge(place_.device->cuda().cuEventQuery(graphs_let_go_)) ==
+  if (graph_waits_.let_go == nullptr) return true;
+  if (place_.device->Judge(place_.device->cuda().cuEventQuery(graph_waits_.let_go)) ==
       CUDA_ERROR_NOT_READY) {
     return false;
   }
-  place_.device->GiveEvent(false, graphs_let_go_);
-  graphs_let_go_ = nullptr;
+  place_.device->GiveEvent(false, graph_waits_.let_go);
+  graph_waits_.let_go = nullptr;
   return true;
 }
 
@@ -351,7 +370,7 @@ bool Session::GraphsLetGo() {
 bool Session::PollGraphCalls() {
   bool any = false;
   if (state_ == State::kEnding) LetGraphsGo();
-  for (const GraphRef& graph : graphs_waiting_) {
+  for (const GraphRef& graph : graph_waits_.graphs) {
     auto& calls = graph->host_calls();
     for (uint32_t i = 0; i < calls.size(); ++i) {
       if (state_ != State::kServing) {

@@ -49,6 +49,8 @@ struct GraphRoom {
   uint64_t most_nodes = 1500;
   // Executable graphs with conditional nodes that wait to be destroyed.
   uint64_t buried = 0;
+  // Waits of the launches at CUDA (Graph::waits_at_once).
+  uint32_t waits = 0;
   // For uploads and for letting waits go; made when it is needed first, never given back.
   CUstream stream = nullptr;
 
@@ -78,7 +80,8 @@ struct GraphPlan {
   std::vector<bool> conditions;  // handles of it that have a node
   uint32_t judged = 0;           // so many entries
   uint32_t kernels = 0;
-  bool prints = false;  // some kernel may
+  uint32_t waits_at_once = 0;  // of a definition
+  bool prints = false;         // some kernel may
   CUresult result = CUDA_SUCCESS;
   uint32_t failed_node = wire::kNoGraphNode;
 
@@ -166,6 +169,8 @@ class Graph {
   const std::vector<ValueWait>& SortedValueWaits();
   // The GPU may wait in it for somebody outside of it.
   bool MayWait() const { return !host_calls_.empty() || !value_waits_.empty(); }
+  // So many of its nodes may do so at a time (graph_waits.h).
+  uint32_t waits_at_once() const { return waits_at_once_; }
   const std::vector<Record>& records() const { return records_; }
   const std::vector<Wait>& waits() const { return waits_; }
   std::vector<HostCall>& host_calls() { return host_calls_; }
@@ -212,6 +217,7 @@ class Graph {
   std::vector<CUstreamBatchMemOpParams> HostCallOperations(const Node& node) const;
   CUresult AddHostCall(Node* node, CUgraph graph);
   CUresult AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& graphs);
+  CUresult OrderHostCalls(const GraphPlan& plan);
   // The reservation's graph has its nodes already: they get what the plan says.
   void Renew(GraphPlan* plan);
   CUresult RenewNode(const GraphPlan& plan, uint32_t i);
@@ -237,9 +243,19 @@ class Graph {
   std::vector<Wait> waits_;
   std::vector<HostCall> host_calls_;
   std::unordered_map<uint32_t, std::vector<ValueWait>> value_waits_;  // by node
+  uint32_t waits_at_once_ = 0;
   std::vector<ValueWait> sorted_value_waits_;
   GraphHostWord* words_ = nullptr;  // one per host call, in the staging memory
 };
 using GraphRef = std::shared_ptr<Graph>;
+
+// A session's graphs at CUDA in which the GPU may wait, and how they are let go when it ends.
+struct GraphWaits {
+  std::vector<GraphRef> graphs;
+  uint32_t at_once = 0;  // waits of their launches
+  uint64_t let_go_ns = 0;
+  uint64_t let_go_rounds = 0;
+  CUevent let_go = nullptr;  // behind the newest writes that did so
+};
 
 }  // namespace gpuloom::executor

@@ -5,6 +5,7 @@
 
 #include "agent/executor/graph.h"
 #include "agent/executor/graph_node.h"
+#include "agent/executor/graph_waits.h"
 
 namespace gpuloom::executor {
 
@@ -58,6 +59,8 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   *session_nodes_ += counted_nodes_;
   room_->graphs += counted_nodes_ != 0;
   room_->nodes += counted_nodes_;
+  if (plan.waits_at_once > kMostGraphWaits) return CUDA_ERROR_NOT_SUPPORTED;
+  waits_at_once_ = plan.waits_at_once;
   kernels_ = plan.kernels;
   prints_ = plan.prints;
   libraries_ = plan.libraries;
@@ -266,7 +269,31 @@ CUresult Graph::AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& grap
         graphs[i], edges.from.data(), edges.to.data(), edges.data.data(), edges.from.size());
     if (added != CUDA_SUCCESS) return added;
   }
-  return CUDA_SUCCESS;
+  return OrderHostCalls(plan);
+}
+
+// The tenant runs one function at a time anyway, as CUDA does; one after the other they never keep more than
+// one of the device's queues. Beside nodes that wait for values there is no such order, because a
+// value may come from a function.
+CUresult Graph::OrderHostCalls(const GraphPlan& plan) {
+  if (waits_at_once_ != 1 || host_calls_.size() < 2) return CUDA_SUCCESS;
+  std::vector<bool> ordered(host_calls_.size());
+  for (uint32_t i = 0; i < plan.reader.edges(); ++i) {
+    const wire::GraphEdge edge = plan.reader.Edge(i);
+    const Node &from = nodes_[edge.from], &to = nodes_[edge.to];
+    if (from.kind != GraphNodeKind::kHost || to.kind != GraphNodeKind::kHost) continue;
+    if (to.place == from.place + 1) ordered[to.place] = true;
+  }
+  std::vector<CUgraphNode> from, to;
+  for (size_t place = 1; place < host_calls_.size(); ++place) {
+    if (ordered[place]) continue;
+    from.push_back(nodes_[host_calls_[place - 1].node].handle);
+    to.push_back(nodes_[host_calls_[place].node].handle);
+  }
+  if (from.empty()) return CUDA_SUCCESS;
+  const std::vector<CUgraphEdgeData> data(from.size());
+  return device_->cuda().cuGraphAddDependencies_v2(graph_, from.data(), to.data(), data.data(),
+                                                   from.size());
 }
 
 CUresult Graph::SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/executor/graph_waits.h"
 #include "agent/executor/testing_driver.h"
 #include "agent/executor/testing_graph.h"
 #include "agent/executor/testing_peer.h"
@@ -317,6 +318,7 @@ TEST_F(GraphTest, WhatCostsTheRingThreadIsBounded) {
   for (uint32_t i = 0; i < 1024; ++i) {
     records.AddEvent(wire::GraphNodeKind::kEventRecord, 1);
     operations.AddOperation(wait);
+    if (i != 0) operations.AddEdge(i - 1, i);
     calls.AddHostCall(i);
   }
   EXPECT_EQ(InstantiateFromArena(1, records), CUDA_SUCCESS);
@@ -328,6 +330,17 @@ TEST_F(GraphTest, WhatCostsTheRingThreadIsBounded) {
   EXPECT_EQ(InstantiateFromArena(4, records), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(InstantiateFromArena(4, operations), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(InstantiateFromArena(4, calls), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+TEST_F(GraphTest, WaitsThatWouldKeepTheDeviceFromAllOthersAreRefused) {
+  const uint64_t memory = tenant_->Alloc(1u << 20);
+  TestingGraph graph;
+  for (uint32_t i = 0; i < kMostGraphWaits; ++i) {
+    graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_32, 0, memory + i * 4, 1});
+  }
+  EXPECT_EQ(InstantiateFromArena(1, graph), CUDA_SUCCESS);
+  graph.AddHostCall(0);
+  EXPECT_EQ(InstantiateFromArena(2, graph), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 // ---- hostile tenants

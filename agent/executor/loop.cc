@@ -165,6 +165,7 @@ bool Loop::Serve(uint64_t now_ns) {
   int at_work = 0;
   for (const auto& session : sessions_) at_work += session->AtWork(now_ns);
   several_at_work_ = at_work > 1;
+  room_.SetSharers(static_cast<uint32_t>(at_work));
   for (const auto& session : sessions_) {
     worked |= session->Read(now_ns);
     worked |= session->SubmitWaiting(now_ns);
@@ -347,6 +348,7 @@ void Loop::AddSession(control::Incoming* in) {
                     &greens_,
                     &shared_,
                     &printer_,
+                    &room_,
                     &hold_,
                     batches_ ? &chains_ : nullptr,
                     submitters_.any() ? &submitters_ : nullptr,

@@ -88,6 +88,7 @@ class Loop {
   Chains chains_;
   Submitters submitters_;
   std::vector<SubmitJobPtr> handed_;  // of Serve
+  DriverRoom room_;
   bool several_at_work_ = false;
   const bool batches_;
   Printer printer_;

@@ -4,6 +4,7 @@
 
 #include "agent/executor/chain.h"
 #include "agent/executor/device.h"
+#include "agent/executor/driver_room.h"
 #include "agent/executor/graph.h"
 #include "agent/executor/green_context.h"
 #include "agent/executor/internal_stream.h"
@@ -31,6 +32,7 @@ struct Place {
   SpareGreens* greens;
   SharedMemory* shared;
   Printer* printer;
+  DriverRoom* room;
   const bool* hold;                       // true: nothing may be handed to CUDA now
   Chains* chains = nullptr;               // null: every launch goes by itself
   Submitters* submitters = nullptr;       // null: none

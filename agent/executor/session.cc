@@ -35,7 +35,7 @@ Session::Session(const Place& place, const control::AddSession& order, channel::
               &reinterpret_cast<wire::CompletionRegion*>(completions_->data())->head),
       writer_(reinterpret_cast<wire::CompletionRegion*>(completions_->data()),
               reinterpret_cast<const wire::CommandRegion*>(commands_.data())),
-      streams_(this, place.hold),
+      streams_(this, place.hold, place.room),
       space_(order.device_range_begin, OwnBytes(order)),
       reservable_{order.device_range_begin + OwnBytes(order),
                   order.device_range_bytes - OwnBytes(order)},

@@ -412,6 +412,7 @@ class Session final : public StreamSink {
   void JudgeUpdate(const GraphRef& graph, wire::Ticket ticket);
   void TryUpdate(const GraphRef& graph);
   void FinishUpdate(Graph& graph);
+  bool MayLaunchGraph(const GraphWork& work, wire::Ticket ticket) const;
   CUresult SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work);
   void FinishGraphs(Stream& stream);
   bool PollGraphCalls();
@@ -556,10 +557,7 @@ class Session final : public StreamSink {
   std::shared_ptr<uint64_t> conditions_ = std::make_shared<uint64_t>(0);
   IdTable<wire::ReservationId, ReservationEntry, wire::kMaxReservations> reservations_;
   std::vector<GraphToMake> graphs_to_make_;
-  std::vector<GraphRef> graphs_waiting_;  // at CUDA, and the GPU may wait in them
-  uint64_t graphs_let_go_ns_ = 0;
-  uint64_t graphs_let_go_rounds_ = 0;
-  CUevent graphs_let_go_ = nullptr;  // behind the newest writes of LetGraphsGo
+  GraphWaits graph_waits_;
   IdTable<wire::ArrayId, ArrayEntry, wire::kMaxArrays> arrays_;
   IdTable<wire::GreenContextId, GreenContextRef, wire::kMaxGreenContexts> green_;  // null: made
   IdTable<wire::DevicePartId, CUdevResource, wire::kMaxDeviceParts> parts_;

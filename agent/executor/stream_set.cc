@@ -189,7 +189,7 @@ void StreamSet::Recycle(ChunkPtr chunk) {
 
 bool StreamSet::HasRoom(const Stream& stream) const {
   return !*hold_ && !stream.busy && stream.in_flight < stream.max_in_flight &&
-         stream.queued < kMaxInFlight;
+         stream.queued < kMaxInFlight && room_->Has(queued_, stream.in_flight);
 }
 
 bool StreamSet::HaveGone(const std::vector<Dependency>& dependencies) const {
@@ -236,8 +236,10 @@ void StreamSet::Hand(Stream& stream, StreamCommand& command) {
     stream.busy_first = first;
     stream.busy_ticket = ticket;
     stream.busy_commands = command.commands;
+    TakePlaces(command.commands);
     return;
   }
+  TakePlaces(command.weight);
   Count(stream, first, ticket, command.commands, command.weight);
 }
 
@@ -245,7 +247,19 @@ void StreamSet::Handed(Stream& stream, uint32_t weight) {
   stream.busy = false;
   // The session may have ended meanwhile.
   stream.enqueued = std::max(stream.enqueued, stream.busy_ticket);
+  GivePlaces(stream.busy_commands);
+  TakePlaces(weight);
   Count(stream, stream.busy_first, stream.busy_ticket, stream.busy_commands, weight);
+}
+
+void StreamSet::TakePlaces(uint32_t places) {
+  queued_ += places;
+  room_->Take(places);
+}
+
+void StreamSet::GivePlaces(uint32_t places) {
+  queued_ -= places;
+  room_->Give(places);
 }
 
 void StreamSet::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t commands,
@@ -321,6 +335,7 @@ void StreamSet::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
   stream.completed = static_cast<uint64_t>(mark.point->ticket);
   stream.in_flight -= mark.commands;
   stream.queued -= mark.weight;
+  GivePlaces(mark.weight);
   stream.marks.pop_front();
 }
 

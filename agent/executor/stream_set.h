@@ -6,8 +6,8 @@
 // name older tickets, so no cycle can arise. The legacy default stream (id 0) waits for all
 // blocking streams of this session and they for it, as CUDA's does; other sessions are never
 // involved. At most kMaxInFlight launches of a stream are at CUDA at a time, because a full queue
-// of the driver (about 1,024 launches) would block the thread that serves everybody. A command with a gate
-// goes when everything before it is done and the gate is open.
+// of the driver (about 1,024 launches) would block the thread that serves everybody; what all streams of
+// all sessions have there is bounded too (driver_room.h). A command with a gate goes when everything before it is done and the gate is open.
 //
 // Launches that may go together (Collect) gather at the end of their stream, in a chunk, while there
 // are more in the ring. The chunk is closed, and goes like one command, when its content says so, when
@@ -22,6 +22,7 @@
 #include <memory>
 #include <vector>
 
+#include "agent/executor/driver_room.h"
 #include "agent/executor/stream_command.h"
 
 namespace gpuloom::executor {
@@ -62,6 +63,7 @@ struct Staged {
 struct GraphRun {
   uint64_t ticket;
   std::shared_ptr<Graph> graph;
+  uint32_t waits;  // of its nodes, at a time
   std::vector<PointRef> points;
 };
 
@@ -128,9 +130,12 @@ class StreamSink {
 
 class StreamSet {
  public:
-  // While *hold is true nothing is handed over.
-  StreamSet(StreamSink* sink, const bool* hold)
-      : sink_(sink), hold_(hold), streams_(wire::kMaxStreams) {}
+  // While *hold is true nothing is handed over. `room` outlives this.
+  StreamSet(StreamSink* sink, const bool* hold, DriverRoom* room)
+      : sink_(sink), hold_(hold), room_(room), streams_(wire::kMaxStreams) {}
+  ~StreamSet() { room_->Give(queued_); }
+  StreamSet(const StreamSet&) = delete;
+  StreamSet& operator=(const StreamSet&) = delete;
 
   // nullptr when the id is out of range or taken. `ticket` is the creating command's: what older
   // commands still say about an earlier stream of this id is done.
@@ -195,10 +200,15 @@ class StreamSet {
   bool CanSubmit(const Stream& stream, const StreamCommand& command) const;
   bool PassesGate(const Stream& stream, const StreamCommand& command) const;
   void Hand(Stream& stream, StreamCommand& command);
+  // Of the driver's queues.
+  void TakePlaces(uint32_t places);
+  void GivePlaces(uint32_t places);
   void Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t commands, uint32_t weight);
 
   StreamSink* sink_;
   const bool* hold_;
+  DriverRoom* room_;
+  uint32_t queued_ = 0;  // places that this has taken
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<Stream*> active_;
   std::vector<Stream*> waiting_;              // have commands in `waiting`

@@ -52,7 +52,8 @@ class StreamSetTest : public ::testing::Test, private StreamSink {
   uint64_t now_ns_ = 1'000'000;
   bool hold_ = false;
   bool room_ = true;
-  StreamSet set_{this, &hold_};
+  DriverRoom queues_;
+  StreamSet set_{this, &hold_, &queues_};
   Stream& legacy_ = Add(0);
 
  private:
@@ -72,6 +73,40 @@ TEST_F(StreamSetTest, CommandsGoAtOnceAndInOrder) {
   Enqueue(a);
   Enqueue(a);
   EXPECT_THAT(TakeHanded(), ElementsAre(Handed{1, 1, {}}, Handed{1, 2, {}}));
+}
+
+TEST_F(StreamSetTest, StreamsTogetherDoNotFillTheDriversQueues) {
+  constexpr uint32_t kStreams = 2 * DriverRoom::kPlaces / kFirstInFlight;
+  for (uint32_t i = 1; i <= kStreams; ++i) Add(i, /*blocking=*/false);
+  for (uint32_t i = 1; i <= kStreams; ++i) {
+    for (uint32_t k = 0; k < kFirstInFlight; ++k) Enqueue(*set_.Find(wire::StreamId{i}));
+  }
+  // All that there is room for, and of the streams behind it one each.
+  EXPECT_EQ(handed_.size(), DriverRoom::kPlaces + kStreams / 2);
+  Complete(*set_.Find(wire::StreamId{1}));
+  EXPECT_TRUE(set_.SubmitWaiting());
+  EXPECT_EQ(queues_.taken(), DriverRoom::kPlaces);
+  for (uint32_t turn = 0; turn < kStreams; ++turn) {
+    for (uint32_t i = 1; i <= kStreams; ++i) Complete(*set_.Find(wire::StreamId{i}));
+    set_.SubmitWaiting();
+  }
+  EXPECT_EQ(handed_.size(), kStreams * kFirstInFlight);
+  EXPECT_EQ(queues_.taken(), 0u);
+}
+
+TEST_F(StreamSetTest, EverySessionHasAPartOfTheDriversQueues) {
+  queues_.SetSharers(4);
+  queues_.Take(DriverRoom::kPlaces);  // by the others
+  Stream& a = Add(1, /*blocking=*/false);
+  Stream& b = Add(2, /*blocking=*/false);
+  Stream& c = Add(3, /*blocking=*/false);
+  for (uint32_t i = 0; i < kFirstInFlight; ++i) Enqueue(a);
+  for (uint32_t i = 0; i < kFirstInFlight; ++i) Enqueue(b);
+  EXPECT_EQ(handed_.size(), DriverRoom::kPlaces / 4);
+  // What the others' commands wait for may be this one.
+  Enqueue(c);
+  Enqueue(c);
+  EXPECT_EQ(handed_.size(), DriverRoom::kPlaces / 4 + 1);
 }
 
 TEST_F(StreamSetTest, LegacyWaitsForBlockingStreamsAndTheyForIt) {

@@ -90,7 +90,7 @@ void Session::TellAsyncError(const Stream& stream, CUresult result) {
 bool Session::HasRoom(const StreamCommand& command) const {
   if (std::holds_alternative<ChunkWork>(command.work)) return jobs_out_ < kMostJobsOut;
   if (const auto* work = std::get_if<GraphWork>(&command.work)) {
-    if (!work->graph->MayLaunch(command.ticket)) return false;
+    if (!MayLaunchGraph(*work, command.ticket)) return false;
   }
   if (Prints(command.work) && !place_.printer->MayPrint(id())) return false;
   return staged_bytes_ == 0 || !std::holds_alternative<CopyInlineWork>(command.work) ||

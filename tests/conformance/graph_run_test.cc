@@ -166,6 +166,61 @@ TEST_F(GraphRuns, LaunchesWithHostNodesQueue) {
   EXPECT_EQ(Word(), 50u);
 }
 
+TEST_F(GraphRuns, HostNodesBesideEachOtherAllRun) {
+  std::atomic<int> calls{0};
+  const auto count = [](void* data) { ++*static_cast<std::atomic<int>*>(data); };
+  const CUgraphNode first = AddIncrement(memory_);
+  Nodes ends;
+  for (uint32_t i = 1; i <= 40; ++i) {
+    // Every fourth stands behind the one before it by itself.
+    const Nodes after = i % 4 == 0 ? Nodes{first, ends.back()} : Nodes{first};
+    ends.push_back(AddHost(count, &calls, after));
+    AddIncrement(memory_ + i * 4, {ends.back()});
+  }
+  AddIncrement(memory_, ends);
+  Instantiate();
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(Cu().cuGraphLaunch(exec_, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  EXPECT_EQ(calls, 120);
+  EXPECT_EQ(Word(), 6u);
+  for (size_t i = 1; i <= 40; ++i) EXPECT_EQ(Word(i), 3u) << i;
+}
+
+// More streams than the device has queues, each with more than is handed over at a time, while a graph
+// waits for its function: whoever serves that must not stand in a full queue.
+TEST_F(GraphRuns, StreamsFillWhileAHostNodeWaits) {
+  constexpr uint32_t kStreams = 80, kLaunches = 250;
+  Gate gate;
+  AddIncrement(memory_, {AddHost(Gate::Pass, &gate)});
+  Instantiate();
+  ASSERT_EQ(Cu().cuGraphLaunch(exec_, stream_), CUDA_SUCCESS);
+  gate.WaitEntered();
+  // Natively a launch may wait for room, so somebody else opens the gate.
+  std::atomic<bool> all_launched{false};
+  std::thread opener([&] {
+    for (int i = 0; i < 1000 && !all_launched; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    gate.open = true;
+  });
+  std::vector<CUstream> streams;
+  for (uint32_t i = 0; i < kStreams; ++i) streams.push_back(Stream());
+  const CUfunction increment = Function("increment");
+  for (uint32_t i = 0; i < kStreams; ++i) {
+    for (uint32_t k = 0; k < kLaunches; ++k) {
+      ASSERT_EQ(Launch(increment, 1, 1, streams[i], memory_ + (i + 1) * 4), CUDA_SUCCESS);
+    }
+  }
+  all_launched = true;
+  opener.join();
+  for (const CUstream stream : streams) {
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Word(), 1u);
+  for (uint32_t i = 1; i <= kStreams; ++i) EXPECT_EQ(Word(i), kLaunches) << i;
+}
+
 TEST_F(GraphRuns, AHostNodesFunctionChanges) {
   std::vector<uint32_t> list;
   Note one{&list, 1};

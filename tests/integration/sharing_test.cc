@@ -234,6 +234,28 @@ TEST_F(Sharing, NobodyWaitsForAnothersKernel) {
   EXPECT_EQ(busy.ExitStatus(), 0);
 }
 
+// Each of several graphs waits for a host function, and of them only some at the device: it has 16 queues.
+TEST_F(Sharing, NobodyWaitsForAnothersHostFunctions) {
+  const Allocation a = stack_.Allocate({.pod = "a"});
+  const Allocation b = stack_.Allocate({.pod = "b"});
+  Process quick = stack_.Tenant(b, {"bystander"});
+  ASSERT_TRUE(quick.ReadLine("ready"));
+  quick.WriteLine("so that the domain knows the program");
+  ASSERT_TRUE(quick.ReadLine("slowest"));
+
+  Process waiting = stack_.Tenant(a, {"waiting", "6", "8"});
+  ASSERT_TRUE(waiting.ReadLine("running")) << waiting.output();
+  for (int round = 0; round < 3; ++round) {
+    quick.WriteLine("go");
+    ASSERT_TRUE(quick.ReadLine("slowest")) << quick.output();
+  }
+  waiting.WriteLine("end");
+  EXPECT_TRUE(waiting.ReadLine("done")) << waiting.output();
+  EXPECT_EQ(waiting.ExitStatus(), 0);
+  quick.CloseInput();
+  EXPECT_EQ(quick.ExitStatus(), 0);
+}
+
 // Tenants' kernels run in the executor's address space, so it has nothing that would be worth
 // having.
 TEST_F(Sharing, TheExecutorIsConfined) {

@@ -7,6 +7,8 @@
 //   refused MIB        an allocation that must be refused for lack of memory; then vadd
 //   spin SECONDS       says "running" while one kernel runs that long, then "done"
 //   busy               says "running" while one kernel runs until there is a line of input, then "done"
+//   waiting N M        says "running" while N graphs, each with M host functions beside each other, wait in
+//                      them until there is a line of input, then "done"
 //   endless            says "running"; its kernel never ends; ends at once when its input ends
 //   graph              its graph waits for a value that nobody writes and in a host function that
 //                      never returns; says "running" from there
@@ -28,6 +30,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -293,6 +296,40 @@ int Watch() {
   }
 }
 
+std::atomic<bool> may_return{false};
+std::atomic<int> host_calls{0};
+void CUDA_CB WaitForInput(void*) {
+  ++host_calls;
+  while (!may_return) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+int Waiting(int graphs, int functions) {
+  for (int i = 0; i < graphs; ++i) {
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    CUstream stream = nullptr;
+    Ok(cu.cuGraphCreate(&graph, 0), "cuGraphCreate");
+    for (int k = 0; k < functions; ++k) {
+      const CUDA_HOST_NODE_PARAMS params = {WaitForInput, nullptr};
+      CUgraphNode node = nullptr;
+      Ok(cu.cuGraphAddHostNode(&node, graph, nullptr, 0, &params), "cuGraphAddHostNode");
+    }
+    Ok(cu.cuGraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiateWithFlags");
+    Ok(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    Ok(cu.cuGraphLaunch(exec, stream), "cuGraphLaunch");
+  }
+  while (host_calls == 0) std::this_thread::yield();
+  Say("running");
+  std::string line;
+  std::getline(std::cin, line);
+  may_return = true;
+  Ok(cu.cuCtxSynchronize(), "cuCtxSynchronize");
+  if (host_calls != graphs * functions) {
+    Say(std::to_string(host_calls) + " functions were called");
+    return 1;
+  }
+  Say("done");
+  return 0;
+}
 int Bystander() {
   Say("ready");
   CUdeviceptr counter;
@@ -485,6 +522,7 @@ int main(int argc, char** argv) {
   if (habit == "graph") return Graph();
   if (habit == "fault") return Fault();
   if (habit == "watch") return Watch();
+  if (habit == "waiting" && argc > 3) return Waiting(std::atoi(argv[2]), std::atoi(argv[3]));
   if (habit == "bystander") return Bystander();
   if (habit == "compile") return Compile(static_cast<size_t>(number));
   if (habit == "print") return Print(static_cast<uint32_t>(number));
