@@ -3,6 +3,7 @@
 #include "agent/executor/graph.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "agent/executor/graph_waits.h"
 #include "agent/executor/session.h"
@@ -290,16 +291,19 @@ CUresult Session::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wo
   const GraphRef graph = work.graph;
   CUresult result = CUDA_SUCCESS;
   uint32_t waits = 0;
+  if (graph->MayWait() && graph->in_flight == 0) graph_waits_.graphs.push_back(graph);
   if (work.upload) {
     if (!graph->IsUploaded()) result = cuda.cuGraphUpload(graph->exec(), stream.cuda);
   } else {
+    std::optional<StandIn::Absence> absence;
+    if (graph->MayWait()) absence.emplace(place_.stand_in);
     result = cuda.cuGraphLaunch(graph->exec(), stream.cuda);
+    absence.reset();
     kernels_launched_ += graph->kernels();
     waits = graph->waits_at_once();
     graph_waits_.at_once += waits;
     place_.graphs->waits += waits;
   }
-  if (graph->MayWait() && graph->in_flight == 0) graph_waits_.graphs.push_back(graph);
   ++graph->in_flight;
   stream.graphs.push_back({static_cast<uint64_t>(ticket), graph, waits, std::move(work.points)});
   graph->OnSubmitted();
@@ -365,11 +369,18 @@ bool Session::GraphsLetGo() {
   return true;
 }
 
+void Session::ServeGraphCalls() {
+  bool any = false;
+  // A count that is impossible is for the ring thread to find again.
+  if (state_ == State::kServing && !host_functions_.Poll(&any)) return;
+  PollGraphCalls();
+  Notify();
+}
+
 // Asks the tenant for the functions that the GPU has come to. At the session's end the GPU goes on
 // without them.
 bool Session::PollGraphCalls() {
   bool any = false;
-  if (state_ == State::kEnding) LetGraphsGo();
   for (const GraphRef& graph : graph_waits_.graphs) {
     auto& calls = graph->host_calls();
     for (uint32_t i = 0; i < calls.size(); ++i) {

@@ -269,6 +269,24 @@ TEST_F(GraphTest, HostFunctionsRunInTheTenant) {
   }
 }
 
+TEST_F(GraphTest, ALaunchThatWaitsForItsHostFunctionReturns) {
+  TestingGraph graph;
+  graph.AddHostCall(41);
+  graph.AddHostCall(42);
+  graph.AddEdge(0, 1);
+  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  TestingDriver::LaunchesWait(true);
+  for (uint32_t round = 0; round < 3; ++round) {
+    const Ticket launch = Launch(1);
+    for (uint32_t n = round * 2 + 1; n <= round * 2 + 2; ++n) {
+      ASSERT_TRUE(tenant_->Wait([&] { return tenant_->reader.host_functions_due() == n; }));
+      tenant_->writer.PublishHostFunctionsDone(n);
+    }
+    EXPECT_TRUE(tenant_->WaitDone(0, launch));
+  }
+  TestingDriver::LaunchesWait(false);
+}
+
 TEST_F(GraphTest, ASessionThatEndsInAHostFunctionDrains) {
   TestingGraph graph;
   graph.AddHostCall(1);

@@ -80,6 +80,9 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
                   !batches             ? 0
                   : submit_threads < 0 ? SubmitThreads()
                                        : submit_threads),
+      stand_in_([this] {
+        for (const auto& session : sessions_) session->ServeGraphCalls();
+      }),
       batches_(batches),
       printer_(device, &memory_, output) {}
 
@@ -349,6 +352,7 @@ void Loop::AddSession(control::Incoming* in) {
                     &shared_,
                     &printer_,
                     &room_,
+                    &stand_in_,
                     &hold_,
                     batches_ ? &chains_ : nullptr,
                     submitters_.any() ? &submitters_ : nullptr,

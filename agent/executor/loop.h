@@ -22,6 +22,7 @@
 #include "agent/executor/scheduler_link.h"
 #include "agent/executor/session.h"
 #include "agent/executor/staging.h"
+#include "agent/executor/stand_in.h"
 #include "agent/executor/work_pool.h"
 
 namespace gpuloom::executor {
@@ -89,6 +90,7 @@ class Loop {
   Submitters submitters_;
   std::vector<SubmitJobPtr> handed_;  // of Serve
   DriverRoom room_;
+  StandIn stand_in_;
   bool several_at_work_ = false;
   const bool batches_;
   Printer printer_;

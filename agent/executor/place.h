@@ -14,6 +14,7 @@
 #include "agent/executor/quiet.h"
 #include "agent/executor/scheduler_link.h"
 #include "agent/executor/staging.h"
+#include "agent/executor/stand_in.h"
 #include "agent/executor/submitters.h"
 #include "agent/executor/work_pool.h"
 
@@ -33,6 +34,7 @@ struct Place {
   SharedMemory* shared;
   Printer* printer;
   DriverRoom* room;
+  StandIn* stand_in;
   const bool* hold;                       // true: nothing may be handed to CUDA now
   Chains* chains = nullptr;               // null: every launch goes by itself
   Submitters* submitters = nullptr;       // null: none

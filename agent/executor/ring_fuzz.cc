@@ -145,7 +145,7 @@ class Harness {
                          reinterpret_cast<const wire::CompletionRegion*>(completions_.data()));
     const Place place{&device_,    &modules_,  &memory_,  link_.get(), &quiet_,
                       &libraries_, &internal_, &staging_, &graphs_,    &greens_,
-                      &shared_,    &printer_,  &room_,    &hold_};
+                      &shared_,    &printer_,  &room_,    &stand_in_,  &hold_};
     std::string error;
     // The arena of the session before goes with what was pinned in it.
     for (int i = 0; i < 100 && !quiet_.empty(); ++i) Turn(1);
@@ -257,6 +257,7 @@ class Harness {
   SpareGreens greens_;
   Printer printer_{&device_, &memory_, nullptr};
   DriverRoom room_;
+  StandIn stand_in_{[] {}};
   bool hold_ = false;
   uint64_t now_ns_ = 0;
   uint64_t sessions_ = 0;

@@ -265,6 +265,7 @@ bool Session::Poll(uint64_t now_ns) {
   now_ns_ = now_ns;
   bool any = PollStreams();
   any |= text_.Poll();
+  if (state_ == State::kEnding) LetGraphsGo();
   any |= PollGraphCalls();
   if (!graphs_to_make_.empty()) MakeWaitingGraphs();
   any |= RunFences();

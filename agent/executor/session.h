@@ -73,6 +73,8 @@ class Session final : public StreamSink {
   bool SubmitWaiting(uint64_t now_ns);
   // Looks at what CUDA has done, and goes on with ending. True when something changed.
   bool Poll(uint64_t now_ns);
+  // Host functions of graphs, while the ring thread is in the driver (stand_in.h).
+  void ServeGraphCalls();
   // A chunk of this session has been launched.
   void OnHanded(SubmitJobPtr job);
   // It has sent commands a moment ago.

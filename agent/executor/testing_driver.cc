@@ -150,12 +150,17 @@ void FillGraphTable(Driver* d) {
       return S().graph_failure;
     }
     const CUresult result = Work("graph", stream);
-    std::lock_guard lock(S().mutex);
+    std::unique_lock lock(S().mutex);
     const auto& operations = S().graph_operations[S().graph_of[Number(exec)]];
     if (!operations.empty()) {
       auto program = std::make_shared<TestingProgram>();
       program->operations = operations;
       S().stream_work[Number(stream)].program = program;
+      while (S().launches_wait && !program->Run()) {
+        lock.unlock();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        lock.lock();
+      }
     }
     return result;
   };
@@ -517,7 +522,7 @@ const Driver& TestingDriver::Reset() {
   std::lock_guard lock(S().mutex);
   S().held = false;
   ++S().release;
-  S().loads_block = false;
+  S().loads_block = S().launches_wait = false;
   S().failure = S().graph_failure = CUDA_SUCCESS;
   S().streams = S().events = 0;
   S().stream_work.clear();
@@ -569,6 +574,11 @@ void TestingDriver::Fail(CUresult result) {
 void TestingDriver::RefuseGraphs(CUresult result) {
   std::lock_guard lock(S().mutex);
   S().graph_failure = result;
+}
+
+void TestingDriver::LaunchesWait(bool wait) {
+  std::lock_guard lock(S().mutex);
+  S().launches_wait = wait;
 }
 
 void TestingDriver::SetLoadsBlock(bool block) {

@@ -23,6 +23,7 @@ struct TestingState {
   bool loads_block = false;
   CUresult failure = CUDA_SUCCESS;
   CUresult graph_failure = CUDA_SUCCESS;
+  bool launches_wait = false;  // those of graphs, until their operations have run
   uint64_t streams = 0;
   uint64_t events = 0;
   uint64_t objects = 0;
