@@ -64,9 +64,15 @@ TEST(Driver, LoadsAStandIn) {
   void* address = nullptr;
   EXPECT_EQ(driver.cuGetProcAddress("cuGraphCreate", &address, 13000, 0), CUDA_SUCCESS);
   EXPECT_EQ(address, reinterpret_cast<void*>(driver.cuGraphCreate));
-#define CUDA_FN(name, room) EXPECT_NE(driver.name, nullptr) << #name;
+  const struct {
+    const char* name;
+    bool is_found;
+  } functions[] = {
+#define CUDA_FN(name, room) {#name, driver.name != nullptr},
 #include "proto/cuda/driver_api.def"
 #undef CUDA_FN
+  };
+  for (const auto& function : functions) EXPECT_TRUE(function.is_found) << function.name;
 }
 
 }  // namespace

@@ -91,16 +91,26 @@ TEST(ProcAddress, PerThreadWhereThereIsSuchAForm) {
   EXPECT_EQ(Resolve("cuCtxSynchronize", 13000, true), "cuCtxSynchronize_v2");
 }
 
+// proc_address.def as data: a statement for each of its lines would take long to compile.
+struct Row {
+  const char* name;
+  int version;
+  bool per_thread;
+  const char* symbol;
+};
+constexpr Row kRows[] = {
+#define PROC_ADDRESS(name, version, per_thread, symbol, type) {#name, version, per_thread, #symbol},
+#include "proto/cuda/proc_address.def"
+#undef PROC_ADDRESS
+};
+
 // Every request that cudart 13.0 makes when it starts, against what the toolkit's types say it
 // means: a name of a graphics interface that libcuda's stub does not export is not found, all
 // others are.
 TEST(ProcAddress, ResolvesEveryRequestOfCudart13) {
   std::map<std::string, std::map<int, std::string>>
       rows[2];  // name → version → symbol; [1] per thread
-#define PROC_ADDRESS(name, version, per_thread, symbol, type) \
-  rows[per_thread][#name][version] = #symbol;
-#include "proto/cuda/proc_address.def"
-#undef PROC_ADDRESS
+  for (const Row& row : kRows) rows[row.per_thread][row.name][row.version] = row.symbol;
   std::ifstream file(GPULOOM_CUDART_REQUESTS);
   ASSERT_TRUE(file) << GPULOOM_CUDART_REQUESTS;
   std::string line;
@@ -149,9 +159,7 @@ TEST(ProcAddress, ResolvesEveryRequestOfCudart13) {
 
 TEST(ProcAddress, NamesEveryExportedFunctionOnce) {
   std::map<std::string, int> uses;
-#define PROC_ADDRESS(name, version, per_thread, symbol, type) ++uses[#symbol];
-#include "proto/cuda/proc_address.def"
-#undef PROC_ADDRESS
+  for (const Row& row : kRows) ++uses[row.symbol];
   for (const Symbol& symbol : kSymbols) EXPECT_EQ(uses[symbol.name], 1) << symbol.name;
 }
 
