@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs all tests. The closing line counts everything.
-#   tests/run.sh           everything: dev, AddressSanitizer, ThreadSanitizer, clang, fuzzers (under 25 minutes on 2 cores)
+#   tests/run.sh           everything: dev, AddressSanitizer with the fuzzers, ThreadSanitizer
 #   tests/run.sh --quick   the dev build and its tests only
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -19,13 +19,12 @@ jobs=$(nproc)
 
 say() { printf '== %4ds  %s\n' "$SECONDS" "$*"; }
 
-# Builds `targets` (default: everything) of a preset. A build that breaks counts as one failure.
-build() {  # preset [target…]
+# Builds a preset. A build that breaks counts as one failure.
+build() {  # preset
   local preset=$1 log=build/$1/build.log
-  shift
   say "$preset: build"
   mkdir -p "build/$preset"
-  if ! { cmake --preset "$preset" && cmake --build --preset "$preset" -j "$jobs" ${1:+--target "$@"}; } >"$log" 2>&1; then
+  if ! { cmake --preset "$preset" && cmake --build --preset "$preset" -j "$jobs"; } >"$log" 2>&1; then
     grep -E -A12 '(error|Error|FAILED)[: ]' "$log" | head -80
     say "$preset: the build failed, see $log"
     ((++failed))
@@ -55,22 +54,22 @@ run_tests() {  # preset [ctest argument…]
 
 # Runs each fuzzer for its part of a minute, from the checked-in corpus.
 run_fuzzers() {
-  local fuzzers=(build/fuzz/fuzz/*) corpus fuzzer name seconds
+  local fuzzers=(build/asan/fuzz/*) corpus fuzzer name seconds
   [[ -x ${fuzzers[0]} ]] || { say "fuzz: no fuzzers were built"; ((++failed)); return; }
   seconds=$((60 / ${#fuzzers[@]}))
   for fuzzer in "${fuzzers[@]}"; do
     name=$(basename "$fuzzer")
-    mkdir -p "build/fuzz/corpus/$name" build/fuzz/artifacts
-    corpus=("build/fuzz/corpus/$name")
+    mkdir -p "build/asan/corpus/$name" build/asan/artifacts
+    corpus=("build/asan/corpus/$name")
     [[ -d tests/fuzz/$name ]] && corpus+=("tests/fuzz/$name")
     say "fuzz: $name for $seconds s"
     if "$fuzzer" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=0 -verbosity=0 \
-        -artifact_prefix="build/fuzz/artifacts/$name-" "${corpus[@]}" \
-        >"build/fuzz/$name.log" 2>&1; then
+        -artifact_prefix="build/asan/artifacts/$name-" "${corpus[@]}" \
+        >"build/asan/$name.log" 2>&1; then
       ((++passed))
     else
-      tail -40 "build/fuzz/$name.log"
-      say "fuzz: $name found something: build/fuzz/artifacts/$name-*"
+      tail -40 "build/asan/$name.log"
+      say "fuzz: $name found something: build/asan/artifacts/$name-*"
       ((++failed))
     fi
   done
@@ -79,12 +78,10 @@ run_fuzzers() {
 build dev && run_tests dev
 if ((!quick)); then
   export ASAN_OPTIONS=detect_stack_use_after_return=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1
-  build asan && run_tests asan
+  build asan && { run_tests asan; run_fuzzers; }
   # ThreadSanitizer does not look across processes (its preset leaves tests/ out), and has its own map of the address
   # space, where nothing can be mapped at the addresses that sessions get.
   build tsan && TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/tsan.supp" run_tests tsan -LE device-addresses
-  build clang && ((++passed))
-  build fuzz gpuloom_fuzzers && run_fuzzers
 fi
 say "done"
 echo "$passed passed, $failed failed, $skipped skipped"

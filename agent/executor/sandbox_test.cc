@@ -16,6 +16,8 @@
 #include <atomic>
 #include <thread>
 
+#include "agent/executor/sanitized.h"
+
 namespace gpuloom::executor {
 namespace {
 
@@ -47,7 +49,7 @@ TEST(Sandbox, NoCapabilitiesAreLeftAndNoneCanBeGained) {
 }
 
 // The filter is not set in sanitizer builds (sandbox.h), so there is nothing to test.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !GPULOOM_SANITIZED
 TEST(Sandbox, WhatAnIntruderWantsIsRefused) {
   EXPECT_EQ(InChild([] {
               std::string error;

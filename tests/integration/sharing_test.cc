@@ -7,16 +7,11 @@
 #include <set>
 #include <sstream>
 
+#include "agent/executor/sanitized.h"
 #include "tests/integration/stack.h"
 
 namespace gpuloom::testing {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kIsSanitized = true;
-#else
-constexpr bool kIsSanitized = false;
-#endif
 
 class Sharing : public ::testing::Test {
  protected:
@@ -272,7 +267,8 @@ TEST_F(Sharing, TheExecutorIsConfined) {
   EXPECT_EQ(values["CapEff"], "0000000000000000");
   EXPECT_EQ(values["CapPrm"], "0000000000000000");
   EXPECT_EQ(values["NoNewPrivs"], "1");
-  if (!kIsSanitized) {  // sanitizers' run-time libraries trace themselves, so no filter there
+  if (!executor::
+          kSanitized) {  // sanitizers' run-time libraries trace themselves, so no filter there
     EXPECT_EQ(values["Seccomp"], "2");
   }
   std::ifstream environment(folder + "/environ", std::ios::binary);
