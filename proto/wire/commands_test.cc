@@ -60,7 +60,7 @@ TypedCalls CallsOf() {
     calls.publish_reply = [](CompletionWriter& writer, uint16_t slot, Ticket ticket,
                              const uint8_t* bytes, std::span<const uint8_t> payload) {
       typename C::Reply reply;
-      std::memcpy(static_cast<void*>(&reply), bytes, kWireSize<typename C::Reply>);
+      std::copy_n(bytes, kWireSize<typename C::Reply>, reinterpret_cast<uint8_t*>(&reply));
       writer.PublishReply<C>(slot, ticket, 0, reply, payload);
     };
   }
