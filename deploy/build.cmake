@@ -12,20 +12,23 @@ target_compile_options(gpuloom_flags INTERFACE
 add_library(gpuloom_cuda_headers INTERFACE)
 target_include_directories(gpuloom_cuda_headers SYSTEM INTERFACE ${CUDAToolkit_ROOT}/include)
 
-# What a test does itself is not worth optimising where sanitizers make compiling slow. What it tests is.
+# What a test does itself is not worth the time that optimising takes. What it tests is.
 function(gpuloom_compile_fast name)
-  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${name} PRIVATE -O0)
   endif()
 endfunction()
 
-# gpuloom_test(NAME [UNSANITIZED] SOURCES a.cc … LIBS x y …): one GoogleTest executable, known to ctest as NAME. What
-# sanitizers are in the way of is UNSANITIZED: built with them for the compiler's warnings, but not run.
+# gpuloom_test(NAME [UNSANITIZED] [OPTIMISED] SOURCES a.cc … LIBS x y …): one GoogleTest executable, known to ctest as NAME.
+# What sanitizers are in the way of is UNSANITIZED: built with them for the compiler's warnings, but not run. A test of
+# memory shared without locks that stands in headers is OPTIMISED, as the code in libraries is.
 function(gpuloom_test name)
-  cmake_parse_arguments(T "UNSANITIZED" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(T "UNSANITIZED;OPTIMISED" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${T_SOURCES})
   target_link_libraries(${name} PRIVATE gpuloom_flags ${T_LIBS} GTest::gmock GTest::gtest_main Threads::Threads)
-  gpuloom_compile_fast(${name})
+  if(NOT T_OPTIMISED)
+    gpuloom_compile_fast(${name})
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   if(T_UNSANITIZED AND CMAKE_CXX_FLAGS MATCHES "-fsanitize")
     return()
