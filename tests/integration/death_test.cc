@@ -169,7 +169,7 @@ TEST_F(DeathByDrain, EndlessKernelCostsItsDomainTheExecutor) {
 // The driver's compiler cannot be stopped, and nobody waits for it: what the tenant had is free at once,
 // and its domain goes on, also when the compilation takes far longer than a session has to drain.
 TEST(DeathBesideTheCompiler, TenantKilledWhileItsTextIsCompiled) {
-  Stack stack({.compile_seconds_per_mib = "8"});
+  Stack stack({.drain_timeout = "1s", .compile_seconds_per_mib = "8"});
   const Allocation a = stack.Allocate({.pod = "a", .domain = "one"});
   const Allocation b = stack.Allocate({.pod = "b", .domain = "one"});
   Process neighbour = stack.Tenant(b, {"bystander"});
