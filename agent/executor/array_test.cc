@@ -8,6 +8,7 @@
 namespace gpuloom::executor {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Not;
 using wire::ArrayId;
@@ -115,6 +116,36 @@ TEST_F(ArrayTest, EndOfTheSessionReturnsAllOfIt) {
   EXPECT_EQ(ended->drained, 1u);
   EXPECT_THAT(TestingDriver::TakeCalls(), Contains("destroy surface"));
   // The arrays themselves at the next quiet moment.
+  EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.memory_in_use() == 0; }));
+}
+
+// What the tenant has let go of waits for its work, and it is gone before that.
+TEST_F(ArrayTest, ViewsWhoseEndWaitsEndWithTheSession) {
+  const uint64_t memory = tenant_->Alloc(4096);
+  ASSERT_EQ(tenant_->Call<wire::ArrayCreate>(Array(1, 64, 16)), CUDA_SUCCESS);
+  wire::TextureCreate::Request request{};
+  request.resource = wire::ViewResource::kArray;
+  request.array = ArrayId{1};
+  wire::TextureCreate::Reply texture{};
+  wire::SurfaceCreate::Reply surface{};
+  ASSERT_EQ(tenant_->Call<wire::TextureCreate>(request, &texture), CUDA_SUCCESS);
+  ASSERT_EQ(tenant_->Call<wire::SurfaceCreate>({ArrayId{1}}, &surface), CUDA_SUCCESS);
+  TestingDriver::Hold();
+  tenant_->Post<wire::CopyBlock>(ToArray(1, memory, 256, 16));
+  tenant_->Post<wire::TextureDestroy>({texture.texture}, {}, 1);
+  tenant_->Post<wire::SurfaceDestroy>({surface.surface}, {}, 2);
+  tenant_->Post<wire::ArrayDestroy>({ArrayId{1}}, {}, 3);
+  // Answered when all of them have been read.
+  ASSERT_EQ(tenant_->Call<wire::MemInfo>({}), CUDA_SUCCESS);
+  scheduler_.RemoveTenant(*tenant_);
+  // Told of after that, so the end has begun.
+  const auto next = scheduler_.AddTenant();
+  TestingDriver::Release();
+  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 1u);
+  EXPECT_THAT(TestingDriver::TakeCalls(),
+              AllOf(Contains("destroy surface"), Contains("destroy texture")));
   EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.memory_in_use() == 0; }));
 }
 

@@ -206,7 +206,6 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   watching_words_ = words_overdue_ = false;
   host_functions_.Drop();
   place_.printer->Forget(id());
-  fences_.clear();
   small_waiting_.clear();
   asking_memory_.clear();
   event_waiting_.clear();
@@ -218,7 +217,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   EndLinks();
   // A neighbour's long kernel must not keep this session from ending.
   outstanding_ -= place_.quiet->Drop(this);
-  // The memory lane runs out: its jobs hold what must be returned.
+  // The memory lane runs out, and so do the fences: they hold what must be returned, which is nowhere else any more.
 }
 
 void Session::PublishFault(CUresult result, std::string_view text) {

@@ -337,6 +337,27 @@ TEST_F(SessionTest, PinningIsBoundedAndComesBack) {
   EXPECT_EQ(tenant_->Call<wire::HostRegister>({HostPtr{begin + 4096}, 4096}), CUDA_SUCCESS);
 }
 
+// The next session at these addresses could pin nothing there.
+TEST_F(SessionTest, WhatWaitsToBeUnpinnedIsUnpinnedWhenTheTenantEnds) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  ASSERT_TRUE(PinArena(tenant_.get(), 0, 4096));
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  tenant_->Post<wire::HostUnregister>({HostPtr{tenant_->order.host_range_begin}, 4096}, {}, 1);
+  // Answered when both have been read.
+  ASSERT_EQ(tenant_->Call<wire::MemInfo>({}), CUDA_SUCCESS);
+  scheduler_.RemoveTenant(*tenant_);
+  // Told of after that, so the end has begun.
+  const auto next = scheduler_.AddTenant();
+  TestingDriver::Release();
+  ASSERT_TRUE(scheduler_.WaitEnded(tenant_->order.session_id).has_value());
+  std::vector<std::string> calls;
+  EXPECT_TRUE(tenant_->Wait([&] {
+    for (std::string& call : TestingDriver::TakeCalls()) calls.push_back(std::move(call));
+    return std::count(calls.begin(), calls.end(), "unregister") == 1;
+  }));
+}
+
 TEST_F(SessionTest, HolesAreNotPinned) {
   EXPECT_EQ(tenant_->Call<wire::HostRegister>({HostPtr{tenant_->order.host_range_begin}, 1u << 20}),
             CUDA_ERROR_INVALID_VALUE);
