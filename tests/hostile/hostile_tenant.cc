@@ -1,4 +1,4 @@
-#include "tests/integration/hostile_tenant.h"
+#include "tests/hostile/hostile_tenant.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -43,6 +43,12 @@ bool HostileTenant::Attach() {
   writer_ = wire::RingWriter(
       commands(), reinterpret_cast<const wire::CompletionRegion*>(completion_memory_.data()));
   return true;
+}
+
+uint32_t HostileTenant::consumed() const {
+  auto& head =
+      reinterpret_cast<const wire::CompletionRegion*>(completion_memory_.data())->head.head;
+  return std::atomic_ref<uint32_t>(const_cast<uint32_t&>(head)).load(std::memory_order_acquire);
 }
 
 void HostileTenant::WriteRing(const std::vector<uint8_t>& bytes, uint32_t tail) {

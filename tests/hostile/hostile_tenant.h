@@ -33,6 +33,8 @@ class HostileTenant {
     return wire::CompletionReader(
         reinterpret_cast<const wire::CompletionRegion*>(completion_memory_.data()));
   }
+  // How many bytes of the ring the executor has taken, running free.
+  uint32_t consumed() const;
   uint8_t* arena() { return arena_.data(); }
   int doorbell() const { return fds_[wire::kDoorbellFd].get(); }
   int descriptor(wire::WelcomeFd which) const { return fds_[which].get(); }

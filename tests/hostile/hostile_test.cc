@@ -9,7 +9,7 @@
 #include <atomic>
 #include <random>
 
-#include "tests/integration/hostile_tenant.h"
+#include "tests/hostile/hostile_tenant.h"
 #include "tests/integration/stack.h"
 
 namespace gpuloom::testing {

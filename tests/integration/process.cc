@@ -39,6 +39,12 @@ std::optional<std::pair<pid_t, char>> ParentAndState(pid_t pid) {
   return std::pair(parent, state);
 }
 
+size_t EntryCount(const std::string& folder) {
+  std::error_code gone;
+  const std::filesystem::directory_iterator entries(folder, gone);
+  return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+}
+
 }  // namespace
 
 Process::Process(std::vector<std::string> arguments, const std::vector<std::string>& environment) {
@@ -172,10 +178,17 @@ std::vector<std::string> CommandLineOf(pid_t pid) {
   return words;
 }
 
-size_t DescriptorCount(pid_t pid) {
-  std::error_code gone;
-  const std::filesystem::directory_iterator entries("/proc/" + std::to_string(pid) + "/fd", gone);
-  return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+size_t DescriptorCount(pid_t pid) { return EntryCount("/proc/" + std::to_string(pid) + "/fd"); }
+
+size_t ThreadCount(pid_t pid) { return EntryCount("/proc/" + std::to_string(pid) + "/task"); }
+
+uint64_t PrivateBytes(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string name; file >> name;) {
+    uint64_t kib = 0;
+    if (name == "RssAnon:" && file >> kib) return kib << 10;
+  }
+  return 0;
 }
 
 void InheritOrphans() {

@@ -66,6 +66,9 @@ std::vector<pid_t> ChildrenOf(pid_t parent);
 // The words of a process's command line.
 std::vector<std::string> CommandLineOf(pid_t pid);
 size_t DescriptorCount(pid_t pid);
+size_t ThreadCount(pid_t pid);
+// What it has for itself (RssAnon), without files and shared memory; 0 when it is gone.
+uint64_t PrivateBytes(pid_t pid);
 
 // From now on this process inherits orphaned descendants, so that none can hide.
 void InheritOrphans();

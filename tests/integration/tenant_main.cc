@@ -15,8 +15,9 @@
 //   fault              writes through a bad address; says "fault CODE"
 //   watch              says "ready", then synchronises until an error comes; says "error CODE MS",
 //                      the milliseconds since a line came on its input
-//   bystander          says "ready", then, for each line of input, allocates, frees, loads,
-//                      launches, synchronises and unloads; says "slowest MICROSECONDS what"
+//   bystander          says "ready", then, for each line of input, allocates, copies, loads, launches,
+//                      synchronises, unloads and frees; says "slowest MILLISECONDS ms: what", or "wrong …"
+//                      when memory does not hold what it must
 //   print NUMBER       says "ready"; after a line of input its kernels print "tenant NUMBER line N", N = 0
 //                      to 199, at once and from two streams, and it says "synchronised N" between them
 //   unsupported        calls a function that gpuloom does not have and asks for one that nobody has
@@ -334,6 +335,8 @@ int Bystander() {
   Say("ready");
   CUdeviceptr counter;
   Ok(cu.cuMemAlloc_v2(&counter, 4), "cuMemAlloc");
+  Ok(cu.cuMemsetD32_v2(counter, 0, 1), "cuMemsetD32");
+  uint32_t counted = 0;
   for (std::string line; std::getline(std::cin, line);) {
     double slowest = 0;
     const char* slowest_step = "";
@@ -350,17 +353,27 @@ int Bystander() {
     CUmodule other = nullptr;
     CUstream stream = nullptr;
     CUfunction function = nullptr;
-    std::vector<char> host(1 << 20, 'x');
+    uint32_t count = 0;
+    const std::vector<char> sent(1 << 20, static_cast<char>('a' + counted % 23));
+    std::vector<char> received(sent.size());
     step("allocate", [&] { return cu.cuMemAlloc_v2(&memory, 5 << 20); });
-    step("copy", [&] { return cu.cuMemcpyHtoD_v2(memory, host.data(), host.size()); });
+    step("copy", [&] { return cu.cuMemcpyHtoD_v2(memory, sent.data(), sent.size()); });
     step("load", [&] { return cu.cuModuleLoadData(&other, kCodeOnly); });
     step("function", [&] { return cu.cuModuleGetFunction(&function, other, "increment"); });
     step("launch", [&] { return Launch(function, 1, 32, counter); });
     step("create a stream", [&] { return cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING); });
     step("synchronise", [&] { return cu.cuCtxSynchronize(); });
     step("destroy a stream", [&] { return cu.cuStreamDestroy_v2(stream); });
+    step("copy back", [&] { return cu.cuMemcpyDtoH_v2(received.data(), memory, received.size()); });
+    step("count", [&] { return cu.cuMemcpyDtoH_v2(&count, counter, 4); });
     step("unload", [&] { return cu.cuModuleUnload(other); });
     step("free", [&] { return cu.cuMemFree_v2(memory); });
+    counted += 32;
+    if (received != sent || count != counted) {
+      Say("wrong: " + std::to_string(count) + " counted instead of " + std::to_string(counted) +
+          (received != sent ? ", and memory that does not hold what was copied to it" : ""));
+      return 1;
+    }
     Say("slowest " + std::to_string(slowest) + " ms: " + slowest_step);
   }
   return 0;

@@ -1,0 +1,75 @@
+// A tenant that does anything: sessions of commands that are nearly right, written raw into the ring, with
+// wrong ones among them; nonsense at the door, in the ring, at the doorbell and in the shared words; work that
+// nobody waits for, and sudden ends. A seed decides what it does; when its answers come, the machine does.
+//
+//   return RandomTenant(directory, seed, wild).Run();    // in a process of its own: it may not return
+//
+// Says one line a session on standard output: what happened, for the report (RandomTally).
+#pragma once
+
+#include <string>
+
+#include "tests/hostile/hostile_tenant.h"
+#include "tests/hostile/requests.h"
+
+namespace gpuloom::testing {
+
+class RandomTenant {
+ public:
+  // A wild tenant also launches what faults and what never ends, which costs its trust domain the executor.
+  RandomTenant(std::string directory, uint64_t seed, bool wild);
+
+  int Run();
+
+ private:
+  void Knock();
+  void RunSession();
+
+  const std::string directory_;
+  const bool wild_;
+  sequences::Random random_;
+};
+
+// One session of it.
+class RandomSession {
+ public:
+  RandomSession(HostileTenant* tenant, sequences::Random* random, bool wild);
+
+  // Until the executor ends it, or the tenant has had enough.
+  void Run();
+  // For standard output.
+  std::string Line() const;
+
+ private:
+  struct Asked {
+    wire::Ticket ticket{};
+    uint16_t opcode = 0;
+    bool waits = false;  // nothing has come yet
+    std::function<void(const wire::ReplySlot&)> learn;
+  };
+
+  void Step();
+  void PlayWithWords();
+  bool Send(const Draft& draft, uint16_t slot, bool spoil_header);
+  uint8_t* Reserve(uint32_t size_bytes);
+  void TakeAnswers();
+  bool IsOver() const { return tenant_.completions().fatal() != wire::Fatal::kNone; }
+  // Sleeps between looks: the processors are the others'.
+  template <typename Predicate>
+  static bool WaitShortly(Predicate holds);
+
+  HostileTenant& tenant_;
+  sequences::Random& random_;
+  Requests requests_;
+  const uint32_t wrong_permille_;
+  const uint32_t hasty_percent_;
+  Asked asked_[wire::kReplySlots];
+  uint32_t tail_ = 0;
+  uint32_t commands_ = 0;
+  uint64_t tickets_ = 0;
+  bool stuck_ = false;
+  std::array<uint32_t, wire::kCommands.size()> succeeded_{};
+  std::array<uint32_t, wire::kCommands.size()> refusal_{};  // the latest CUresult
+};
+
+}  // namespace gpuloom::testing
