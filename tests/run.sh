@@ -2,14 +2,16 @@
 # Installs what is missing, builds, and runs all tests. The closing line counts everything.
 #   tests/run.sh           everything: dev, AddressSanitizer with the fuzzers, ThreadSanitizer
 #   tests/run.sh --quick   the dev build and its tests only
+#   tests/run.sh --long    everything, then an hour of random hostile tenants under AddressSanitizer and an hour of valid sequences
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-quick=0
+quick=0 long=0
 case "${1:-}" in
   "") ;;
   --quick) quick=1 ;;
-  *) sed -n '2,4p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+  --long) long=1 ;;
+  *) sed -n '2,5p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac
 
 deploy/install-deps.sh || exit 1
@@ -76,6 +78,22 @@ run_fuzzers() {
   done
 }
 
+# An hour of new seeds; what goes wrong names its seed.
+run_long() {  # name command…
+  local name=$1 log=build/long/$1.log
+  shift
+  say "long: $name for an hour, see $log"
+  mkdir -p build/long
+  if "$@" >"$log" 2>&1; then
+    tail -20 "$log"
+    ((++passed))
+  else
+    tail -80 "$log"
+    say "long: $name failed"
+    ((++failed))
+  fi
+}
+
 build dev && run_tests dev
 if ((!quick)); then
   export ASAN_OPTIONS=detect_stack_use_after_return=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1
@@ -83,6 +101,12 @@ if ((!quick)); then
   # ThreadSanitizer does not look across processes (its preset leaves tests/ out), and has its own map of the address
   # space, where nothing can be mapped at the addresses that sessions get.
   build tsan && TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/tsan.supp" run_tests tsan -LE device-addresses
+fi
+if ((long)); then
+  run_long random_hostility build/asan/tests/gpuloom-random-hostility --seconds 3600 --log build/long/executors.log
+  run_long valid_sequences env GPULOOM_SOFTGPU_MEMORY=1GiB GPULOOM_SOFTGPU_QUIET=1 \
+    build/dev/bin/gpuloom run --slots 8 --state-dir build/long/sequences --domain sequences --softgpu -- \
+    build/dev/tests/gpuloom-valid-sequences --seconds 3600 --processes 3
 fi
 say "done"
 echo "$passed passed, $failed failed, $skipped skipped"

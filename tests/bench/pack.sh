@@ -11,8 +11,9 @@
 #   DIR/bin/gpuloom run -- DIR/tests/gpuloom-library-probe      what a tenant loads by name is ours, and only ours
 #   DIR/tests/demo.py --build DIR
 #   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom_sharing_test     (also: death, hostile)
+#   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom-random-hostility --seconds 600
 set -euo pipefail
-[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,13p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,14p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 dir=$(realpath -m "$1") build=${2:-build/dev}
@@ -37,7 +38,7 @@ for program in gpuloom-agent fake-kubelet; do take_if_built "$build/bin/$program
 for library in libgpuloom.so libgpuloom-nvml.so; do take "$build/lib/$library" lib; done
 take_if_built "$build/lib/softgpu/libcuda.so.1" lib/softgpu
 take "$build/tests/bench/gpuloom-bench" tests
-for program in conformance library-probe tenant valid-sequences wrong-calls; do take_if_built "$build/tests/gpuloom-$program" tests; done
+for program in conformance library-probe random-hostility tenant valid-sequences wrong-calls; do take_if_built "$build/tests/gpuloom-$program" tests; done
 for noun in sharing death hostile; do take_if_built "$build/tests/gpuloom_${noun}_test" tests; done
 # A static CUDA runtime is 0.7 MiB in each program: a few of each kind carry it, the others use the machine's or the pack's.
 static='vadd|streams|threads|globals|linked|children|ptds|reset|fault|spin|graph_capture|managed|pools|vmm'
