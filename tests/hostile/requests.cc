@@ -21,7 +21,9 @@ Requests::Requests(Random* random, const wire::Welcome& welcome, uint8_t* arena,
       device_bytes_(welcome.device_range_bytes),
       host_begin_(welcome.host_range_begin),
       host_bytes_(welcome.host_range_bytes),
-      arena_(arena) {
+      arena_(arena),
+      makes_graphs_(wild || random->Chance(60)),
+      frees_(wild || !makes_graphs_) {
   size_t at = 0;
   for (const std::string& image : HostileImages(random_.Next(), wild)) {
     std::memcpy(arena_ + at, image.data(), image.size());

@@ -26,7 +26,7 @@ void Requests::FillMemory() {
   });
   const auto free = [this](auto* request, Draft*) {
     Part part;
-    if (!Take(&memory_, &part)) return false;
+    if (!frees_ || !Take(&memory_, &part)) return false;
     request->address = wire::DevicePtr{part.begin};
     return true;
   };
@@ -48,7 +48,7 @@ void Requests::FillMemory() {
   });
   On<wire::HostUnregister>([this](auto* request, Draft*) {
     const uint32_t slot = pinned_slots_.Used(&random_);
-    if (slot == 0) return false;
+    if (slot == 0 || !frees_) return false;
     const Part part = registered_[slot];
     registered_.erase(slot);
     pinned_slots_.Drop(slot);
@@ -165,14 +165,14 @@ void Requests::FillSharing() {
   });
   On<wire::MemUnmap>([this](auto* request, Draft*) {
     const uint32_t slot = mapped_slots_.Used(&random_);
-    if (slot == 0) return false;
+    if (slot == 0 || !frees_) return false;
     mapped_slots_.Drop(slot);
     *request = {wire::DevicePtr{mapped_[slot].begin}, mapped_[slot].size_bytes};
     return true;
   });
   On<wire::MemSetAccess>([this](auto* request, Draft*) {
     const uint32_t slot = mapped_slots_.Used(&random_);
-    if (slot == 0) return false;
+    if (slot == 0 || !frees_) return false;
     const uint32_t flags = random_.Of<uint32_t>({0, 1, 3, 3});
     *request = {wire::DevicePtr{mapped_[slot].begin}, mapped_[slot].size_bytes, flags, 0};
     return true;
