@@ -38,6 +38,9 @@ constexpr char kUsage[] =
     "  --tenants N     hostile ones at a time beside the honest one of their trust domain "
     "(default: 3)\n"
     "  --only-seed     every hostile tenant has the first one's seed\n"
+    "  --trace         with every command of theirs in the log: process, name, words of the "
+    "request, bytes of "
+    "payload\n"
     "  --no-wild       no tenant in a domain of its own that faults and never ends\n"
     "  --log FILE      of the scheduler and the executors (default: in the current directory; kept "
     "when\n"
@@ -49,6 +52,7 @@ struct Options {
   uint32_t seconds = 20;
   uint32_t tenants = 3;
   bool only_seed = false;
+  bool trace = false;
   bool wild = true;
   std::string log = "random_hostility.log";
 };
@@ -190,8 +194,8 @@ struct Tally {
 // Hostile tenants of one allocation, one after the other.
 class Hostile {
  public:
-  Hostile(Stack* stack, const Allocation& allocation, bool wild)
-      : stack_(*stack), allocation_(allocation), wild_(wild) {}
+  Hostile(const Allocation& allocation, RandomTenant::Habits habits)
+      : allocation_(allocation), habits_(habits) {}
 
   // Starts one with this seed when none runs. True when it did.
   bool Follow(uint64_t seed, Tally* tally) {
@@ -199,7 +203,7 @@ class Hostile {
     End(tally);
     seed_ = seed;
     process_ = Process({"/proc/self/exe", "--tenant", allocation_.directory, std::to_string(seed),
-                        wild_ ? "wild" : "tame"});
+                        habits_.wild ? "wild" : "tame", habits_.trace ? "trace" : "silent"});
     return true;
   }
   void End(Tally* tally) {
@@ -213,9 +217,8 @@ class Hostile {
   uint64_t seed() const { return seed_; }
 
  private:
-  Stack& stack_;
   Allocation allocation_;
-  bool wild_;
+  RandomTenant::Habits habits_;
   uint64_t seed_ = 0;
   Process process_;
 };
@@ -229,7 +232,6 @@ class Run {
 
  private:
   void Fail(const std::string& what);
-  bool Failing() const { return failed_; }
   // Lets them work until then.
   void Work(steady_clock::time_point until);
   // Ends them and looks at what is left.
@@ -300,10 +302,12 @@ bool Run::Go() {
   const Allocation near = stack_.Allocate({.pod = "honest", .domain = "shared"});
   const Allocation far = stack_.Allocate({.pod = "honest", .domain = "elsewhere"});
   for (uint32_t i = 0; i < options_.tenants; ++i) {
-    hostile_.emplace_back(&stack_, stack_.Allocate({.pod = "hostile", .domain = "shared"}), false);
+    hostile_.emplace_back(stack_.Allocate({.pod = "hostile", .domain = "shared"}),
+                          RandomTenant::Habits{.trace = options_.trace});
   }
   if (options_.wild) {
-    hostile_.emplace_back(&stack_, stack_.Allocate({.pod = "wild", .domain = "wild"}), true);
+    hostile_.emplace_back(stack_.Allocate({.pod = "wild", .domain = "wild"}),
+                          RandomTenant::Habits{.wild = true, .trace = options_.trace});
   }
   honest_.push_back(std::make_unique<Honest>("beside them", stack_.Tenant(near, {"bystander"})));
   honest_.push_back(std::make_unique<Honest>("elsewhere", stack_.Tenant(far, {"bystander"})));
@@ -368,8 +372,9 @@ void PrintLog(const std::string& path) {
 }
 
 int Main(const std::vector<std::string>& words) {
-  if (words.size() == 5 && words[1] == "--tenant") {
-    return RandomTenant(words[2], std::strtoull(words[3].c_str(), nullptr, 10), words[4] == "wild")
+  if (words.size() == 6 && words[1] == "--tenant") {
+    return RandomTenant(words[2], std::strtoull(words[3].c_str(), nullptr, 10),
+                        {.wild = words[4] == "wild", .trace = words[5] == "trace"})
         .Run();
   }
   Options options;
@@ -379,6 +384,8 @@ int Main(const std::vector<std::string>& words) {
     const auto number = [&] { return std::strtoull(words[++i].c_str(), nullptr, 10); };
     if (words[i] == "--only-seed") {
       options.only_seed = true;
+    } else if (words[i] == "--trace") {
+      options.trace = true;
     } else if (words[i] == "--no-wild") {
       options.wild = false;
     } else if (words[i] == "--seconds" && has_value) {

@@ -61,10 +61,11 @@ class Disturber {
 
 // ---- a session
 
-RandomSession::RandomSession(HostileTenant* tenant, Random* random, bool wild)
+RandomSession::RandomSession(HostileTenant* tenant, Random* random, RandomTenant::Habits habits)
     : tenant_(*tenant),
       random_(*random),
-      requests_(random, tenant->welcome(), tenant->arena(), wild),
+      requests_(random, tenant->welcome(), tenant->arena(), habits.wild),
+      trace_(habits.trace),
       wrong_permille_(random->Of<uint32_t>({0, 0, 2, 20, 200})),
       hasty_percent_(random->Of<uint32_t>({0, 20, 80})) {}
 
@@ -190,6 +191,7 @@ bool RandomSession::Send(const Draft& draft, uint16_t slot, bool spoil_header) {
   const uint32_t size_bytes = header.size_bytes;
   uint8_t* record = Reserve(size_bytes);
   if (record == nullptr) return false;
+  if (trace_) Trace(draft);
   if (spoil_header) {
     const auto nonsense = static_cast<uint32_t>(random_.Next());
     switch (random_.Below(5)) {
@@ -222,6 +224,19 @@ bool RandomSession::Send(const Draft& draft, uint16_t slot, bool spoil_header) {
   return true;
 }
 
+void RandomSession::Trace(const Draft& draft) {
+  std::string line =
+      std::to_string(getpid()) + " " + std::string(wire::kCommands[draft.opcode].name);
+  for (size_t at = 0; at + 4 <= draft.request.size(); at += 4) {
+    uint32_t word = 0;
+    std::memcpy(&word, draft.request.data() + at, sizeof(word));
+    char text[16];
+    std::snprintf(text, sizeof(text), " %x", word);
+    line += text;
+  }
+  std::fprintf(stderr, "%s | %zu\n", line.c_str(), draft.payload.size());
+}
+
 std::string RandomSession::Line() const {
   std::string line = "session " + std::to_string(commands_) + " " +
                      std::to_string(static_cast<uint32_t>(tenant_.completions().fatal()));
@@ -235,8 +250,8 @@ std::string RandomSession::Line() const {
 
 // ---- the tenant
 
-RandomTenant::RandomTenant(std::string directory, uint64_t seed, bool wild)
-    : directory_(std::move(directory)), wild_(wild), random_(seed) {}
+RandomTenant::RandomTenant(std::string directory, uint64_t seed, Habits habits)
+    : directory_(std::move(directory)), habits_(habits), random_(seed) {}
 
 int RandomTenant::Run() {
   // The end of a process that is killed, at a moment that nobody knows.
@@ -289,7 +304,7 @@ void RandomTenant::RunSession() {
   }
   std::string line;
   {
-    RandomSession session(&tenant, &random_, wild_);
+    RandomSession session(&tenant, &random_, habits_);
     session.Run();
     line = session.Line();
   }

@@ -16,8 +16,12 @@ namespace gpuloom::testing {
 
 class RandomTenant {
  public:
-  // A wild tenant also launches what faults and what never ends, which costs its trust domain the executor.
-  RandomTenant(std::string directory, uint64_t seed, bool wild);
+  struct Habits {
+    bool wild =
+        false;  // also launches what faults and what never ends, which costs its trust domain the executor
+    bool trace = false;  // says each command on standard error
+  };
+  RandomTenant(std::string directory, uint64_t seed, Habits habits);
 
   int Run();
 
@@ -26,14 +30,14 @@ class RandomTenant {
   void RunSession();
 
   const std::string directory_;
-  const bool wild_;
+  const Habits habits_;
   sequences::Random random_;
 };
 
 // One session of it.
 class RandomSession {
  public:
-  RandomSession(HostileTenant* tenant, sequences::Random* random, bool wild);
+  RandomSession(HostileTenant* tenant, sequences::Random* random, RandomTenant::Habits habits);
 
   // Until the executor ends it, or the tenant has had enough.
   void Run();
@@ -50,6 +54,7 @@ class RandomSession {
 
   void Step();
   void PlayWithWords();
+  static void Trace(const Draft& draft);
   bool Send(const Draft& draft, uint16_t slot, bool spoil_header);
   uint8_t* Reserve(uint32_t size_bytes);
   void TakeAnswers();
@@ -61,6 +66,7 @@ class RandomSession {
   HostileTenant& tenant_;
   sequences::Random& random_;
   Requests requests_;
+  const bool trace_;
   const uint32_t wrong_permille_;
   const uint32_t hasty_percent_;
   Asked asked_[wire::kReplySlots];
