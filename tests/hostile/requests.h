@@ -60,7 +60,7 @@ class Requests {
   // nothing to name yet. Commands that nobody has said it for get random words.
   template <wire::Command C, typename Fill>
   void On(Fill fill) {
-    fillers_[wire::kOpcode<C>] = [this, fill]() -> std::optional<Draft> {
+    fillers_[wire::kOpcode<C>] = [fill]() -> std::optional<Draft> {
       typename C::Request request{};
       Draft draft;
       draft.opcode = wire::kOpcode<C>;
