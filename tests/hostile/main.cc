@@ -240,7 +240,7 @@ class Run {
   const Options& options_;
   uint64_t next_seed_;
   bool failed_ = false;
-  Stack stack_{Stack::Options{.drain_timeout = "10s"}};
+  Stack stack_{Stack::Options{.drain_timeout = "10s", .tells_faults = true}};
   std::vector<Hostile> hostile_;
   std::vector<std::unique_ptr<Honest>> honest_;
   Tally tally_;

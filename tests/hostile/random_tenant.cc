@@ -303,6 +303,10 @@ void RandomTenant::RunSession() {
     return;
   }
   std::string line;
+  if (habits_.trace) {
+    std::fprintf(stderr, "%d begins session %llu\n", getpid(),
+                 static_cast<unsigned long long>(tenant.welcome().session_id));
+  }
   {
     RandomSession session(&tenant, &random_, habits_);
     session.Run();

@@ -57,7 +57,8 @@ void Stack::StartScheduler() {
                // Ends with the test, also with one that crashes.
                "--exit-when-unused", "--log-level",
                getenv("GPULOOM_TEST_VERBOSE") != nullptr ? "debug" : "error"},
-              {"GPULOOM_SOFTGPU_MEMORY=" + options_.device_memory, "GPULOOM_SOFTGPU_QUIET=1",
+              {"GPULOOM_SOFTGPU_MEMORY=" + options_.device_memory,
+               std::string("GPULOOM_SOFTGPU_QUIET=") + (options_.tells_faults ? "0" : "1"),
                "GPULOOM_SOFTGPU_COMPILE=" + options_.compile_seconds_per_mib});
   std::string error;
   if (!Eventually([&] {
