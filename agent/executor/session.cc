@@ -267,7 +267,8 @@ bool Session::Poll(uint64_t now_ns) {
   if (state_ == State::kEnding) LetGraphsGo();
   any |= PollGraphCalls();
   if (!graphs_to_make_.empty()) MakeWaitingGraphs();
-  any |= RunFences();
+  // At the end all at once, when nothing of the session runs any more.
+  if (state_ != State::kEnding || streams_.Idle()) any |= RunFences();
   any |= AnswerEventWaits();
   if (state_ == State::kEnding) {
     if (streams_.Idle() && memory_.Idle() && outstanding_ == 0 && GraphsLetGo()) {
