@@ -18,6 +18,8 @@
 #include "agent/scheduler/device.h"
 #include "agent/scheduler/event_loop.h"
 #include "agent/scheduler/executor.h"
+#include "agent/scheduler/executor_folders.h"
+#include "agent/scheduler/executor_users.h"
 #include "agent/scheduler/memory_book.h"
 #include "agent/scheduler/peer.h"
 #include "agent/scheduler/session.h"
@@ -30,7 +32,9 @@ struct Options {
   std::string state_dir;
   std::string cuda_library;  // handed to executors
   std::string executor_path;
-  std::string executor_log_level = "info";          // error, info or debug
+  std::string executor_log_level = "info";  // error, info or debug
+  ExecutorUsers executor_users;
+  std::string executor_folders = "/tmp";            // where each has one of its own
   std::chrono::milliseconds idle_timeout{60'000};   // of an executor without sessions
   std::chrono::milliseconds drain_timeout{10'000};  // of a session's work after its end
   bool exit_when_unused = false;
@@ -113,7 +117,9 @@ class Scheduler {
 
   // executor_flow.cc
   [[nodiscard]] Executor* ExecutorFor(const std::string& domain, std::string* error);
-  void OnExecutorMessage(uint64_t executor_id, const control::Incoming& in);
+  [[nodiscard]] bool StartProcess(Executor* executor, int control, std::string* error);
+  void OnExecutorMessage(uint64_t executor_id, control::Incoming& in);
+  void On(Executor* executor, const control::RefusedCalls& message, channel::UniqueFd descriptor);
   void On(Executor* executor, const control::ExecutorReady& message);
   void On(Executor* executor, const control::SessionReady& message);
   void On(Executor* executor, const control::SessionEnded& message);
@@ -125,6 +131,7 @@ class Scheduler {
   enum class End { kAsk, kKill };
   // It serves nobody from now on: its tenants are hung up on, its domain may start another.
   void LoseExecutor(Executor* executor, End end, const std::string& reason);
+  void KillExecutor(Executor* executor);
   void OnReaped(uint64_t executor_id, const std::string& how);
   // Whether any allocation is bound to the domain: nobody else may attach there.
   bool HasAllocations(const std::string& domain) const;
@@ -173,6 +180,7 @@ class Scheduler {
   Timer unused_timer_;
   Timer spare_timer_;
 
+  ExecutorFolders folders_;
   uint64_t last_id_ = 0;
   std::map<uint64_t, Controller> controllers_;
   std::map<std::string, DoorAndAllocation> allocations_;

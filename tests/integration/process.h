@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <thread>
@@ -66,6 +67,10 @@ std::vector<pid_t> ChildrenOf(pid_t parent);
 // The words of a process's command line.
 std::vector<std::string> CommandLineOf(pid_t pid);
 size_t DescriptorCount(pid_t pid);
+// One line of /proc/PID/status, without its name: "2\t2\t2\t2" of "Gid"; "" when there is none.
+std::string StatusOf(pid_t pid, const std::string& name);
+// Its effective user.
+uint32_t UserOf(pid_t pid);
 
 // From now on this process inherits orphaned descendants, so that none can hide.
 void InheritOrphans();

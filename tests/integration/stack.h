@@ -45,6 +45,12 @@ class Stack {
     std::string idle_timeout = "60s";
     std::string device_memory = "1GiB";
     std::string compile_seconds_per_mib = "0";  // of PTX; the software GPU's
+    std::string library = "";                   // instead of the driver that the tests run on
+    // The scheduler's user; 0: the test's own. Its folder and the allocations' then belong to it.
+    uint32_t user = 0;
+    // The scheduler is root with no other capabilities than the chart gives it, and gains none.
+    bool has_charts_rights = false;
+    std::vector<std::string> environment = {};  // of the scheduler, NAME=value
   };
 
   Stack() : Stack(Options{}) {}
@@ -55,6 +61,7 @@ class Stack {
   void StartScheduler();
   Process& scheduler() { return scheduler_; }
   control::Client& client() { return client_; }
+  std::string StateFolder() const { return folder_ + "/state"; }
 
   // Adds and binds an allocation; the first form invents the name.
   Allocation Allocate(const AllocationSpec& spec);
@@ -75,6 +82,9 @@ class Stack {
   bool Ended();
 
  private:
+  // To the scheduler's user.
+  void Give(const std::string& folder) const;
+
   Options options_;
   std::string folder_;
   Process scheduler_;

@@ -1,0 +1,171 @@
+// What somebody reaches who has taken over an executor: nothing beyond it. The code that tries runs
+// inside a confined executor, as a part of the driver (intruder_library.cc), while another domain's
+// executor, the scheduler and a process of the scheduler's user stand by.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "proto/channel/unique_fd.h"
+#include "proto/control/messages.h"
+#include "proto/wire/session.h"
+#include "tests/integration/stack.h"
+
+namespace gpuloom::testing {
+namespace {
+
+constexpr uint32_t kSomebody = 65534;
+
+struct Rights {
+  const char* name;
+  uint32_t user;
+  bool are_charts;
+};
+
+class Intruder : public ::testing::TestWithParam<Rights> {
+ protected:
+  void SetUp() override {
+    if (getuid() != 0) GTEST_SKIP() << "needs root, to be other users";
+    char folder[] = "/tmp/gpuloom-intruder-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    chmod(folder, 0755);
+    Make("results", 0666);
+    // As readable as its user makes it, and to no other user.
+    Make("secret", 0600);
+    Make("readable", 0644);
+    Make("writable", 0666);
+    const std::string open = folder_ / "open";
+    for (const char* made : {"open", "open/moved"}) {
+      std::filesystem::create_directory(folder_ / made);
+      chmod((folder_ / made).c_str(), 0777);
+    }
+    Make("open/removable", 0666);
+    targets_["secret"] = folder_ / "secret";
+    targets_["readable"] = folder_ / "readable";
+    targets_["writable"] = folder_ / "writable";
+    targets_["open-folder"] = open;
+    Listen("datagram", open + "/socket");
+    chmod((open + "/socket").c_str(), 0666);
+    Listen("abstract", "gpuloom-intruder-" + std::to_string(getpid()));
+    std::vector<std::string> sleep = {"/bin/sleep", "600"};
+    if (GetParam().user != 0) {
+      const std::string user = std::to_string(GetParam().user);
+      sleep.insert(sleep.begin(),
+                   {"/usr/bin/setpriv", "--reuid", user, "--regid", user, "--clear-groups"});
+    }
+    bystander_ = Process(sleep);
+    targets_["bystander"] = std::to_string(bystander_.pid());
+    stack_ = std::make_unique<Stack>(
+        Stack::Options{.library = GPULOOM_INTRUDER,
+                       .user = GetParam().user,
+                       .has_charts_rights = GetParam().are_charts,
+                       .environment = {"GPULOOM_EXECUTOR_INTRUDER=" + folder_.string()}});
+  }
+
+  void TearDown() override {
+    if (stack_ == nullptr) return;
+    bystander_.Signal(SIGKILL);
+    EXPECT_TRUE(bystander_.Wait());
+    EXPECT_TRUE(stack_->Ended()) << "a process was left";
+    std::filesystem::remove_all(folder_);
+  }
+
+  void Make(const std::string& name, mode_t mode) {
+    std::ofstream(folder_ / name) << "x\n";
+    chmod((folder_ / name).c_str(), mode);
+    EXPECT_EQ(chown((folder_ / name).c_str(), GetParam().user, GetParam().user), 0);
+  }
+
+  // A socket for datagrams from anybody.
+  void Listen(const std::string& target, const std::string& name) {
+    channel::UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    memcpy(address.sun_path + (name[0] != '/'), name.data(), name.size());
+    const auto size =
+        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size() + (name[0] != '/'));
+    ASSERT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    targets_[target] = name;
+    sockets_.push_back(std::move(socket));
+  }
+
+  // What the intruder has said; starts the domain that it takes over.
+  std::vector<std::string> Attack() {
+    const Allocation victim = stack_->Allocate({.pod = "victim", .domain = "victim"});
+    Process tenant = stack_->Tenant(victim, {"hold", "2"});
+    EXPECT_TRUE(tenant.ReadLine("ready"));
+    const pid_t executor = stack_->ExecutorOf("victim");
+    targets_["victim"] = std::to_string(executor);
+    targets_["scheduler"] = std::to_string(stack_->scheduler().pid());
+    targets_["state"] = stack_->StateFolder();
+    targets_["control"] = stack_->StateFolder() + "/" + control::kControlSocketName;
+    targets_["door"] = victim.directory + "/" + wire::kSocketName;
+    const std::vector<std::string> words = CommandLineOf(executor);
+    for (size_t i = 0; i + 1 < words.size(); ++i) {
+      if (words[i] == "--folder") targets_["victims-folder"] = words[i + 1];
+    }
+    {
+      std::ofstream file(folder_ / "targets");
+      for (const auto& [name, value] : targets_) file << name << " " << value << "\n";
+    }
+    const Allocation taken = stack_->Allocate({.pod = "intruder", .domain = "intruder"});
+    Process accomplice = stack_->Tenant(taken, {"hold", "2"});
+    EXPECT_TRUE(accomplice.ReadLine("ready")) << "the intruder's executor serves its tenant";
+    EXPECT_EQ(stack_->ExecutorOf("victim"), executor);
+    EXPECT_EQ(kill(bystander_.pid(), 0), 0);
+    EXPECT_FALSE(bystander_.Wait(Milliseconds(0))) << "the bystander was signalled";
+    EXPECT_EQ(stack_->State(victim).sessions, 1u);
+    std::vector<std::string> lines;
+    std::ifstream file(folder_ / "results");
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+  }
+
+  std::filesystem::path folder_;
+  std::map<std::string, std::string> targets_;
+  std::vector<channel::UniqueFd> sockets_;
+  Process bystander_;
+  std::unique_ptr<Stack> stack_;
+};
+
+bool HasLandlock() {
+  constexpr long kCreateRuleset = 444;
+  constexpr unsigned kVersion = 1;
+  constexpr long kScopes = 6;  // the version from which signals and abstract names are kept in
+  return syscall(kCreateRuleset, nullptr, 0, kVersion) >= kScopes;
+}
+
+TEST_P(Intruder, ReachesNothingBeyondItsExecutor) {
+  if (GetParam().user != 0 && !HasLandlock()) {
+    GTEST_SKIP() << "without root and without Landlock some things are left open "
+                    "(docs/design/security-model.md)";
+  }
+  const std::vector<std::string> lines = Attack();
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines.back(), "done");
+  EXPECT_GT(lines.size(), 80u);
+  for (const std::string& line : lines) {
+    EXPECT_NE(line.rfind("reached", 0), 0u) << line;
+    if (getenv("GPULOOM_TEST_VERBOSE") != nullptr) std::printf("%s\n", line.c_str());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Run, Intruder,
+                         ::testing::Values(Rights{"ByRoot", 0, false},
+                                           Rights{"WithTheChartsRights", 0, true},
+                                           Rights{"BySomebody", kSomebody, false}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace gpuloom::testing
