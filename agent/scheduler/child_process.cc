@@ -32,7 +32,7 @@ std::vector<std::string> CleanEnvironment(char* const* environment) {
   return kept;
 }
 
-bool ChildProcess::Start(const std::vector<std::string>& arguments,
+bool ChildProcess::Start(const std::vector<std::string>& arguments, int output,
                          const std::vector<int>& descriptors, std::string* error) {
   const std::vector<std::string> environment = CleanEnvironment(environ);
   std::vector<char*> argv, envp;
@@ -56,6 +56,9 @@ bool ChildProcess::Start(const std::vector<std::string>& arguments,
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  // Also clears close-on-exec when it is that number already.
+  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
   for (int i = 0; i < count; ++i) {
     posix_spawn_file_actions_adddup2(&actions, apart[static_cast<size_t>(i)].get(),
                                      control::kExecutorControlFd + i);

@@ -12,9 +12,9 @@ namespace gpuloom::scheduler {
 class ChildProcess {
  public:
   // Runs `arguments` (the first is the program's path) in a process group of its own, with
-  // /dev/null as input, our stdout and stderr, `descriptors` as 3, 4, …, no other descriptor, and
-  // what CleanEnvironment leaves. False with a message.
-  [[nodiscard]] bool Start(const std::vector<std::string>& arguments,
+  // /dev/null as input, `output` as stdout and stderr, `descriptors` as 3, 4, …, no other descriptor,
+  // and what CleanEnvironment leaves. False with a message.
+  [[nodiscard]] bool Start(const std::vector<std::string>& arguments, int output,
                            const std::vector<int>& descriptors, std::string* error);
 
   int pid() const { return pid_; }

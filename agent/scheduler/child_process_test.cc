@@ -33,7 +33,7 @@ TEST(ChildProcess, GetsTheDescriptorsInTheirOrderWhateverTheirNumbers) {
   // In an order in which one has, likely, the number that the other is to get.
   ASSERT_TRUE(process.Start(
       {"/bin/sh", "-c", "echo first >&3; echo second >&4; ls /proc/self/fd | wc -l >&4"},
-      {pipes[1][1], pipes[0][1]}, &error))
+      STDERR_FILENO, {pipes[1][1], pipes[0][1]}, &error))
       << error;
   EXPECT_EQ(HowItEnds(&process), "exited with 0");
   for (auto& ends : pipes) close(ends[1]);
@@ -50,7 +50,7 @@ TEST(ChildProcess, GetsTheDescriptorsInTheirOrderWhateverTheirNumbers) {
 TEST(ChildProcess, IsEndedByUs) {
   ChildProcess process;
   std::string error;
-  ASSERT_TRUE(process.Start({"/bin/sleep", "600"}, {}, &error)) << error;
+  ASSERT_TRUE(process.Start({"/bin/sleep", "600"}, STDERR_FILENO, {}, &error)) << error;
   EXPECT_TRUE(process.Kill(&error)) << error;
   EXPECT_EQ(HowItEnds(&process), "killed by signal 9 (SIGKILL), ours");
   EXPECT_TRUE(process.Kill(&error)) << "there is nobody left";
@@ -63,7 +63,8 @@ TEST(ChildProcess, OneThatMayNotBeEndedIsSaid) {
   if (parent == 0) {
     ChildProcess process;
     std::string error;
-    if (!process.Start({"/usr/bin/setpriv", "--reuid", "65534", "/bin/sleep", "600"}, {}, &error)) {
+    if (!process.Start({"/usr/bin/setpriv", "--reuid", "65534", "/bin/sleep", "600"}, STDERR_FILENO,
+                       {}, &error)) {
       _exit(1);
     }
     // Until it has become that user.
@@ -93,7 +94,7 @@ TEST(ChildProcess, OneThatMayNotBeEndedIsSaid) {
 TEST(ChildProcess, AProgramThatIsNotThereIsSaid) {
   ChildProcess process;
   std::string error;
-  EXPECT_FALSE(process.Start({"/missing/program"}, {}, &error));
+  EXPECT_FALSE(process.Start({"/missing/program"}, STDERR_FILENO, {}, &error));
   EXPECT_THAT(error, HasSubstr("cannot start /missing/program: No such file"));
 }
 

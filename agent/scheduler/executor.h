@@ -16,6 +16,7 @@
 #include "agent/scheduler/child_process.h"
 #include "agent/scheduler/device_snapshot.h"
 #include "agent/scheduler/event_loop.h"
+#include "agent/scheduler/executor_log.h"
 #include "agent/scheduler/executor_users.h"
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/peer.h"
@@ -34,6 +35,7 @@ class Executor {
   bool was_ready = false;
   std::string reason;  // why it is dying
   ChildProcess process;
+  std::unique_ptr<ExecutorLog> log;
   ExecutorUser user;
   std::string folder;  // the one it may write to
   std::unique_ptr<RefusedCalls> refused_calls;

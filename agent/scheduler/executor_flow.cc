@@ -80,6 +80,11 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
 bool Scheduler::StartProcess(Executor* executor, int control, std::string* error) {
   if (!options_.executor_users.Take(&executor->user, error)) return false;
   executor->folder = folders_.NewPath();
+  executor->log = std::make_unique<ExecutorLog>(loop_);
+  if (!executor->log->valid()) {
+    *error = std::string("scheduler: no pipe for an executor's log: ") + strerror(errno);
+    return false;
+  }
   std::vector<std::string> command = {options_.executor_path,
                                       "--gpu",
                                       FormatUuid(device_->facts().uuid),
@@ -97,7 +102,7 @@ bool Scheduler::StartProcess(Executor* executor, int control, std::string* error
     command.insert(command.end(), {"--user", std::to_string(executor->user.id)});
     descriptors.push_back(executor->user.lock.get());
   }
-  return executor->process.Start(command, descriptors, error);
+  return executor->process.Start(command, executor->log->TakeWriter().get(), descriptors, error);
 }
 
 void Scheduler::OnExecutorMessage(uint64_t executor_id, control::Incoming& in) {
@@ -300,6 +305,7 @@ void Scheduler::KillExecutor(Executor* executor) {
 
 void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   Executor* executor = executors_.at(executor_id).get();
+  executor->log->Drain();
   // What it said last, a fault or a session's end, explains the end better than its exit status.
   if (executor->peer != nullptr) {
     executor->peer->ReceivePending(

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cinttypes>
 #include <cstdio>
@@ -45,7 +46,7 @@ void ExecutorFolders::Remove(const std::string& path, ExecutorUser user) {
     command.insert(command.end(), {"--user", std::to_string(removal.user.id)});
   }
   std::string error;
-  if (!removal.process.Start(command, {}, &error)) {
+  if (!removal.process.Start(command, STDERR_FILENO, {}, &error)) {
     LogWarning("cannot remove " + path + ": " + error);
     lost_.push_back(std::move(removal.user));
     removals_.erase(path);

@@ -249,6 +249,30 @@ void AttackFiles() {
       [] { return Opens(g_targets["victims-folder"] + "/made", O_WRONLY | O_CREAT); });
 }
 
+// Descriptors are what no later rule takes away: of files there are none but those in memory.
+void AttackOwnDescriptors() {
+  Try("file that it has a descriptor of", [] {
+    for (int fd = 0; fd < 256; ++fd) {
+      struct stat status;
+      char name[64] = {};
+      if (fd == g_results || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) continue;
+      const std::string link = "/proc/self/fd/" + std::to_string(fd);
+      if (readlink(link.c_str(), name, sizeof(name) - 1) < 0) continue;
+      if (strncmp(name, "/memfd:", 7) != 0) return true;
+    }
+    return false;
+  });
+  Try("asking descriptor of the filter", [] {
+    for (int fd = 0; fd < 256; ++fd) {
+      char name[64] = {};
+      const std::string link = "/proc/self/fd/" + std::to_string(fd);
+      if (readlink(link.c_str(), name, sizeof(name) - 1) < 0) continue;
+      if (strstr(name, "seccomp") != nullptr) return true;
+    }
+    return false;
+  });
+}
+
 void AttackSockets() {
   Try("control.sock", [] { return Connects(SOCK_SEQPACKET, g_targets["control"]); });
   Try("another allocation's socket", [] { return Connects(SOCK_SEQPACKET, g_targets["door"]); });
@@ -316,6 +340,7 @@ void AttackKernel() {
 void Attack() {
   for (const char* who : {"scheduler", "victim", "bystander"}) AttackProcess(who);
   AttackFiles();
+  AttackOwnDescriptors();
   AttackSockets();
   AttackKernel();
   Try("signal to everybody", [] { return Sends(-1, 0); });

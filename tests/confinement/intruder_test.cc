@@ -1,6 +1,7 @@
 // What somebody reaches who has taken over an executor: nothing beyond it. The code that tries runs
 // inside a confined executor, as a part of the driver (intruder_library.cc), while another domain's
 // executor, the scheduler and a process of the scheduler's user stand by.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -45,7 +46,7 @@ class Intruder : public ::testing::TestWithParam<Rights> {
     Make("secret", 0600);
     Make("readable", 0644);
     Make("writable", 0666);
-    const std::string open = folder_ / "open";
+    const std::string open_folder = folder_ / "open";
     for (const char* made : {"open", "open/moved"}) {
       std::filesystem::create_directory(folder_ / made);
       chmod((folder_ / made).c_str(), 0777);
@@ -54,9 +55,9 @@ class Intruder : public ::testing::TestWithParam<Rights> {
     targets_["secret"] = folder_ / "secret";
     targets_["readable"] = folder_ / "readable";
     targets_["writable"] = folder_ / "writable";
-    targets_["open-folder"] = open;
-    Listen("datagram", open + "/socket");
-    chmod((open + "/socket").c_str(), 0666);
+    targets_["open-folder"] = open_folder;
+    Listen("datagram", open_folder + "/socket");
+    chmod((open_folder + "/socket").c_str(), 0666);
     Listen("abstract", "gpuloom-intruder-" + std::to_string(getpid()));
     std::vector<std::string> sleep = {"/bin/sleep", "600"};
     if (GetParam().user != 0) {
@@ -66,11 +67,17 @@ class Intruder : public ::testing::TestWithParam<Rights> {
     }
     bystander_ = Process(sleep);
     targets_["bystander"] = std::to_string(bystander_.pid());
+    // A file, as the agent gives it to a scheduler.
+    const channel::UniqueFd before(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+    const channel::UniqueFd log(
+        open((folder_ / "scheduler.log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    dup2(log.get(), STDERR_FILENO);
     stack_ = std::make_unique<Stack>(
         Stack::Options{.library = GPULOOM_INTRUDER,
                        .user = GetParam().user,
                        .has_charts_rights = GetParam().are_charts,
                        .environment = {"GPULOOM_EXECUTOR_INTRUDER=" + folder_.string()}});
+    dup2(before.get(), STDERR_FILENO);
   }
 
   void TearDown() override {
