@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
@@ -228,7 +229,10 @@ void Scheduler::On(Executor* executor, const control::SessionEnded& message) {
 void Scheduler::On(Executor* executor, const control::SessionWaits& message) {
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr || session->state != Session::State::kEnding) return;
-  LogInfo(session->Label() + " waits for others of domain " + executor->domain + " to end");
+  // It says so again and again.
+  if (!std::exchange(session->waits_for_others, true)) {
+    LogInfo(session->Label() + " waits for others of domain " + executor->domain + " to end");
+  }
   ExpectEnd(session);
 }
 

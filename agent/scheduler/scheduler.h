@@ -72,10 +72,16 @@ class Scheduler {
     std::unique_ptr<Peer> peer;
     bool greeted = false;
   };
+  // One at a time for each allocation, and one for all of them: whoever asks meanwhile waits for the
+  // next, so that no executor has others asked as often as it likes.
   struct ReclaimRound {
-    std::set<uint64_t> sessions;  // that have not answered
-    std::function<void()> then;
-    Timer deadline;
+    const Allocation* of = nullptr;  // nullptr: all; only compared
+    std::set<uint64_t> sessions;     // that have not answered
+    std::vector<std::function<void()>> then;
+    std::vector<std::function<void()>> next;
+    EventLoop::Clock::time_point began;
+    std::chrono::milliseconds limit;
+    Timer timer;  // its deadline; then, when the next may begin
   };
   using AllocationPtr = std::shared_ptr<Allocation>;
   struct DoorAndAllocation {
@@ -158,8 +164,11 @@ class Scheduler {
   // returned it, are gone, or take too long.
   void Reclaim(const Allocation* allocation, std::chrono::milliseconds limit,
                std::function<void()> then);
+  void BeginReclaim(const Allocation* allocation, std::chrono::milliseconds limit,
+                    std::vector<std::function<void()>> then);
   void NoteReclaimed(uint64_t reclaim_id, uint64_t session_id);
   void EndReclaim(uint64_t reclaim_id);
+  void BeginNextReclaim(uint64_t reclaim_id);
 
   // scheduler.cc
   bool Unused() const;
