@@ -8,10 +8,16 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <filesystem>
 
 #include "agent/scheduler/log.h"
 
 namespace gpuloom::scheduler {
+namespace {
+
+constexpr char kPrefix[] = "gpuloom-executor-";
+
+}  // namespace
 
 ExecutorFolders::ExecutorFolders(EventLoop* loop, std::string parent, std::string program)
     : loop_(loop), parent_(std::move(parent)), program_(std::move(program)) {
@@ -31,9 +37,9 @@ ExecutorFolders::ExecutorFolders(EventLoop* loop, std::string parent, std::strin
 std::string ExecutorFolders::NewPath() const {
   uint64_t number = 0;
   [[maybe_unused]] const ssize_t size = getrandom(&number, sizeof(number), 0);
-  char name[64];
-  snprintf(name, sizeof(name), "/gpuloom-executor-%016" PRIx64, number);
-  return parent_ + name;
+  char digits[32];
+  snprintf(digits, sizeof(digits), "%016" PRIx64, number);
+  return parent_ + "/" + kPrefix + digits;
 }
 
 void ExecutorFolders::Remove(const std::string& path, ExecutorUser user) {
@@ -56,6 +62,19 @@ void ExecutorFolders::Remove(const std::string& path, ExecutorUser user) {
     std::string why;
     if (!removals_.at(path).process.Kill(&why)) LogError(why);
   });
+}
+
+void ExecutorFolders::RemoveLeft(const ExecutorUsers& users) {
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator(parent_, unreadable)) {
+    struct stat status;
+    ExecutorUser user;
+    if (entry.path().filename().string().rfind(kPrefix, 0) == 0 &&
+        lstat(entry.path().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+        users.TakeThis(status.st_uid, &user)) {
+      Remove(entry.path(), std::move(user));
+    }
+  }
 }
 
 void ExecutorFolders::OnChildExit() {

@@ -27,6 +27,8 @@ class ExecutorFolders {
   // Nothing of `user` is alive. Its number is free again when the folder is gone; where that fails,
   // when this scheduler ends.
   void Remove(const std::string& path, ExecutorUser user);
+  // Those that a scheduler left which was killed: of users of ours that nothing alive has.
+  void RemoveLeft(const ExecutorUsers& users);
   // SIGCHLD has come.
   void OnChildExit();
   bool removing() const { return !removals_.empty(); }

@@ -78,6 +78,35 @@ TEST_F(ExecutorFoldersTest, AUserWhoseFolderStaysIsNotGivenAgain) {
   }
 }
 
+TEST_F(ExecutorFoldersTest, WhatAKilledSchedulerLeftIsRemovedUnlessSomebodyHasIt) {
+  if (getuid() != 0) GTEST_SKIP() << "only root gives folders away";
+  const unsigned first = 3'200'000'000u + static_cast<unsigned>(getpid()) * 4;
+  UserRights rights{0, true, true, true, "0 0 4294967295", "0 0 4294967295"};
+  std::string error;
+  const auto users = ExecutorUsers::Choose(std::to_string(first) + "-" + std::to_string(first + 1),
+                                           rights, &error);
+  ASSERT_TRUE(users) << error;
+  ExecutorUser living;
+  ASSERT_TRUE(users->TakeThis(first, &living));
+  ExecutorUser other;
+  EXPECT_FALSE(users->TakeThis(first + 2, &other)) << "not one of these users";
+  const auto make = [&](const char* name, unsigned user) {
+    std::filesystem::create_directory(root_ / name);
+    EXPECT_EQ(chown((root_ / name).c_str(), user, user), 0);
+  };
+  make("gpuloom-executor-living", first);
+  make("gpuloom-executor-left", first + 1);
+  make("gpuloom-executor-somebodys", 1000);
+  make("another", first + 1);
+  ExecutorFolders folders(&loop_, root_, Program("rm -r $2"));
+  folders.RemoveLeft(*users);
+  WaitFor(&folders);
+  EXPECT_FALSE(std::filesystem::exists(root_ / "gpuloom-executor-left"));
+  for (const char* name : {"gpuloom-executor-living", "gpuloom-executor-somebodys", "another"}) {
+    EXPECT_TRUE(std::filesystem::exists(root_ / name)) << name;
+  }
+}
+
 TEST_F(ExecutorFoldersTest, NobodyRenamesAnothersFolder) {
   ASSERT_EQ(chmod(root_.c_str(), 0777), 0);
   const ExecutorFolders folders(&loop_, root_, "/bin/true");

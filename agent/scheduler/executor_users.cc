@@ -136,6 +136,12 @@ std::optional<ExecutorUsers> ExecutorUsers::Choose(const std::string& choice,
   return users;
 }
 
+bool ExecutorUsers::TakeThis(uint32_t id, ExecutorUser* user) const {
+  if (!any() || id < first_ || id > last_) return false;
+  *user = ExecutorUser{id, Lock(id)};
+  return user->lock.valid();
+}
+
 bool ExecutorUsers::Take(ExecutorUser* user, std::string* error) const {
   *user = ExecutorUser{};
   if (!any()) return true;

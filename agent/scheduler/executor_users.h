@@ -57,6 +57,8 @@ class ExecutorUsers {
   // One that nobody has; the scheduler's own where there are none. False with a message when all
   // are taken.
   [[nodiscard]] bool Take(ExecutorUser* user, std::string* error) const;
+  // This one, if it is one of them and nobody has it.
+  [[nodiscard]] bool TakeThis(uint32_t id, ExecutorUser* user) const;
 
  private:
   uint32_t first_ = 0;

@@ -43,6 +43,7 @@ bool Scheduler::Listen(std::string* error) {
     *error = "cannot make the control socket " + path + ": " + strerror(errno);
     return false;
   }
+  folders_.RemoveLeft(options_.executor_users);
   control_watch_ =
       loop_->WatchFd(control_listener_.get(), EPOLLIN, [this](uint32_t) { AcceptController(); });
   return true;

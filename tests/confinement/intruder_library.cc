@@ -93,6 +93,25 @@ bool Opens(const std::string& path, int flags) {
   return fd >= 0;
 }
 
+// A file that was not there; it is not left there.
+bool Creates(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  close(fd);
+  unlink(path.c_str());
+  return true;
+}
+
+// What one of a process's descriptors leads to.
+bool FollowsDescriptor(const std::string& proc) {
+  char target[64];
+  for (int fd = 0; fd < 16; ++fd) {
+    const std::string link = proc + "/fd/" + std::to_string(fd);
+    if (readlink(link.c_str(), target, sizeof(target)) > 0) return true;
+  }
+  return false;
+}
+
 bool Lists(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -191,7 +210,7 @@ void AttackProcess(const std::string& who) {
   const std::string proc = "/proc/" + g_targets[who];
   Try("memory of the " + who, [&] { return ReadsMemory(pid); });
   Try("memory of the " + who + " by process_vm_readv", [&] { return ReadsByCall(pid); });
-  Try("descriptors of the " + who, [&] { return Lists(proc + "/fd"); });
+  Try("descriptors of the " + who, [&] { return FollowsDescriptor(proc); });
   Try("descriptors of the " + who + " by pidfd_getfd", [&] { return TakesDescriptor(pid); });
   Try("root folder of the " + who, [&] { return Lists(proc + "/root"); });
   Try("environment of the " + who, [&] { return Opens(proc + "/environ", O_RDONLY); });
@@ -220,8 +239,7 @@ void AttackFiles() {
   Try("secret file", [] { return Opens(g_targets["secret"], O_RDONLY); });
   Try("readable file outside", [] { return Opens(g_targets["readable"], O_RDONLY); });
   Try("writable file outside", [] { return Opens(g_targets["writable"], O_WRONLY); });
-  Try("new file in an open folder",
-      [] { return Opens(g_targets["open-folder"] + "/made", O_WRONLY | O_CREAT); });
+  Try("new file in an open folder", [] { return Creates(g_targets["open-folder"] + "/made"); });
   Try("new folder in an open folder",
       [] { return mkdir((g_targets["open-folder"] + "/folder").c_str(), 0700) == 0; });
   Try("removing a file in an open folder",
@@ -232,11 +250,9 @@ void AttackFiles() {
   });
   Try("link in an open folder",
       [] { return symlink("/", (g_targets["open-folder"] + "/link").c_str()) == 0; });
-  Try("new file in /tmp", [] { return Opens("/tmp/gpuloom-intruder", O_WRONLY | O_CREAT); });
-  Try("new file in /var/lib",
-      [] { return Opens("/var/lib/gpuloom-intruder", O_WRONLY | O_CREAT); });
-  Try("new file in /dev/shm",
-      [] { return Opens("/dev/shm/gpuloom-intruder", O_WRONLY | O_CREAT); });
+  Try("new file in /tmp", [] { return Creates("/tmp/gpuloom-intruder"); });
+  Try("new file in /var/lib", [] { return Creates("/var/lib/gpuloom-intruder"); });
+  Try("new file in /dev/shm", [] { return Creates("/dev/shm/gpuloom-intruder"); });
   Try("list of /root", [] { return Lists("/root"); });
   Try("list of /tmp", [] { return Lists("/tmp"); });
   Try("list of the state folder", [] { return Lists(g_targets["state"]); });
@@ -246,7 +262,7 @@ void AttackFiles() {
   Try("setting of the kernel", [] { return Opens("/proc/sys/kernel/core_pattern", O_WRONLY); });
   Try("folder of the victim", [] { return Lists(g_targets["victims-folder"]); });
   Try("new file in the folder of the victim",
-      [] { return Opens(g_targets["victims-folder"] + "/made", O_WRONLY | O_CREAT); });
+      [] { return Creates(g_targets["victims-folder"] + "/made"); });
 }
 
 // Descriptors are what no later rule takes away: of files there are none but those in memory.

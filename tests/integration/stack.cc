@@ -71,6 +71,7 @@ void Stack::StartScheduler() {
       // Ends with the test, also with one that crashes.
       "--exit-when-unused", "--log-level",
       getenv("GPULOOM_TEST_VERBOSE") != nullptr ? "debug" : "error"};
+  command.insert(command.end(), options_.wrapper.begin(), options_.wrapper.end());
   command.insert(command.end(), scheduler.begin(), scheduler.end());
   std::vector<std::string> environment = {
       "GPULOOM_SOFTGPU_MEMORY=" + options_.device_memory, "GPULOOM_SOFTGPU_QUIET=1",

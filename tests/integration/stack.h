@@ -50,6 +50,7 @@ class Stack {
     uint32_t user = 0;
     // The scheduler is root with no other capabilities than the chart gives it, and gains none.
     bool has_charts_rights = false;
+    std::vector<std::string> wrapper = {};      // a program that runs the scheduler, and its words
     std::vector<std::string> environment = {};  // of the scheduler, NAME=value
   };
 
