@@ -54,6 +54,10 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   app.add_option(
       "--drain-timeout", line.drain_timeout,
       "how long the work of a tenant that ended may still run, like 10s; default: the scheduler's");
+  app.add_option(
+      "--executor-users", line.executor_users,
+      "the users that executors run as, one each: auto, none, or FIRST-LAST; default: the "
+      "scheduler's");
   app.add_option("--nvidia-runtime-config", line.runtime_config,
                  "where to look whether unprivileged pods can get devices by environment variable")
       ->capture_default_str();

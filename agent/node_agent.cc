@@ -16,7 +16,7 @@ constexpr Clock::Duration kPodResourcesTimeout = std::chrono::seconds(3);
 
 Supervisor::Options SupervisorOptions(const CommandLine& line) {
   const SchedulerCommand command = {line.scheduler, line.idle_timeout, line.drain_timeout,
-                                    line.softgpu};
+                                    line.softgpu, line.executor_users};
   Supervisor::Options options;
   options.state_directory = line.state_directory;
   options.may_start = line.schedulers != "adopt";

@@ -1,7 +1,9 @@
 #include "agent/executor/command_line.h"
 
 #include <getopt.h>
+#include <limits.h>
 
+#include <charconv>
 #include <cstdio>
 
 namespace gpuloom::executor {
@@ -9,14 +11,27 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: gpuloom-executor --gpu UUID --cuda-library PATH --domain NAME\n"
-    "                        [--log-level error|info|debug]\n"
+    "                        [--log-level error|info|debug] [--user NUMBER] [--folder PATH]\n"
+    "                        [--tell-refused-calls]\n"
+    "       gpuloom-executor --remove PATH [--user NUMBER]\n"
     "Started by gpuloom-scheduler, which passes the control socket as descriptor 3.\n";
+
+// A uid that somebody can be: 0 is root's, the highest means nobody.
+bool ParseUser(const std::string& text, unsigned* user) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *user);
+  return error == std::errc() && end == text.data() + text.size() && *user != 0 &&
+         *user != UINT_MAX;
+}
 
 bool Parse(int argc, char** argv, CommandLine* line) {
   static constexpr option kOptions[] = {{"gpu", required_argument, nullptr, 'g'},
                                         {"cuda-library", required_argument, nullptr, 'c'},
                                         {"domain", required_argument, nullptr, 'd'},
                                         {"log-level", required_argument, nullptr, 'l'},
+                                        {"user", required_argument, nullptr, 'u'},
+                                        {"folder", required_argument, nullptr, 'f'},
+                                        {"tell-refused-calls", no_argument, nullptr, 't'},
+                                        {"remove", required_argument, nullptr, 'r'},
                                         {nullptr, 0, nullptr, 0}};
   for (int c; (c = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (c) {
@@ -35,11 +50,24 @@ bool Parse(int argc, char** argv, CommandLine* line) {
           break;
         }
         return false;
+      case 'u':
+        if (!ParseUser(optarg, &line->user)) return false;
+        break;
+      case 'f':
+        line->folder = optarg;
+        break;
+      case 't':
+        line->tells_refused_calls = true;
+        break;
+      case 'r':
+        line->folder_to_remove = optarg;
+        break;
       default:
         return false;
     }
   }
-  return optind == argc && !line->gpu.empty() && !line->cuda_library.empty();
+  if (optind != argc) return false;
+  return !line->folder_to_remove.empty() || (!line->gpu.empty() && !line->cuda_library.empty());
 }
 
 }  // namespace

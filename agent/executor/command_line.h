@@ -13,6 +13,11 @@ struct CommandLine {
   std::string cuda_library;
   std::string domain;  // for the log
   LogLevel log_level = LogLevel::kInfo;
+  unsigned user = 0;   // to become; 0: stays who it is
+  std::string folder;  // to make and to write to; empty: none
+  bool tells_refused_calls = false;
+  // Removes this folder instead of serving anybody.
+  std::string folder_to_remove;
 };
 
 // nullopt: a mistake, end with status 2.

@@ -27,6 +27,23 @@ TEST(CommandLine, TakesEveryOption) {
   EXPECT_EQ(line->log_level, LogLevel::kDebug);
 }
 
+TEST(CommandLine, SaysHowItIsConfined) {
+  const auto line = Parse({"--gpu", "GPU-1", "--cuda-library", "/l", "--user", "2000000001",
+                           "--folder", "/f", "--tell-refused-calls"});
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->user, 2'000'000'001u);
+  EXPECT_EQ(line->folder, "/f");
+  EXPECT_TRUE(line->tells_refused_calls);
+  EXPECT_EQ(line->folder_to_remove, "");
+}
+
+TEST(CommandLine, RemovesAFolderInsteadOfServing) {
+  const auto line = Parse({"--remove", "/f", "--user", "7"});
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->folder_to_remove, "/f");
+  EXPECT_EQ(line->user, 7u);
+}
+
 TEST(CommandLine, LogsWhatHappensUnlessToldOtherwise) {
   const auto line = Parse({"--gpu", "GPU-1", "--cuda-library", "/l"});
   ASSERT_TRUE(line);
@@ -43,7 +60,11 @@ TEST(CommandLine, MistakesAreRefusedWithTheUsage) {
            {"--gpu", "GPU-1", "--cuda-library"},
            {"--gpu", "GPU-1", "--cuda-library", "/l", "stray"},
            {"--gpu", "GPU-1", "--cuda-library", "/l", "--bogus"},
-           {"--gpu", "GPU-1", "--cuda-library", "/l", "--log-level", "loud"}}) {
+           {"--gpu", "GPU-1", "--cuda-library", "/l", "--log-level", "loud"},
+           {"--gpu", "GPU-1", "--cuda-library", "/l", "--user", "0"},
+           {"--gpu", "GPU-1", "--cuda-library", "/l", "--user", "4294967295"},
+           {"--gpu", "GPU-1", "--cuda-library", "/l", "--user", "root"},
+           {"--remove", "/f", "--user", ""}}) {
     ::testing::internal::CaptureStderr();
     EXPECT_FALSE(Parse(arguments)) << ::testing::PrintToString(arguments);
     EXPECT_NE(::testing::internal::GetCapturedStderr().find("usage: gpuloom-executor --gpu"),

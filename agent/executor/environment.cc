@@ -1,5 +1,6 @@
 #include "agent/executor/environment.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -19,6 +20,8 @@ bool IsBatchingOn() {
 }
 
 void PrepareForDriver() {
+  // The log is a pipe, and whoever read it may be gone.
+  signal(SIGPIPE, SIG_IGN);
   // A session is five descriptors; the scheduler bounds the sessions.
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {

@@ -13,7 +13,8 @@ LogLevel LogLevelOf(LogLevel told);
 // GPULOOM_EXECUTOR_BATCHING=off is for comparisons (docs/design/batching.md).
 bool IsBatchingOn();
 
-// As many descriptors as the hard limit allows, and the variables that the driver reads in cuInit.
+// As many descriptors as the hard limit allows, no end by SIGPIPE, and the variables that the driver
+// reads in cuInit.
 void PrepareForDriver();
 
 }  // namespace gpuloom::executor

@@ -2,7 +2,9 @@
 // that domain's tenants.
 //
 // Process model. Started by the scheduler with exec; descriptor 3 is the control socket to it, and
-// nothing else is inherited but stderr for the log. Sessions come as descriptors over that socket:
+// nothing else is inherited but stderr for the log and a lock on its user, which it never looks at.
+// It loads the driver's library, gives up whatever it does not need (confinement.h), and only then
+// lets the driver start; who its tenants are it hears later. Sessions come as descriptors over that socket:
 // a tenant's ring (mapped read-only), its completion region, its arena and its doorbell.
 //
 //   ring thread (this one)   reads all rings, submits, polls completion, publishes; loop.h
@@ -13,44 +15,63 @@
 //   linkers                  one for each linker state of a tenant's; link.cc
 //   the driver's own threads
 //
-// Tenants' kernels run in this process's GPU address space, so it holds no capabilities and refuses
-// the system calls it does not need. The process ends when the control socket closes, or after a
-// device fault, when every tenant has been told; what it held is freed by the kernel and the
-// driver.
+// The process ends when the control socket closes, or after a device fault, when every tenant has
+// been told; what it held is freed by the kernel and the driver. Its folder is removed by another
+// process of this program and the same user.
 #include <unistd.h>
 
 #include <string>
 
 #include "agent/executor/command_line.h"
+#include "agent/executor/confinement.h"
 #include "agent/executor/device.h"
 #include "agent/executor/driver_output.h"
 #include "agent/executor/environment.h"
 #include "agent/executor/log.h"
 #include "agent/executor/loop.h"
+#include "agent/executor/own_folder.h"
+#include "agent/executor/own_user.h"
 #include "agent/executor/refusal.h"
-#include "agent/executor/sandbox.h"
+#include "agent/executor/scheduler_link.h"
 
 namespace gpuloom::executor {
 namespace {
+
+int Remove(const CommandLine& line) {
+  std::string error;
+  if ((line.user == 0 || BecomeUser(line.user, {}, &error)) &&
+      RemoveFolder(line.folder_to_remove, &error)) {
+    return 0;
+  }
+  Log(LogLevel::kError, "%s", error.c_str());
+  return 1;
+}
 
 int Main(int argc, char** argv) {
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv);
   if (!line) return 2;
   SetLogLevel(LogLevelOf(line->log_level));
+  if (!line->folder_to_remove.empty()) return Remove(*line);
   channel::UniqueFd control(control::kExecutorControlFd);
   PrepareForDriver();
 
   std::string error;
   Driver driver;
   DriverOutput output;
+  Confinement confinement;
   if (!output.Capture(&error) || !Load(line->cuda_library.c_str(), &driver, &error) ||
-      !DropPrivileges(&error)) {
+      !Confine({line->user, line->folder, reinterpret_cast<const void*>(driver.cuInit),
+                line->tells_refused_calls},
+               &confinement, &error) ||
+      !HandOver(control.get(), std::move(confinement.refused_calls), &error)) {
     Refuse(std::move(control), error);
     return 1;
   }
+  LogMechanisms(confinement);
+  UseFolder(confinement.has_folder ? line->folder : "");
   Log(LogLevel::kDebug, "start: the driver is loaded");
   Device device(driver);
-  if (!device.Start(line->gpu, &error) || !RefuseSystemCalls(&error)) {
+  if (!device.Start(line->gpu, &error)) {
     Refuse(std::move(control), error);
     return 1;
   }

@@ -8,6 +8,16 @@
 
 namespace gpuloom::executor {
 
+bool HandOver(int scheduler, channel::UniqueFd refused_calls, std::string* error) {
+  if (!refused_calls.valid()) return true;
+  const control::MessageHeader header{control::RefusedCalls::kType, 0};
+  const int fd = refused_calls.get();
+  if (channel::SendMessage(scheduler, &header, sizeof(header), &fd, 1)) return true;
+  *error = std::string("control: handing over the descriptor of refused system calls: ") +
+           strerror(errno);
+  return false;
+}
+
 void SchedulerLink::SendBytes(std::vector<uint8_t> bytes) {
   outbox_.push_back(std::move(bytes));
   Flush();

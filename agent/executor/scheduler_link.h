@@ -5,12 +5,18 @@
 
 #include <deque>
 #include <functional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "proto/control/connection.h"
 
 namespace gpuloom::executor {
+
+// Before there is a SchedulerLink: gives the descriptor away by which the kernel tells of refused
+// system calls (control::RefusedCalls), and keeps no copy. An invalid one is nothing to give. False
+// with a message.
+[[nodiscard]] bool HandOver(int scheduler, channel::UniqueFd refused_calls, std::string* error);
 
 class SchedulerLink {
  public:

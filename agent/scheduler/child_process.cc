@@ -1,5 +1,6 @@
 #include "agent/scheduler/child_process.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -31,8 +32,8 @@ std::vector<std::string> CleanEnvironment(char* const* environment) {
   return kept;
 }
 
-bool ChildProcess::Start(const std::vector<std::string>& arguments, int control,
-                         std::string* error) {
+bool ChildProcess::Start(const std::vector<std::string>& arguments, int output,
+                         const std::vector<int>& descriptors, std::string* error) {
   const std::vector<std::string> environment = CleanEnvironment(environ);
   std::vector<char*> argv, envp;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -41,12 +42,28 @@ bool ChildProcess::Start(const std::vector<std::string>& arguments, int control,
   argv.push_back(nullptr);
   envp.push_back(nullptr);
 
+  // Out of the way first: one may have a number that another is to get.
+  const int count = static_cast<int>(descriptors.size());
+  std::vector<channel::UniqueFd> apart;
+  for (const int fd : descriptors) {
+    apart.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, control::kExecutorControlFd + count));
+    if (!apart.back().valid()) {
+      *error = "cannot start " + arguments[0] + ": no descriptor left: " + strerror(errno);
+      return false;
+    }
+  }
+
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   // Also clears close-on-exec when it is that number already.
-  posix_spawn_file_actions_adddup2(&actions, control, control::kExecutorControlFd);
-  posix_spawn_file_actions_addclosefrom_np(&actions, control::kExecutorControlFd + 1);
+  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
+  for (int i = 0; i < count; ++i) {
+    posix_spawn_file_actions_adddup2(&actions, apart[static_cast<size_t>(i)].get(),
+                                     control::kExecutorControlFd + i);
+  }
+  posix_spawn_file_actions_addclosefrom_np(&actions, control::kExecutorControlFd + count);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none, all;
@@ -68,10 +85,16 @@ bool ChildProcess::Start(const std::vector<std::string>& arguments, int control,
   return true;
 }
 
-void ChildProcess::Kill() {
-  if (pid_ <= 0) return;
-  kill(-pid_, SIGKILL);
+bool ChildProcess::Kill(std::string* error) {
+  if (pid_ <= 0) return true;
+  // ESRCH: it has ended just now.
+  if (kill(-pid_, SIGKILL) != 0 && errno != ESRCH) {
+    *error = "cannot end process " + std::to_string(pid_) + ": " + strerror(errno) +
+             ": the scheduler needs CAP_KILL to end another user's";
+    return false;
+  }
   killed_ = true;
+  return true;
 }
 
 bool ChildProcess::Reap(std::string* how) {

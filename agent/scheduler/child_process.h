@@ -1,4 +1,4 @@
-// Starts an executor and ends it. posix_spawn only: the scheduler has called cuInit, after which a
+// Starts an executor, or what removes its folder, and ends it. posix_spawn only: the scheduler has called cuInit, after which a
 // bare fork is not safe. One thread; Reap is called when SIGCHLD says so.
 #pragma once
 
@@ -12,14 +12,15 @@ namespace gpuloom::scheduler {
 class ChildProcess {
  public:
   // Runs `arguments` (the first is the program's path) in a process group of its own, with
-  // /dev/null as input, our stdout and stderr, `control` as descriptor 3, no other descriptor, and
-  // what CleanEnvironment leaves. False with a message.
-  [[nodiscard]] bool Start(const std::vector<std::string>& arguments, int control,
-                           std::string* error);
+  // /dev/null as input, `output` as stdout and stderr, `descriptors` as 3, 4, …, no other descriptor,
+  // and what CleanEnvironment leaves. False with a message.
+  [[nodiscard]] bool Start(const std::vector<std::string>& arguments, int output,
+                           const std::vector<int>& descriptors, std::string* error);
 
   int pid() const { return pid_; }
-  // SIGKILL to the whole group. It is dead when Reap says so.
-  void Kill();
+  // SIGKILL to the whole group. It is dead when Reap says so. False with a message: it is another
+  // user's by now, and we may not.
+  [[nodiscard]] bool Kill(std::string* error);
   // True once the process has ended; `how` then says how ("exited with 1", "killed by signal 11 (SIGSEGV)").
   [[nodiscard]] bool Reap(std::string* how);
 

@@ -1,5 +1,6 @@
 #include "agent/scheduler/command_line.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -38,6 +39,10 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   Options& options = line.options;
   options.cuda_library = "libcuda.so.1";
   options.executor_path = OwnFolder() + "gpuloom-executor";
+  line.executor_users = "auto";
+  if (const char* folder = getenv("TMPDIR"); folder != nullptr && folder[0] == '/') {
+    options.executor_folders = folder;
+  }
   std::string level = "info";
   bool show_version = false;
 
@@ -64,6 +69,11 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
         },
         help);
   };
+  app.add_option(
+         "--executor-users", line.executor_users,
+         "the users that executors run as, one each: FIRST-LAST; auto: 2000000000 and up, or "
+         "none where this process is not root; none: this process's own")
+      ->capture_default_str();
   add_duration("--idle-timeout", &options.idle_timeout,
                "how long an executor stays after its last session (60s)");
   add_duration(

@@ -12,6 +12,7 @@ namespace gpuloom::scheduler {
 struct CommandLine {
   std::string gpu;  // index or "GPU-…"
   Options options;
+  std::string executor_users;  // for ExecutorUsers::Choose
 };
 
 // nullopt: there is nothing to run, end with *exit_status.

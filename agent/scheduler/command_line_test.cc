@@ -16,10 +16,10 @@ std::optional<CommandLine> Parse(std::vector<std::string> arguments, int* exit_s
 
 TEST(CommandLine, TakesEveryOption) {
   int status = -1;
-  const auto line =
-      Parse({"--gpu", "1", "--state-dir", "/s", "--cuda-library", "/l", "--executor", "/e",
-             "--idle-timeout", "2m", "--drain-timeout", "250ms", "--exit-when-unused"},
-            &status);
+  const auto line = Parse({"--gpu", "1", "--state-dir", "/s", "--cuda-library", "/l", "--executor",
+                           "/e", "--idle-timeout", "2m", "--drain-timeout", "250ms",
+                           "--exit-when-unused", "--executor-users", "7-9"},
+                          &status);
   ASSERT_TRUE(line);
   EXPECT_EQ(line->gpu, "1");
   EXPECT_EQ(line->options.state_dir, "/s");
@@ -28,6 +28,7 @@ TEST(CommandLine, TakesEveryOption) {
   EXPECT_EQ(line->options.idle_timeout, std::chrono::minutes(2));
   EXPECT_EQ(line->options.drain_timeout, std::chrono::milliseconds(250));
   EXPECT_TRUE(line->options.exit_when_unused);
+  EXPECT_EQ(line->executor_users, "7-9");
 }
 
 TEST(CommandLine, MistakesEndWithStatusTwo) {

@@ -16,8 +16,11 @@
 #include "agent/scheduler/child_process.h"
 #include "agent/scheduler/device_snapshot.h"
 #include "agent/scheduler/event_loop.h"
+#include "agent/scheduler/executor_log.h"
+#include "agent/scheduler/executor_users.h"
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/peer.h"
+#include "agent/scheduler/refused_calls.h"
 #include "proto/channel/region.h"
 
 namespace gpuloom::scheduler {
@@ -32,6 +35,10 @@ class Executor {
   bool was_ready = false;
   std::string reason;  // why it is dying
   ChildProcess process;
+  std::unique_ptr<ExecutorLog> log;
+  ExecutorUser user;
+  std::string folder;  // the one it may write to
+  std::unique_ptr<RefusedCalls> refused_calls;
   std::unique_ptr<Peer> peer;
   StreamPriorities priorities;
   std::set<uint64_t> sessions;

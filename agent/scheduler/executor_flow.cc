@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
@@ -54,23 +55,20 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
     *error = std::string("scheduler: cannot make a socket pair: ") + strerror(errno);
     return nullptr;
   }
-  if (!executor->process.Start(
-          {options_.executor_path, "--gpu", FormatUuid(device_->facts().uuid), "--cuda-library",
-           options_.cuda_library, "--domain", domain, "--log-level", options_.executor_log_level},
-          theirs.get(), error)) {
+  if (!StartProcess(executor, theirs.get(), error)) {
     LogError(*error);
     return nullptr;
   }
   const uint64_t id = executor->id;
   executor->peer = std::make_unique<Peer>(
-      loop_, std::move(ours),
-      [this, id](const control::Incoming& in) { OnExecutorMessage(id, in); },
+      loop_, std::move(ours), [this, id](control::Incoming& in) { OnExecutorMessage(id, in); },
       [this, id](const std::string& reason) {
         LoseExecutor(executors_.at(id).get(), End::kAsk,
                      reason == Peer::kHungUp
                          ? "it exited unasked; its last lines in this log say why"
                          : reason);
       });
+  executor->peer->ExpectDescriptors(1);
   executor->deadline = loop_->After(options_.start_timeout, [this, id] {
     LoseExecutor(executors_.at(id).get(), End::kKill, "was not ready in time");
   });
@@ -80,7 +78,35 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
   return executor;
 }
 
-void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming& in) {
+bool Scheduler::StartProcess(Executor* executor, int control, std::string* error) {
+  if (!options_.executor_users.Take(&executor->user, error)) return false;
+  executor->folder = folders_.NewPath();
+  executor->log = std::make_unique<ExecutorLog>(loop_);
+  if (!executor->log->valid()) {
+    *error = std::string("scheduler: no pipe for an executor's log: ") + strerror(errno);
+    return false;
+  }
+  std::vector<std::string> command = {options_.executor_path,
+                                      "--gpu",
+                                      FormatUuid(device_->facts().uuid),
+                                      "--cuda-library",
+                                      options_.cuda_library,
+                                      "--domain",
+                                      executor->domain,
+                                      "--log-level",
+                                      options_.executor_log_level,
+                                      "--folder",
+                                      executor->folder,
+                                      "--tell-refused-calls"};
+  std::vector<int> descriptors = {control};
+  if (executor->user.id != 0) {
+    command.insert(command.end(), {"--user", std::to_string(executor->user.id)});
+    descriptors.push_back(executor->user.lock.get());
+  }
+  return executor->process.Start(command, executor->log->TakeWriter().get(), descriptors, error);
+}
+
+void Scheduler::OnExecutorMessage(uint64_t executor_id, control::Incoming& in) {
   Executor* executor = executors_.at(executor_id).get();
   control::ExecutorReady ready;
   control::SessionReady session_ready;
@@ -96,6 +122,7 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming&
   control::MemoryTransfer memory_transfer;
   control::MemoryInfoRequest memory_info;
   control::MemoryReclaimed memory_reclaimed;
+  control::RefusedCalls refused_calls;
   if (in.As(&memory_request)) {
     On(executor, memory_request, in.header.request);
   } else if (in.As(&memory_charge)) {
@@ -124,13 +151,27 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, const control::Incoming&
     On(executor, fault);
   } else if (in.As(&ready)) {
     On(executor, ready);
+  } else if (in.As(&refused_calls)) {
+    On(executor, refused_calls, std::move(in.fds[0]));
   } else {
     LoseExecutor(executor, End::kKill, "sent a message of unknown type or size");
   }
 }
 
+void Scheduler::On(Executor* executor, const control::RefusedCalls&, channel::UniqueFd descriptor) {
+  // Whoever is ready has tenants, and is no longer to be believed about descriptors.
+  if (executor->state != Executor::State::kStarting || executor->refused_calls != nullptr ||
+      !descriptor.valid() || !IsRefusedCallsDescriptor(descriptor.get())) {
+    LoseExecutor(executor, End::kKill, "sent a descriptor that nobody asked for");
+    return;
+  }
+  executor->refused_calls =
+      std::make_unique<RefusedCalls>(loop_, std::move(descriptor), executor->Label());
+}
+
 void Scheduler::On(Executor* executor, const control::ExecutorReady& message) {
   if (executor->state != Executor::State::kStarting) return;
+  executor->peer->ExpectDescriptors(0);
   if (message.ok == 0) {
     LoseExecutor(executor, End::kAsk, Text(message.message));
     return;
@@ -188,7 +229,10 @@ void Scheduler::On(Executor* executor, const control::SessionEnded& message) {
 void Scheduler::On(Executor* executor, const control::SessionWaits& message) {
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr || session->state != Session::State::kEnding) return;
-  LogInfo(session->Label() + " waits for others of domain " + executor->domain + " to end");
+  // It says so again and again.
+  if (!std::exchange(session->waits_for_others, true)) {
+    LogInfo(session->Label() + " waits for others of domain " + executor->domain + " to end");
+  }
   ExpectEnd(session);
 }
 
@@ -253,13 +297,19 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
     executor->peer.reset();
     const uint64_t id = executor->id;
     executor->deadline =
-        loop_->After(options_.exit_grace, [this, id] { executors_.at(id)->process.Kill(); });
+        loop_->After(options_.exit_grace, [this, id] { KillExecutor(executors_.at(id).get()); });
   }
-  if (end == End::kKill) executor->process.Kill();
+  if (end == End::kKill) KillExecutor(executor);
+}
+
+void Scheduler::KillExecutor(Executor* executor) {
+  std::string error;
+  if (!executor->process.Kill(&error)) LogError(executor->Label() + ": " + error);
 }
 
 void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   Executor* executor = executors_.at(executor_id).get();
+  executor->log->Drain();
   // What it said last, a fault or a session's end, explains the end better than its exit status.
   if (executor->peer != nullptr) {
     executor->peer->ReceivePending(
@@ -276,6 +326,7 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
     history.last_reason = executor->reason;
     history.next_start = EventLoop::Clock::now() + StartDelay(history.failures);
   }
+  folders_.Remove(executor->folder, std::move(executor->user));
   executors_.erase(executor_id);
   LookUnused();
 }

@@ -1,6 +1,9 @@
 // Tenants and executors that mean harm, or are broken. Each test ends with an honest tenant that is
 // served.
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "agent/scheduler/scheduler.h"
 #include "agent/scheduler/scheduler_fixture.h"
@@ -75,6 +78,73 @@ TEST_F(SchedulerTest, Malicious_SessionsWithoutEndTakeNobodysAddresses) {
     EXPECT_EQ(crowd[0].welcome.device_range_bytes, limits.first_bytes) << "it is all there again";
   }
   ExpectServed(elsewhere);
+}
+
+// Each request meets a full device, and might have every session of the node asked back each time.
+TEST_F(SchedulerTest, Malicious_RequestsWithoutEndHaveOthersAskedOnce) {
+  Start();
+  control::Client client = Controller();
+  Tenant culprit, other;
+  ASSERT_TRUE(culprit.Attach(Allocate(&client, "a", "team-a")));
+  ASSERT_TRUE(other.Attach(Allocate(&client, "b", "team-b")));
+  device_.result = 2;  // CUDA_ERROR_OUT_OF_MEMORY
+  EXPECT_EQ(culprit.OrderForNumber('R'), 300u) << "each is answered";
+  EXPECT_LE(other.OrderForNumber('n'), 20u);
+  // And where the quota has no room.
+  device_.result = 0;
+  while (culprit.Order('m') == 0) {
+  }
+  const uint32_t before = culprit.OrderForNumber('n');
+  EXPECT_EQ(culprit.OrderForNumber('R'), 300u);
+  EXPECT_LE(culprit.OrderForNumber('n') - before, 20u);
+}
+
+TEST_F(SchedulerTest, Malicious_WaitingIsLoggedOnce) {
+  options_.drain_timeout = seconds(60);
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a");
+  Tenant tenant, neighbour;
+  ASSERT_TRUE(tenant.Attach(directory));
+  ASSERT_TRUE(neighbour.Attach(directory));
+  EXPECT_EQ(tenant.Order('s'), 'k');
+  ::testing::internal::CaptureStderr();
+  tenant.Leave();
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& state) { return state.sessions == 2; }));
+  EXPECT_EQ(neighbour.Order('W'), 'k');
+  EXPECT_EQ(neighbour.OrderForNumber('i'), 1024u) << "all of it has been read";
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  size_t lines = 0;
+  for (size_t at = 0; (at = log.find("waits for others", at)) != log.npos; ++at) ++lines;
+  EXPECT_LE(lines, 1u) << log;
+  EXPECT_EQ(neighbour.Order('T'), 'k');
+}
+
+TEST_F(SchedulerTest, Malicious_AnotherUserControlsNothing) {
+  if (getuid() != 0) GTEST_SKIP() << "only root can be another user";
+  Start();
+  control::Client client = Controller();
+  // Were the folder and the socket open to all.
+  const std::string path = root_ / control::kControlSocketName;
+  ASSERT_EQ(chmod(root_.c_str(), 0755), 0);
+  ASSERT_EQ(chmod(path.c_str(), 0666), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    // As an executor is.
+    if (setresgid(2'000'000'001, 2'000'000'001, 2'000'000'001) != 0 ||
+        setresuid(2'000'000'001, 2'000'000'001, 2'000'000'001) != 0) {
+      _exit(1);
+    }
+    const channel::UniqueFd socket = channel::ConnectTo(path.c_str());
+    if (!socket.valid()) _exit(2);
+    char byte;
+    // Hung up on, without a word.
+    _exit(recv(socket.get(), &byte, 1, 0) == 0 ? 0 : 3);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  ExpectServed(Allocate(&client, "a", "team-a"));
 }
 
 // Sessions whose ends nobody hears of: what they held stays on their allocation's account.

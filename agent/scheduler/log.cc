@@ -11,7 +11,7 @@ namespace {
 
 LogLevel g_level = LogLevel::kInfo;
 
-// Our own and the executors' lines, in a file that others append to as well.
+// Our own lines and what we copy of the executors', in a file that others append to as well.
 constexpr off_t kMaxLogBytes = 4 << 20;
 constexpr off_t kKeptLogBytes = 1 << 20;
 
@@ -33,12 +33,15 @@ void BoundLog() {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kept.data(), kept.size());
 }
 
-void Write(LogLevel level, const char* mark, const std::string& line) {
-  if (level < g_level) return;
-  const std::string text = std::string("gpuloom-scheduler: ") + mark + line + "\n";
+void WriteLine(const std::string& line) {
+  const std::string text = line + "\n";
   // A lost log line is no reason to stop serving.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
   BoundLog();
+}
+
+void Write(LogLevel level, const char* mark, const std::string& line) {
+  if (level >= g_level) WriteLine(std::string("gpuloom-scheduler: ") + mark + line);
 }
 
 }  // namespace
@@ -62,6 +65,8 @@ void LogDebug(const std::string& line) { Write(LogLevel::kDebug, "debug: ", line
 void LogInfo(const std::string& line) { Write(LogLevel::kInfo, "", line); }
 void LogWarning(const std::string& line) { Write(LogLevel::kWarning, "warning: ", line); }
 void LogError(const std::string& line) { Write(LogLevel::kError, "error: ", line); }
+
+void LogCopy(const std::string& line) { WriteLine(line); }
 
 std::string ProcessText(int pid) { return pid > 0 ? "pid " + std::to_string(pid) : "a process"; }
 

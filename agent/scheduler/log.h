@@ -17,6 +17,9 @@ void LogInfo(const std::string& line);
 void LogWarning(const std::string& line);
 void LogError(const std::string& line);
 
+// A line of another process, whole and of whatever level: it has judged that itself.
+void LogCopy(const std::string& line);
+
 // "pid 12", or "a process" when `pid` is 0: SO_PEERCRED has no number for a process outside the pid
 // namespace of our own pod.
 std::string ProcessText(int pid);

@@ -50,6 +50,13 @@ int Main(int argc, char** argv) {
   }
 
   std::string error;
+  const auto users = ExecutorUsers::Choose(line->executor_users, ReadUserRights(), &error);
+  if (!users) {
+    LogError(error);
+    return kHostFailed;
+  }
+  options.executor_users = *users;
+  if (!users->any()) LogInfo(users->lack());
   const std::unique_ptr<Device> device = OpenDevice(options.cuda_library, line->gpu, &error);
   if (device == nullptr) {
     LogError(error);

@@ -15,6 +15,14 @@ namespace {
 // makes an allocation fail that might have been served.
 constexpr std::chrono::milliseconds kReclaimTimeout{2'000};
 
+// Between two rounds that ask all sessions: a device that is full costs those who keep nothing no more
+// than that. Too short to be felt by who waits for memory.
+constexpr std::chrono::milliseconds kReclaimEvery{2};
+
+// Requests that wait for the next round, more than all threads of an allocation's programs make;
+// further ones have to do with what is there.
+constexpr size_t kMostWaiting = 4096;
+
 // A program that allocates does so several times.
 constexpr std::chrono::microseconds kMoreComes{1'000};
 
@@ -113,17 +121,31 @@ void Scheduler::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint
 
 void Scheduler::Reclaim(const Allocation* allocation, std::chrono::milliseconds limit,
                         std::function<void()> then) {
+  for (auto& [id, round] : reclaims_) {
+    if (round.of != allocation) continue;
+    if (round.next.size() >= kMostWaiting) return then();
+    round.limit = std::max(round.limit, limit);
+    round.next.push_back(std::move(then));
+    return;
+  }
+  BeginReclaim(allocation, limit, {std::move(then)});
+}
+
+void Scheduler::BeginReclaim(const Allocation* allocation, std::chrono::milliseconds limit,
+                             std::vector<std::function<void()>> then) {
   const uint64_t id = ++last_id_;
-  ReclaimRound round;
+  ReclaimRound& round = reclaims_[id];
+  round.of = allocation;
+  round.then = std::move(then);
+  round.began = EventLoop::Clock::now();
+  round.limit = limit;
   for (const auto& [session_id, session] : sessions_) {
     if (allocation != nullptr && session->allocation.get() != allocation) continue;
     if (session->state == Session::State::kWaiting) continue;
     round.sessions.insert(session_id);
   }
-  round.then = std::move(then);
-  round.deadline = loop_->After(limit, [this, id] { EndReclaim(id); });
-  const auto& [it, added] = reclaims_.emplace(id, std::move(round));
-  const std::set<uint64_t> sessions = it->second.sessions;
+  round.timer = loop_->After(limit, [this, id] { EndReclaim(id); });
+  const std::set<uint64_t> sessions = round.sessions;
   if (sessions.empty()) return EndReclaim(id);
   for (const uint64_t session_id : sessions) {
     const Session& session = *sessions_.at(session_id);
@@ -134,8 +156,20 @@ void Scheduler::Reclaim(const Allocation* allocation, std::chrono::milliseconds 
 }
 
 void Scheduler::EndReclaim(uint64_t reclaim_id) {
-  auto round = reclaims_.extract(reclaim_id);
-  if (!round.empty()) round.mapped().then();
+  ReclaimRound& round = reclaims_.at(reclaim_id);
+  const std::vector<std::function<void()>> then = std::move(round.then);
+  round.sessions.clear();
+  const auto rest = round.of == nullptr ? round.began + kReclaimEvery - EventLoop::Clock::now()
+                                        : EventLoop::Clock::duration::zero();
+  round.timer = loop_->After(std::max(rest, EventLoop::Clock::duration::zero()),
+                             [this, reclaim_id] { BeginNextReclaim(reclaim_id); });
+  for (const auto& waiting : then) waiting();
+}
+
+void Scheduler::BeginNextReclaim(uint64_t reclaim_id) {
+  auto ended = reclaims_.extract(reclaim_id);
+  ReclaimRound& round = ended.mapped();
+  if (!round.next.empty()) BeginReclaim(round.of, round.limit, std::move(round.next));
 }
 
 void Scheduler::NoteReclaimed(uint64_t reclaim_id, uint64_t session_id) {

@@ -20,7 +20,7 @@ void Peer::OnEvents(uint32_t events) {
   if (broken_ || (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
   // One message a turn, so that no peer keeps the others waiting.
   control::Incoming in;
-  if (connection_.Receive(&in, 0, MSG_DONTWAIT)) {
+  if (connection_.Receive(&in, most_descriptors_, MSG_DONTWAIT)) {
     const OnMessage on_message = on_message_;  // the handler may destroy this
     on_message(in);
     return;
@@ -32,7 +32,7 @@ void Peer::OnEvents(uint32_t events) {
 void Peer::ReceivePending(const std::function<bool()>& keep_going) {
   const OnMessage on_message = on_message_;
   control::Incoming in;
-  while (keep_going() && connection_.Receive(&in, 0, MSG_DONTWAIT)) on_message(in);
+  while (keep_going() && connection_.Receive(&in, most_descriptors_, MSG_DONTWAIT)) on_message(in);
 }
 
 void Peer::SendOrKeep(Kept kept) {

@@ -19,7 +19,7 @@ namespace gpuloom::scheduler {
 
 class Peer {
  public:
-  using OnMessage = std::function<void(const control::Incoming&)>;
+  using OnMessage = std::function<void(control::Incoming&)>;
   using OnGone = std::function<void(const std::string& reason)>;
 
   static constexpr char kHungUp[] = "hung up";
@@ -42,6 +42,9 @@ class Peer {
     SendOrKeep(std::move(kept));
   }
 
+  // At most so many descriptors may come with a message from now on; at first none.
+  void ExpectDescriptors(size_t most) { most_descriptors_ = most; }
+
   // Hands over every message that has already arrived, for a peer whose process is known to be
   // dead, for as long as `keep_going` says so. The owner must not destroy the Peer meanwhile.
   void ReceivePending(const std::function<bool()>& keep_going);
@@ -63,6 +66,7 @@ class Peer {
   OnMessage on_message_;
   OnGone on_gone_;
   std::deque<Kept> kept_;
+  size_t most_descriptors_ = 0;
   bool broken_ = false;
   Watch watch_;
   Timer breaking_;

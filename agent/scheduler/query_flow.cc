@@ -15,7 +15,9 @@ void Scheduler::AnswerWhenReturned(const AllocationPtr& allocation, Visitor visi
   // Each asker's connection is held open meanwhile.
   constexpr size_t kMostAtATime = 64;
   constexpr std::chrono::milliseconds kLimit{100};
-  if (allocation->session_count == 0 || reclaims_.size() >= kMostAtATime) {
+  size_t waiting = 0;
+  for (const auto& [id, round] : reclaims_) waiting += round.then.size() + round.next.size();
+  if (allocation->session_count == 0 || waiting >= kMostAtATime) {
     Answer(*allocation, visitor);
     return;
   }

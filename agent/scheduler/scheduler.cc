@@ -13,7 +13,11 @@
 namespace gpuloom::scheduler {
 
 Scheduler::Scheduler(EventLoop* loop, Device* device, Options options)
-    : loop_(loop), device_(device), options_(std::move(options)), memory_(device) {
+    : loop_(loop),
+      device_(device),
+      options_(std::move(options)),
+      memory_(device),
+      folders_(loop, options_.executor_folders, options_.executor_path) {
   if (options_.exit_when_unused) {
     // Whoever started us connects at once; if it died instead, we do not stay for nobody.
     unused_timer_ = loop_->After(std::chrono::seconds(10), [this] {
@@ -39,6 +43,7 @@ bool Scheduler::Listen(std::string* error) {
     *error = "cannot make the control socket " + path + ": " + strerror(errno);
     return false;
   }
+  folders_.RemoveLeft(options_.executor_users);
   control_watch_ =
       loop_->WatchFd(control_listener_.get(), EPOLLIN, [this](uint32_t) { AcceptController(); });
   return true;
@@ -51,6 +56,9 @@ void Scheduler::OnChildExit() {
     if (executor->process.Reap(&how)) reaped.emplace_back(id, how);
   }
   for (const auto& [id, how] : reaped) OnReaped(id, how);
+  if (!folders_.removing()) return;
+  folders_.OnChildExit();
+  LookUnused();
 }
 
 void Scheduler::Shutdown() {
@@ -73,6 +81,7 @@ bool Scheduler::Unused() const {
 void Scheduler::LookUnused() {
   if (!Unused()) return;
   if (executors_.empty()) {
+    if (folders_.removing()) return;
     // Nobody finds a socket that nobody serves: who connects from now on starts another scheduler.
     control_watch_.End();
     unlink((options_.state_dir + "/" + control::kControlSocketName).c_str());

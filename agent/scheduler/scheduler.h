@@ -18,6 +18,8 @@
 #include "agent/scheduler/device.h"
 #include "agent/scheduler/event_loop.h"
 #include "agent/scheduler/executor.h"
+#include "agent/scheduler/executor_folders.h"
+#include "agent/scheduler/executor_users.h"
 #include "agent/scheduler/memory_book.h"
 #include "agent/scheduler/peer.h"
 #include "agent/scheduler/session.h"
@@ -30,7 +32,9 @@ struct Options {
   std::string state_dir;
   std::string cuda_library;  // handed to executors
   std::string executor_path;
-  std::string executor_log_level = "info";          // error, info or debug
+  std::string executor_log_level = "info";  // error, info or debug
+  ExecutorUsers executor_users;
+  std::string executor_folders = "/tmp";            // where each has one of its own
   std::chrono::milliseconds idle_timeout{60'000};   // of an executor without sessions
   std::chrono::milliseconds drain_timeout{10'000};  // of a session's work after its end
   bool exit_when_unused = false;
@@ -68,10 +72,16 @@ class Scheduler {
     std::unique_ptr<Peer> peer;
     bool greeted = false;
   };
+  // One at a time for each allocation, and one for all of them: whoever asks meanwhile waits for the
+  // next, so that no executor has others asked as often as it likes.
   struct ReclaimRound {
-    std::set<uint64_t> sessions;  // that have not answered
-    std::function<void()> then;
-    Timer deadline;
+    const Allocation* of = nullptr;  // nullptr: all; only compared
+    std::set<uint64_t> sessions;     // that have not answered
+    std::vector<std::function<void()>> then;
+    std::vector<std::function<void()>> next;
+    EventLoop::Clock::time_point began;
+    std::chrono::milliseconds limit;
+    Timer timer;  // its deadline; then, when the next may begin
   };
   using AllocationPtr = std::shared_ptr<Allocation>;
   struct DoorAndAllocation {
@@ -113,7 +123,9 @@ class Scheduler {
 
   // executor_flow.cc
   [[nodiscard]] Executor* ExecutorFor(const std::string& domain, std::string* error);
-  void OnExecutorMessage(uint64_t executor_id, const control::Incoming& in);
+  [[nodiscard]] bool StartProcess(Executor* executor, int control, std::string* error);
+  void OnExecutorMessage(uint64_t executor_id, control::Incoming& in);
+  void On(Executor* executor, const control::RefusedCalls& message, channel::UniqueFd descriptor);
   void On(Executor* executor, const control::ExecutorReady& message);
   void On(Executor* executor, const control::SessionReady& message);
   void On(Executor* executor, const control::SessionEnded& message);
@@ -125,6 +137,7 @@ class Scheduler {
   enum class End { kAsk, kKill };
   // It serves nobody from now on: its tenants are hung up on, its domain may start another.
   void LoseExecutor(Executor* executor, End end, const std::string& reason);
+  void KillExecutor(Executor* executor);
   void OnReaped(uint64_t executor_id, const std::string& how);
   // Whether any allocation is bound to the domain: nobody else may attach there.
   bool HasAllocations(const std::string& domain) const;
@@ -151,8 +164,11 @@ class Scheduler {
   // returned it, are gone, or take too long.
   void Reclaim(const Allocation* allocation, std::chrono::milliseconds limit,
                std::function<void()> then);
+  void BeginReclaim(const Allocation* allocation, std::chrono::milliseconds limit,
+                    std::vector<std::function<void()>> then);
   void NoteReclaimed(uint64_t reclaim_id, uint64_t session_id);
   void EndReclaim(uint64_t reclaim_id);
+  void BeginNextReclaim(uint64_t reclaim_id);
 
   // scheduler.cc
   bool Unused() const;
@@ -173,6 +189,7 @@ class Scheduler {
   Timer unused_timer_;
   Timer spare_timer_;
 
+  ExecutorFolders folders_;
   uint64_t last_id_ = 0;
   std::map<uint64_t, Controller> controllers_;
   std::map<std::string, DoorAndAllocation> allocations_;

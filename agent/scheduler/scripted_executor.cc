@@ -13,6 +13,9 @@
 //   u  will not drain
 //   s  will ignore the end
 //   t  says of every session that ignores the end that it waits for others
+//   W  says so a hundred times
+//   R  asks 300 times for 64 MiB, all at once, and answers with how many answers have come (4 bytes)
+//   n  answers with how often memory has been asked back (4 bytes)
 //   T  ends all those
 //   x  exits
 //   F  reports a fault, then exits
@@ -124,6 +127,7 @@ class Executor {
       const auto it = sessions_.find(remove.session_id);
       if (it != sessions_.end() && it->second.ends) End(it, wire::Fatal::kNone);
     } else if (in->As(&reclaim)) {
+      ++asked_back_;
       const auto it = sessions_.find(reclaim.session_id);
       if (it == sessions_.end() || !it->second.hears) return;
       if (std::exchange(it->second.keeps, false)) {
@@ -225,6 +229,37 @@ class Executor {
         }
         done();
         break;
+      case 'W':
+        for (int i = 0; i < 100; ++i) {
+          for (const auto& [other, its] : sessions_) {
+            if (!its.ends) Send(control::SessionWaits{other});
+          }
+        }
+        done();
+        break;
+      case 'R': {
+        constexpr uint32_t kRequests = 300;
+        const uint32_t first = last_request_ + 1;
+        for (uint32_t i = 0; i < kRequests; ++i) {
+          if (!control_.Send(++last_request_, control::MemoryRequest{id, kPieceBytes})) _exit(0);
+        }
+        uint32_t answers = 0;
+        while (answers < kRequests) {
+          control::Incoming in;
+          if (!control_.Receive(&in, control::kSessionFds)) _exit(0);
+          control::MemoryGranted granted;
+          if (in.As(&granted) && in.header.request >= first) {
+            ++answers;
+          } else {
+            OnOrder(&in);
+          }
+        }
+        answer(&answers, sizeof(answers));
+        break;
+      }
+      case 'n':
+        answer(&asked_back_, sizeof(asked_back_));
+        break;
       case 'T':
         for (auto other = sessions_.begin(); other != sessions_.end();) {
           const auto ignorer = other++;
@@ -280,6 +315,7 @@ class Executor {
   control::Connection control_;
   std::map<uint64_t, Session> sessions_;
   uint32_t last_request_ = 0;
+  uint32_t asked_back_ = 0;
 };
 
 std::string StartMode() {

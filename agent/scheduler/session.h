@@ -57,7 +57,8 @@ struct Session {
   uint64_t device_own_bytes = 0;  // its first part, see AddSession
   channel::Range host_range;
   uint64_t pinned_limit_bytes = 0;
-  bool arena_returned = true;  // false from AddSession to ArenaReturned
+  bool waits_for_others = false;  // to end; has been logged
+  bool arena_returned = true;     // false from AddSession to ArenaReturned
   SessionMemory memory;
   uint64_t kernels_launched = 0;
 

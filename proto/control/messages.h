@@ -52,6 +52,7 @@ enum class Type : uint32_t {
   kMemoryReclaimed,
   kPrepareExecutor,
   kSessionWaits,
+  kRefusedCalls,
 };
 
 struct MessageHeader {
@@ -154,7 +155,8 @@ struct AllocationState {
 // ---- scheduler ↔ executor ----
 //
 // The scheduler starts  gpuloom-executor --gpu <GPU-uuid> --cuda-library <path> --domain <name>
-// with no descriptors but 0, 1, 2 and kExecutorControlFd.
+// with no descriptors but 0, 1, 2, kExecutorControlFd and, with --user, a lock on that user behind
+// it, which is free when the last process of the user has ended.
 
 // Executor: the context exists, sessions may come.
 struct ExecutorReady {
@@ -330,6 +332,14 @@ struct MemoryReclaimed {
 struct SessionWaits {
   static constexpr Type kType = Type::kSessionWaits;
   uint64_t session_id;
+};
+
+// Executor, at most once and before ExecutorReady, where it was started with --tell-refused-calls:
+// with one descriptor, by which the kernel tells of each system call that the executor's filter
+// refuses (seccomp_unotify(2)) and waits for the answer. The executor keeps no copy: who holds it
+// could let a call through.
+struct RefusedCalls {
+  static constexpr Type kType = Type::kRefusedCalls;
 };
 
 inline constexpr uint32_t kMaxMessageBytes = 4096;

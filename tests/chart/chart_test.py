@@ -76,6 +76,20 @@ class Chart(unittest.TestCase):
             self.assertIn("podAffinity", pod["affinity"])
             self.assertGreater(len(Terms(pod)), 3)
 
+    def test_rights_are_those_that_ending_other_users_takes(self):
+        agent, schedulers = Pods(Render()[0])
+        expected = {"runAsUser": 0, "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}}
+        self.assertEqual(agent["containers"][0]["securityContext"], expected)
+        expected["capabilities"]["add"] = ["SETUID", "SETGID", "KILL"]
+        self.assertEqual(schedulers["containers"][0]["securityContext"], expected)
+        self.assertNotIn("limits", schedulers["containers"][0]["resources"])
+
+    def test_the_users_of_executors_reach_the_schedulers(self):
+        self.assertIn("--executor-users=auto", Pods(Render()[0])[1]["containers"][0]["args"])
+        pod = Pods(Render(executorUsers="70000-70009")[0])[1]
+        self.assertIn("--executor-users=70000-70009", pod["containers"][0]["args"])
+
     def test_the_notes_blame_what_the_cluster_blames(self):
         _, text = Render(runtimeClassName="nvidia-cdi")
         self.assertIn('pod rejected: RuntimeClass "nvidia-cdi" not found', text)

@@ -2,6 +2,8 @@
 // returns to the byte, the next tenant is served, no process is left.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/integration/stack.h"
 
@@ -164,6 +166,42 @@ TEST_F(DeathByDrain, EndlessKernelCostsItsDomainTheExecutor) {
   EXPECT_FALSE(elsewhere.ReadLine("error", Milliseconds(50)));
   ExpectServed(a_);
   EXPECT_NE(stack_.ExecutorOf("one"), executor);
+}
+
+// An executor is another user than the scheduler, which has little more than the right to end it.
+TEST(DeathWithTheChartsRights, EndlessKernelCostsItsDomainTheExecutor) {
+  if (getuid() != 0) GTEST_SKIP() << "needs root, which the chart's containers are";
+  Stack stack({.drain_timeout = "1s", .has_charts_rights = true});
+  const Allocation a = stack.Allocate({.pod = "a", .domain = "one"});
+  Process culprit = stack.Tenant(a, {"endless"});
+  ASSERT_TRUE(culprit.ReadLine("running"));
+  const pid_t executor = stack.ExecutorOf("one");
+  EXPECT_NE(UserOf(executor), 0u);
+  culprit.CloseInput();
+  ASSERT_EQ(culprit.ExitStatus(), 0);
+  EXPECT_TRUE(stack.BackToNothing(a));
+  EXPECT_TRUE(Eventually([&] { return kill(executor, 0) != 0; })) << "it is still there";
+  EXPECT_EQ(stack.Tenant(a, {"vadd"}).ExitStatus(), 0);
+  EXPECT_TRUE(stack.Ended()) << "a process was left";
+}
+
+// Whoever has taken over an executor does not hear that the scheduler is gone, or does not care.
+TEST(DeathOfTheScheduler, EndsExecutorsThatDoNotHearOfIt) {
+  Stack stack;
+  const Allocation a = stack.Allocate({.domain = "one"});
+  Process tenant = stack.Tenant(a, {"hold", "2"});
+  ASSERT_TRUE(tenant.ReadLine("ready"));
+  const pid_t executor = stack.ExecutorOf("one");
+  ASSERT_GT(executor, 0);
+  ASSERT_EQ(kill(executor, SIGSTOP), 0);
+  stack.scheduler().Signal(SIGKILL);
+  EXPECT_TRUE(stack.scheduler().Wait());
+  EXPECT_TRUE(Eventually([&] {
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    return kill(executor, 0) != 0;
+  }));
+  tenant.CloseInput();
 }
 
 // The driver's compiler cannot be stopped, and nobody waits for it: what the tenant had is free at once,

@@ -191,6 +191,20 @@ uint64_t PrivateBytes(pid_t pid) {
   return 0;
 }
 
+std::string StatusOf(pid_t pid, const std::string& name) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(name + ":\t", 0) == 0) return line.substr(name.size() + 2);
+  }
+  return {};
+}
+
+uint32_t UserOf(pid_t pid) {
+  uint32_t real = 0, effective = 0;
+  std::istringstream(StatusOf(pid, "Uid")) >> real >> effective;
+  return effective;
+}
+
 void InheritOrphans() {
   if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) Die("prctl", errno);
 }

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <thread>
@@ -69,6 +70,10 @@ size_t DescriptorCount(pid_t pid);
 size_t ThreadCount(pid_t pid);
 // What it has for itself (RssAnon), without files and shared memory; 0 when it is gone.
 uint64_t PrivateBytes(pid_t pid);
+// One line of /proc/PID/status, without its name: "2\t2\t2\t2" of "Gid"; "" when there is none.
+std::string StatusOf(pid_t pid, const std::string& name);
+// Its effective user.
+uint32_t UserOf(pid_t pid);
 
 // From now on this process inherits orphaned descendants, so that none can hide.
 void InheritOrphans();

@@ -1,7 +1,10 @@
 // Tenants side by side: domains, quotas, usage, and who waits for whom.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <set>
@@ -257,25 +260,56 @@ TEST_F(Sharing, TheExecutorIsConfined) {
   const Allocation a = stack_.Allocate({});
   Process tenant = stack_.Tenant(a, {"hold", "2"});
   ASSERT_TRUE(tenant.ReadLine("ready"));
-  const std::string folder = "/proc/" + std::to_string(stack_.ExecutorOf("team-a"));
-  std::ifstream status(folder + "/status");
-  std::map<std::string, std::string> values;
-  for (std::string line; std::getline(status, line);) {
-    const size_t colon = line.find(":\t");
-    if (colon != std::string::npos) values[line.substr(0, colon)] = line.substr(colon + 2);
+  const pid_t executor = stack_.ExecutorOf("team-a");
+  EXPECT_EQ(StatusOf(executor, "CapEff"), "0000000000000000");
+  EXPECT_EQ(StatusOf(executor, "CapPrm"), "0000000000000000");
+  if (getuid() == 0) {
+    EXPECT_EQ(StatusOf(executor, "CapBnd"), "0000000000000000");
   }
-  EXPECT_EQ(values["CapEff"], "0000000000000000");
-  EXPECT_EQ(values["CapPrm"], "0000000000000000");
-  EXPECT_EQ(values["NoNewPrivs"], "1");
+  EXPECT_EQ(StatusOf(executor, "NoNewPrivs"), "1");
   if (!executor::
           kSanitized) {  // sanitizers' run-time libraries trace themselves, so no filter there
-    EXPECT_EQ(values["Seccomp"], "2");
+    EXPECT_EQ(StatusOf(executor, "Seccomp"), "2");
   }
+  const std::string folder = "/proc/" + std::to_string(executor);
+  std::string score;
+  std::ifstream(folder + "/oom_score_adj") >> score;
+  EXPECT_EQ(score, "1000") << "it goes before other pods' processes";
   std::ifstream environment(folder + "/environ", std::ios::binary);
   for (std::string entry; std::getline(environment, entry, '\0');) {
     EXPECT_NE(entry.rfind("LD_PRELOAD=", 0), 0u) << entry;
   }
   tenant.CloseInput();
+}
+
+TEST_F(Sharing, EachExecutorIsAUserOfItsOwnWithAFolderOfItsOwn) {
+  if (getuid() != 0) GTEST_SKIP() << "only root has other users";
+  pid_t executors[2];
+  std::string folders[2];
+  for (int i = 0; i < 2; ++i) {
+    const std::string domain = "domain-" + std::to_string(i);
+    const Allocation a = stack_.Allocate({.pod = domain, .domain = domain});
+    Process tenant = stack_.Tenant(a, {"vadd"});
+    ASSERT_EQ(tenant.ExitStatus(), 0) << tenant.output();
+    executors[i] = stack_.ExecutorOf(domain);
+    const uint32_t user = UserOf(executors[i]);
+    EXPECT_GE(user, 2'000'000'000u);
+    const std::string three =
+        "\t" + std::to_string(user) + "\t" + std::to_string(user) + "\t" + std::to_string(user);
+    EXPECT_EQ(StatusOf(executors[i], "Uid"), std::to_string(user) + three);
+    EXPECT_EQ(StatusOf(executors[i], "Gid"), std::to_string(user) + three);
+    const std::vector<std::string> words = CommandLineOf(executors[i]);
+    folders[i] = *(std::find(words.begin(), words.end(), "--folder") + 1);
+    struct stat status;
+    ASSERT_EQ(stat(folders[i].c_str(), &status), 0) << folders[i];
+    EXPECT_EQ(status.st_uid, user);
+    EXPECT_EQ(status.st_mode & 07777, 0700u);
+    stack_.Remove(a);  // and with it, the domain's executor
+  }
+  EXPECT_NE(folders[0], folders[1]);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(Eventually([&] { return access(folders[i].c_str(), F_OK) != 0; })) << folders[i];
+  }
 }
 
 TEST_F(Sharing, ManyProcessesOfOneAllocation) {

@@ -39,6 +39,7 @@ Stack::Stack(Options options) : options_(std::move(options)) {
   char folder[] = "/tmp/gpuloom-test-XXXXXX";
   if (mkdtemp(folder) == nullptr) Die(std::string("mkdtemp: ") + strerror(errno));
   folder_ = folder;
+  Give(folder_);
   StartScheduler();
 }
 
@@ -48,21 +49,39 @@ Stack::~Stack() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
+void Stack::Give(const std::string& folder) const {
+  if (options_.user != 0 && chown(folder.c_str(), options_.user, options_.user) != 0) {
+    Die("chown " + folder + ": " + strerror(errno));
+  }
+}
+
 void Stack::StartScheduler() {
   client_.Close();
-  scheduler_ =
-      Process({Built(GPULOOM_SCHEDULER, "bin/gpuloom-scheduler"), "--gpu", "0", "--state-dir",
-               folder_ + "/state", "--cuda-library", DriverLibrary(), "--drain-timeout",
-               options_.drain_timeout, "--idle-timeout", options_.idle_timeout,
-               // Ends with the test, also with one that crashes.
-               "--exit-when-unused", "--log-level",
-               getenv("GPULOOM_TEST_VERBOSE") != nullptr ? "debug" : "error"},
-              {"GPULOOM_SOFTGPU_MEMORY=" + options_.device_memory,
-               std::string("GPULOOM_SOFTGPU_QUIET=") + (options_.tells_faults ? "0" : "1"),
-               "GPULOOM_SOFTGPU_COMPILE=" + options_.compile_seconds_per_mib});
+  std::vector<std::string> command;
+  if (options_.user != 0) {
+    const std::string user = std::to_string(options_.user);
+    command = {"/usr/bin/setpriv", "--reuid", user, "--regid", user, "--clear-groups"};
+  } else if (options_.has_charts_rights) {
+    command = {"/usr/bin/setpriv", "--bounding-set=-all,+setuid,+setgid,+kill", "--no-new-privs"};
+  }
+  const std::vector<std::string> scheduler = {
+      Built(GPULOOM_SCHEDULER, "bin/gpuloom-scheduler"), "--gpu", "0", "--state-dir", StateFolder(),
+      "--cuda-library", options_.library.empty() ? DriverLibrary() : options_.library,
+      "--drain-timeout", options_.drain_timeout, "--idle-timeout", options_.idle_timeout,
+      // Ends with the test, also with one that crashes.
+      "--exit-when-unused", "--log-level",
+      getenv("GPULOOM_TEST_VERBOSE") != nullptr ? "debug" : "error"};
+  command.insert(command.end(), options_.wrapper.begin(), options_.wrapper.end());
+  command.insert(command.end(), scheduler.begin(), scheduler.end());
+  std::vector<std::string> environment = {
+      "GPULOOM_SOFTGPU_MEMORY=" + options_.device_memory,
+      std::string("GPULOOM_SOFTGPU_QUIET=") + (options_.tells_faults ? "0" : "1"),
+      "GPULOOM_SOFTGPU_COMPILE=" + options_.compile_seconds_per_mib};
+  environment.insert(environment.end(), options_.environment.begin(), options_.environment.end());
+  scheduler_ = Process(std::move(command), environment);
   std::string error;
   if (!Eventually([&] {
-        return client_.Connect(folder_ + "/state", control::Client::kDefaultTimeout, &error);
+        return client_.Connect(StateFolder(), control::Client::kDefaultTimeout, &error);
       })) {
     Die("the scheduler does not answer: " + error);
   }
@@ -73,6 +92,7 @@ Allocation Stack::Allocate(const AllocationSpec& spec) {
   allocation.name = "allocation-" + std::to_string(++allocation_count_);
   allocation.directory = folder_ + "/" + allocation.name;
   mkdir(allocation.directory.c_str(), 0755);
+  Give(allocation.directory);
   control::AddAllocation add{};
   control::SetText(add.name, allocation.name.c_str());
   control::SetText(add.directory, allocation.directory.c_str());

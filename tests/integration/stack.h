@@ -46,6 +46,13 @@ class Stack {
     std::string device_memory = "1GiB";
     std::string compile_seconds_per_mib = "0";  // of PTX; the software GPU's
     bool tells_faults = false;                  // on standard error; the software GPU
+    std::string library = "";                   // instead of the driver that the tests run on
+    // The scheduler's user; 0: the test's own. Its folder and the allocations' then belong to it.
+    uint32_t user = 0;
+    // The scheduler is root with no other capabilities than the chart gives it, and gains none.
+    bool has_charts_rights = false;
+    std::vector<std::string> wrapper = {};      // a program that runs the scheduler, and its words
+    std::vector<std::string> environment = {};  // of the scheduler, NAME=value
   };
 
   Stack() : Stack(Options{}) {}
@@ -56,6 +63,7 @@ class Stack {
   void StartScheduler();
   Process& scheduler() { return scheduler_; }
   control::Client& client() { return client_; }
+  std::string StateFolder() const { return folder_ + "/state"; }
 
   // Adds and binds an allocation; the first form invents the name.
   Allocation Allocate(const AllocationSpec& spec);
@@ -76,6 +84,9 @@ class Stack {
   bool Ended();
 
  private:
+  // To the scheduler's user.
+  void Give(const std::string& folder) const;
+
   Options options_;
   std::string folder_;
   Process scheduler_;

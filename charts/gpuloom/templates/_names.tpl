@@ -89,13 +89,16 @@ tolerations:
 {{- end }}
 {{- end -}}
 
-{{/* Root, because the kubelet's sockets and the state belong to root; nothing of root's powers beyond that. */}}
+{{/* Root, because the kubelet's sockets and the state belong to root; nothing of root's powers beyond what is named here. */}}
 {{- define "gpuloom.securityContext" -}}
 runAsUser: 0
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
+  {{- with .add }}
+  add: [{{ join ", " . }}]
+  {{- end }}
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}

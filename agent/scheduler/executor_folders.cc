@@ -1,0 +1,95 @@
+#include "agent/scheduler/executor_folders.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
+
+#include "agent/scheduler/log.h"
+
+namespace gpuloom::scheduler {
+namespace {
+
+constexpr char kPrefix[] = "gpuloom-executor-";
+
+}  // namespace
+
+ExecutorFolders::ExecutorFolders(EventLoop* loop, std::string parent, std::string program)
+    : loop_(loop), parent_(std::move(parent)), program_(std::move(program)) {
+  struct stat status;
+  if (stat(parent_.c_str(), &status) != 0 || (status.st_mode & S_IWOTH) == 0 ||
+      (status.st_mode & S_ISVTX) != 0) {
+    return;
+  }
+  // As Kubernetes makes an emptyDir. One executor could put its own folder in another's place.
+  if (chmod(parent_.c_str(), (status.st_mode & 07777) | S_ISVTX) != 0) {
+    LogWarning(
+        "executors' folders lie in " + parent_ +
+        ", where everybody may rename them, and it cannot be made sticky: " + strerror(errno));
+  }
+}
+
+std::string ExecutorFolders::NewPath() const {
+  uint64_t number = 0;
+  [[maybe_unused]] const ssize_t size = getrandom(&number, sizeof(number), 0);
+  char digits[32];
+  snprintf(digits, sizeof(digits), "%016" PRIx64, number);
+  return parent_ + "/" + kPrefix + digits;
+}
+
+void ExecutorFolders::Remove(const std::string& path, ExecutorUser user) {
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0 && errno == ENOENT) return;
+  Removal& removal = removals_[path];
+  removal.user = std::move(user);
+  std::vector<std::string> command = {program_, "--remove", path};
+  if (removal.user.id != 0) {
+    command.insert(command.end(), {"--user", std::to_string(removal.user.id)});
+  }
+  std::string error;
+  if (!removal.process.Start(command, STDERR_FILENO, {}, &error)) {
+    LogWarning("cannot remove " + path + ": " + error);
+    lost_.push_back(std::move(removal.user));
+    removals_.erase(path);
+    return;
+  }
+  removal.deadline = loop_->After(kRemovalTimeout, [this, path] {
+    std::string why;
+    if (!removals_.at(path).process.Kill(&why)) LogError(why);
+  });
+}
+
+void ExecutorFolders::RemoveLeft(const ExecutorUsers& users) {
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator(parent_, unreadable)) {
+    struct stat status;
+    ExecutorUser user;
+    if (entry.path().filename().string().rfind(kPrefix, 0) == 0 &&
+        lstat(entry.path().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+        users.TakeThis(status.st_uid, &user)) {
+      Remove(entry.path(), std::move(user));
+    }
+  }
+}
+
+void ExecutorFolders::OnChildExit() {
+  for (auto it = removals_.begin(); it != removals_.end();) {
+    std::string how;
+    if (!it->second.process.Reap(&how)) {
+      ++it;
+      continue;
+    }
+    if (how != "exited with 0") {
+      LogWarning("an executor's folder is left behind, " + it->first + ": its removal " + how);
+      lost_.push_back(std::move(it->second.user));
+    }
+    it = removals_.erase(it);
+  }
+}
+
+}  // namespace gpuloom::scheduler

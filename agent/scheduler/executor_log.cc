@@ -1,0 +1,82 @@
+#include "agent/scheduler/executor_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "agent/scheduler/log.h"
+
+namespace gpuloom::scheduler {
+
+ExecutorLog::ExecutorLog(EventLoop* loop, Now now) : now_(std::move(now)) {
+  int ends[2];
+  // Neither side ever waits for the other: what the pipe does not take is lost.
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return;
+  reader_.Reset(ends[0]);
+  writer_.Reset(ends[1]);
+  watch_ = loop->WatchFd(reader_.get(), EPOLLIN, [this](uint32_t) {
+    // A piece a turn, so that no executor keeps the others waiting.
+    if (!ReadSome() && errno != EAGAIN) watch_.End();
+  });
+}
+
+void ExecutorLog::Drain() {
+  // As much as a pipe holds: nobody writes any more.
+  while (ReadSome()) {
+  }
+  if (!line_.empty()) EndLine();
+  TellDropped();
+  watch_.End();
+}
+
+bool ExecutorLog::ReadSome() {
+  char piece[4096];
+  const ssize_t bytes = read(reader_.get(), piece, sizeof(piece));
+  if (bytes == 0) errno = 0;
+  if (bytes <= 0) return false;
+  Copy(piece, static_cast<size_t>(bytes));
+  return true;
+}
+
+void ExecutorLog::Copy(const char* text, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i) {
+    const char c = text[i];
+    if (c == '\n') {
+      EndLine();
+      continue;
+    }
+    if (line_.size() >= kMaxLineBytes) EndLine();
+    // No escape sequences into the terminal of who reads this; bytes of UTF-8 pass.
+    const bool is_control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    line_ += is_control && c != '\t' ? '?' : c;
+  }
+}
+
+void ExecutorLog::EndLine() {
+  const auto now = now_();
+  if (now - second_began_ >= std::chrono::seconds(1)) {
+    second_began_ = now;
+    bytes_this_second_ = 0;
+    TellDropped();
+  }
+  const bool is_marked = line_.compare(0, strlen(kMark), kMark) == 0;
+  bytes_this_second_ += line_.size();
+  if (bytes_this_second_ <= kMaxBytesPerSecond) {
+    LogCopy(is_marked ? line_ : kMark + line_);
+  } else {
+    ++dropped_lines_;
+  }
+  line_.clear();
+}
+
+void ExecutorLog::TellDropped() {
+  if (dropped_lines_ == 0) return;
+  LogCopy(std::string(kMark) + std::to_string(dropped_lines_) +
+          " lines were dropped: too many in a second");
+  dropped_lines_ = 0;
+}
+
+}  // namespace gpuloom::scheduler
