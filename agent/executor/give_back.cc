@@ -132,10 +132,10 @@ void Session::TellReturned() {
 
 // This session ends: what it is charged with and others still hold.
 void Session::LeaveToOthers(const PhysicalRef& memory) {
-  if (memory->charged_session != id() || memory->holders.empty()) return;
+  if (memory->holders.empty()) return place_.shared->Forget(*memory);
   const uint64_t heir = memory->holders.begin()->first;
   place_.scheduler->Send(control::MemoryTransfer{id(), heir, memory->memory_id});
-  memory->charged_session = heir;
+  place_.shared->Charge(memory.get(), heir);
 }
 
 }  // namespace gpuloom::executor

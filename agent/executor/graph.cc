@@ -10,12 +10,14 @@ namespace gpuloom::executor {
 namespace {
 
 // So many nodes and memory operations are judged before other work of the ring thread has its turn.
-constexpr uint32_t kJudgeAtATime = 1024;
+constexpr uint32_t kJudgeAtATime = 256;
 // A graph whose session ends has so long to come to its next wait.
 constexpr uint64_t kLetGoEveryNs = 2'000'000;
-constexpr size_t kLetGoAtATime = 64;  // places of a graph
+constexpr size_t kLetGoAtATime = 64;  // places
 // Updates up to this size are made on the ring thread: 1–7 µs each, measured.
-constexpr uint32_t kUpdateAtOnce = 64;
+constexpr uint32_t kUpdateAtOnce = 16;
+// Functions of running graphs that are looked at in a round.
+constexpr size_t kCallsAtATime = 1024;
 
 }  // namespace
 
@@ -201,7 +203,8 @@ void Session::TryUpdate(const GraphRef& graph) {
     if (!update.judged || update.running || update.launches_before != 0 || tokens_in_use) return;
     update.running = true;
     const PlanRef plan = update.plan;
-    if (plan->result == CUDA_SUCCESS && plan->reader.nodes() > kUpdateAtOnce) {
+    if (plan->result == CUDA_SUCCESS &&
+        (plan->reader.nodes() > kUpdateAtOnce || graph->ChangesAttributes(*plan))) {
       return modules_.Post([graph, plan] { graph->Apply(plan.get()); },
                            [this, graph] {
                              if (state_ != State::kServing) return;
@@ -306,11 +309,14 @@ void Session::FinishGraphs(Stream& stream) {
 void Session::LetGraphsGo() {
   if (graphs_waiting_.empty() || now_ns_ - graphs_let_go_ns_ < kLetGoEveryNs) return;
   graphs_let_go_ns_ = now_ns_;
-  const uint64_t round = graphs_let_go_rounds_++;
   const Driver& cuda = place_.device->cuda();
   CUstream stream = place_.graphs->stream;
   bool any = false;
-  for (const GraphRef& graph : graphs_waiting_) {
+  size_t written = 0;
+  for (size_t turn = 0; turn < graphs_waiting_.size() && written < kLetGoAtATime; ++turn) {
+    graphs_turn_ = (graphs_turn_ + 1) % graphs_waiting_.size();
+    const GraphRef& graph = graphs_waiting_[graphs_turn_];
+    const uint64_t round = graph->let_go_rounds++;
     const std::vector<Graph::ValueWait>& waits = graph->SortedValueWaits();
     const size_t turns = waits.size() / kLetGoAtATime + 1;
     for (size_t begin = 0, end = 0, place = 0; begin < waits.size(); begin = end, ++place) {
@@ -320,6 +326,7 @@ void Session::LetGraphsGo() {
       const uint64_t bytes = wait.wide ? 8 : 4;
       if (!OwnsDevice(wait.address, bytes) && !OwnsHost(wait.address, bytes)) continue;
       any = true;
+      ++written;
       place_.device->Judge(wait.wide
                                ? cuda.cuStreamWriteValue64_v2(stream, wait.address, wait.value, 0)
                                : cuda.cuStreamWriteValue32_v2(
@@ -351,8 +358,13 @@ bool Session::GraphsLetGo() {
 bool Session::PollGraphCalls() {
   bool any = false;
   if (state_ == State::kEnding) LetGraphsGo();
-  for (const GraphRef& graph : graphs_waiting_) {
+  size_t looks = 0;
+  // Where the last round has stopped; all of them are a few as a rule.
+  for (size_t turn = 0; turn < graphs_waiting_.size() && looks < kCallsAtATime; ++turn) {
+    graphs_turn_ = (graphs_turn_ + 1) % graphs_waiting_.size();
+    const GraphRef& graph = graphs_waiting_[graphs_turn_];
     auto& calls = graph->host_calls();
+    looks += calls.size() + 1;
     for (uint32_t i = 0; i < calls.size(); ++i) {
       if (state_ != State::kServing) {
         if (graph->TakeReady(i) || calls[i].ready || calls[i].called) graph->SetDone(i);

@@ -158,10 +158,6 @@ CUresult GreenContext::MakeStream(int priority, CUstream* stream) const {
                                                              CU_STREAM_NON_BLOCKING, priority));
 }
 
-void GreenContext::DestroyStream(CUstream stream) const {
-  if (stream != nullptr) device->Judge(device->cuda().cuStreamDestroy_v2(stream));
-}
-
 bool HasGreenContexts(const Driver& cuda) {
   return cuda.cuDeviceGetDevResource != nullptr && cuda.cuDevSmResourceSplitByCount != nullptr &&
          cuda.cuDevResourceGenerateDesc != nullptr && cuda.cuGreenCtxCreate != nullptr &&

@@ -61,8 +61,9 @@ class Loop {
   int64_t SleepNs(uint64_t idle_ns) const;
   bool AnnounceSleep();
   void Awake();
-  // Waits for events and handles them.
+  // Waits for events and handles them; 0: without waiting.
   void HandleEvents(int64_t timeout_ns, uint64_t now_ns);
+  void SleepOnDoorbells(int64_t timeout_ns, uint64_t now_ns);
   void OnOrder(control::Incoming* in, uint64_t now_ns);
   void AddSession(control::Incoming* in);
   void TellFault();
@@ -72,7 +73,10 @@ class Loop {
 
   Device* device_;
   DriverOutput* output_;
+  // Looked at while awake: orders, workers, and who has hung up. A tenant rings only when we sleep, so its
+  // doorbell is looked at only then: who rings without end wakes us in vain, and delays nobody.
   channel::UniqueFd epoll_;
+  channel::UniqueFd sleeping_epoll_;  // that and the doorbells
   channel::UniqueFd wake_;
   SchedulerLink scheduler_;
   InternalStream internal_;

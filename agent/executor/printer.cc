@@ -32,7 +32,7 @@ void Printer::Ended(uint32_t launches) {
   if (launches_ == 0) owner_ = 0;
 }
 
-void Printer::Flush(CUevent reached, std::function<void(std::string_view)> done) {
+void Printer::Flush(CUevent reached, std::function<void(std::string)> done) {
   CUresult result = CUDA_SUCCESS;
   if (stream_ == nullptr) result = device_->Judge(device_->TakeStream(0, &stream_));
   struct Flushed {
@@ -50,7 +50,7 @@ void Printer::Flush(CUevent reached, std::function<void(std::string_view)> done)
       },
       [this, flushed, done = std::move(done)] {
         device_->Judge(flushed->result);
-        done(flushed->text);
+        done(std::move(flushed->text));
       });
 }
 

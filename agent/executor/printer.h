@@ -38,7 +38,7 @@ class Printer {
   void Forget(uint64_t session) { std::erase(waiting_, session); }
 
   // `done` gets what was printed up to `reached`, which the GPU has reached already.
-  void Flush(CUevent reached, std::function<void(std::string_view)> done);
+  void Flush(CUevent reached, std::function<void(std::string)> done);
 
  private:
   Device* const device_;

@@ -65,8 +65,9 @@ bool Quiet::Tick(uint64_t now_ns, bool at_device, uint64_t idle_ns) {
     served_ = true;
     linger_until_ns_ = now_ns + kLingerNs;
   }
-  for (Piece& piece : needed_) {
-    if (piece.since_ns == 0) piece.since_ns = now_ns;
+  // The new ones are the last.
+  for (auto piece = needed_.rbegin(); piece != needed_.rend() && piece->since_ns == 0; ++piece) {
+    piece->since_ns = now_ns;
   }
   LookAtHold(now_ns);
   if (running_ || at_device) return false;

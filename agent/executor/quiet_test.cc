@@ -18,7 +18,8 @@ class QuietTest : public ::testing::Test {
   // A round of the loop, `after_ns` after the one before.
   void Round(uint64_t after_ns, uint64_t idle_ns = 0) {
     now_ns_ += after_ns;
-    pool_.RunFinished();
+    Slice slice(UINT64_MAX);
+    pool_.RunFinished(&slice);
     quiet_.Tick(now_ns_, at_device_, idle_ns);
   }
   std::vector<std::string> TakeMade() { return std::move(made_); }

@@ -229,13 +229,14 @@ class Harness {
       scheduler_->Answer();
       while (link_->Receive(&in, &is_order)) {
       }
-      modules_.RunFinished();
-      memory_.RunFinished();
+      Slice slice(UINT64_MAX);
+      modules_.RunFinished(&slice);
+      memory_.RunFinished(&slice);
       internal_.Poll();
       if (session_ != nullptr) {
-        session_->Read(0);
-        session_->SubmitWaiting(0);
-        session_->Poll(now_ns_);
+        session_->Read(0, &slice);
+        session_->SubmitWaiting(0, &slice);
+        session_->Poll(now_ns_, &slice);
         session_->Notify();
       }
       quiet_.Tick(now_ns_, session_ != nullptr && session_->AtDevice(), 2'000'000);

@@ -13,6 +13,9 @@ constexpr uint32_t kMostJobsOut = 8;
 // A mark at least every so many commands, so that a long run shows progress and makes room.
 constexpr uint32_t kCommandsPerMark = 64;
 
+// Running graphs in which the GPU may wait for somebody: each is looked at again and again.
+constexpr size_t kMaxGraphsWaiting = 1024;
+
 // What the device is to tell and has not told for so long is asked for: a lost device tells nothing.
 constexpr uint64_t kTellingNs = 200'000;
 
@@ -51,7 +54,7 @@ CUresult Session::MakeStream(Stream& stream) {
 }
 
 void Session::GiveStream(const Stream& stream) {
-  if (stream.green != nullptr) return stream.green->DestroyStream(stream.cuda);
+  if (stream.green != nullptr) return place_.device->DropStream(stream.cuda);
   place_.device->GiveStream(stream.priority, stream.cuda);
 }
 
@@ -91,6 +94,7 @@ bool Session::HasRoom(const StreamCommand& command) const {
   if (std::holds_alternative<ChunkWork>(command.work)) return jobs_out_ < kMostJobsOut;
   if (const auto* work = std::get_if<GraphWork>(&command.work)) {
     if (!work->graph->MayLaunch(command.ticket)) return false;
+    if (work->graph->MayWait() && graphs_waiting_.size() >= kMaxGraphsWaiting) return false;
   }
   if (Prints(command.work) && !place_.printer->MayPrint(id())) return false;
   return staged_bytes_ == 0 || !std::holds_alternative<CopyInlineWork>(command.work) ||
@@ -280,8 +284,8 @@ bool Session::TextTaken(Stream& stream, const PointRef& point) {
   if (stream.taking_text) return false;
   stream.taking_text = true;
   // The stream stays while the point's mark does; the point keeps the event.
-  place_.printer->Flush(point->event, [this, &stream, point, reached](std::string_view text) {
-    text_.Add(text);
+  place_.printer->Flush(point->event, [this, &stream, point, reached](std::string text) {
+    text_.Add(std::move(text));
     stream.taking_text = false;
     uint32_t launches = 0;
     for (; !stream.printing.empty() && stream.printing.front() <= reached; ++launches) {

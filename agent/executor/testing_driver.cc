@@ -242,6 +242,11 @@ void FillTable(Driver* d) {
     std::lock_guard lock(S().mutex);
     return *event = Make<CUevent>(++S().events), S().failure;
   };
+  d->cuEventDestroy_v2 = [](CUevent event) {
+    std::lock_guard lock(S().mutex);
+    S().calls.push_back("destroy event " + std::to_string(Number(event)));
+    return S().failure;
+  };
   d->cuEventRecord = [](CUevent event, CUstream stream) {
     std::lock_guard lock(S().mutex);
     S().calls.push_back("record " + std::to_string(Number(event)) + " " +

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "agent/executor/spin.h"
 
@@ -48,6 +49,7 @@ void WorkPool::Stop() {
   workers_.clear();
   own_.clear();
   finished_.clear();
+  taken_.clear();
 }
 
 void WorkPool::Post(std::function<void()> work, std::function<void()> done, const void* owner) {
@@ -109,16 +111,22 @@ void WorkPool::Expect() {
   if (!one_is_awake_) changed_.notify_one();
 }
 
-bool WorkPool::RunFinished() {
-  if (!any_finished_.load(std::memory_order_acquire)) return false;
-  std::deque<std::function<void()>> finished;
-  {
+bool WorkPool::RunFinished(Slice* slice) {
+  if (any_finished_.load(std::memory_order_acquire)) {
     std::lock_guard lock(mutex_);
-    finished.swap(finished_);
+    std::move(finished_.begin(), finished_.end(), std::back_inserter(taken_));
+    finished_.clear();
     any_finished_.store(false, std::memory_order_relaxed);
   }
-  finished_count_ += finished.size();
-  for (auto& done : finished) done();
+  // What these finish at once, where there are no threads, has its turn in the next round.
+  size_t left = taken_.size();
+  if (left == 0) return false;
+  do {
+    const std::function<void()> done = std::move(taken_.front());
+    taken_.pop_front();
+    ++finished_count_;
+    done();
+  } while (--left != 0 && !slice->Over());
   return true;
 }
 

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "agent/executor/device.h"
+#include "agent/executor/slice.h"
 #include "proto/channel/unique_fd.h"
 
 namespace gpuloom::executor {
@@ -46,8 +47,8 @@ class WorkPool {
   // Jobs whose owner has left them that have a thread beside the pool's at the most: each holds an
   // image of up to 1 GiB and what its compilation takes.
   static constexpr uint32_t kMostLeft = 16;
-  // Runs the `done` of what has finished. True when there was any.
-  bool RunFinished();
+  // Runs the `done` of what has finished, in its order, as far as the slice reaches. True when there was any.
+  bool RunFinished(Slice* slice);
   // Work will be posted soon: for the next two milliseconds one thread stays awake for it, and whoever
   // waits for it does not pay for waking one up. Nothing where processors are few.
   void Expect();
@@ -98,7 +99,8 @@ class WorkPool {
   bool one_is_awake_ = false;               // guarded by mutex_; looks at waiting_count_
   std::atomic<uint32_t> waiting_count_{0};  // of jobs_
   std::atomic<uint64_t> expected_until_ns_{0};
-  uint64_t posted_ = 0;  // ring thread only, as the next
+  std::deque<std::function<void()>> taken_;  // of finished_; ring thread only, as the next
+  uint64_t posted_ = 0;
   uint64_t finished_count_ = 0;
   std::list<Worker>
       workers_;        // changed by the ring thread only; what they hold is guarded by mutex_
