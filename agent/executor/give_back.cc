@@ -31,8 +31,8 @@ void Session::Unmap(uint64_t address, PhysicalRef memory, std::function<void()> 
 
 void Session::JudgeUnmap(CUresult result) {
   if (place_.device->Judge(result) == CUDA_SUCCESS) return;
-  Log(LogLevel::kError, "cuda: unmapping memory of session %llu (%s): %s",
-      static_cast<unsigned long long>(id()), label(), place_.device->NameOf(result));
+  LogFor(&tenant_->lines, LogLevel::kError, "cuda: unmapping memory of session %llu (%s): %s",
+         static_cast<unsigned long long>(id()), label(), place_.device->NameOf(result));
 }
 
 // Nobody else has it or can get it, and it is held for one thing only.

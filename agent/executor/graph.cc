@@ -102,7 +102,7 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
   const bool conditional = plan->reservation != nullptr && plan->result == CUDA_SUCCESS;
   if (conditional && !TakesReservation(asker, request, plan)) return;
   auto graph = std::make_shared<Graph>(place_.device, place_.modules, place_.quiet, place_.staging,
-                                       place_.graphs, graph_nodes_);
+                                       place_.graphs, tenant_, graph_nodes_);
   // Those that are gone wait for a quiet moment, so a new one may as well.
   const bool fits = !conditional && place_.graphs->Fits(plan->reader.nodes());
   if (plan->result == CUDA_SUCCESS) plan->result = graph->Prepare(*plan);

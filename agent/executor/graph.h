@@ -151,12 +151,13 @@ class Graph {
  public:
   // `session_nodes` counts the nodes of the session's graphs.
   Graph(Device* device, WorkPool* pool, Quiet* quiet, Staging* staging, GraphRoom* room,
-        std::shared_ptr<uint64_t> session_nodes)
+        TenantRef tenant, std::shared_ptr<uint64_t> session_nodes)
       : device_(device),
         pool_(pool),
         quiet_(quiet),
         staging_(staging),
         room_(room),
+        tenant_(std::move(tenant)),
         session_nodes_(std::move(session_nodes)) {}
   ~Graph();
   Graph(const Graph&) = delete;
@@ -268,6 +269,7 @@ class Graph {
   Quiet* const quiet_;
   Staging* const staging_;
   GraphRoom* const room_;
+  const TenantRef tenant_;
   const std::shared_ptr<uint64_t> session_nodes_;
   uint64_t counted_nodes_ = 0;
   ReservationRef reservation_;  // null: the graph is this one's own

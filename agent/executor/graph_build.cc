@@ -18,7 +18,7 @@ Graph::~Graph() {
     if (graph != nullptr) cuda.cuGraphDestroy(graph);
   };
   auto done = [libraries = std::move(libraries_), records = std::move(records_), words = words_,
-               host_calls = word_count_, staging = staging_, room = room_,
+               host_calls = word_count_, staging = staging_, tenant = tenant_, room = room_,
                session_nodes = session_nodes_, nodes = counted_nodes_, buried,
                reservation = std::move(reservation_)] {
     if (reservation != nullptr) --reservation->users;
@@ -27,7 +27,8 @@ Graph::~Graph() {
     room->nodes -= nodes;
     room->buried -= buried;
     if (words != nullptr) {
-      staging->Give(reinterpret_cast<uint8_t*>(words), host_calls * sizeof(GraphHostWord));
+      staging->Give(tenant.get(), reinterpret_cast<uint8_t*>(words),
+                    host_calls * sizeof(GraphHostWord));
     }
   };
   if (buried) {
@@ -69,7 +70,7 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   }
   if (plan.host_calls == 0) return CUDA_SUCCESS;
   const std::vector<uint8_t> zeros(plan.host_calls * sizeof(GraphHostWord));
-  words_ = reinterpret_cast<GraphHostWord*>(staging_->Copy(zeros));
+  words_ = reinterpret_cast<GraphHostWord*>(staging_->Copy(tenant_.get(), zeros));
   word_count_ = words_ == nullptr ? 0 : plan.host_calls;
   return words_ != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

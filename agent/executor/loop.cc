@@ -141,10 +141,8 @@ Loop::Outcome Loop::Run() {
     if (now_ns - last_counters_ns_ >= kCountersEveryNs) SendCounters(now_ns);
 
     const uint64_t idle_ns = now_ns - last_work_ns;
-    quiet_.Tick(now_ns, AnythingAtDevice(), idle_ns);
     // What was held back goes in the next round: there must be one.
-    const bool released = hold_ && !quiet_.Holding();
-    hold_ = quiet_.Holding();
+    const bool released = !quiet_.Idle() && TickQuiet(now_ns, idle_ns);
     const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
     if (sleep_ns == 0) {
       if (now_ns - last_events_ns >= (scheduler_.waits() ? kAnswersEveryNs : kEventsEveryNs)) {
@@ -225,6 +223,7 @@ void Loop::SendCounters(uint64_t now_ns) {
     session->SendCounters();
     session->GiveBackOld(now_ns);
   }
+  modules_.Tick(now_ns);
   LogDriverErrors();
   libraries_.Tick(now_ns);
   const Chains::Counts chunks = chains_.counts();
@@ -244,6 +243,17 @@ void Loop::SendCounters(uint64_t now_ns) {
 
 void Loop::DropEnded() {
   std::erase_if(sessions_, [](const std::unique_ptr<Session>& session) { return session->Gone(); });
+}
+
+bool Loop::TickQuiet(uint64_t now_ns, uint64_t idle_ns) {
+  parties_.clear();
+  for (const auto& session : sessions_) parties_.push_back(session->Party());
+  quiet_.Tick(now_ns, parties_, !internal_.Idle(), idle_ns);
+  bool released = false;
+  for (size_t i = 0; i < sessions_.size(); ++i) {
+    released |= sessions_[i]->SetHeld(parties_[i].held);
+  }
+  return released;
 }
 
 bool Loop::AnythingAtDevice() const {
@@ -382,7 +392,7 @@ void Loop::AddSession(control::Incoming* in) {
                     &greens_,
                     &shared_,
                     &printer_,
-                    &hold_,
+                    &tenants_,
                     batches_ ? &chains_ : nullptr,
                     submitters_.any() ? &submitters_ : nullptr,
                     &several_at_work_};
@@ -396,8 +406,7 @@ void Loop::AddSession(control::Incoming* in) {
   }
   ready.ok = session != nullptr;
   if (session != nullptr) {
-    Log(LogLevel::kInfo, "session %llu (%s) begins", static_cast<unsigned long long>(session->id()),
-        session->label());
+    session->LogBegin();
     sessions_.push_back(std::move(session));
   } else {
     control::SetText(ready.message, error.c_str());
@@ -412,8 +421,8 @@ std::string Loop::LogDriverErrors() {
   std::string text = output_->TakeErrors();
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    Log(LogLevel::kInfo, "the driver says: %.*s", static_cast<int>(end - begin),
-        text.c_str() + begin);
+    LogFor(&driver_lines_, LogLevel::kInfo, "the driver says: %.*s", static_cast<int>(end - begin),
+           text.c_str() + begin);
     begin = end + 1;
   }
   return text;

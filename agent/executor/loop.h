@@ -54,6 +54,8 @@ class Loop {
   bool Stare();
   void SendCounters(uint64_t now_ns);
   void DropEnded();
+  // True when somebody is not held any more.
+  bool TickQuiet(uint64_t now_ns, uint64_t idle_ns);
   bool AnythingAtDevice() const;
   bool AnyWordWatched() const;
   bool AnyWordOverdue() const;
@@ -95,10 +97,12 @@ class Loop {
   bool several_at_work_ = false;
   const bool batches_;
   Printer printer_;
-  bool hold_ = false;
+  std::vector<Quiet::Party> parties_;  // of TickQuiet
+  Tenants tenants_;
   LibraryCache libraries_;
   std::vector<std::unique_ptr<Session>> sessions_;
   bool watching_write_ = false;
+  control::LineBudget driver_lines_;
   uint64_t last_counters_ns_ = 0;
   uint64_t chunks_told_ = 0;
 };

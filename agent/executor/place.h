@@ -14,6 +14,7 @@
 #include "agent/executor/scheduler_link.h"
 #include "agent/executor/staging.h"
 #include "agent/executor/submitters.h"
+#include "agent/executor/tenant.h"
 #include "agent/executor/work_pool.h"
 
 namespace gpuloom::executor {
@@ -31,7 +32,7 @@ struct Place {
   SpareGreens* greens;
   SharedMemory* shared;
   Printer* printer;
-  const bool* hold;                       // true: nothing may be handed to CUDA now
+  Tenants* tenants;
   Chains* chains = nullptr;               // null: every launch goes by itself
   Submitters* submitters = nullptr;       // null: none
   const bool* several_at_work = nullptr;  // tenants

@@ -20,7 +20,8 @@ void Printer::Began(uint64_t session) {
   Forget(session);
   if (owner_ == 0 && output_ != nullptr) {
     if (const std::string nobodys = output_->TakePrinted(); !nobodys.empty()) {
-      Log(LogLevel::kInfo, "%zu bytes on stdout that are no session's are dropped", nobodys.size());
+      LogFor(&lines_, LogLevel::kInfo, "%zu bytes on stdout that are no session's are dropped",
+             nobodys.size());
     }
   }
   owner_ = session;

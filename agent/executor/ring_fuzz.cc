@@ -145,7 +145,7 @@ class Harness {
                          reinterpret_cast<const wire::CompletionRegion*>(completions_.data()));
     const Place place{&device_,    &modules_,  &memory_,  link_.get(), &quiet_,
                       &libraries_, &internal_, &staging_, &graphs_,    &greens_,
-                      &shared_,    &printer_,  &hold_};
+                      &shared_,    &printer_,  &tenants_};
     std::string error;
     // The arena of the session before goes with what was pinned in it.
     for (int i = 0; i < 100 && !quiet_.empty(); ++i) Turn(1);
@@ -239,8 +239,10 @@ class Harness {
         session_->Poll(now_ns_, &slice);
         session_->Notify();
       }
-      quiet_.Tick(now_ns_, session_ != nullptr && session_->AtDevice(), 2'000'000);
-      hold_ = quiet_.Holding();
+      std::vector<Quiet::Party> parties;
+      if (session_ != nullptr) parties.push_back(session_->Party());
+      quiet_.Tick(now_ns_, parties, false, 2'000'000);
+      if (session_ != nullptr) session_->SetHeld(parties[0].held);
     }
   }
 
@@ -257,7 +259,7 @@ class Harness {
   GraphRoom graphs_;
   SpareGreens greens_;
   Printer printer_{&device_, &memory_, nullptr};
-  bool hold_ = false;
+  Tenants tenants_;
   uint64_t now_ns_ = 0;
   uint64_t sessions_ = 0;
   channel::Mapping commands_;

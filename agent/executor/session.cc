@@ -26,6 +26,10 @@ int WeightOf(const wire::Record& record) {
   return record.reply_slot == wire::kNoReply ? 4 : kWeightAtATime;
 }
 
+std::string LabelOf(const control::AddSession& order) {
+  return {order.label, strnlen(order.label, sizeof(order.label) - 1)};
+}
+
 // The part of the device range that MemAlloc cuts from.
 uint64_t OwnBytes(const control::AddSession& order) {
   const uint64_t own = order.device_own_bytes;
@@ -39,6 +43,7 @@ Session::Session(const Place& place, const control::AddSession& order, channel::
                  channel::Mapping completions, channel::UniqueFd doorbell)
     : place_(place),
       order_(order),
+      tenant_(place.tenants->Find(LabelOf(order))),
       commands_(std::move(commands)),
       completions_(std::make_shared<channel::Mapping>(std::move(completions))),
       doorbell_(std::move(doorbell)),
@@ -46,12 +51,12 @@ Session::Session(const Place& place, const control::AddSession& order, channel::
               &reinterpret_cast<wire::CompletionRegion*>(completions_->data())->head),
       writer_(reinterpret_cast<wire::CompletionRegion*>(completions_->data()),
               reinterpret_cast<const wire::CommandRegion*>(commands_.data())),
-      streams_(this, place.hold),
+      streams_(this, &held_),
       space_(order.device_range_begin, OwnBytes(order)),
       reservable_{order.device_range_begin + OwnBytes(order),
                   order.device_range_bytes - OwnBytes(order)},
       host_(std::make_shared<HostMemory>()),
-      modules_(place.modules),
+      modules_(place.modules, tenant_.get()),
       memory_(place.memory),
       words_(place.device, place.quiet, completions_) {
   order_.label[sizeof(order_.label) - 1] = '\0';
@@ -265,6 +270,11 @@ bool Session::Poll(uint64_t now_ns, Slice* slice) {
   any |= AnswerEventWaits();
   if (state_ == State::kEnding) any |= GoOnEnding();
   return any;
+}
+
+void Session::LogBegin() const {
+  LogFor(&tenant_->lines, LogLevel::kInfo, "session %llu (%s) begins",
+         static_cast<unsigned long long>(id()), label());
 }
 
 void Session::LogRefusal(std::string_view command, CUresult result) const {

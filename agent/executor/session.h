@@ -46,6 +46,7 @@
 #include "agent/executor/staging.h"
 #include "agent/executor/stream_set.h"
 #include "agent/executor/submitters.h"
+#include "agent/executor/tenant.h"
 #include "agent/executor/text_sender.h"
 #include "agent/executor/work_pool.h"
 #include "proto/wire/completion_writer.h"
@@ -65,6 +66,7 @@ class Session final : public StreamSink {
 
   uint64_t id() const { return order_.session_id; }
   const char* label() const { return order_.label; }
+  void LogBegin() const;
   int doorbell() const { return doorbell_.get(); }
 
   // Read would find a command.
@@ -113,6 +115,11 @@ class Session final : public StreamSink {
     return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && linking_ == 0;
   }
   bool AtDevice() const { return streams_.AtDevice(); }
+  Quiet::Party Party() const {
+    return {this, tenant_.get(), AtDevice(), streams_.SlowestCommandNs()};
+  }
+  // True when it was held, and is not any more.
+  bool SetHeld(bool held) { return std::exchange(held_, held) && !held; }
   // A stream's turn has come to wait for a word, which nobody tells us of.
   bool WatchesWords() const { return watching_words_; }
   // There were more words to look at than a round of the loop has room for.
@@ -492,6 +499,7 @@ class Session final : public StreamSink {
 
   const Place place_;
   control::AddSession order_;
+  const TenantRef tenant_;
   channel::Mapping commands_;
   const std::shared_ptr<channel::Mapping> completions_;  // the driver may hold it beyond us
   channel::UniqueFd doorbell_;
@@ -501,6 +509,7 @@ class Session final : public StreamSink {
   TextSender text_{&writer_};
   std::bitset<wire::kReplySlots> answering_;  // slots whose question is not answered yet
   bool published_ = false;
+  bool held_ = false;          // nothing may be handed to CUDA now
   uint32_t jobs_out_ = 0;      // chunks that other threads launch
   bool marked_piece_ = false;  // at CUDA since the last look at what is done
   State state_ = State::kServing;

@@ -18,10 +18,11 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   deadline_ns_ = now_ns + uint64_t{order_.drain_timeout_ms} * 1'000'000;
   if (reason != wire::Fatal::kNone) {
     (void)reader_.Fail(reason);
-    Log(LogLevel::kError, "wire: session %llu (%s) broke the protocol: %s, at command %s; it ends",
-        static_cast<unsigned long long>(id()), label(),
-        std::string(wire::FatalText(reason)).c_str(),
-        std::string(wire::CommandName(reader_.last_opcode_untrusted())).c_str());
+    LogFor(&tenant_->lines, LogLevel::kError,
+           "wire: session %llu (%s) broke the protocol: %s, at command %s; it ends",
+           static_cast<unsigned long long>(id()), label(),
+           std::string(wire::FatalText(reason)).c_str(),
+           std::string(wire::CommandName(reader_.last_opcode_untrusted())).c_str());
     published_ = true;
     Notify();
   }
@@ -59,8 +60,9 @@ bool Session::GoOnEnding() {
     deadline_ns_ = now_ns_ + uint64_t{order_.drain_timeout_ms} * 1'000'000;
     return false;
   }
-  Log(LogLevel::kError, "session %llu (%s) did not drain within %u ms: the executor will be ended",
-      static_cast<unsigned long long>(id()), label(), order_.drain_timeout_ms);
+  LogFor(&tenant_->lines, LogLevel::kError,
+         "session %llu (%s) did not drain within %u ms: the executor will be ended",
+         static_cast<unsigned long long>(id()), label(), order_.drain_timeout_ms);
   state_ = State::kStuck;
   SendEnded(false);
   return true;

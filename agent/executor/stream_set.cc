@@ -355,6 +355,12 @@ void StreamSet::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
   --marks_;
 }
 
+uint64_t StreamSet::SlowestCommandNs() const {
+  uint64_t slowest_ns = 0;
+  for (const Stream* stream : active_) slowest_ns = std::max(slowest_ns, stream->command_ns);
+  return slowest_ns;
+}
+
 bool StreamSet::AtDevice() const {
   return std::any_of(active_.begin(), active_.end(), [](const Stream* stream) {
     return stream->busy || stream->submitted > stream->completed;

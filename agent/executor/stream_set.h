@@ -194,6 +194,8 @@ class StreamSet {
   bool Idle() const { return active_.empty(); }
   // Something is at CUDA and not known to be done.
   bool AtDevice() const;
+  // What the commands took lately of the stream at CUDA where they take longest.
+  uint64_t SlowestCommandNs() const;
   size_t waiting_commands() const { return waiting_commands_; }
   size_t waiting_bytes() const { return waiting_bytes_; }
   // Streams with commands that are not done / that have commands behind their last mark.

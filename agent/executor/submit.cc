@@ -105,7 +105,7 @@ CUresult Session::SubmitCopyInline(Stream& stream, const StreamCommand& command,
                                    uint64_t destination) {
   const std::span<const uint8_t> payload = command.payload;
   const uint8_t* source = payload.data();
-  if (uint8_t* copy = place_.staging->Copy(payload)) {
+  if (uint8_t* copy = place_.staging->Copy(tenant_.get(), payload)) {
     stream.staged.push_back({static_cast<uint64_t>(command.ticket), copy, payload.size()});
     staged_bytes_ += Staging::CostBytes(payload.size());
     source = copy;
@@ -118,7 +118,7 @@ CUresult Session::SubmitCopyInline(Stream& stream, const StreamCommand& command,
 void Session::FreeStaged(Stream& stream) {
   while (!stream.staged.empty() && stream.staged.front().ticket <= stream.completed) {
     const Staged& staged = stream.staged.front();
-    place_.staging->Give(staged.copy, staged.size_bytes);
+    place_.staging->Give(tenant_.get(), staged.copy, staged.size_bytes);
     staged_bytes_ -= Staging::CostBytes(staged.size_bytes);
     stream.staged.pop_front();
   }

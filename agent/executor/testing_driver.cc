@@ -12,6 +12,7 @@
 #include "agent/executor/testing_green.h"
 #include "agent/executor/testing_program.h"
 #include "agent/executor/testing_references.h"
+#include "agent/executor/testing_share.h"
 #include "agent/executor/testing_state.h"
 
 namespace gpuloom::executor {
@@ -241,11 +242,6 @@ void FillTable(Driver* d) {
   d->cuEventCreate = [](CUevent* event, unsigned) {
     std::lock_guard lock(S().mutex);
     return *event = Make<CUevent>(++S().events), S().failure;
-  };
-  d->cuEventDestroy_v2 = [](CUevent event) {
-    std::lock_guard lock(S().mutex);
-    S().calls.push_back("destroy event " + std::to_string(Number(event)));
-    return S().failure;
   };
   d->cuEventRecord = [](CUevent event, CUstream stream) {
     std::lock_guard lock(S().mutex);
@@ -500,6 +496,7 @@ void FillTable(Driver* d) {
 }  // namespace
 
 CUresult TestingSynchronising(const char* what) { return Synchronising(what); }
+void TestingTakeLong(const char* what) { TakeLong(what); }
 
 CUresult TestingNewStream(CUstream* stream, const char* kind, uint64_t of) {
   std::lock_guard lock(S().mutex);
@@ -516,9 +513,11 @@ const Driver& TestingDriver::Reset() {
     FillGraphTable(&driver);
     FillGreenTable(&driver);
     FillReferenceTable(&driver);
+    FillShareTable(&driver);
     return driver;
   }();
   ForgetReferences();
+  ForgetShares();
   std::lock_guard lock(S().mutex);
   S().held = false;
   ++S().release;
