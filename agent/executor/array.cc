@@ -251,12 +251,18 @@ void Session::On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Reques
   const ArrayEntry* entry = FindArray(request.array);
   if (entry == nullptr) return;
   if (entry->is_level) return Refuse(wire::Fatal::kBadHandle);
-  for (const wire::ArrayId level : entry->levels) arrays_.Take(level);
-  ArrayRef whole = arrays_.Take(request.array)->whole;
-  AfterEarlierWork(record.ticket,
-                   [this, asker = AskerOf(record), whole = std::move(whole)]() mutable {
-                     DestroyArray(asker, std::move(whole));
-                   });
+  chores_.Do([this, named = std::shared_ptr<ArrayEntry>(arrays_.Take(request.array)),
+              asker = AskerOf(record), ticket = record.ticket] {
+    std::vector<wire::ArrayId>& levels = named->levels;
+    for (size_t left = Chores::kPiece; left != 0 && !levels.empty(); --left, levels.pop_back()) {
+      arrays_.Take(levels.back());
+    }
+    if (!levels.empty()) return false;
+    AfterEarlierWork(ticket, [this, asker, whole = std::move(named->whole)]() mutable {
+      DestroyArray(asker, std::move(whole));
+    });
+    return true;
+  });
 }
 
 void Session::DestroyArray(Asker asker, ArrayRef whole) {

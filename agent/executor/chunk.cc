@@ -28,11 +28,20 @@ void Session::SetCollects(Kernel* kernel, const int32_t* attributes) const {
                      Limit(attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]) == 0 &&
                      Limit(attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]) == 0 &&
                      !place_.chains->Refuses(kernel->function);
+  kernel->refused_known = place_.chains == nullptr ? 0 : place_.chains->refused();
 }
 
 // What CUDA would refuse in the launch goes by itself, so that its answer is that launch's.
-bool Session::MayCollect(const Kernel& kernel, const wire::Launch::Request& request) const {
+bool Session::MayCollect(Kernel* looked_up, const wire::Launch::Request& request) const {
+  const Kernel& kernel = *looked_up;
   if (!kernel.collects) return false;
+  // Since a reference of its library was asked for, launches go with what that is bound to, one by one.
+  if (kernel.library->references != nullptr) return false;
+  if (const uint32_t refused = place_.chains->refused(); refused != kernel.refused_known) {
+    looked_up->refused_known = refused;
+    looked_up->collects = !place_.chains->Refuses(kernel.function);
+    if (!kernel.collects) return false;
+  }
   const auto& grid = request.grid;
   const auto& block = request.block;
   if (grid[0] == 0 || grid[0] > INT32_MAX || grid[1] - 1 >= kMaxGridY || grid[2] - 1 >= kMaxGridY) {
@@ -70,12 +79,6 @@ void Session::SubmitChunk(Stream& stream, StreamCommand& command) {
 void Session::AfterChunk(ChunkPtr chunk) {
   streams_.Recycle(std::move(chunk));
   place_.chains->MakeWanted();
-  const uint32_t refused = place_.chains->refused();
-  if (refused == refused_known_) return;
-  refused_known_ = refused;
-  kernels_.ForEach([&](Kernel& kernel) {
-    if (place_.chains->Refuses(kernel.function)) kernel.collects = false;
-  });
 }
 
 void Session::SubmitOneByOne(Stream& stream, const Chunk& chunk) {

@@ -1,5 +1,6 @@
 #include "agent/executor/device.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "agent/executor/log.h"
@@ -91,13 +92,17 @@ CUresult Device::TakeStream(int priority, CUstream* stream) {
   if (!idle.empty()) {
     *stream = idle.back();
     idle.pop_back();
+    --idle_stream_count_;
     return CUDA_SUCCESS;
   }
   return Judge(cuda_.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, priority));
 }
 
 void Device::GiveStream(int priority, CUstream stream) {
-  if (stream != nullptr) idle_streams_[priority].push_back(stream);
+  if (stream == nullptr) return;
+  if (idle_stream_count_ == kMaxIdleStreams) return DropStream(stream);
+  ++idle_stream_count_;
+  idle_streams_[priority].push_back(stream);
 }
 
 CUresult Device::TakeEvent(bool timing, CUevent* event) {
@@ -110,7 +115,28 @@ CUresult Device::TakeEvent(bool timing, CUevent* event) {
   return Judge(cuda_.cuEventCreate(event, timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING));
 }
 
-void Device::GiveEvent(bool timing, CUevent event) { idle_events_[timing].push_back(event); }
+void Device::GiveEvent(bool timing, CUevent event) {
+  std::vector<CUevent>& idle = idle_events_[timing];
+  (idle.size() < kMaxIdleEvents ? idle : excess_.events).push_back(event);
+}
+
+Device::Excess Device::TakeExcess() {
+  static constexpr size_t kPiece = 256;
+  Excess piece;
+  const auto take = [](auto* from, auto* to) {
+    const auto begin = from->end() - static_cast<ptrdiff_t>(std::min(from->size(), kPiece));
+    to->assign(begin, from->end());
+    from->erase(begin, from->end());
+  };
+  take(&excess_.streams, &piece.streams);
+  take(&excess_.events, &piece.events);
+  return piece;
+}
+
+void Device::Excess::Destroy(const Driver& cuda) const {
+  for (const CUstream stream : streams) cuda.cuStreamDestroy_v2(stream);
+  for (const CUevent event : events) cuda.cuEventDestroy_v2(event);
+}
 
 const char* Device::NameOf(CUresult result) const {
   const char* name = nullptr;

@@ -53,10 +53,29 @@ class Device {
   // Non-blocking streams, by priority. What is given back must be idle; null is nothing.
   [[nodiscard]] CUresult TakeStream(int priority, CUstream* stream);
   void GiveStream(int priority, CUstream stream);
+  // Not to be used again: another context's, say.
+  void DropStream(CUstream stream) {
+    if (stream != nullptr) excess_.streams.push_back(stream);
+  }
 
-  // Events. What is given back may still be pending: recording it again is allowed by CUDA.
+  // Events. What is given back may still be pending: recording it again is allowed by CUDA, and so is
+  // destroying it.
   [[nodiscard]] CUresult TakeEvent(bool timing, CUevent* event);
   void GiveEvent(bool timing, CUevent event);
+
+  // Idle ones that are kept for who comes next, of all priorities and of each kind. A stream takes some
+  // 0.5 MiB of device memory, and a program that has many seldom has more.
+  static constexpr size_t kMaxIdleStreams = 32;
+  static constexpr size_t kMaxIdleEvents = 1024;
+  // What was given back beyond that, to be destroyed on a worker: each takes up to 40 µs there.
+  struct Excess {
+    std::vector<CUstream> streams;
+    std::vector<CUevent> events;
+    bool empty() const { return streams.empty() && events.empty(); }
+    void Destroy(const Driver& cuda) const;
+  };
+  // A piece of it; empty when there is none.
+  [[nodiscard]] Excess TakeExcess();
 
   // The name of an error for the log, never null.
   const char* NameOf(CUresult result) const;
@@ -72,7 +91,9 @@ class Device {
   Linker linker_;
   std::atomic<CUresult> lost_{CUDA_SUCCESS};
   std::map<int, std::vector<CUstream>> idle_streams_;
+  size_t idle_stream_count_ = 0;
   std::vector<CUevent> idle_events_[2];
+  Excess excess_;
 };
 
 }  // namespace gpuloom::executor

@@ -12,35 +12,43 @@ constexpr uint64_t SliceBytes(uint64_t size_bytes) {
 }  // namespace
 
 FreeAddresses::FreeAddresses(uint64_t begin, uint64_t size_bytes) {
-  if (size_bytes != 0) free_.emplace(begin, size_bytes);
+  if (size_bytes != 0) Add(begin, size_bytes);
+}
+
+void FreeAddresses::Add(uint64_t begin, uint64_t size_bytes) {
+  free_.emplace(begin, size_bytes);
+  by_size_.emplace(size_bytes, begin);
+}
+
+FreeAddresses::Free::iterator FreeAddresses::Remove(Free::iterator hole) {
+  by_size_.erase({hole->second, hole->first});
+  return free_.erase(hole);
 }
 
 uint64_t FreeAddresses::Take(uint64_t size_bytes) {
-  for (auto it = free_.begin(); it != free_.end(); ++it) {
-    if (it->second < size_bytes) continue;
-    const uint64_t begin = it->first;
-    const uint64_t left = it->second - size_bytes;
-    it = free_.erase(it);
-    if (left != 0) free_.emplace_hint(it, begin + size_bytes, left);
-    return begin;
-  }
-  return 0;
+  const auto found = by_size_.lower_bound({size_bytes, 0});
+  if (found == by_size_.end()) return 0;
+  const auto [hole_bytes, begin] = *found;
+  Remove(free_.find(begin));
+  if (hole_bytes != size_bytes) Add(begin + size_bytes, hole_bytes - size_bytes);
+  return begin;
 }
 
 void FreeAddresses::Give(uint64_t begin, uint64_t size_bytes) {
   auto next = free_.lower_bound(begin);
   if (next != free_.end() && begin + size_bytes == next->first) {
     size_bytes += next->second;
-    next = free_.erase(next);
+    next = Remove(next);
   }
   if (next != free_.begin()) {
     const auto before = std::prev(next);
     if (before->first + before->second == begin) {
-      before->second += size_bytes;
-      return;
+      begin = before->first;
+      size_bytes += before->second;
+      Remove(before);
     }
   }
-  free_.emplace_hint(next, begin, size_bytes);
+  Add(begin, size_bytes);
 }
 
 bool FreeAddresses::IsWhole(uint64_t begin, uint64_t size_bytes) const {
@@ -60,18 +68,28 @@ void DeviceSpace::AddLarge(uint64_t address, uint64_t span_bytes, uint64_t size_
   allocations_[address] = Allocation{size_bytes, span_bytes, false};
 }
 
+template <typename F>
+auto DeviceSpace::Change(Slabs::iterator slab, F change) {
+  slabs_by_room_.erase({slab->second.largest_bytes(), slab->first});
+  const auto result = change(&slab->second);
+  slabs_by_room_.emplace(slab->second.largest_bytes(), slab->first);
+  return result;
+}
+
 void DeviceSpace::AddSlab(uint64_t address) {
   slabs_.emplace(address, FreeAddresses(address, kGranuleBytes));
+  slabs_by_room_.emplace(kGranuleBytes, address);
 }
 
 uint64_t DeviceSpace::TakeSlice(uint64_t size_bytes) {
-  for (auto& [begin, slab] : slabs_) {
-    const uint64_t address = slab.Take(SliceBytes(size_bytes));
-    if (address == 0) continue;
-    allocations_[address] = Allocation{size_bytes, 0, false};
-    return address;
-  }
-  return 0;
+  const uint64_t slice_bytes = SliceBytes(size_bytes);
+  const auto found = slabs_by_room_.lower_bound({slice_bytes, 0});
+  if (found == slabs_by_room_.end()) return 0;
+  const uint64_t address = Change(slabs_.find(found->second), [slice_bytes](FreeAddresses* slab) {
+    return slab->Take(slice_bytes);
+  });
+  allocations_[address] = Allocation{size_bytes, 0, false};
+  return address;
 }
 
 bool DeviceSpace::Contains(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
@@ -103,9 +121,13 @@ DeviceSpace::Span DeviceSpace::Free(uint64_t address) {
   allocations_.erase(it);
   if (allocation.span_bytes != 0) return {address, allocation.span_bytes};
   const auto slab = std::prev(slabs_.upper_bound(address));
-  slab->second.Give(address, SliceBytes(allocation.size_bytes));
-  if (!slab->second.IsWhole(slab->first, kGranuleBytes)) return {0, 0};
+  const bool whole = Change(slab, [&](FreeAddresses* free) {
+    free->Give(address, SliceBytes(allocation.size_bytes));
+    return free->IsWhole(slab->first, kGranuleBytes);
+  });
+  if (!whole) return {0, 0};
   const Span span{slab->first, kGranuleBytes};
+  slabs_by_room_.erase({kGranuleBytes, slab->first});
   slabs_.erase(slab);
   return span;
 }

@@ -13,6 +13,8 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
+#include <utility>
 
 namespace gpuloom::executor {
 
@@ -24,7 +26,8 @@ constexpr uint64_t RoundUpToGranule(uint64_t bytes) {
   return (bytes + kGranuleBytes - 1) & ~(kGranuleBytes - 1);
 }
 
-// First fit over free addresses; neighbours are joined when they come back.
+// Best fit over free addresses, the lowest of equals; neighbours are joined when they come back. Takes as long as
+// looking one of the holes up, however many there are.
 class FreeAddresses {
  public:
   FreeAddresses() = default;
@@ -35,8 +38,15 @@ class FreeAddresses {
   // True when everything that was there at first is back.
   bool IsWhole(uint64_t begin, uint64_t size_bytes) const;
 
+  uint64_t largest_bytes() const { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }
+
  private:
-  std::map<uint64_t, uint64_t> free_;  // begin → size
+  using Free = std::map<uint64_t, uint64_t>;  // begin → size
+  void Add(uint64_t begin, uint64_t size_bytes);
+  Free::iterator Remove(Free::iterator hole);
+
+  Free free_;
+  std::set<std::pair<uint64_t, uint64_t>> by_size_;  // size, begin
 };
 
 class DeviceSpace {
@@ -78,8 +88,14 @@ class DeviceSpace {
     bool retired;
   };
 
+  using Slabs = std::map<uint64_t, FreeAddresses>;
+  // Does something with a slab whose largest hole may change by that.
+  template <typename F>
+  auto Change(Slabs::iterator slab, F change);
+
   FreeAddresses spans_;
-  std::map<uint64_t, FreeAddresses> slabs_;
+  Slabs slabs_;
+  std::set<std::pair<uint64_t, uint64_t>> slabs_by_room_;  // largest hole, begin
   std::map<uint64_t, Allocation> allocations_;
 };
 

@@ -31,8 +31,8 @@ void Session::Unmap(uint64_t address, PhysicalRef memory, std::function<void()> 
 
 void Session::JudgeUnmap(CUresult result) {
   if (place_.device->Judge(result) == CUDA_SUCCESS) return;
-  Log(LogLevel::kError, "cuda: unmapping memory of session %llu (%s): %s",
-      static_cast<unsigned long long>(id()), label(), place_.device->NameOf(result));
+  LogFor(&tenant_->lines, LogLevel::kError, "cuda: unmapping memory of session %llu (%s): %s",
+         static_cast<unsigned long long>(id()), label(), place_.device->NameOf(result));
 }
 
 // Nobody else has it or can get it, and it is held for one thing only.
@@ -132,10 +132,10 @@ void Session::TellReturned() {
 
 // This session ends: what it is charged with and others still hold.
 void Session::LeaveToOthers(const PhysicalRef& memory) {
-  if (memory->charged_session != id() || memory->holders.empty()) return;
+  if (memory->holders.empty()) return place_.shared->Forget(*memory);
   const uint64_t heir = memory->holders.begin()->first;
   place_.scheduler->Send(control::MemoryTransfer{id(), heir, memory->memory_id});
-  memory->charged_session = heir;
+  place_.shared->Charge(memory.get(), heir);
 }
 
 }  // namespace gpuloom::executor

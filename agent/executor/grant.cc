@@ -176,8 +176,8 @@ void Session::Arrive(NewMemory& memory, const OnMemory& done) {
   const auto fd = std::make_shared<channel::UniqueFd>(std::move(memory.fd));
   place_.memory->Post([fd] { fd->Reset(); }, [] {});
   if (place_.device->Judge(memory.result) != CUDA_SUCCESS) {
-    Log(LogLevel::kError, "cuda: mapping memory for session %llu (%s): %s",
-        static_cast<unsigned long long>(id()), label(), place_.device->NameOf(memory.result));
+    LogFor(&tenant_->lines, LogLevel::kError, "cuda: mapping memory for session %llu (%s): %s",
+           static_cast<unsigned long long>(id()), label(), place_.device->NameOf(memory.result));
     place_.scheduler->Send(control::MemoryReturn{id(), memory.memory_id});
     return done(memory.result, nullptr);
   }

@@ -12,12 +12,14 @@ namespace gpuloom::executor {
 namespace {
 
 // So many nodes and memory operations are judged before other work of the ring thread has its turn.
-constexpr uint32_t kJudgeAtATime = 1024;
+constexpr uint32_t kJudgeAtATime = 256;
 // A graph whose session ends has so long to come to its next wait.
 constexpr uint64_t kLetGoEveryNs = 2'000'000;
-constexpr size_t kLetGoAtATime = 64;  // places of a graph
+constexpr size_t kLetGoAtATime = 64;  // places
 // Updates up to this size are made on the ring thread: 1–7 µs each, measured.
-constexpr uint32_t kUpdateAtOnce = 64;
+constexpr uint32_t kUpdateAtOnce = 16;
+// Functions of running graphs that are looked at in a round.
+constexpr size_t kCallsAtATime = 1024;
 
 }  // namespace
 
@@ -106,7 +108,7 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
   const bool conditional = plan->reservation != nullptr && plan->result == CUDA_SUCCESS;
   if (conditional && !TakesReservation(asker, request, plan)) return;
   auto graph = std::make_shared<Graph>(place_.device, place_.modules, place_.quiet, place_.staging,
-                                       place_.graphs, graph_nodes_);
+                                       place_.graphs, tenant_, graph_nodes_);
   // Those that are gone wait for a quiet moment, so a new one may as well.
   const bool fits = !conditional && place_.graphs->Fits(plan->reader.nodes());
   if (plan->result == CUDA_SUCCESS) plan->result = graph->Prepare(*plan);
@@ -207,7 +209,8 @@ void Session::TryUpdate(const GraphRef& graph) {
     if (!update.judged || update.running || update.launches_before != 0 || tokens_in_use) return;
     update.running = true;
     const PlanRef plan = update.plan;
-    if (plan->result == CUDA_SUCCESS && plan->reader.nodes() > kUpdateAtOnce) {
+    if (plan->result == CUDA_SUCCESS &&
+        (plan->reader.nodes() > kUpdateAtOnce || graph->ChangesAttributes(*plan))) {
       return modules_.Post([graph, plan] { graph->Apply(plan.get()); },
                            [this, graph] {
                              if (state_ != State::kServing) return;
@@ -329,11 +332,14 @@ void Session::FinishGraphs(Stream& stream) {
 void Session::LetGraphsGo() {
   if (graph_waits_.graphs.empty() || now_ns_ - graph_waits_.let_go_ns < kLetGoEveryNs) return;
   graph_waits_.let_go_ns = now_ns_;
-  const uint64_t round = graph_waits_.let_go_rounds++;
   const Driver& cuda = place_.device->cuda();
   CUstream stream = place_.graphs->stream;
   bool any = false;
-  for (const GraphRef& graph : graph_waits_.graphs) {
+  size_t written = 0;
+  for (size_t turn = 0; turn < graph_waits_.graphs.size() && written < kLetGoAtATime; ++turn) {
+    graph_waits_.turn = (graph_waits_.turn + 1) % graph_waits_.graphs.size();
+    const GraphRef& graph = graph_waits_.graphs[graph_waits_.turn];
+    const uint64_t round = graph->let_go_rounds++;
     const std::vector<Graph::ValueWait>& waits = graph->SortedValueWaits();
     const size_t turns = waits.size() / kLetGoAtATime + 1;
     for (size_t begin = 0, end = 0, place = 0; begin < waits.size(); begin = end, ++place) {
@@ -343,6 +349,7 @@ void Session::LetGraphsGo() {
       const uint64_t bytes = wait.wide ? 8 : 4;
       if (!OwnsDevice(wait.address, bytes) && !OwnsHost(wait.address, bytes)) continue;
       any = true;
+      ++written;
       place_.device->Judge(wait.wide
                                ? cuda.cuStreamWriteValue64_v2(stream, wait.address, wait.value, 0)
                                : cuda.cuStreamWriteValue32_v2(
@@ -381,8 +388,13 @@ void Session::ServeGraphCalls() {
 // without them.
 bool Session::PollGraphCalls() {
   bool any = false;
-  for (const GraphRef& graph : graph_waits_.graphs) {
+  size_t looks = 0;
+  // Where the last round has stopped; all of them are a few as a rule.
+  for (size_t turn = 0; turn < graph_waits_.graphs.size() && looks < kCallsAtATime; ++turn) {
+    graph_waits_.turn = (graph_waits_.turn + 1) % graph_waits_.graphs.size();
+    const GraphRef& graph = graph_waits_.graphs[graph_waits_.turn];
     auto& calls = graph->host_calls();
+    looks += calls.size() + 1;
     for (uint32_t i = 0; i < calls.size(); ++i) {
       if (state_ != State::kServing) {
         if (graph->TakeReady(i) || calls[i].ready || calls[i].called) graph->SetDone(i);

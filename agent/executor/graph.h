@@ -13,10 +13,12 @@
 #include <functional>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "agent/executor/condition.h"
 #include "agent/executor/device.h"
+#include "agent/executor/large_free.h"
 #include "agent/executor/point.h"
 #include "agent/executor/quiet.h"
 #include "agent/executor/staging.h"
@@ -29,10 +31,14 @@ namespace gpuloom::executor {
 // Nodes of all graphs of a session, destroyed ones that still run included. A node costs the driver
 // about 1 KiB of our memory.
 inline constexpr uint64_t kMaxSessionGraphNodes = 1u << 19;
-// Each costs the ring thread something when the graph is made or when its session ends.
+// Each costs the ring thread something when the graph is launched or updated, or when its session ends.
 inline constexpr uint32_t kMaxGraphHostCalls = 1024;
 inline constexpr uint32_t kMaxGraphRecords = 1024;
+inline constexpr uint32_t kMaxGraphWaits = 1024;
 inline constexpr uint32_t kMaxGraphMemoryNodes = 1024;
+inline constexpr uint32_t kMaxGraphOperations = 16384;  // of those nodes
+// Different libraries and arrays that one definition or update names.
+inline constexpr size_t kMaxGraphHolds = 4096;
 // From here on a worker uploads a graph when it is made: uploading takes about 0.9 µs a node, which
 // the first launch would take on the ring thread.
 inline constexpr uint32_t kUploadNodes = 256;
@@ -64,6 +70,11 @@ struct GraphRoom {
 };
 
 struct GraphPlan {
+  GraphPlan() = default;
+  GraphPlan(const GraphPlan&) = delete;
+  GraphPlan& operator=(const GraphPlan&) = delete;
+  ~GraphPlan() { FreeElsewhere(std::move(block)); }
+
   std::vector<uint8_t> block;
   wire::GraphReader reader;
   wire::GraphScopes scopes;  // of a definition
@@ -71,11 +82,20 @@ struct GraphPlan {
   // By entry of the block; `libraries` keeps functions loaded and arrays alive.
   std::vector<CUfunction> functions;
   struct Arrays {
+    uint32_t entry;
     CUarray to = nullptr;
     CUarray from = nullptr;
   };
-  std::unordered_map<uint32_t, Arrays> arrays;  // of copies that have any
+  std::vector<Arrays> arrays;  // of copies that have any, by entry
   std::vector<std::shared_ptr<const void>> libraries;
+  std::unordered_set<const void*> held;  // the same, for finding
+  // Entries that are not the driver's alone, and how many of each kind.
+  std::vector<uint32_t> special;
+  uint32_t records = 0;
+  uint32_t waits = 0;
+  uint32_t host_calls = 0;
+  uint32_t memory_nodes = 0;
+  uint32_t operations = 0;       // of the memory nodes
   ReservationRef reservation;    // of a definition with conditional nodes
   std::vector<bool> conditions;  // handles of it that have a node
   uint32_t judged = 0;           // so many entries
@@ -88,6 +108,26 @@ struct GraphPlan {
   void Fail(CUresult failure, uint32_t node) {
     result = failure;
     failed_node = node;
+  }
+  // False: it names too many.
+  [[nodiscard]] bool Hold(const std::shared_ptr<const void>& thing) {
+    if (!libraries.empty() && libraries.back() == thing) return true;
+    if (!held.insert(thing.get()).second) return true;
+    libraries.push_back(thing);
+    return libraries.size() <= kMaxGraphHolds;
+  }
+  // False: there are too many of its kind.
+  [[nodiscard]] bool Count(uint32_t entry, wire::GraphNodeKind kind) {
+    using enum wire::GraphNodeKind;
+    const bool few = kind == kEventRecord        ? ++records <= kMaxGraphRecords
+                     : kind == kEventWait        ? ++waits <= kMaxGraphWaits
+                     : kind == kHost             ? ++host_calls <= kMaxGraphHostCalls
+                     : kind == kMemoryOperations ? ++memory_nodes <= kMaxGraphMemoryNodes
+                                                 : true;
+    const bool is_special =
+        kind == kEventRecord || kind == kEventWait || kind == kHost || kind == kMemoryOperations;
+    if (is_special && few) special.push_back(entry);
+    return few;
   }
 };
 using PlanRef = std::shared_ptr<GraphPlan>;
@@ -114,23 +154,26 @@ class Graph {
  public:
   // `session_nodes` counts the nodes of the session's graphs.
   Graph(Device* device, WorkPool* pool, Quiet* quiet, Staging* staging, GraphRoom* room,
-        std::shared_ptr<uint64_t> session_nodes)
+        TenantRef tenant, std::shared_ptr<uint64_t> session_nodes)
       : device_(device),
         pool_(pool),
         quiet_(quiet),
         staging_(staging),
         room_(room),
+        tenant_(std::move(tenant)),
         session_nodes_(std::move(session_nodes)) {}
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Takes what a worker may not: events, pinned words, room among the session's nodes.
+  // Takes what a worker may not: pinned words, room among the session's nodes.
   [[nodiscard]] CUresult Prepare(const GraphPlan& plan);
   // Worker. The driver's graph and its executable form; plan->result says what came of it.
   void Build(GraphPlan* plan, uint32_t flags);
   // Worker, or the ring thread for a few entries. New parameters.
   void Apply(GraphPlan* plan);
+  // Then Apply does something with the whole graph, however small the update is.
+  bool ChangesAttributes(const GraphPlan& plan) const;
   // After Apply: what of an update is not the driver's.
   void AdoptUpdate(const GraphPlan& plan);
 
@@ -193,6 +236,7 @@ class Graph {
   std::deque<Update> updates;
   uint32_t launches_queued = 0;  // behind the last update
   uint32_t in_flight = 0;        // launches at CUDA
+  uint64_t let_go_rounds = 0;    // at the session's end
 
   // A launch was queued, or handed over.
   void OnQueued() { ++launches_queued; }
@@ -209,6 +253,7 @@ class Graph {
     wire::GraphNodeKind kind = wire::GraphNodeKind::kEmpty;
     bool disabled = false;
   };
+  CUresult Lay(const GraphPlan& plan);
   void AddAll(GraphPlan* plan);
   CUresult AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph);
   // Appends the driver's graphs of its bodies.
@@ -230,6 +275,7 @@ class Graph {
   Quiet* const quiet_;
   Staging* const staging_;
   GraphRoom* const room_;
+  const TenantRef tenant_;
   const std::shared_ptr<uint64_t> session_nodes_;
   uint64_t counted_nodes_ = 0;
   ReservationRef reservation_;  // null: the graph is this one's own
@@ -246,6 +292,7 @@ class Graph {
   uint32_t waits_at_once_ = 0;
   std::vector<ValueWait> sorted_value_waits_;
   GraphHostWord* words_ = nullptr;  // one per host call, in the staging memory
+  uint32_t word_count_ = 0;
 };
 using GraphRef = std::shared_ptr<Graph>;
 
@@ -254,7 +301,7 @@ struct GraphWaits {
   std::vector<GraphRef> graphs;
   uint32_t at_once = 0;  // waits of their launches
   uint64_t let_go_ns = 0;
-  uint64_t let_go_rounds = 0;
+  size_t turn = 0;           // in `graphs`
   CUevent let_go = nullptr;  // behind the newest writes that did so
 };
 

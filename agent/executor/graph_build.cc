@@ -19,7 +19,7 @@ Graph::~Graph() {
     if (graph != nullptr) cuda.cuGraphDestroy(graph);
   };
   auto done = [libraries = std::move(libraries_), records = std::move(records_), words = words_,
-               host_calls = host_calls_.size(), staging = staging_, room = room_,
+               host_calls = word_count_, staging = staging_, tenant = tenant_, room = room_,
                session_nodes = session_nodes_, nodes = counted_nodes_, buried,
                reservation = std::move(reservation_)] {
     if (reservation != nullptr) --reservation->users;
@@ -28,7 +28,8 @@ Graph::~Graph() {
     room->nodes -= nodes;
     room->buried -= buried;
     if (words != nullptr) {
-      staging->Give(reinterpret_cast<uint8_t*>(words), host_calls * sizeof(GraphHostWord));
+      staging->Give(tenant.get(), reinterpret_cast<uint8_t*>(words),
+                    host_calls * sizeof(GraphHostWord));
     }
   };
   if (buried) {
@@ -64,17 +65,32 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   kernels_ = plan.kernels;
   prints_ = plan.prints;
   libraries_ = plan.libraries;
+  const bool nodes_are_uploaded = plan.reader.nodes() >= kUploadNodes || reservation_ != nullptr;
+  if ((nodes_are_uploaded || plan.host_calls != 0 || plan.memory_nodes != 0) &&
+      room_->stream == nullptr) {
+    const CUresult result = device_->TakeStream(0, &room_->stream);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  if (plan.host_calls == 0) return CUDA_SUCCESS;
+  const std::vector<uint8_t> zeros(plan.host_calls * sizeof(GraphHostWord));
+  words_ = reinterpret_cast<GraphHostWord*>(staging_->Copy(tenant_.get(), zeros));
+  word_count_ = words_ == nullptr ? 0 : plan.host_calls;
+  return words_ != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// What there is of each node, in a table.
+CUresult Graph::Lay(const GraphPlan& plan) {
   nodes_.resize(plan.reader.nodes());
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
     const wire::GraphNode node = plan.reader.Node(i);
     nodes_[i].kind = node.kind;
     if (node.kind == GraphNodeKind::kEventRecord) {
-      if (records_.size() == kMaxGraphRecords) return CUDA_ERROR_NOT_SUPPORTED;
       nodes_[i].place = static_cast<uint32_t>(records_.size());
       auto event = std::make_shared<GraphRecordEvent>(device_);
-      const CUresult result = device_->TakeEvent(true, &event->event);
-      if (result != CUDA_SUCCESS) return result;
+      const CUresult result =
+          device_->Judge(device_->cuda().cuEventCreate(&event->event, CU_EVENT_DEFAULT));
       records_.push_back({i, plan.reader.Body<wire::GraphEvent>(node).event, std::move(event)});
+      if (result != CUDA_SUCCESS) return result;
     } else if (node.kind == GraphNodeKind::kEventWait) {
       nodes_[i].place = static_cast<uint32_t>(waits_.size());
       waits_.push_back({i, plan.reader.Body<wire::GraphEvent>(node).event});
@@ -82,19 +98,10 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
       nodes_[i].place = static_cast<uint32_t>(host_calls_.size());
       host_calls_.push_back({i, plan.reader.Body<wire::GraphHostCall>(node).token});
     } else if (node.kind == GraphNodeKind::kMemoryOperations) {
-      if (value_waits_.size() == kMaxGraphMemoryNodes) return CUDA_ERROR_NOT_SUPPORTED;
       SetValueWaits(plan, i);
     }
   }
-  if ((IsUploaded() || MayWait()) && room_->stream == nullptr) {
-    const CUresult result = device_->TakeStream(0, &room_->stream);
-    if (result != CUDA_SUCCESS) return result;
-  }
-  if (host_calls_.empty()) return CUDA_SUCCESS;
-  if (host_calls_.size() > kMaxGraphHostCalls) return CUDA_ERROR_NOT_SUPPORTED;
-  const std::vector<uint8_t> zeros(host_calls_.size() * sizeof(GraphHostWord));
-  words_ = reinterpret_cast<GraphHostWord*>(staging_->Copy(zeros));
-  return words_ != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  return CUDA_SUCCESS;
 }
 
 void Graph::SetValueWaits(const GraphPlan& plan, uint32_t entry) {
@@ -141,6 +148,8 @@ void Graph::Build(GraphPlan* plan, uint32_t flags) {
     plan->result = CUDA_ERROR_NOT_SUPPORTED;
     return;
   }
+  plan->result = Lay(*plan);
+  if (plan->result != CUDA_SUCCESS) return;
   if (reservation_ != nullptr) {
     graph_ = reservation_->graph;
     Renew(plan);
@@ -387,6 +396,17 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
   return result;
 }
 
+bool Graph::ChangesAttributes(const GraphPlan& plan) const {
+  for (uint32_t i = 0; i < plan.reader.nodes(); ++i) {
+    const wire::GraphNode form = plan.reader.Node(i);
+    if (form.kind == GraphNodeKind::kKernel && form.body_bytes != 0 &&
+        HashAttributes(plan, form) != nodes_[form.index].attributes_hash) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void Graph::AdoptUpdate(const GraphPlan& plan) {
   prints_ |= plan.prints;
   libraries_.insert(libraries_.end(), plan.libraries.begin(), plan.libraries.end());
@@ -394,7 +414,7 @@ void Graph::AdoptUpdate(const GraphPlan& plan) {
   libraries_.erase(std::unique(libraries_.begin(), libraries_.end()), libraries_.end());
   // The graph behind has been updated, too, and stays when this one goes.
   if (reservation_ != nullptr) reservation_->libraries = libraries_;
-  for (uint32_t i = 0; i < plan.reader.nodes(); ++i) {
+  for (const uint32_t i : plan.special) {
     const wire::GraphNode form = plan.reader.Node(i);
     if (plan.result != CUDA_SUCCESS && form.index == plan.failed_node) return;
     if (form.body_bytes == 0) continue;

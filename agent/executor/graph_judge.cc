@@ -45,6 +45,7 @@ bool KnownAttribute(uint32_t id) {
 
 CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
   const wire::GraphNode node = plan->reader.Node(entry);
+  if (!plan->Count(entry, node.kind)) return CUDA_ERROR_NOT_SUPPORTED;
   if (node.body_bytes == 0) return CUDA_SUCCESS;
   switch (node.kind) {
     case GraphNodeKind::kKernel:
@@ -56,9 +57,12 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
         if (end->space == wire::GraphCopySpace::kArray) {
           const ArrayEntry* array = arrays_.Find(wire::ArrayId{end->array});
           if (array == nullptr || array->array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-          GraphPlan::Arrays& arrays = plan->arrays[entry];
+          if (plan->arrays.empty() || plan->arrays.back().entry != entry) {
+            plan->arrays.push_back({entry});
+          }
+          GraphPlan::Arrays& arrays = plan->arrays.back();
           (end == &copy.to ? arrays.to : arrays.from) = array->array;
-          plan->libraries.push_back(array->whole);
+          if (!plan->Hold(array->whole)) return CUDA_ERROR_NOT_SUPPORTED;
           continue;
         }
         if (end->space > wire::GraphCopySpace::kArray) return CUDA_ERROR_INVALID_VALUE;
@@ -93,6 +97,8 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
                  ? CUDA_SUCCESS
                  : CUDA_ERROR_INVALID_HANDLE;
     case GraphNodeKind::kMemoryOperations:
+      plan->operations += plan->reader.Operations(node);
+      if (plan->operations > kMaxGraphOperations) return CUDA_ERROR_NOT_SUPPORTED;
       return JudgeGraphOperations(*plan, node);
     case GraphNodeKind::kConditional:
       return JudgeConditional(plan, entry);
@@ -115,14 +121,7 @@ CUresult Session::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
   plan->functions[entry] = kernel->function;
   ++plan->kernels;
   plan->prints |= kernel->library->prints;
-  // Most graphs use few libraries, one after the other.
-  auto& libraries = plan->libraries;
-  if (libraries.empty() || libraries.back() != kernel->library) {
-    if (std::find(libraries.begin(), libraries.end(), kernel->library) == libraries.end()) {
-      libraries.push_back(kernel->library);
-    }
-  }
-  return CUDA_SUCCESS;
+  return plan->Hold(kernel->library) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult Session::JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNode& node) const {

@@ -1,5 +1,6 @@
 #include "agent/executor/graph_node.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "agent/executor/block.h"
@@ -40,9 +41,13 @@ GraphKernelParams::GraphKernelParams(const GraphPlan& plan, uint32_t entry, cons
 
 CUDA_MEMCPY3D CopyNode(const GraphPlan& plan, uint32_t entry) {
   const auto copy = plan.reader.Body<wire::GraphCopy>(plan.reader.Node(entry));
-  const auto arrays = plan.arrays.find(entry);
-  if (arrays == plan.arrays.end()) return DescribeBlock(copy, nullptr, nullptr);
-  return DescribeBlock(copy, arrays->second.to, arrays->second.from);
+  const auto arrays = std::lower_bound(
+      plan.arrays.begin(), plan.arrays.end(), entry,
+      [](const GraphPlan::Arrays& one, uint32_t wanted) { return one.entry < wanted; });
+  if (arrays == plan.arrays.end() || arrays->entry != entry) {
+    return DescribeBlock(copy, nullptr, nullptr);
+  }
+  return DescribeBlock(copy, arrays->to, arrays->from);
 }
 
 CUDA_MEMSET_NODE_PARAMS_v1 FillNode(const wire::GraphFill& fill) {

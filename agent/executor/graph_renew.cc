@@ -24,7 +24,7 @@ void Graph::Renew(GraphPlan* plan) {
   }
   if (reserved.state == Reservation::State::kBroken || reserved.shape_hash != shape ||
       reserved.nodes.size() != nodes_.size()) {
-    Log(LogLevel::kInfo,
+    Log(LogLevel::kDebug,
         "cuda: a graph with conditional nodes can be instantiated again with other parameters, not "
         "with other nodes, edges or attributes");
     plan->result = CUDA_ERROR_NOT_SUPPORTED;

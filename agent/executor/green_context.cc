@@ -51,13 +51,14 @@ struct Session::NewGreen {
   CUdevResource of{};
   MadeGreen made;
   SpareGreens* counted_by = nullptr;
+  TenantRef tenant;
   CUresult result = CUDA_SUCCESS;
 
   NewGreen() = default;
   NewGreen(const NewGreen&) = delete;
   NewGreen& operator=(const NewGreen&) = delete;
   ~NewGreen() {
-    if (counted_by != nullptr && made.context == nullptr) counted_by->Discount();
+    if (counted_by != nullptr && made.context == nullptr) counted_by->Discount(tenant->label);
   }
 
   // The same for the same part of the device, whatever fields hold that say nothing.
@@ -156,10 +157,6 @@ GreenContext::~GreenContext() {
 CUresult GreenContext::MakeStream(int priority, CUstream* stream) const {
   return device->Judge(device->cuda().cuGreenCtxStreamCreate(stream, made.context,
                                                              CU_STREAM_NON_BLOCKING, priority));
-}
-
-void GreenContext::DestroyStream(CUstream stream) const {
-  if (stream != nullptr) device->Judge(device->cuda().cuStreamDestroy_v2(stream));
 }
 
 bool HasGreenContexts(const Driver& cuda) {
@@ -307,15 +304,17 @@ void Session::MakeGreen(const std::shared_ptr<NewGreen>& made) {
   if (made->result == CUDA_SUCCESS && place_.greens->Take(owner.key, &owner.made)) {
     return AnswerGreen(*made);
   }
-  if (made->result == CUDA_SUCCESS && !place_.greens->Count()) {
-    Log(LogLevel::kInfo,
-        "session %llu (%s): no more green contexts: the tenants of this executor have had %u "
-        "different ones",
-        static_cast<unsigned long long>(id()), label(), kMaxMadeGreens);
+  if (made->result == CUDA_SUCCESS && !place_.greens->Count(tenant_->label)) {
+    LogFor(
+        &tenant_->lines, LogLevel::kInfo,
+        "session %llu (%s): no more green contexts: this executor makes %u different ones ever, %u "
+        "of them for one tenant",
+        static_cast<unsigned long long>(id()), label(), kMaxMadeGreens, kMaxMadeOfTenant);
     made->result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (made->result != CUDA_SUCCESS) return AnswerGreen(*made);
   made->counted_by = place_.greens;
+  made->tenant = tenant_;
   ++outstanding_;
   place_.quiet->Need(
       this,

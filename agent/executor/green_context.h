@@ -31,8 +31,6 @@ struct GreenContext {
 
   // Non-blocking to CUDA, as all streams of the executor.
   [[nodiscard]] CUresult MakeStream(int priority, CUstream* stream) const;
-  // It must be idle; null is nothing.
-  void DestroyStream(CUstream stream) const;
 
   Device* const device;
   const std::shared_ptr<SessionGreens> home;

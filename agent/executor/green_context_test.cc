@@ -247,6 +247,10 @@ TEST_F(GreenContextTest, TheNextSessionGetsTheSameOnes) {
     ASSERT_TRUE(scheduler_.WaitEnded(tenant_->order.session_id).has_value());
     tenant_ = scheduler_.AddTenant();
   };
+  // One tenant has its share made, and the last are for those that had few.
+  const auto share = [](uint32_t made) {
+    return made < kMaxMadeGreens - kKeptForFew ? kMaxMadeOfTenant : kFewMade;
+  };
   for (uint32_t i = 0; i < kMaxMadeGreens; ++i) {
     ASSERT_EQ(tenant_->Call<wire::GreenCreate>(part(i)), CUDA_SUCCESS) << i;
     if (i == 0) {
@@ -254,7 +258,7 @@ TEST_F(GreenContextTest, TheNextSessionGetsTheSameOnes) {
       tenant_->Post<wire::StreamDestroy>({StreamId{5}});
     }
     tenant_->Post<wire::GreenDestroy>({GreenContextId{1}});
-    if (i % kMaxGreenContexts == kMaxGreenContexts - 1) {
+    if ((i + 1) % share(i) == 0) {
       EXPECT_EQ(tenant_->Call<wire::GreenCreate>(part(300)), CUDA_ERROR_OUT_OF_MEMORY);
       ASSERT_NO_FATAL_FAILURE(next());
     }

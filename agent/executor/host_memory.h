@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "agent/executor/range_table.h"
 #include "proto/channel/region.h"
@@ -17,8 +18,7 @@ struct HostMemory {
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
   ~HostMemory() {
-    mapping.Unmap();
-    if (on_unmapped) on_unmapped();
+    if (on_end) on_end(std::move(mapping));
   }
 
   channel::UniqueFd arena;
@@ -29,7 +29,8 @@ struct HostMemory {
   RangeTable pinned;      // registered, being registered, or waiting to be unpinned
   uint64_t pinned_bytes = 0;
   std::function<void()> on_unpinned;  // set while the session lives
-  std::function<void()> on_unmapped;  // the addresses are free again
+  // Unmaps it, which takes long where much of it is in use, on a worker.
+  std::function<void(channel::Mapping mapping)> on_end;
 
   // True when every page of the part is there. A hole would be filled on the node's account, not
   // the tenant's, by whoever touches it.

@@ -30,6 +30,7 @@ class IdTable {
     auto& page = pages_[id / kPageEntries];
     if (page == nullptr) page = std::make_unique<Page>();
     (*page)[id % kPageEntries] = std::make_unique<T>(static_cast<Arguments&&>(arguments)...);
+    any_ = kPageEntries;
     ++size_;
     return (*page)[id % kPageEntries].get();
   }
@@ -52,6 +53,20 @@ class IdTable {
     }
   }
 
+  // Some object, taken out, or nullptr: there is none.
+  std::unique_ptr<T> TakeAny() {
+    for (; !pages_.empty(); pages_.pop_back(), any_ = kPageEntries) {
+      if (pages_.back() == nullptr) continue;
+      while (any_ != 0) {
+        auto& object = (*pages_.back())[--any_];
+        if (object == nullptr) continue;
+        --size_;
+        return std::move(object);
+      }
+    }
+    return nullptr;
+  }
+
   void Clear() {
     pages_.clear();
     size_ = 0;
@@ -63,6 +78,7 @@ class IdTable {
   using Page = std::array<std::unique_ptr<T>, kPageEntries>;
   std::vector<std::unique_ptr<Page>> pages_;
   uint32_t size_ = 0;
+  uint32_t any_ = kPageEntries;  // TakeAny has taken the last page's entries from here on
 };
 
 }  // namespace gpuloom::executor

@@ -46,7 +46,7 @@ void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* stagin
   static constexpr uint8_t kZeros[sizeof(uint64_t)] = {};
   CUevent event = nullptr;
   CUresult result = device_->TakeEvent(false, &event);
-  uint8_t* pinned = staging->Copy(kZeros);
+  uint8_t* pinned = staging->Copy(nullptr, kZeros);
   // Without room the copy goes to pageable memory, and CUDA returns when it has been made.
   auto pageable = std::make_shared<uint64_t>(0);
   void* to = pinned != nullptr ? static_cast<void*>(pinned) : pageable.get();
@@ -57,7 +57,7 @@ void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* stagin
     uint64_t word = *pageable;
     if (pinned != nullptr) {
       std::memcpy(&word, pinned, sizeof(word));
-      staging->Give(pinned, sizeof(word));
+      staging->Give(nullptr, pinned, sizeof(word));
     }
     return done(read, word);
   });

@@ -23,8 +23,8 @@ class KeptMemory {
     uint64_t address;  // 0: not mapped
     uint64_t since_ns;
   };
-  // More are no use to a program and make giving them back long.
-  static constexpr size_t kMostBlocks = 4096;
+  // More are no use to a program and make giving them back long: they go at once.
+  static constexpr size_t kMostBlocks = 1024;
 
   // False when there are enough already. Time does not run backwards.
   [[nodiscard]] bool Keep(Block block);

@@ -107,7 +107,7 @@ void Session::FinishLookup(Asker asker, const wire::KernelGet::Request& request,
                            const std::shared_ptr<KernelLookup>& lookup, const LibraryRef& loaded) {
   place_.device->JudgeImage(lookup->result);
   if (lookup->result == CUDA_SUCCESS) {
-    const auto [known, added] = loaded->kernels.emplace(lookup->name, lookup->facts);
+    const auto [known, added] = loaded->kernels.emplace(lookup->name, std::move(lookup->facts));
     if (state_ != State::kServing) return;
     return AnswerKernel(asker, request, loaded, known->second);
   }
@@ -143,7 +143,7 @@ void Session::On(wire::Tag<wire::KernelParams>, const wire::KernelParams::Reques
                             ParamsFrom(*kernel->params, request.first));
 }
 
-Session::Kernel* Session::FindKernel(wire::KernelId id_untrusted) {
+Kernel* Session::FindKernel(wire::KernelId id_untrusted) {
   Kernel* kernel = kernels_.Find(id_untrusted);
   if (kernel != nullptr && kernel->function != nullptr) return kernel;
   Refuse(wire::Fatal::kBadHandle);

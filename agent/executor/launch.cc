@@ -17,11 +17,11 @@ void Session::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
                  const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
-  const Kernel* kernel = FindKernel(request.kernel);
+  Kernel* kernel = FindKernel(request.kernel);
   if (kernel == nullptr) return;
   if (record.payload.size() != kernel->param_bytes) return Refuse(wire::Fatal::kRecordSize);
   if (request.flags != 0) return Refuse(wire::Fatal::kBadArgument);
-  if (StreamSet::Gains(*stream) && MayCollect(*kernel, request) && stream->green == nullptr) {
+  if (StreamSet::Gains(*stream) && MayCollect(kernel, request) && stream->green == nullptr) {
     const ChunkNode node = {kernel->function,
                             kernel->library.get(),
                             {request.grid[0], request.grid[1], request.grid[2]},

@@ -52,14 +52,25 @@ void Session::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Requ
   const Library* found = libraries_.Find(request.library);
   const bool unplaced = found != nullptr && found->placing != nullptr;
   if (!unplaced && FindLibrary(request.library) == nullptr) return;
-  const std::unique_ptr<Library> library = libraries_.Take(request.library);
-  for (const wire::KernelId kernel : library->kernels) kernels_.Take(kernel);
-  for (const uint64_t global : library->globals) globals_.Remove(global);
-  for (const wire::ReferenceId reference : library->references) references_.Take(reference);
-  // Kernels hold their library; copies that name its variables may still wait here, behind a function of
-  // the tenant's for instance.
-  if (!library->globals.empty()) AfterEarlierWork(record.ticket, [held = library->loaded] {});
-  Reply<wire::LibraryUnload>(AskerOf(record), CUDA_SUCCESS);
+  chores_.Do([this, library = std::shared_ptr<Library>(libraries_.Take(request.library)),
+              asker = AskerOf(record), ticket = record.ticket, has_globals = false]() mutable {
+    size_t left = Chores::kPiece;
+    const auto forget = [&left](auto* names, auto drop) {
+      for (; left != 0 && !names->empty(); --left, names->pop_back()) drop(names->back());
+      return names->empty();
+    };
+    has_globals |= !library->globals.empty();
+    if (!forget(&library->kernels, [this](wire::KernelId id) { kernels_.Take(id); }) ||
+        !forget(&library->globals, [this](uint64_t begin) { globals_.Remove(begin); }) ||
+        !forget(&library->references, [this](wire::ReferenceId id) { references_.Take(id); })) {
+      return false;
+    }
+    // Kernels hold their library; copies that name its variables may still wait here, behind a function
+    // of the tenant's for instance.
+    if (has_globals) AfterEarlierWork(ticket, [held = library->loaded] {});
+    Reply<wire::LibraryUnload>(asker, CUDA_SUCCESS);
+    return true;
+  });
 }
 
 void Session::AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLibrary& library) {
@@ -67,8 +78,7 @@ void Session::AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLi
   const size_t from = std::min<size_t>(offset_untrusted, names.size());
   const size_t bytes = std::min<size_t>(names.size() - from, wire::kReplyPayloadBytes);
   Reply<wire::LibraryKernels>(asker, CUDA_SUCCESS,
-                              {static_cast<uint32_t>(std::count(names.begin(), names.end(), '\0')),
-                               static_cast<uint32_t>(names.size())},
+                              {library.name_count, static_cast<uint32_t>(names.size())},
                               {reinterpret_cast<const uint8_t*>(names.data()) + from, bytes});
 }
 
@@ -83,6 +93,7 @@ void Session::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Re
   struct Listed {
     CUresult result = CUDA_SUCCESS;
     std::string names;
+    uint32_t count = 0;
   };
   auto listed = std::make_shared<Listed>();
   UseLibrary(
@@ -96,7 +107,9 @@ void Session::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Re
         for (unsigned i = 0; i < count && listed->result == CUDA_SUCCESS; ++i) {
           const char* name = nullptr;
           listed->result = cuda.cuKernelGetName(&name, kernels[i]);
-          if (listed->result == CUDA_SUCCESS) listed->names.append(name).push_back('\0');
+          if (listed->result != CUDA_SUCCESS) return;
+          listed->names.append(name).push_back('\0');
+          ++listed->count;
         }
       },
       [this, listed, asker, loaded = library->loaded, offset = request.offset_bytes] {
@@ -104,6 +117,7 @@ void Session::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Re
           return Reply<wire::LibraryKernels>(asker, listed->result);
         }
         loaded->names = std::move(listed->names);
+        loaded->name_count = listed->count;
         loaded->has_names = true;
         AnswerNames(asker, offset, *loaded);
       });

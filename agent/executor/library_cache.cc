@@ -47,11 +47,17 @@ LoadedLibrary::~LoadedLibrary() {
   if (handle == nullptr) return;
   std::vector<ChainRef> users;
   if (chains != nullptr) users = chains->TakeOut(this);
+  // There may be many of them, which a worker lets go of.
+  auto known = std::make_shared<std::pair<std::string, decltype(kernels)>>(std::move(names),
+                                                                           std::move(kernels));
   auto unload = [unloads = quiet, keep = std::move(kept), driver = cuda, library = handle,
-                 bytes = image, users = std::move(users), bound = std::move(references)]() mutable {
+                 bytes = image, users = std::move(users), known = std::move(known),
+                 bound = std::move(references)]() mutable {
     unloads->Bury(
-        [keep, driver, library, bytes, users = std::move(users)]() mutable {
+        [keep, driver, library, bytes, users = std::move(users),
+         known = std::move(known)]() mutable {
           users.clear();
+          known.reset();
           driver->cuLibraryUnload(library);
         },
         // What they are bound to goes behind them, on this thread.

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "agent/executor/chain.h"
+#include "agent/executor/large_free.h"
 #include "agent/executor/quiet.h"
 #include "proto/cuda/image_hash.h"
 #include "proto/wire/commands.h"
@@ -26,6 +27,11 @@ namespace gpuloom::executor {
 
 // An image that a load has proved good. Never changed.
 struct KnownImage {
+  KnownImage() = default;
+  KnownImage(const KnownImage&) = delete;
+  KnownImage& operator=(const KnownImage&) = delete;
+  ~KnownImage() { FreeElsewhere(std::move(bytes)); }
+
   std::vector<uint8_t>
       bytes;  // what the driver is given: the tenant's, or what its PTX was compiled to; a NUL behind
   bool has_variables = true;
@@ -62,6 +68,7 @@ struct LoadedLibrary {
   bool usable = false;  // a kernel or variable has been looked up: later ones do not wait
   std::map<std::string, KernelFacts, std::less<>> kernels;
   std::string names;  // of all kernels, each ended by a NUL, once somebody asked
+  uint32_t name_count = 0;
   bool has_names = false;
   // The largest dynamic shared memory that any session asked for, by kernel.
   std::map<CUkernel, int> max_dynamic_shared;

@@ -22,7 +22,7 @@ void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&
     return Refuse(wire::Fatal::kBadRange);
   }
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_);
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_, tenant_.get());
   if (size_bytes > kMaxImageBytes) return AnswerLoad(*loading);
   modules_.Post(
       [loading, host = host_, cache = place_.libraries, address, size_bytes] {
@@ -54,7 +54,7 @@ void Session::On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Re
   if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
     return Refuse(wire::Fatal::kRecordSize);
   }
-  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_);
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_, tenant_.get());
   if (!loading->jit.Add(record.payload)) return Refuse(wire::Fatal::kBadArgument);
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
   modules_.Post(
@@ -107,7 +107,7 @@ void Session::AnswerCompile(const std::shared_ptr<Loading>& loading,
 void Session::On(wire::Tag<wire::LibraryLoadByHash>,
                  const wire::LibraryLoadByHash::Request& request, const wire::Record& record) {
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_);
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_, tenant_.get());
   loading->by_hash = loading->is_hashed = true;
   loading->hash = {{request.hash[0], request.hash[1], request.hash[2], request.hash[3]}};
   if (LoadWhatIsKnown(loading)) return;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "agent/executor/jit.h"
+#include "agent/executor/large_free.h"
 #include "agent/executor/session.h"
 
 namespace gpuloom::executor {
@@ -12,22 +13,31 @@ namespace {
 
 // As one image may be large; bounds what a link can make us copy at once.
 constexpr uint64_t kMaxInputBytes = 1u << 30;
-// Of all sessions at a time: each has a thread. Programs link one thing after the other.
+// Of all tenants at a time, and of one: each has a thread. Programs link one thing after the other.
 constexpr size_t kMaxLive = 64;
+constexpr std::chrono::seconds kForever{1'000'000'000};
+constexpr uint32_t kMaxLiveOfTenant = 16;
 
 }  // namespace
 
 // The driver's state. Made, used and destroyed on the link's own thread.
 struct Session::Link {
-  Link(Device* owner, LeftFlag session_left)
-      : device(owner), cuda(owner->cuda()), left(std::move(session_left)) {}
+  Link(Device* owner, LeftFlag session_left, const void* of_tenant)
+      : device(owner), cuda(owner->cuda()), left(std::move(session_left)), tenant(of_tenant) {}
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
   void Destroy() {
     if (state == nullptr) return;
-    const Linker::Turn turn(&device->linker(), false);
+    const Linker::Turn turn(&device->linker(), tenant, false, kForever);
     cuda.cuLinkDestroy(state);
     state = nullptr;
+  }
+
+  CUresult NoTurn() {
+    jit.SetError(
+        "gpuloom: other programs of the trust domain have kept the driver's linker for a minute; "
+        "try again, or give this one a trust domain of its own");
+    return CUDA_ERROR_TIMEOUT;
   }
 
   std::span<const uint8_t> error_log() const {
@@ -38,6 +48,7 @@ struct Session::Link {
   Device* const device;
   const Driver& cuda;
   const LeftFlag left;
+  const void* const tenant;  // a name, never followed
   CUlinkState state = nullptr;
   bool completing = false;         // ring thread: the tenant has asked for it
   bool complete = false;           // ring thread: `image` may be read
@@ -69,23 +80,27 @@ void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& r
   if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
     return Refuse(wire::Fatal::kRecordSize);
   }
-  auto link = std::make_shared<Link>(place_.device, left_);
+  auto link = std::make_shared<Link>(place_.device, left_, tenant_.get());
   if (!link->jit.Add(record.payload)) return Refuse(wire::Fatal::kBadArgument);
   LinkEntry* entry = links_.Add(request.link);
   if (entry == nullptr) return Refuse(wire::Fatal::kBadHandle);
   const Asker asker = AskerOf(record);
-  if (place_.modules->own_threads() >= kMaxLive) {
+  if (place_.modules->own_threads() >= kMaxLive || tenant_->link_threads >= kMaxLiveOfTenant) {
     links_.Take(request.link);
     return Reply<wire::LinkCreate>(asker, CUDA_ERROR_OUT_OF_MEMORY);
   }
   entry->link = link;
-  entry->thread = std::make_unique<OwnThread>(place_.modules);
+  ++tenant_->link_threads;
+  const std::shared_ptr<void> share(nullptr, [tenant = tenant_](void*) { --tenant->link_threads; });
+  entry->thread = std::make_unique<OwnThread>(place_.modules, share);
   auto result = std::make_shared<CUresult>(CUDA_ERROR_NOT_SUPPORTED);
   OnLinker(
       entry,
       [link, result, &cuda = place_.device->cuda()] {
         if (cuda.cuLinkCreate_v2 == nullptr) return;
-        const Linker::Turn turn(&link->device->linker(), *link->left);
+        const Linker::Turn turn(&link->device->linker(), link->tenant, *link->left,
+                                Linker::kLongPatience);
+        *result = CUDA_ERROR_TIMEOUT;
         if (!turn.taken()) return;
         *result = cuda.cuLinkCreate_v2(link->jit.count(), link->jit.options(), link->jit.values(),
                                        &link->state);
@@ -113,6 +128,10 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
     return Refuse(wire::Fatal::kBadRange);
   }
   struct Input {
+    Input() = default;
+    Input(const Input&) = delete;
+    Input& operator=(const Input&) = delete;
+    ~Input() { FreeElsewhere(std::move(data)); }
     std::vector<CUjit_option> options;
     std::vector<void*> values;
     std::string name;
@@ -143,8 +162,12 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
         if (link->state == nullptr) return;  // a tenant that did not wait for its creation
         const auto type = static_cast<CUjitInputType>(request.type);
         const size_t bytes = request.data_bytes + (type == CU_JIT_INPUT_PTX ? 1 : 0);
-        const Linker::Turn turn(&link->device->linker(), *link->left);
-        if (!turn.taken()) return;
+        const Linker::Turn turn(&link->device->linker(), link->tenant, *link->left,
+                                Linker::kLongPatience);
+        if (!turn.taken()) {
+          input->result = link->NoTurn();
+          return;
+        }
         input->result = link->cuda.cuLinkAddData_v2(link->state, type, input->data.data(), bytes,
                                                     input->name.c_str(),
                                                     static_cast<unsigned>(input->options.size()),
@@ -172,8 +195,12 @@ void Session::On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Reques
         void* image = nullptr;
         *result = CUDA_ERROR_INVALID_HANDLE;
         if (link->state == nullptr) return;
-        const Linker::Turn turn(&link->device->linker(), *link->left);
-        if (!turn.taken()) return;
+        const Linker::Turn turn(&link->device->linker(), link->tenant, *link->left,
+                                Linker::kLongPatience);
+        if (!turn.taken()) {
+          *result = link->NoTurn();
+          return;
+        }
         *result = link->cuda.cuLinkComplete(link->state, &image, &link->image_bytes);
         link->image = static_cast<const uint8_t*>(image);
       },

@@ -1,25 +1,47 @@
 // The driver's linker, which one thread at a time may use: two threads of one process in it destroy its
 // heap (driver 580.159). A turn takes as long as a compilation, so the ring thread never takes one.
 //
+// Whose compilation takes long cannot be hurried, so others must not depend on it: who waits has patience for so
+// long only. And no tenant has two turns in a row while another waits.
+//
 // Safe from any thread. Whoever waits can be told to leave; whoever has the turn cannot be hurried.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <list>
 #include <mutex>
 
 namespace gpuloom::executor {
 
 class Linker {
  public:
-  // Held around every call of the linker. Without `taken` nothing may be called: `left` has become true.
+  // For text that can be handed to the driver as it is instead, which compiles beside others.
+  static constexpr std::chrono::seconds kPatience{2};
+  // For what needs the linker. Longer than any compilation that an honest program makes its user wait for.
+  static constexpr std::chrono::seconds kLongPatience{60};
+
+  // Held around every call of the linker. Without `taken` nothing may be called: `left` has become true, or
+  // the time is over. `tenant` is a name, never followed.
   class Turn {
    public:
-    Turn(Linker* linker, const std::atomic<bool>& left) : linker_(linker) {
+    Turn(Linker* linker, const void* tenant, const std::atomic<bool>& left,
+         std::chrono::seconds patience)
+        : linker_(linker) {
       std::unique_lock lock(linker_->mutex_);
-      linker_->changed_.wait(lock, [&] { return left || !linker_->taken_; });
-      taken_ = !left;
-      if (taken_) linker_->taken_ = true;
+      const auto self = linker_->waiting_.insert(linker_->waiting_.end(), tenant);
+      taken_ = linker_->changed_.wait_for(lock, patience, [&] {
+        return left || (!linker_->taken_ && linker_->Next() == self);
+      }) && !left;
+      linker_->waiting_.erase(self);
+      if (taken_) {
+        linker_->taken_ = true;
+        linker_->last_ = tenant;
+      } else {
+        linker_->changed_.notify_all();
+      }
     }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
@@ -43,9 +65,18 @@ class Linker {
   }
 
  private:
+  // The first of another tenant than the last; else the first.
+  std::list<const void*>::iterator Next() {
+    const auto other = std::find_if(waiting_.begin(), waiting_.end(),
+                                    [this](const void* tenant) { return tenant != last_; });
+    return other != waiting_.end() ? other : waiting_.begin();
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   bool taken_ = false;
+  const void* last_ = nullptr;      // whose turn it was
+  std::list<const void*> waiting_;  // tenants, in the order in which they came
 };
 
 }  // namespace gpuloom::executor

@@ -63,14 +63,15 @@ inline bool IsLinkable(std::string_view text) {
 struct Session::Loading {
   using Clock = std::chrono::steady_clock;
 
-  Loading(Asker who, wire::LibraryId library_id, LeftFlag session_left)
-      : asker(who), id(library_id), left(std::move(session_left)) {}
+  Loading(Asker who, wire::LibraryId library_id, LeftFlag session_left, const void* of_tenant)
+      : asker(who), id(library_id), left(std::move(session_left)), tenant(of_tenant) {}
 
   const Asker asker;
   const wire::LibraryId id;
   const LeftFlag left;
-  bool by_hash = false;   // what the tenant asked
-  bool is_known = false;  // `image` has been loaded before
+  const void* const tenant;  // a name, never followed
+  bool by_hash = false;      // what the tenant asked
+  bool is_known = false;     // `image` has been loaded before
   bool is_hashed = false;
   ImageHash hash{};
   std::shared_ptr<KnownImage> fresh;  // until it is known
@@ -139,8 +140,9 @@ struct Session::Loading {
       return CUDA_SUCCESS;
     }
     CUlinkState link = nullptr;
-    const Linker::Turn turn(&device->linker(), *left);
-    if (!turn.taken()) return CUDA_ERROR_NOT_READY;  // told to nobody
+    const Linker::Turn turn(&device->linker(), tenant, *left, Linker::kPatience);
+    // Of a session that has left it is told to nobody; else the driver takes the text as it is.
+    if (!turn.taken()) return *left ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
     CUresult linked = cuda.cuLinkCreate_v2(jit.count(), jit.options(), jit.values(), &link);
     if (linked != CUDA_SUCCESS) return linked;
     void* cubin = nullptr;
@@ -183,7 +185,7 @@ struct Session::Loading {
     look_ms = MillisecondsSince(begin);
     const auto looked = Clock::now();
     if (content.variables) {
-      managed = ManagedImage::Find(device, WithoutNul(fresh->bytes), &jit, *left);
+      managed = ManagedImage::Find(device, WithoutNul(fresh->bytes), &jit, tenant, *left);
     }
     if (managed != nullptr) {
       image = std::move(fresh);

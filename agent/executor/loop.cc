@@ -16,6 +16,7 @@ namespace {
 // Of epoll's data; sessions have their ids, which count from 1.
 constexpr uint64_t kControlKey = UINT64_MAX;
 constexpr uint64_t kWakeKey = UINT64_MAX - 1;
+constexpr uint64_t kAwakeKey = UINT64_MAX - 2;  // all that is looked at while awake, too
 
 // Longer than a tenant's gap between two launches, so that a working tenant does not pay for waking
 // us (eager programs launch every 8–30 µs, with longer gaps between). Where processors are few the
@@ -23,6 +24,15 @@ constexpr uint64_t kWakeKey = UINT64_MAX - 1;
 constexpr uint64_t kSpinNs = 200'000;
 constexpr uint64_t kShortSpinNs = 30'000;
 constexpr unsigned kManyProcessors = 8;
+// What one session may take of the ring thread before the next has its turn, at each of reading, submitting
+// and looking: a round with many at work lasts some milliseconds, and nobody gets less than some commands
+// (docs/design/ring-thread.md).
+constexpr uint64_t kRoundNs = 2'000'000;
+constexpr uint64_t kLongestSliceNs = 200'000;
+constexpr uint64_t kShortestSliceNs = 20'000;
+// Messages of the scheduler's that are handled before the sessions have their turn.
+constexpr int kMessagesAtATime = 64;
+constexpr int kEventsAtATime = 64;
 // Beside one round of everything else.
 constexpr int kStareTurns = 64;
 constexpr int kPollTurns = 8;                // what asking the driver costs in vain
@@ -67,6 +77,7 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
     : device_(device),
       output_(output),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      sleeping_epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       scheduler_(std::move(control)),
       internal_(device),
@@ -95,7 +106,8 @@ Loop::~Loop() {
 }
 
 bool Loop::Start(std::string* error) {
-  if (!epoll_.valid() || !wake_.valid() ||
+  if (!epoll_.valid() || !sleeping_epoll_.valid() || !wake_.valid() ||
+      !Watch(sleeping_epoll_.get(), EPOLL_CTL_ADD, epoll_.get(), EPOLLIN, kAwakeKey) ||
       !Watch(epoll_.get(), EPOLL_CTL_ADD, scheduler_.fd(), EPOLLIN, kControlKey) ||
       !Watch(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN, kWakeKey)) {
     *error = std::string("setting up the event loop: ") + strerror(errno);
@@ -132,10 +144,8 @@ Loop::Outcome Loop::Run() {
     if (now_ns - last_counters_ns_ >= kCountersEveryNs) SendCounters(now_ns);
 
     const uint64_t idle_ns = now_ns - last_work_ns;
-    quiet_.Tick(now_ns, AnythingAtDevice(), idle_ns);
     // What was held back goes in the next round: there must be one.
-    const bool released = hold_ && !quiet_.Holding();
-    hold_ = quiet_.Holding();
+    const bool released = !quiet_.Idle() && TickQuiet(now_ns, idle_ns);
     const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
     if (sleep_ns == 0) {
       if (now_ns - last_events_ns >= (scheduler_.waits() ? kAnswersEveryNs : kEventsEveryNs)) {
@@ -157,9 +167,11 @@ Loop::Outcome Loop::Run() {
 }
 
 bool Loop::Serve(uint64_t now_ns) {
-  bool worked = modules_.RunFinished();
-  worked |= quiet_work_.RunFinished();
-  worked |= memory_.RunFinished();
+  bool worked = false;
+  for (WorkPool* pool : {&modules_, &quiet_work_, &memory_}) {
+    Slice slice(kLongestSliceNs);
+    worked |= pool->RunFinished(&slice);
+  }
   worked |= internal_.Poll();
   submitters_.TakeDone(&handed_);
   for (SubmitJobPtr& job : handed_) job->session->OnHanded(std::move(job));
@@ -169,11 +181,22 @@ bool Loop::Serve(uint64_t now_ns) {
   for (const auto& session : sessions_) at_work += session->AtWork(now_ns);
   several_at_work_ = at_work > 1;
   room_.SetSharers(static_cast<uint32_t>(at_work));
+  const uint64_t slice_ns =
+      std::clamp(kRoundNs / std::max(at_work, 1), kShortestSliceNs, kLongestSliceNs);
   for (const auto& session : sessions_) {
-    worked |= session->Read(now_ns);
-    worked |= session->SubmitWaiting(now_ns);
+    Slice reading(slice_ns);
+    worked |= session->Read(now_ns, &reading);
+    Slice submitting(slice_ns);
+    worked |= session->SubmitWaiting(now_ns, &submitting);
   }
-  for (const auto& session : sessions_) worked |= session->Poll(now_ns);
+  for (const auto& session : sessions_) {
+    Slice slice(slice_ns);
+    worked |= session->Poll(now_ns, &slice);
+  }
+  if (Device::Excess excess = device_->TakeExcess(); !excess.empty()) {
+    memory_.Post([excess = std::move(excess), &cuda = device_->cuda()] { excess.Destroy(cuda); },
+                 [] {});
+  }
   return worked;
 }
 
@@ -188,7 +211,8 @@ bool Loop::Stare() {
       if (session->HasWork()) return false;
       if (!session->AnyoneWaitsForUs()) continue;
       turn += kPollTurns;
-      if (!session->Poll(NowNs())) continue;
+      Slice slice(kShortestSliceNs);
+      if (!session->Poll(NowNs(), &slice)) continue;
       session->Notify();
       return true;
     }
@@ -203,6 +227,7 @@ void Loop::SendCounters(uint64_t now_ns) {
     session->SendCounters();
     session->GiveBackOld(now_ns);
   }
+  modules_.Tick(now_ns);
   LogDriverErrors();
   libraries_.Tick(now_ns);
   const Chains::Counts chunks = chains_.counts();
@@ -222,6 +247,17 @@ void Loop::SendCounters(uint64_t now_ns) {
 
 void Loop::DropEnded() {
   std::erase_if(sessions_, [](const std::unique_ptr<Session>& session) { return session->Gone(); });
+}
+
+bool Loop::TickQuiet(uint64_t now_ns, uint64_t idle_ns) {
+  parties_.clear();
+  for (const auto& session : sessions_) parties_.push_back(session->Party());
+  quiet_.Tick(now_ns, parties_, !internal_.Idle(), idle_ns);
+  bool released = false;
+  for (size_t i = 0; i < sessions_.size(); ++i) {
+    released |= sessions_[i]->SetHeld(parties_[i].held);
+  }
+  return released;
 }
 
 bool Loop::AnythingAtDevice() const {
@@ -281,8 +317,9 @@ void Loop::HandleEvents(int64_t timeout_ns, uint64_t now_ns) {
     Watch(epoll_.get(), EPOLL_CTL_MOD, scheduler_.fd(),
           watching_write_ ? EPOLLIN | EPOLLOUT : EPOLLIN, kControlKey);
   }
-  epoll_event events[64];
-  const int n = Wait(epoll_.get(), events, 64, timeout_ns);
+  if (timeout_ns != 0) SleepOnDoorbells(timeout_ns, now_ns);
+  epoll_event events[kEventsAtATime];
+  const int n = Wait(epoll_.get(), events, kEventsAtATime, 0);
   for (int i = 0; i < n; ++i) {
     const uint64_t key = events[i].data.u64;
     if (key == kWakeKey) {
@@ -292,12 +329,20 @@ void Loop::HandleEvents(int64_t timeout_ns, uint64_t now_ns) {
       scheduler_.Flush();
       control::Incoming in;
       bool is_order = false;
-      while (scheduler_.Receive(&in, &is_order)) {
+      for (int j = 0; j < kMessagesAtATime && scheduler_.Receive(&in, &is_order); ++j) {
         if (is_order) OnOrder(&in, now_ns);
       }
     } else if (Session* session = FindSession(key)) {
-      session->OnDoorbell(now_ns);
+      session->OnHangUp(now_ns);
     }
+  }
+}
+
+void Loop::SleepOnDoorbells(int64_t timeout_ns, uint64_t now_ns) {
+  epoll_event events[kEventsAtATime];
+  const int n = Wait(sleeping_epoll_.get(), events, kEventsAtATime, timeout_ns);
+  for (int i = 0; i < n; ++i) {
+    if (Session* session = FindSession(events[i].data.u64)) session->OnDoorbell(now_ns);
   }
 }
 
@@ -351,22 +396,23 @@ void Loop::AddSession(control::Incoming* in) {
                     &greens_,
                     &shared_,
                     &printer_,
+                    &tenants_,
                     &room_,
                     &stand_in_,
-                    &hold_,
                     batches_ ? &chains_ : nullptr,
                     submitters_.any() ? &submitters_ : nullptr,
                     &several_at_work_};
   std::unique_ptr<Session> session = Session::Make(place, order, in->fds, &error);
   if (session != nullptr &&
-      !Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN, order.session_id)) {
+      !(Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), 0, order.session_id) &&
+        Watch(sleeping_epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN,
+              order.session_id))) {
     error = std::string("watching the doorbell: ") + strerror(errno);
     session.reset();
   }
   ready.ok = session != nullptr;
   if (session != nullptr) {
-    Log(LogLevel::kInfo, "session %llu (%s) begins", static_cast<unsigned long long>(session->id()),
-        session->label());
+    session->LogBegin();
     sessions_.push_back(std::move(session));
   } else {
     control::SetText(ready.message, error.c_str());
@@ -381,8 +427,8 @@ std::string Loop::LogDriverErrors() {
   std::string text = output_->TakeErrors();
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    Log(LogLevel::kInfo, "the driver says: %.*s", static_cast<int>(end - begin),
-        text.c_str() + begin);
+    LogFor(&driver_lines_, LogLevel::kInfo, "the driver says: %.*s", static_cast<int>(end - begin),
+           text.c_str() + begin);
     begin = end + 1;
   }
   return text;

@@ -55,6 +55,8 @@ class Loop {
   bool Stare();
   void SendCounters(uint64_t now_ns);
   void DropEnded();
+  // True when somebody is not held any more.
+  bool TickQuiet(uint64_t now_ns, uint64_t idle_ns);
   bool AnythingAtDevice() const;
   bool AnyWordWatched() const;
   bool AnyWordOverdue() const;
@@ -62,8 +64,9 @@ class Loop {
   int64_t SleepNs(uint64_t idle_ns) const;
   bool AnnounceSleep();
   void Awake();
-  // Waits for events and handles them.
+  // Waits for events and handles them; 0: without waiting.
   void HandleEvents(int64_t timeout_ns, uint64_t now_ns);
+  void SleepOnDoorbells(int64_t timeout_ns, uint64_t now_ns);
   void OnOrder(control::Incoming* in, uint64_t now_ns);
   void AddSession(control::Incoming* in);
   void TellFault();
@@ -73,7 +76,10 @@ class Loop {
 
   Device* device_;
   DriverOutput* output_;
+  // Looked at while awake: orders, workers, and who has hung up. A tenant rings only when we sleep, so its
+  // doorbell is looked at only then: who rings without end wakes us in vain, and delays nobody.
   channel::UniqueFd epoll_;
+  channel::UniqueFd sleeping_epoll_;  // that and the doorbells
   channel::UniqueFd wake_;
   SchedulerLink scheduler_;
   InternalStream internal_;
@@ -94,10 +100,12 @@ class Loop {
   bool several_at_work_ = false;
   const bool batches_;
   Printer printer_;
-  bool hold_ = false;
+  std::vector<Quiet::Party> parties_;  // of TickQuiet
+  Tenants tenants_;
   LibraryCache libraries_;
   std::vector<std::unique_ptr<Session>> sessions_;
   bool watching_write_ = false;
+  control::LineBudget driver_lines_;
   uint64_t last_counters_ns_ = 0;
   uint64_t chunks_told_ = 0;
 };

@@ -16,13 +16,14 @@ uint32_t CapabilityOf(const Driver& cuda, CUdevice device) {
 
 // PTX becomes a cubin, or with a driver whose linker makes none stays PTX. False: the driver shall
 // say what is wrong with it.
-bool Assemble(Device* device, Jit* jit, const std::atomic<bool>& left, DeviceCode* code) {
+bool Assemble(Device* device, Jit* jit, const void* tenant, const std::atomic<bool>& left,
+              DeviceCode* code) {
   const Driver& cuda = device->cuda();
   if (cuda.cuLinkCreate_v2 == nullptr) return true;
   CUlinkState link = nullptr;
-  const Linker::Turn turn(&device->linker(), left);
-  if (!turn.taken() ||
-      cuda.cuLinkCreate_v2(jit->count(), jit->options(), jit->values(), &link) != CUDA_SUCCESS) {
+  const Linker::Turn turn(&device->linker(), tenant, left, Linker::kPatience);
+  if (!turn.taken()) return !left;
+  if (cuda.cuLinkCreate_v2(jit->count(), jit->options(), jit->values(), &link) != CUDA_SUCCESS) {
     return false;
   }
   void* made = nullptr;
@@ -44,12 +45,13 @@ bool Assemble(Device* device, Jit* jit, const std::atomic<bool>& left, DeviceCod
 }  // namespace
 
 std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, std::span<const uint8_t> image,
-                                                 Jit* jit, const std::atomic<bool>& left) {
+                                                 Jit* jit, const void* tenant,
+                                                 const std::atomic<bool>& left) {
   const Driver& cuda = device->cuda();
   auto found = std::make_unique<ManagedImage>();
   if (!ChooseCode(image, CapabilityOf(cuda, device->device()), &found->code_)) return nullptr;
   if (!HasManagedVariables(found->code_)) return nullptr;
-  if (found->code_.kind == ImageKind::kPtx && !Assemble(device, jit, left, &found->code_)) {
+  if (found->code_.kind == ImageKind::kPtx && !Assemble(device, jit, tenant, left, &found->code_)) {
     return nullptr;
   }
   if (found->code_.kind == ImageKind::kPtx) {

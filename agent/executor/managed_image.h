@@ -31,7 +31,8 @@ class ManagedImage {
   // nullptr: it has none, or `left` became true. `jit` is told to the driver's linker and gets what that
   // says.
   static std::unique_ptr<ManagedImage> Find(Device* device, std::span<const uint8_t> image,
-                                            Jit* jit, const std::atomic<bool>& left);
+                                            Jit* jit, const void* tenant,
+                                            const std::atomic<bool>& left);
 
   uint64_t size_bytes() const { return size_bytes_; }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "agent/executor/point.h"
@@ -40,11 +41,19 @@ struct MappedRange {
   bool busy = true;  // a worker has it, or it waits to be unmapped
 };
 
-// An event that several sessions record and wait for.
+class SharedMemory;
+
+// An event that several sessions record and wait for. Its name goes with it.
 struct SharedEvent {
+  SharedEvent() = default;
+  SharedEvent(const SharedEvent&) = delete;
+  SharedEvent& operator=(const SharedEvent&) = delete;
+  ~SharedEvent();
+
   PointRef latest;       // null: never recorded
   uint64_t session = 0;  // whose stream that lies in
   TokenKey token{0, 0};
+  SharedMemory* named_by = nullptr;
 };
 using SharedEventRef = std::shared_ptr<SharedEvent>;
 
@@ -56,37 +65,35 @@ using SharedEventRef = std::shared_ptr<SharedEvent>;
   return true;
 }
 
-// When a table of names is to be looked through for what is gone: seldom enough that it costs
-// nothing to speak of for each name.
-class Tidying {
- public:
-  bool Due(size_t size) const { return size >= due_; }
-  void Done(size_t size) { due_ = 2 * size + 64; }
-
- private:
-  size_t due_ = 64;
-};
-
 // A pool of one session's that others open: what has been put under it, by number. Held by who has
-// it open.
+// it open. Its name goes with it.
 struct SharedPool {
+  SharedPool() = default;
+  SharedPool(const SharedPool&) = delete;
+  SharedPool& operator=(const SharedPool&) = delete;
+  ~SharedPool();
+
   uint64_t maker_session = 0;
   uint64_t number = 0;
   TokenKey token{0, 0};
   std::map<uint64_t, TokenKey> memory;
   std::map<TokenKey, uint64_t> numbers;  // the other way round
   uint64_t last_memory = 0;
-  Tidying tidying;
+  uint64_t looked_at =
+      0;  // the number that Put has looked at last, whether the memory is still there
+  SharedMemory* named_by = nullptr;
 };
 using SharedPoolRef = std::shared_ptr<SharedPool>;
 
-// What tenants of this executor have given a name.
+// What tenants of this executor have given a name. Outlives everything that has one. Whatever tenants
+// have named, nothing here takes longer than looking a name up.
 class SharedMemory {
  public:
   [[nodiscard]] bool Export(const PhysicalRef& memory) {
     if (memory->token != TokenKey{0, 0}) return true;
     if (!MakeToken(&memory->token)) return false;
     known_[memory->token] = memory;
+    charged_.emplace(memory->charged_session, memory->token);
     return true;
   }
   // nullptr when it is unknown or gone.
@@ -96,7 +103,7 @@ class SharedMemory {
   }
   [[nodiscard]] bool Export(const SharedEventRef& event) {
     if (!MakeToken(&event->token)) return false;
-    std::erase_if(events_, [](const auto& known) { return known.second.expired(); });
+    event->named_by = this;
     events_[event->token] = event;
     return true;
   }
@@ -108,10 +115,7 @@ class SharedMemory {
   [[nodiscard]] bool Export(const SharedPoolRef& pool) {
     if (!MakeToken(&pool->token)) return false;
     pool->number = ++last_pool_;
-    if (pool_tidying_.Due(pools_.size())) {
-      std::erase_if(pools_, [](const auto& known) { return known.second.expired(); });
-      pool_tidying_.Done(pools_.size());
-    }
+    pool->named_by = this;
     pools_[pool->token] = pool;
     return true;
   }
@@ -122,10 +126,14 @@ class SharedMemory {
   // The memory's number under the pool; 0 when the system has no random bytes.
   uint64_t Put(const PhysicalRef& memory, SharedPool* pool) {
     if (!Export(memory)) return 0;
-    if (pool->tidying.Due(pool->memory.size())) {
-      std::erase_if(pool->memory, [&](const auto& one) { return !known_.contains(one.second); });
-      std::erase_if(pool->numbers, [&](const auto& one) { return !known_.contains(one.first); });
-      pool->tidying.Done(pool->memory.size());
+    // What is gone is forgotten twice as fast as something is put.
+    for (int i = 0; i < 2 && !pool->memory.empty(); ++i) {
+      auto next = pool->memory.upper_bound(pool->looked_at);
+      if (next == pool->memory.end()) next = pool->memory.begin();
+      pool->looked_at = next->first;
+      if (known_.contains(next->second)) continue;
+      pool->numbers.erase(next->second);
+      pool->memory.erase(next);
     }
     const auto [known, is_new] = pool->numbers.emplace(memory->token, pool->last_memory + 1);
     if (is_new) pool->memory[++pool->last_memory] = memory->token;
@@ -138,22 +146,42 @@ class SharedMemory {
     const auto known = known_.find(it->second);
     return known == known_.end() ? nullptr : known->second.lock();
   }
-  template <typename F>
-  void ForEach(F visit) const {
-    for (const auto& [token, memory] : known_) {
-      if (const PhysicalRef held = memory.lock()) visit(held);
+  // Named memory that is charged to the session; null when there is none.
+  PhysicalRef AnyChargedTo(uint64_t session) {
+    for (;;) {
+      const auto it = charged_.lower_bound({session, TokenKey{0, 0}});
+      if (it == charged_.end() || it->first != session) return nullptr;
+      if (PhysicalRef memory = known_.at(it->second).lock()) return memory;
+      known_.erase(it->second);
+      charged_.erase(it);
     }
   }
-  void Forget(const Physical& memory) {
-    if (memory.token != TokenKey{0, 0}) known_.erase(memory.token);
+  void Charge(Physical* memory, uint64_t to_session) {
+    if (charged_.erase({memory->charged_session, memory->token}) != 0) {
+      charged_.emplace(to_session, memory->token);
+    }
+    memory->charged_session = to_session;
   }
+  void Forget(const Physical& memory) {
+    if (known_.erase(memory.token) != 0) charged_.erase({memory.charged_session, memory.token});
+  }
+  void Forget(const SharedEvent& event) { events_.erase(event.token); }
+  void Forget(const SharedPool& pool) { pools_.erase(pool.token); }
+  size_t events() const { return events_.size(); }
 
  private:
   std::map<TokenKey, std::weak_ptr<Physical>> known_;
   std::map<TokenKey, std::weak_ptr<SharedEvent>> events_;
   std::map<TokenKey, std::weak_ptr<SharedPool>> pools_;
-  Tidying pool_tidying_;
+  std::set<std::pair<uint64_t, TokenKey>> charged_;  // of known_, by the session that is charged
   uint64_t last_pool_ = 0;
 };
+
+inline SharedEvent::~SharedEvent() {
+  if (named_by != nullptr) named_by->Forget(*this);
+}
+inline SharedPool::~SharedPool() {
+  if (named_by != nullptr) named_by->Forget(*this);
+}
 
 }  // namespace gpuloom::executor

@@ -16,6 +16,7 @@
 #include "agent/executor/staging.h"
 #include "agent/executor/stand_in.h"
 #include "agent/executor/submitters.h"
+#include "agent/executor/tenant.h"
 #include "agent/executor/work_pool.h"
 
 namespace gpuloom::executor {
@@ -33,9 +34,9 @@ struct Place {
   SpareGreens* greens;
   SharedMemory* shared;
   Printer* printer;
+  Tenants* tenants;
   DriverRoom* room;
   StandIn* stand_in;
-  const bool* hold;                       // true: nothing may be handed to CUDA now
   Chains* chains = nullptr;               // null: every launch goes by itself
   Submitters* submitters = nullptr;       // null: none
   const bool* several_at_work = nullptr;  // tenants

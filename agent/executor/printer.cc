@@ -20,7 +20,8 @@ void Printer::Began(uint64_t session) {
   Forget(session);
   if (owner_ == 0 && output_ != nullptr) {
     if (const std::string nobodys = output_->TakePrinted(); !nobodys.empty()) {
-      Log(LogLevel::kInfo, "%zu bytes on stdout that are no session's are dropped", nobodys.size());
+      LogFor(&lines_, LogLevel::kInfo, "%zu bytes on stdout that are no session's are dropped",
+             nobodys.size());
     }
   }
   owner_ = session;
@@ -32,7 +33,7 @@ void Printer::Ended(uint32_t launches) {
   if (launches_ == 0) owner_ = 0;
 }
 
-void Printer::Flush(CUevent reached, std::function<void(std::string_view)> done) {
+void Printer::Flush(CUevent reached, std::function<void(std::string)> done) {
   CUresult result = CUDA_SUCCESS;
   if (stream_ == nullptr) result = device_->Judge(device_->TakeStream(0, &stream_));
   struct Flushed {
@@ -50,7 +51,7 @@ void Printer::Flush(CUevent reached, std::function<void(std::string_view)> done)
       },
       [this, flushed, done = std::move(done)] {
         device_->Judge(flushed->result);
-        done(flushed->text);
+        done(std::move(flushed->text));
       });
 }
 

@@ -19,6 +19,7 @@
 
 #include "agent/executor/driver_output.h"
 #include "agent/executor/work_pool.h"
+#include "proto/control/line_budget.h"
 
 namespace gpuloom::executor {
 
@@ -38,13 +39,14 @@ class Printer {
   void Forget(uint64_t session) { std::erase(waiting_, session); }
 
   // `done` gets what was printed up to `reached`, which the GPU has reached already.
-  void Flush(CUevent reached, std::function<void(std::string_view)> done);
+  void Flush(CUevent reached, std::function<void(std::string)> done);
 
  private:
   Device* const device_;
   DriverOutput* const output_;
   Lane lane_;
   CUstream stream_ = nullptr;  // made with the first flush
+  control::LineBudget lines_;
   uint64_t owner_ = 0;
   uint32_t launches_ = 0;  // of the owner, begun and not ended
   std::deque<uint64_t> waiting_;

@@ -1,8 +1,10 @@
 // Disjoint address ranges that a session owns, for judging what its tenant names. Pure; used by the
-// ring thread only. Sizes are bytes; no input overflows.
+// ring thread only. Sizes are bytes; no input overflows. However many ranges there are, and however many of them
+// lie side by side, nothing takes longer than looking one up.
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <map>
 
 namespace gpuloom::executor {
@@ -13,6 +15,19 @@ class RangeTable {
   [[nodiscard]] bool Add(uint64_t begin, uint64_t size_bytes) {
     if (size_bytes == 0 || begin + size_bytes < begin || Overlaps(begin, size_bytes)) return false;
     ranges_.emplace(begin, size_bytes);
+    auto next = runs_.lower_bound(begin);
+    if (next != runs_.end() && next->first == begin + size_bytes) {
+      size_bytes += next->second;
+      next = runs_.erase(next);
+    }
+    if (next != runs_.begin()) {
+      const auto before = std::prev(next);
+      if (before->first + before->second == begin) {
+        before->second += size_bytes;
+        return true;
+      }
+    }
+    runs_.emplace_hint(next, begin, size_bytes);
     return true;
   }
 
@@ -22,7 +37,22 @@ class RangeTable {
     return it == ranges_.end() ? 0 : it->second;
   }
 
-  bool Remove(uint64_t begin_untrusted) { return ranges_.erase(begin_untrusted) != 0; }
+  bool Remove(uint64_t begin_untrusted) {
+    const auto it = ranges_.find(begin_untrusted);
+    if (it == ranges_.end()) return false;
+    const auto [begin, size_bytes] = *it;
+    ranges_.erase(it);
+    const auto run = std::prev(runs_.upper_bound(begin));
+    const uint64_t before_bytes = begin - run->first;
+    const uint64_t behind_bytes = run->second - before_bytes - size_bytes;
+    if (behind_bytes != 0) runs_.emplace_hint(std::next(run), begin + size_bytes, behind_bytes);
+    if (before_bytes != 0) {
+      run->second = before_bytes;
+    } else {
+      runs_.erase(run);
+    }
+    return true;
+  }
 
   bool Overlaps(uint64_t begin_untrusted, uint64_t size_bytes_untrusted) const {
     if (size_bytes_untrusted == 0) return false;
@@ -34,24 +64,14 @@ class RangeTable {
     return it->first + (it->second - 1) >= begin_untrusted;
   }
 
-  // True when ranges of the table, one or several without a gap, hold every byte.
+  // True when ranges of the table, one or several without a gap, hold every byte. The end of a range
+  // belongs to it for a size of nothing.
   bool Contains(uint64_t begin_untrusted, uint64_t size_bytes_untrusted) const {
-    uint64_t at = begin_untrusted;
-    uint64_t left = size_bytes_untrusted;
-    auto it = ranges_.upper_bound(at);
-    if (it == ranges_.begin()) return false;
-    --it;
-    for (;;) {
-      if (at < it->first || at - it->first >= it->second) {
-        // The end of a range belongs to it for a size of nothing.
-        return left == 0 && at >= it->first && at - it->first == it->second;
-      }
-      const uint64_t here = it->second - (at - it->first);
-      if (left <= here) return true;
-      left -= here;
-      at += here;
-      if (++it == ranges_.end()) return false;
-    }
+    auto run = runs_.upper_bound(begin_untrusted);
+    if (run == runs_.begin()) return false;
+    --run;
+    const uint64_t offset = begin_untrusted - run->first;
+    return offset <= run->second && size_bytes_untrusted <= run->second - offset;
   }
 
   bool empty() const { return ranges_.empty(); }
@@ -60,6 +80,7 @@ class RangeTable {
 
  private:
   std::map<uint64_t, uint64_t> ranges_;  // begin → size
+  std::map<uint64_t, uint64_t> runs_;    // the same, side by side ones as one
 };
 
 }  // namespace gpuloom::executor

@@ -145,7 +145,7 @@ class Harness {
                          reinterpret_cast<const wire::CompletionRegion*>(completions_.data()));
     const Place place{&device_,    &modules_,  &memory_,  link_.get(), &quiet_,
                       &libraries_, &internal_, &staging_, &graphs_,    &greens_,
-                      &shared_,    &printer_,  &room_,    &stand_in_,  &hold_};
+                      &shared_,    &printer_,  &tenants_, &room_,      &stand_in_};
     std::string error;
     // The arena of the session before goes with what was pinned in it.
     for (int i = 0; i < 100 && !quiet_.empty(); ++i) Turn(1);
@@ -229,17 +229,20 @@ class Harness {
       scheduler_->Answer();
       while (link_->Receive(&in, &is_order)) {
       }
-      modules_.RunFinished();
-      memory_.RunFinished();
+      Slice slice(UINT64_MAX);
+      modules_.RunFinished(&slice);
+      memory_.RunFinished(&slice);
       internal_.Poll();
       if (session_ != nullptr) {
-        session_->Read(0);
-        session_->SubmitWaiting(0);
-        session_->Poll(now_ns_);
+        session_->Read(0, &slice);
+        session_->SubmitWaiting(0, &slice);
+        session_->Poll(now_ns_, &slice);
         session_->Notify();
       }
-      quiet_.Tick(now_ns_, session_ != nullptr && session_->AtDevice(), 2'000'000);
-      hold_ = quiet_.Holding();
+      std::vector<Quiet::Party> parties;
+      if (session_ != nullptr) parties.push_back(session_->Party());
+      quiet_.Tick(now_ns_, parties, false, 2'000'000);
+      if (session_ != nullptr) session_->SetHeld(parties[0].held);
     }
   }
 
@@ -256,9 +259,9 @@ class Harness {
   GraphRoom graphs_;
   SpareGreens greens_;
   Printer printer_{&device_, &memory_, nullptr};
+  Tenants tenants_;
   DriverRoom room_;
   StandIn stand_in_{[] {}};
-  bool hold_ = false;
   uint64_t now_ns_ = 0;
   uint64_t sessions_ = 0;
   channel::Mapping commands_;

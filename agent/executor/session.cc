@@ -9,11 +9,26 @@ namespace {
 
 // So many commands at a time from one ring, so that every ring is served in turn.
 constexpr int kReadAtATime = 256;
+// Whether the slice is used up is asked behind commands of so much weight: looking at the clock costs as much as
+// reading a quarter of a launch.
+constexpr int kWeightAtATime = 16;
+// Actions that wait for work that is under way.
+constexpr size_t kMaxFences = 64u << 10;
 // With so much queued the ring itself is the queue: it is not read until some of it has gone.
 constexpr size_t kMaxWaitingCommands = 64u << 10;
 constexpr size_t kMaxWaitingBytes = 64u << 20;
 // Words that streams wait for are looked at so often in a round of the loop.
 constexpr uint32_t kLooksAtATime = 16;
+
+// Launches are many and cheap; who asks a question waits for the answer, whatever that costs.
+int WeightOf(const wire::Record& record) {
+  if (record.opcode == wire::kOpcode<wire::Launch>) return 1;
+  return record.reply_slot == wire::kNoReply ? 4 : kWeightAtATime;
+}
+
+std::string LabelOf(const control::AddSession& order) {
+  return {order.label, strnlen(order.label, sizeof(order.label) - 1)};
+}
 
 // The part of the device range that MemAlloc cuts from.
 uint64_t OwnBytes(const control::AddSession& order) {
@@ -28,6 +43,7 @@ Session::Session(const Place& place, const control::AddSession& order, channel::
                  channel::Mapping completions, channel::UniqueFd doorbell)
     : place_(place),
       order_(order),
+      tenant_(place.tenants->Find(LabelOf(order))),
       commands_(std::move(commands)),
       completions_(std::make_shared<channel::Mapping>(std::move(completions))),
       doorbell_(std::move(doorbell)),
@@ -35,12 +51,12 @@ Session::Session(const Place& place, const control::AddSession& order, channel::
               &reinterpret_cast<wire::CompletionRegion*>(completions_->data())->head),
       writer_(reinterpret_cast<wire::CompletionRegion*>(completions_->data()),
               reinterpret_cast<const wire::CommandRegion*>(commands_.data())),
-      streams_(this, place.hold, place.room),
+      streams_(this, &held_, place.room),
       space_(order.device_range_begin, OwnBytes(order)),
       reservable_{order.device_range_begin + OwnBytes(order),
                   order.device_range_bytes - OwnBytes(order)},
       host_(std::make_shared<HostMemory>()),
-      modules_(place.modules),
+      modules_(place.modules, tenant_.get()),
       memory_(place.memory),
       words_(place.device, place.quiet, completions_) {
   order_.label[sizeof(order_.label) - 1] = '\0';
@@ -67,8 +83,11 @@ std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSes
                                                std::move(completions),
                                                std::move(fds[control::kSessionDoorbellFd])));
   HostMemory& host = *session->host_;
-  host.on_unmapped = [scheduler = place.scheduler, id = order.session_id] {
-    scheduler->Send(control::ArenaReturned{id});
+  host.on_end = [memory = place.memory, scheduler = place.scheduler,
+                 id = order.session_id](channel::Mapping mapping) {
+    const auto mapped = std::make_shared<channel::Mapping>(std::move(mapping));
+    memory->Post([mapped] { mapped->Unmap(); },
+                 [scheduler, id] { scheduler->Send(control::ArenaReturned{id}); });
   };
   host.range = {order.host_range_begin, order.host_range_bytes};
   host.arena = std::move(fds[control::kSessionArenaFd]);
@@ -112,13 +131,15 @@ Session::~Session() {
 
 bool Session::MayRead() const {
   return state_ == State::kServing && streams_.waiting_commands() < kMaxWaitingCommands &&
-         streams_.waiting_bytes() < kMaxWaitingBytes;
+         streams_.waiting_bytes() < kMaxWaitingBytes && chores_.empty() &&
+         fences_.size() < kMaxFences;
 }
 
-bool Session::Read(uint64_t now_ns) {
+bool Session::Read(uint64_t now_ns, Slice* slice) {
   now_ns_ = now_ns;
   bool any = false;
   ring_empty_ = !MayRead();
+  int weight = 0;
   for (int i = 0; i < kReadAtATime && MayRead(); ++i) {
     wire::Record record;
     const auto status = reader_.Next(&record);
@@ -144,6 +165,11 @@ bool Session::Read(uint64_t now_ns) {
     }
     // Somebody waits for the pieces before this one: look at them before handing over the next.
     if (std::exchange(marked_piece_, false)) break;
+    if (status != wire::RingReader::Status::kRecord) continue;
+    weight += WeightOf(record);
+    if (weight < kWeightAtATime) continue;
+    weight = 0;
+    if (slice->Over()) break;
   }
   // Launches that have not piled up do not wait for more.
   if (any) {
@@ -153,7 +179,7 @@ bool Session::Read(uint64_t now_ns) {
   return AddMarks() || any;
 }
 
-bool Session::SubmitWaiting(uint64_t now_ns) {
+bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   now_ns_ = now_ns;
   watching_words_ = words_overdue_ = false;
   looks_left_ = kLooksAtATime;
@@ -163,7 +189,7 @@ bool Session::SubmitWaiting(uint64_t now_ns) {
     End(reader_.fatal(), now_ns_);
     return true;
   }
-  any |= streams_.SubmitWaiting();
+  any |= state_ == State::kServing && streams_.SubmitWaiting(slice);
   if (ring_empty_) streams_.Flush(true);
   // Functions that have become due are to be run at once.
   any |= published_;
@@ -182,42 +208,13 @@ bool Session::AnnounceSleep() {
 void Session::Refuse(wire::Fatal reason) { (void)reader_.Fail(reason); }
 
 void Session::OnDoorbell(uint64_t now_ns) {
-  now_ns_ = now_ns;
-  if (!channel::DrainDoorbell(doorbell_.get())) {
-    doorbell_.Reset();
-    End(wire::Fatal::kNone, now_ns);
-  }
+  if (!channel::DrainDoorbell(doorbell_.get())) OnHangUp(now_ns);
 }
 
-void Session::End(wire::Fatal reason, uint64_t now_ns) {
-  if (state_ != State::kServing) return;
-  state_ = State::kEnding;
-  deadline_ns_ = now_ns + uint64_t{order_.drain_timeout_ms} * 1'000'000;
-  if (reason != wire::Fatal::kNone) {
-    (void)reader_.Fail(reason);
-    Log(LogLevel::kError, "wire: session %llu (%s) broke the protocol: %s, at command %s; it ends",
-        static_cast<unsigned long long>(id()), label(),
-        std::string(wire::FatalText(reason)).c_str(),
-        std::string(wire::CommandName(reader_.last_opcode_untrusted())).c_str());
-    published_ = true;
-    Notify();
-  }
-  streams_.DropWaiting();
-  watching_words_ = words_overdue_ = false;
-  host_functions_.Drop();
-  place_.printer->Forget(id());
-  small_waiting_.clear();
-  asking_memory_.clear();
-  event_waiting_.clear();
-  host_waiting_.clear();
-  graphs_to_make_.clear();
-  *left_ = true;
-  place_.device->linker().LookAgain();
-  modules_.Leave();
-  EndLinks();
-  // A neighbour's long kernel must not keep this session from ending.
-  outstanding_ -= place_.quiet->Drop(this);
-  // The memory lane runs out, and so do the fences: they hold what must be returned, which is nowhere else any more.
+void Session::OnHangUp(uint64_t now_ns) {
+  now_ns_ = now_ns;
+  doorbell_.Reset();
+  End(wire::Fatal::kNone, now_ns);
 }
 
 void Session::PublishFault(CUresult result, std::string_view text) {
@@ -244,130 +241,47 @@ void Session::AfterEarlierWork(wire::Ticket ticket, std::function<void()> action
   streams_.Flush(true);
   AddMarks();
   fences_.push_back({static_cast<uint64_t>(ticket), std::move(action)});
-  RunFences();
+  Slice shortest(0);
+  RunFences(&shortest);
 }
 
-bool Session::RunFences() {
+bool Session::RunFences(Slice* slice) {
+  if (fences_.empty() || (state_ != State::kServing && state_ != State::kEnding)) return false;
   bool any = false;
-  if (fences_.empty()) return any;
   const uint64_t oldest = streams_.OldestUnfinished();
   while (!fences_.empty() && fences_.front().ticket < oldest) {
     const auto action = std::move(fences_.front().action);
     fences_.pop_front();
     action();
     any = true;
+    if (slice->Over()) break;
   }
   return any;
 }
 
-bool Session::Poll(uint64_t now_ns) {
+bool Session::Poll(uint64_t now_ns, Slice* slice) {
   now_ns_ = now_ns;
-  bool any = PollStreams();
+  bool any = chores_.Run(slice);
+  any |= PollStreams();
   any |= text_.Poll();
   if (state_ == State::kEnding) LetGraphsGo();
   any |= PollGraphCalls();
   if (!graphs_to_make_.empty()) MakeWaitingGraphs();
   // At the end all at once, when nothing of the session runs any more.
-  if (state_ != State::kEnding || streams_.Idle()) any |= RunFences();
+  if (state_ != State::kEnding || streams_.Idle()) any |= RunFences(slice);
   any |= AnswerEventWaits();
-  if (state_ == State::kEnding) {
-    if (streams_.Idle() && memory_.Idle() && outstanding_ == 0 && GraphsLetGo()) {
-      ReturnEverything();
-      any = true;
-    } else if (now_ns > deadline_ns_ && !AtDevice()) {
-      // What others cause is waited for: memory that is cleared behind their work, say.
-      place_.scheduler->Send(control::SessionWaits{id()});
-      deadline_ns_ = now_ns + uint64_t{order_.drain_timeout_ms} * 1'000'000;
-    } else if (now_ns > deadline_ns_) {
-      Log(LogLevel::kError,
-          "session %llu (%s) did not drain within %u ms: the executor will be ended",
-          static_cast<unsigned long long>(id()), label(), order_.drain_timeout_ms);
-      state_ = State::kStuck;
-      SendEnded(false);
-      any = true;
-    }
-  }
+  if (state_ == State::kEnding) any |= GoOnEnding();
   return any;
 }
 
-void Session::ReturnEverything() {
-  state_ = State::kReturning;
-  const Driver& cuda = place_.device->cuda();
-  graphs_.Clear();
-  reservations_.Clear();
-  references_.Clear();
-  kernels_.Clear();
-  libraries_.Clear();
-  DestroyViews();
-  arrays_.Clear();
-  green_.Clear();
-  std::vector<std::pair<uint64_t, uint64_t>> registered(host_->registered.begin(),
-                                                        host_->registered.end());
-  for (const auto& [address, size_bytes] : registered) RetireHost(address, size_bytes);
-  for (uint32_t i = 0; i < wire::kMaxStreams; ++i) {
-    Stream* stream = streams_.FindAny(wire::StreamId{i});
-    if (stream == nullptr) continue;
-    GiveStream(*stream);
-    stream->green = nullptr;
-  }
-  greens_->GiveAll();
-
-  // By address, what lies there, and what nobody else holds.
-  std::vector<std::pair<uint64_t, uint64_t>> mapped;
-  std::vector<PhysicalRef> unheld;
-  const auto let_go = [&](const PhysicalRef& memory) {
-    if (LetGo(memory)) unheld.push_back(memory);
-  };
-  for (const auto& [address, memory] : blocks_) {
-    mapped.emplace_back(address, memory->size_bytes);
-    let_go(memory);
-  }
-  for (const auto& [address, mapping] : mappings_) {
-    mapped.emplace_back(address, mapping.size_bytes);
-    let_go(mapping.memory);
-  }
-  physicals_.ForEach([&](const PhysicalRef& memory) {
-    if (memory != nullptr) let_go(memory);
-  });
-  for (const KeptMemory::Block& kept : kept_.TakeAll()) {
-    if (kept.address == 0) let_go(kept.memory);  // what is mapped is among the blocks
-  }
-  blocks_.clear();
-  mappings_.clear();
-  physicals_.Clear();
-  pools_.Clear();
-  place_.shared->ForEach([&](const PhysicalRef& memory) { LeaveToOthers(memory); });
-
-  // The device's range is the session's own, so nothing of anybody else's is touched.
-  memory_.Post(
-      [&cuda, mapped = std::move(mapped), unheld] {
-        for (const auto& [address, size_bytes] : mapped) cuda.cuMemUnmap(address, size_bytes);
-        for (const PhysicalRef& memory : unheld) cuda.cuMemRelease(memory->handle);
-      },
-      [this, unheld] {
-        for (const PhysicalRef& memory : unheld) {
-          place_.scheduler->Send(control::MemoryReturn{memory->charged_session, memory->memory_id});
-        }
-        place_.device->cuda().cuMemAddressFree(order_.device_range_begin,
-                                               order_.device_range_bytes);
-        address_reserved_ = false;
-        words_.End();
-        SendEnded(true);
-        // A compilation may hold this session for long, and must not hold the tenant's memory with it.
-        host_->on_unpinned = nullptr;
-        host_.reset();
-        state_ = State::kEnded;
-      });
+void Session::LogBegin() const {
+  LogFor(&tenant_->lines, LogLevel::kInfo, "session %llu (%s) begins",
+         static_cast<unsigned long long>(id()), label());
 }
 
 void Session::LogRefusal(std::string_view command, CUresult result) const {
   Log(LogLevel::kDebug, "session %llu (%s): %.*s: %s", static_cast<unsigned long long>(id()),
       label(), static_cast<int>(command.size()), command.data(), place_.device->NameOf(result));
-}
-
-void Session::SendEnded(bool drained) {
-  place_.scheduler->Send(control::SessionEnded{id(), kernels_launched_,
-                                               static_cast<uint32_t>(reader_.fatal()), drained});
 }
 
 }  // namespace gpuloom::executor

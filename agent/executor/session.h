@@ -22,6 +22,7 @@
 
 #include "agent/executor/array.h"
 #include "agent/executor/chain.h"
+#include "agent/executor/chores.h"
 #include "agent/executor/completion_words.h"
 #include "agent/executor/device.h"
 #include "agent/executor/device_space.h"
@@ -41,9 +42,11 @@
 #include "agent/executor/quiet.h"
 #include "agent/executor/range_table.h"
 #include "agent/executor/scheduler_link.h"
+#include "agent/executor/session_objects.h"
 #include "agent/executor/staging.h"
 #include "agent/executor/stream_set.h"
 #include "agent/executor/submitters.h"
+#include "agent/executor/tenant.h"
 #include "agent/executor/text_sender.h"
 #include "agent/executor/work_pool.h"
 #include "proto/wire/completion_writer.h"
@@ -63,16 +66,17 @@ class Session final : public StreamSink {
 
   uint64_t id() const { return order_.session_id; }
   const char* label() const { return order_.label; }
+  void LogBegin() const;
   int doorbell() const { return doorbell_.get(); }
 
   // Read would find a command.
   bool HasWork() const { return MayRead() && reader_.HasWork(); }
   // Takes a bounded number of commands from the ring. True when there was one.
-  bool Read(uint64_t now_ns);
+  bool Read(uint64_t now_ns, Slice* slice);
   // Hands over commands that had to wait. True when one went.
-  bool SubmitWaiting(uint64_t now_ns);
+  bool SubmitWaiting(uint64_t now_ns, Slice* slice);
   // Looks at what CUDA has done, and goes on with ending. True when something changed.
-  bool Poll(uint64_t now_ns);
+  bool Poll(uint64_t now_ns, Slice* slice);
   // Host functions of graphs, while the ring thread is in the driver (stand_in.h).
   void ServeGraphCalls();
   // A chunk of this session has been launched.
@@ -83,8 +87,8 @@ class Session final : public StreamSink {
   bool AnyoneWaitsForUs() const;
   // Wakes the tenant if it sleeps and something was published since.
   void Notify();
-  // The doorbell rang, or hung up.
-  void OnDoorbell(uint64_t now_ns);
+  void OnDoorbell(uint64_t now_ns);  // rang, or hung up
+  void OnHangUp(uint64_t now_ns);
 
   // See RingReader. A session that has enough queued does not read and so does not keep the loop
   // awake.
@@ -113,6 +117,11 @@ class Session final : public StreamSink {
     return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && linking_ == 0;
   }
   bool AtDevice() const { return streams_.AtDevice(); }
+  Quiet::Party Party() const {
+    return {this, tenant_.get(), AtDevice(), streams_.SlowestCommandNs()};
+  }
+  // True when it was held, and is not any more.
+  bool SetHeld(bool held) { return std::exchange(held_, held) && !held; }
   // A stream's turn has come to wait for a word, which nobody tells us of.
   bool WatchesWords() const { return watching_words_; }
   // There were more words to look at than a round of the loop has room for.
@@ -250,27 +259,6 @@ class Session final : public StreamSink {
     std::vector<uint64_t> globals;  // where they begin
     std::vector<wire::ReferenceId> references;
   };
-  struct Kernel {
-    LibraryRef library;
-    CUkernel kernel = nullptr;
-    CUfunction function = nullptr;  // null while it is looked up
-    uint32_t param_bytes = 0;
-    const std::vector<wire::KernelParam>* params = nullptr;  // of the library's facts
-    // Launches may go together with others, when they stay within these.
-    bool collects = false;
-    uint32_t max_threads = 0;
-    uint32_t max_dynamic_shared_bytes = 0;
-  };
-  struct Reference {
-    LibraryRef library;  // null while it is looked up
-    wire::ReferenceKind kind;
-    size_t number = 0;  // of the library's
-  };
-  struct Event {
-    bool timing = false;
-    PointRef latest;        // null: never recorded
-    SharedEventRef shared;  // other sessions know it, too
-  };
   struct GraphEntry {
     GraphRef graph;  // null while it is made
   };
@@ -295,10 +283,17 @@ class Session final : public StreamSink {
   bool MayRead() const;
   void Refuse(wire::Fatal reason);  // from a handler
   void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action);
-  bool RunFences();
-  void ReturnEverything();
-  void SendEnded(bool drained);
+  bool RunFences(Slice* slice);
   void LogRefusal(std::string_view command, CUresult result) const;
+
+  // session_end.cc
+  bool GoOnEnding();
+  void ReturnEverything();
+  template <typename Table>
+  void DropAll(Table* table);
+  bool ReturnMemory();
+  void SendEnded(bool drained);
+
   static Asker AskerOf(const wire::Record& record) { return {record.reply_slot, record.ticket}; }
   template <typename C>
   void Reply(Asker asker, CUresult result, const typename C::Reply& reply = {},
@@ -324,7 +319,7 @@ class Session final : public StreamSink {
   CUresult MakeStream(Stream& stream);
   void GiveStream(const Stream& stream);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
-  void WaitFor(Stream& stream, const Dependency& dependency);
+  void WaitFor(Stream& stream, const Dependency& dependency) override;
   // With `tell` the tenant sees the mark reached before we do.
   void AddMark(Stream& stream, PointRef point, bool tell = false);
   bool MayTell(const Stream& stream) const;
@@ -334,7 +329,7 @@ class Session final : public StreamSink {
   bool TakeDone(Stream& stream);
 
   // chunk.cc
-  bool MayCollect(const Kernel& kernel, const wire::Launch::Request& request) const;
+  bool MayCollect(Kernel* kernel, const wire::Launch::Request& request) const;
   void SetCollects(Kernel* kernel, const int32_t* attributes) const;
   void SubmitChunk(Stream& stream, StreamCommand& command);
   void SubmitOneByOne(Stream& stream, const Chunk& chunk);
@@ -460,7 +455,6 @@ class Session final : public StreamSink {
 
   // virtual_memory.cc
   PhysicalRef* FindPhysical(wire::PhysicalId id_untrusted);  // refuses when there is none
-  bool CoversMappings(uint64_t address, uint64_t size_bytes) const;
   void ChangeAccess(Asker asker, uint64_t address, uint64_t size_bytes, uint32_t flags);
 
   // host_memory.cc
@@ -477,7 +471,7 @@ class Session final : public StreamSink {
   // texture.cc
   bool JudgeTexture(const wire::TextureCreate::Request& request, CUDA_RESOURCE_DESC* resource,
                     ArrayRef* array);
-  void DestroyViews();
+  bool DestroyViews();
 
   // texture_reference.cc
   struct ReferenceLookup;
@@ -508,6 +502,7 @@ class Session final : public StreamSink {
 
   const Place place_;
   control::AddSession order_;
+  const TenantRef tenant_;
   channel::Mapping commands_;
   const std::shared_ptr<channel::Mapping> completions_;  // the driver may hold it beyond us
   channel::UniqueFd doorbell_;
@@ -517,9 +512,9 @@ class Session final : public StreamSink {
   TextSender text_{&writer_};
   std::bitset<wire::kReplySlots> answering_;  // slots whose question is not answered yet
   bool published_ = false;
-  uint32_t jobs_out_ = 0;       // chunks that other threads launch
-  uint32_t refused_known_ = 0;  // of Chains::refused()
-  bool marked_piece_ = false;   // at CUDA since the last look at what is done
+  bool held_ = false;          // nothing may be handed to CUDA now
+  uint32_t jobs_out_ = 0;      // chunks that other threads launch
+  bool marked_piece_ = false;  // at CUDA since the last look at what is done
   State state_ = State::kServing;
   uint64_t deadline_ns_ = 0;
   uint64_t now_ns_ = 0;
@@ -547,6 +542,7 @@ class Session final : public StreamSink {
   StreamSet streams_;
   std::vector<DoneMark> done_marks_;  // of PollStreams
   bool shares_events_ = false;        // with other sessions, or did
+  Chores chores_;
   std::deque<Fence> fences_;
   IdTable<wire::EventId, Event, wire::kMaxEvents> events_;
   IdTable<wire::LibraryId, Library, wire::kMaxLibraries> libraries_;

@@ -12,10 +12,21 @@ bool SpareGreens::Take(const std::string& key, MadeGreen* made) {
   return true;
 }
 
-bool SpareGreens::Count() {
-  if (made_ == kMaxMadeGreens) return false;
+bool SpareGreens::Count(const std::string& tenant) {
+  const auto known = made_of_.find(tenant);
+  const uint32_t made = known == made_of_.end() ? 0 : known->second;
+  if (made_ == kMaxMadeGreens || made >= kMaxMadeOfTenant ||
+      (made_ >= kMaxMadeGreens - kKeptForFew && made >= kFewMade)) {
+    return false;
+  }
   ++made_;
+  ++made_of_[tenant];
   return true;
+}
+
+void SpareGreens::Discount(const std::string& tenant) {
+  --made_;
+  if (--made_of_[tenant] == 0) made_of_.erase(tenant);
 }
 
 bool SessionGreens::Take(const std::string& key, MadeGreen* made, GiveBack* give_back) {

@@ -22,6 +22,10 @@ namespace gpuloom::executor {
 
 // Of all sessions together, ever: 1 GiB. As many different parts as that no honest program asks for.
 inline constexpr uint32_t kMaxMadeGreens = 256;
+// For one tenant. The last so many are for tenants for which few were made.
+inline constexpr uint32_t kMaxMadeOfTenant = 64;
+inline constexpr uint32_t kKeptForFew = 64;
+inline constexpr uint32_t kFewMade = 8;
 
 struct MadeGreen {
   CUgreenCtx context = nullptr;
@@ -34,13 +38,14 @@ class SpareGreens {
   bool Take(const std::string& key, MadeGreen* made);
   void Give(const std::string& key, const MadeGreen& made) { spare_.emplace(key, made); }
 
-  // One more will be made; false when there may be no more.
-  bool Count();
-  void Discount() { --made_; }
+  // One more will be made for this tenant; false when it may have no more made, now or ever.
+  bool Count(const std::string& tenant);
+  void Discount(const std::string& tenant);
 
  private:
   std::multimap<std::string, MadeGreen> spare_;
   uint32_t made_ = 0;
+  std::map<std::string, uint32_t> made_of_;  // by tenant: as many as were made, at the most
 };
 
 class SessionGreens {

@@ -13,13 +13,18 @@ void Staging::Start(Device* device) {
   free_ = FreeAddresses(reinterpret_cast<uint64_t>(memory), kBytes);
 }
 
-uint8_t* Staging::Copy(std::span<const uint8_t> bytes) {
-  auto* copy = reinterpret_cast<uint8_t*>(free_.Take(CostBytes(bytes.size())));
-  if (copy != nullptr) std::memcpy(copy, bytes.data(), bytes.size());
+uint8_t* Staging::Copy(Tenant* tenant, std::span<const uint8_t> bytes) {
+  const uint64_t cost_bytes = CostBytes(bytes.size());
+  if (tenant != nullptr && tenant->staged_bytes + cost_bytes > kTenantBytes) return nullptr;
+  auto* copy = reinterpret_cast<uint8_t*>(free_.Take(cost_bytes));
+  if (copy == nullptr) return nullptr;
+  if (tenant != nullptr) tenant->staged_bytes += cost_bytes;
+  std::memcpy(copy, bytes.data(), bytes.size());
   return copy;
 }
 
-void Staging::Give(uint8_t* copy, uint64_t size_bytes) {
+void Staging::Give(Tenant* tenant, uint8_t* copy, uint64_t size_bytes) {
+  if (tenant != nullptr) tenant->staged_bytes -= CostBytes(size_bytes);
   free_.Give(reinterpret_cast<uint64_t>(copy), CostBytes(size_bytes));
 }
 

@@ -8,20 +8,24 @@
 
 #include "agent/executor/device.h"
 #include "agent/executor/device_space.h"
+#include "agent/executor/tenant.h"
 
 namespace gpuloom::executor {
 
 class Staging {
  public:
-  // What one session may have in use: 16 of the largest inline copies.
+  // What one session may have in use for copies: 16 of the largest inline copies.
   static constexpr uint64_t kSessionBytes = 1u << 20;
+  // And all sessions of a tenant, the words of their graphs included.
+  static constexpr uint64_t kTenantBytes = 2u << 20;
 
   // Without pinned memory (the driver refused it) Copy always answers nullptr.
   void Start(Device* device);
 
-  // A pinned copy of `bytes`, or nullptr: no room. Give it back when the device has read it.
-  uint8_t* Copy(std::span<const uint8_t> bytes);
-  void Give(uint8_t* copy, uint64_t size_bytes);
+  // A pinned copy of `bytes`, or nullptr: no room, or the tenant's share is in use. Give it back when the
+  // device has read it. Without a tenant: the executor's own.
+  uint8_t* Copy(Tenant* tenant, std::span<const uint8_t> bytes);
+  void Give(Tenant* tenant, uint8_t* copy, uint64_t size_bytes);
 
   // What a copy of this size takes.
   static constexpr uint64_t CostBytes(uint64_t size_bytes) {

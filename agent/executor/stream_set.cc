@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "agent/executor/chores.h"
 #include "agent/executor/texture_reference.h"
 
 namespace gpuloom::executor {
@@ -189,27 +190,43 @@ void StreamSet::Recycle(ChunkPtr chunk) {
 
 bool StreamSet::HasRoom(const Stream& stream) const {
   return !*hold_ && !stream.busy && stream.in_flight < stream.max_in_flight &&
-         stream.queued < kMaxInFlight && room_->Has(queued_, stream.in_flight);
+         stream.queued < kMaxInFlight && marks_ < kMaxMarks &&
+         room_->Has(queued_, stream.in_flight) &&
+         (stream.in_flight != 0 || streams_at_device_ < kMaxStreamsAtDevice);
+}
+
+bool StreamSet::HasGone(const Dependency& dependency) const {
+  if (dependency.foreign) return dependency.point->done || dependency.point->event != nullptr;
+  const Stream* other = FindAny(dependency.stream);
+  // A stream that is gone was done before it went.
+  return other == nullptr || other->submitted >= static_cast<uint64_t>(dependency.ticket) ||
+         other->completed >= static_cast<uint64_t>(dependency.ticket);
 }
 
 bool StreamSet::HaveGone(const std::vector<Dependency>& dependencies) const {
-  for (const Dependency& dependency : dependencies) {
-    if (dependency.foreign) {
-      if (!dependency.point->done && dependency.point->event == nullptr) return false;
-      continue;
-    }
-    const Stream* other = FindAny(dependency.stream);
-    // A stream that is gone was done before it went.
-    if (other != nullptr && other->submitted < static_cast<uint64_t>(dependency.ticket) &&
-        other->completed < static_cast<uint64_t>(dependency.ticket)) {
-      return false;
-    }
+  return std::all_of(dependencies.begin(), dependencies.end(),
+                     [this](const Dependency& dependency) { return HasGone(dependency); });
+}
+
+// Of a command that waits for many the waits that can be told are told: CUDA keeps them until the stream
+// is given work, and that is this command.
+void StreamSet::ThinOut(Stream& stream) {
+  std::vector<Dependency>& dependencies = stream.waiting.front().dependencies;
+  if (stream.waiting.front().gate != nullptr || !HasRoom(stream)) return;
+  for (size_t i = 0; i < kMaxWaitsAtOnce && dependencies.size() > kMaxWaitsAtOnce; ++i) {
+    if (!HasGone(dependencies.back())) return;
+    sink_->WaitFor(stream, dependencies.back());
+    dependencies.pop_back();
+    waiting_bytes_ -= sizeof(Dependency);
   }
-  return true;
 }
 
 bool StreamSet::CanSubmit(const Stream& stream, const StreamCommand& command) const {
-  if (!HasRoom(stream) || !HaveGone(command.dependencies)) return false;
+  if (!HasRoom(stream) ||
+      (command.dependencies.size() > kMaxWaitsAtOnce && command.gate == nullptr) ||
+      !HaveGone(command.dependencies)) {
+    return false;
+  }
   return (command.gate == nullptr || PassesGate(stream, command)) && sink_->HasRoom(command);
 }
 
@@ -265,6 +282,7 @@ void StreamSet::GivePlaces(uint32_t places) {
 void StreamSet::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t commands,
                       uint32_t weight) {
   stream.submitted = ticket;
+  streams_at_device_ += stream.in_flight == 0;
   stream.in_flight += commands;
   stream.queued += weight;
   // The sink has marked the command already: AddMark counts it then.
@@ -284,22 +302,33 @@ void StreamSet::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t 
   }
 }
 
-bool StreamSet::SubmitWaiting() {
+bool StreamSet::SubmitWaiting(Slice* slice) {
   bool any = false;
   bool progress = true;
-  while (progress && !waiting_.empty()) {
+  bool over = false;
+  while (progress && !over && !waiting_.empty()) {
     progress = false;
-    for (Stream* stream : waiting_) {
-      while (!stream->waiting.empty() && CanSubmit(*stream, stream->waiting.front())) {
+    for (size_t looked = 0; looked < waiting_.size() && !over; ++looked) {
+      turn_ = (turn_ + 1) % waiting_.size();
+      Stream* stream = waiting_[turn_];
+      while (!over && !stream->waiting.empty()) {
+        if (stream->waiting.front().dependencies.size() > kMaxWaitsAtOnce) {
+          const size_t before = stream->waiting.front().dependencies.size();
+          ThinOut(*stream);
+          progress |= stream->waiting.front().dependencies.size() != before;
+        }
+        if (!CanSubmit(*stream, stream->waiting.front())) break;
         StreamCommand command = std::move(stream->waiting.front());
         stream->waiting.pop_front();
         waiting_commands_ -= command.commands;
         waiting_bytes_ -= CostBytes(command);
         Hand(*stream, command);
         progress = true;
+        over = slice->Over();
       }
     }
     any |= progress;
+    over = over || (progress && slice->Over());
   }
   std::erase_if(waiting_, [](Stream* stream) {
     stream->listed_waiting = !stream->waiting.empty();
@@ -309,6 +338,7 @@ bool StreamSet::SubmitWaiting() {
 }
 
 void StreamSet::AddMark(Stream& stream, PointRef point, uint64_t now_ns) {
+  ++marks_;
   const uint64_t first =
       stream.unmarked != 0 ? stream.unmarked_first : static_cast<uint64_t>(point->ticket);
   stream.marks.push_back(
@@ -333,10 +363,18 @@ void StreamSet::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
   }
   mark.point->done = true;
   stream.completed = static_cast<uint64_t>(mark.point->ticket);
+  streams_at_device_ -= mark.commands != 0 && stream.in_flight == mark.commands;
   stream.in_flight -= mark.commands;
   stream.queued -= mark.weight;
   GivePlaces(mark.weight);
   stream.marks.pop_front();
+  --marks_;
+}
+
+uint64_t StreamSet::SlowestCommandNs() const {
+  uint64_t slowest_ns = 0;
+  for (const Stream* stream : active_) slowest_ns = std::max(slowest_ns, stream->command_ns);
+  return slowest_ns;
 }
 
 bool StreamSet::AtDevice() const {
@@ -345,42 +383,56 @@ bool StreamSet::AtDevice() const {
   });
 }
 
-void StreamSet::DropWaiting() {
-  for (Stream* stream : waiting_) {
-    // Other sessions may wait for what will never be recorded.
-    for (const StreamCommand& command : stream->waiting) {
-      if (const auto* record = std::get_if<RecordWork>(&command.work)) record->point->done = true;
+bool StreamSet::DropWaiting() {
+  size_t left = Chores::kPiece;
+  for (; !waiting_.empty(); waiting_.pop_back()) {
+    Stream* stream = waiting_.back();
+    for (; !stream->waiting.empty(); stream->waiting.pop_front(), --left) {
+      if (left == 0) return false;
+      // Other sessions may wait for what will never be recorded.
+      const auto* record = std::get_if<RecordWork>(&stream->waiting.front().work);
+      if (record != nullptr) record->point->done = true;
     }
-    stream->waiting.clear();
     stream->listed_waiting = false;
     stream->enqueued = stream->submitted;
   }
-  waiting_.clear();
-  for (Stream* stream : open_) {
+  for (; !open_.empty(); open_.pop_back()) {
+    Stream* stream = open_.back();
     stream->open.reset();
     stream->open_dependencies.clear();
     stream->listed_open = false;
     stream->enqueued = stream->submitted;
   }
-  open_.clear();
   waiting_commands_ = 0;
   waiting_bytes_ = 0;
+  return true;
 }
 
 std::vector<std::unique_ptr<Stream>> StreamSet::TakeEnded() {
   std::vector<std::unique_ptr<Stream>> ended;
+  const auto has_ended = [](const Stream* stream) { return stream->destroyed && stream->Idle(); };
+  if (std::any_of(active_.begin(), active_.end(), has_ended)) {
+    std::erase_if(blocking_since_legacy_, has_ended);
+    std::erase_if(open_, has_ended);
+  }
   std::erase_if(active_, [&](Stream* stream) {
     if (!stream->Idle()) return false;
     stream->listed_active = false;
     if (stream->destroyed) {
-      std::erase(blocking_since_legacy_, stream);
-      std::erase(open_, stream);
       if (grown_ == stream) grown_ = nullptr;
       ended.push_back(std::move(streams_[static_cast<uint32_t>(stream->id)]));
     }
     return true;
   });
   return ended;
+}
+
+std::unique_ptr<Stream> StreamSet::TakeAny() {
+  std::unique_ptr<Stream> stream;
+  for (; stream == nullptr && !streams_.empty(); streams_.pop_back()) {
+    stream = std::move(streams_.back());
+  }
+  return stream;
 }
 
 uint64_t StreamSet::OldestUnfinished() const {

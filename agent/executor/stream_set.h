@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "agent/executor/driver_room.h"
+#include "agent/executor/slice.h"
 #include "agent/executor/stream_command.h"
 
 namespace gpuloom::executor {
@@ -39,6 +40,15 @@ inline constexpr uint64_t kAheadNs = 8'000'000;
 inline constexpr uint32_t kFirstInFlight = 32;  // as long as nothing is known of a stream
 inline constexpr uint32_t kLeastInFlight = 2;
 inline constexpr uint32_t kMostInFlight = 2048;  // where a chain's launch stands for many
+
+// Streams of one session that have work at CUDA at a time, and marks there. Whether they are done is asked in
+// every round of the ring thread: each costs it up to a microsecond. The device itself runs
+// 128 kernels side by side.
+inline constexpr uint32_t kMaxStreamsAtDevice = 256;
+inline constexpr uint32_t kMaxMarks = 2048;
+
+// A command that waits for more than so many others has the waits told to CUDA piece by piece before.
+inline constexpr size_t kMaxWaitsAtOnce = 32;
 
 // Launches that take longer than this on average gain nothing by going together.
 inline constexpr uint64_t kSlowCommandNs = 20'000;
@@ -121,6 +131,9 @@ class StreamSink {
  public:
   // Hands `command` to CUDA. Never fails here: errors become the tenant's asynchronous errors.
   virtual void Submit(Stream& stream, StreamCommand& command) = 0;
+  // The stream's next work is to wait on the GPU for this, which has gone. Submit does so for the
+  // dependencies that its command still has.
+  virtual void WaitFor(Stream& stream, const Dependency& dependency) = 0;
   // False: `command` needs something that is in use; it is asked again later.
   virtual bool HasRoom(const StreamCommand& command) const = 0;
 
@@ -164,17 +177,21 @@ class StreamSet {
   // What the stream was busy with is at CUDA, where it weighs so much.
   void Handed(Stream& stream, uint32_t weight);
 
-  // Hands over what has become free to go. True when something did.
-  bool SubmitWaiting();
+  // Hands over what has become free to go, stream by stream in turn. True when something did.
+  bool SubmitWaiting(Slice* slice);
 
   // Commands that ended with the stream's oldest mark are done.
   void CompleteOldestMark(Stream& stream, uint64_t now_ns);
   void AddMark(Stream& stream, PointRef point, uint64_t now_ns);
 
-  // Drops what CUDA does not have yet.
-  void DropWaiting();
+  // Drops a piece of what CUDA does not have yet; true when that was the last. Nothing may be enqueued any
+  // more.
+  [[nodiscard]] bool DropWaiting();
   // Takes out what is idle: its list entry, and the stream itself when it was destroyed.
   std::vector<std::unique_ptr<Stream>> TakeEnded();
+
+  // At the end, when all is idle: some stream, or null. Nothing may be asked about streams any more.
+  std::unique_ptr<Stream> TakeAny();
 
   // Everything older than this ticket is done. UINT64_MAX when all is. As exact as the marks are.
   uint64_t OldestUnfinished() const;
@@ -182,6 +199,8 @@ class StreamSet {
   bool Idle() const { return active_.empty(); }
   // Something is at CUDA and not known to be done.
   bool AtDevice() const;
+  // What the commands took lately of the stream at CUDA where they take longest.
+  uint64_t SlowestCommandNs() const;
   size_t waiting_commands() const { return waiting_commands_; }
   size_t waiting_bytes() const { return waiting_bytes_; }
   // Streams with commands that are not done / that have commands behind their last mark.
@@ -198,6 +217,8 @@ class StreamSet {
   bool HasRoom(const Stream& stream) const;
   bool HaveGone(const std::vector<Dependency>& dependencies) const;
   bool CanSubmit(const Stream& stream, const StreamCommand& command) const;
+  bool HasGone(const Dependency& dependency) const;
+  void ThinOut(Stream& stream);
   bool PassesGate(const Stream& stream, const StreamCommand& command) const;
   void Hand(Stream& stream, StreamCommand& command);
   // Of the driver's queues.
@@ -220,6 +241,9 @@ class StreamSet {
   std::vector<Stream*> blocking_since_legacy_;  // blocking streams used since legacy's last command
   size_t waiting_commands_ = 0;
   size_t waiting_bytes_ = 0;
+  uint32_t streams_at_device_ = 0;  // with commands in flight
+  uint32_t marks_ = 0;              // of all of them
+  size_t turn_ = 0;                 // in `waiting_`: who comes first in SubmitWaiting
   uint64_t last_order_ = 0;
 };
 

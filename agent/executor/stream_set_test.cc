@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "agent/executor/texture_reference.h"
 
 namespace gpuloom::executor {
@@ -45,6 +48,11 @@ class StreamSetTest : public ::testing::Test, private StreamSink {
     while (!stream.marks.empty()) set_.CompleteOldestMark(stream, now_ns_);
   }
 
+  bool SubmitWaiting() {
+    Slice slice(UINT64_MAX);
+    return set_.SubmitWaiting(&slice);
+  }
+
   std::vector<Handed> TakeHanded() { return std::move(handed_); }
 
   std::vector<Handed> handed_;
@@ -54,13 +62,21 @@ class StreamSetTest : public ::testing::Test, private StreamSink {
   bool room_ = true;
   DriverRoom queues_;
   StreamSet set_{this, &hold_, &queues_};
+  std::map<uint32_t, std::vector<std::pair<uint32_t, uint64_t>>> waits_;  // told before the command
   Stream& legacy_ = Add(0);
 
  private:
   bool HasRoom(const StreamCommand&) const override { return room_; }
 
+  void WaitFor(Stream& stream, const Dependency& dependency) override {
+    waits_[static_cast<uint32_t>(stream.id)].emplace_back(static_cast<uint32_t>(dependency.stream),
+                                                          static_cast<uint64_t>(dependency.ticket));
+  }
+
   void Submit(Stream& stream, StreamCommand& command) override {
-    Handed one{static_cast<uint32_t>(stream.id), static_cast<uint64_t>(command.ticket), {}};
+    Handed one{static_cast<uint32_t>(stream.id), static_cast<uint64_t>(command.ticket),
+               std::move(waits_[static_cast<uint32_t>(stream.id)])};
+    waits_.erase(static_cast<uint32_t>(stream.id));
     for (const Dependency& d : command.dependencies) {
       one.after.emplace_back(static_cast<uint32_t>(d.stream), static_cast<uint64_t>(d.ticket));
     }
@@ -154,9 +170,9 @@ TEST_F(StreamSetTest, NoMoreThanTheDriverTakes) {
   for (uint32_t i = 0; i < kMaxInFlight + 10; ++i) Enqueue(a);
   EXPECT_EQ(TakeHanded().size(), kMaxInFlight);
   EXPECT_EQ(set_.waiting_commands(), 10u);
-  EXPECT_FALSE(set_.SubmitWaiting());
+  EXPECT_FALSE(SubmitWaiting());
   Complete(a);
-  EXPECT_TRUE(set_.SubmitWaiting());
+  EXPECT_TRUE(SubmitWaiting());
   EXPECT_EQ(TakeHanded().size(), 10u);
   EXPECT_EQ(set_.waiting_commands(), 0u);
   EXPECT_EQ(set_.waiting_bytes(), 0u);
@@ -178,7 +194,7 @@ TEST_F(StreamSetTest, WhatWaitingLaunchesKeepIsCounted) {
   Enqueue(a, {}, std::move(asking));
   EXPECT_GT(set_.waiting_bytes(), 3 * plain + 200 * sizeof(Binding));
   room_ = true;
-  EXPECT_TRUE(set_.SubmitWaiting());
+  EXPECT_TRUE(SubmitWaiting());
   EXPECT_EQ(set_.waiting_bytes(), 0u);
 }
 
@@ -189,19 +205,19 @@ TEST_F(StreamSetTest, OfWhatTakesLongNoMoreGoesThanTheDeviceNeeds) {
   Mark(a);
   now_ns_ += kFirstInFlight * uint64_t{50'000'000};
   Complete(a);
-  set_.SubmitWaiting();
+  SubmitWaiting();
   EXPECT_EQ(TakeHanded().size(), kLeastInFlight);
   // It becomes quicker, and so many go as last kAheadNs.
   for (int i = 0; i < 20; ++i) {
     Mark(a);
     now_ns_ += a.in_flight * uint64_t{200'000};
     Complete(a);
-    set_.SubmitWaiting();
+    SubmitWaiting();
   }
   EXPECT_NEAR(a.max_in_flight, kAheadNs / 200'000, 2);
   while (a.in_flight != 0) {
     Complete(a);
-    set_.SubmitWaiting();
+    SubmitWaiting();
   }
   EXPECT_EQ(set_.waiting_commands(), 0u);
 }
@@ -216,7 +232,7 @@ TEST_F(StreamSetTest, DependantsWaitUntilWhatTheyDependOnHasGone) {
   const uint64_t later = Enqueue(b);
   EXPECT_THAT(TakeHanded(), IsEmpty());
   Complete(a);
-  set_.SubmitWaiting();
+  SubmitWaiting();
   EXPECT_THAT(TakeHanded(), ElementsAre(Handed{1, behind, {}}, Handed{2, dependent, {{1, behind}}},
                                         Handed{2, later, {}}));
 }
@@ -225,11 +241,11 @@ TEST_F(StreamSetTest, HoldKeepsEverythingBack) {
   Stream& a = Add(1);
   hold_ = true;
   Enqueue(a);
-  EXPECT_FALSE(set_.SubmitWaiting());
+  EXPECT_FALSE(SubmitWaiting());
   EXPECT_THAT(TakeHanded(), IsEmpty());
   EXPECT_FALSE(set_.AtDevice());
   hold_ = false;
-  EXPECT_TRUE(set_.SubmitWaiting());
+  EXPECT_TRUE(SubmitWaiting());
   EXPECT_EQ(TakeHanded().size(), 1u);
   EXPECT_TRUE(set_.AtDevice());
 }
@@ -239,9 +255,9 @@ TEST_F(StreamSetTest, WaitsForRoom) {
   room_ = false;
   Enqueue(a);
   Enqueue(a);
-  EXPECT_FALSE(set_.SubmitWaiting());
+  EXPECT_FALSE(SubmitWaiting());
   room_ = true;
-  EXPECT_TRUE(set_.SubmitWaiting());
+  EXPECT_TRUE(SubmitWaiting());
   EXPECT_THAT(TakeHanded(), ElementsAre(Handed{1, 1, {}}, Handed{1, 2, {}}));
 }
 
@@ -304,9 +320,9 @@ TEST_F(StreamSetTest, DropForgetsWhatHasNotGone) {
   Enqueue(a);
   hold_ = true;
   Enqueue(a);
-  set_.DropWaiting();
+  EXPECT_TRUE(set_.DropWaiting());
   hold_ = false;
-  EXPECT_FALSE(set_.SubmitWaiting());
+  EXPECT_FALSE(SubmitWaiting());
   Complete(a);
   set_.TakeEnded();
   EXPECT_TRUE(set_.Idle());
@@ -316,6 +332,66 @@ TEST_F(StreamSetTest, IdsOutOfRangeAreRefused) {
   EXPECT_EQ(set_.Add(StreamId{wire::kMaxStreams}, true, 0, Ticket{0}), nullptr);
   EXPECT_EQ(set_.Find(StreamId{wire::kMaxStreams}), nullptr);
   EXPECT_EQ(set_.Find(StreamId{77}), nullptr);
+}
+
+TEST_F(StreamSetTest, WaitsForManyAreToldPieceByPieceBeforeTheCommand) {
+  constexpr uint32_t kStreams = 3 * kMaxWaitsAtOnce + 5;
+  for (uint32_t id = 1; id <= kStreams; ++id) Enqueue(Add(id));
+  TakeHanded();
+  const uint64_t last = Enqueue(legacy_);
+  EXPECT_THAT(TakeHanded(), IsEmpty()) << "it would take long";
+  Slice shortest(0);
+  for (int round = 0; round < 10 && handed_.empty(); ++round) {
+    set_.SubmitWaiting(&shortest);
+    EXPECT_LE(waits_[0].size(), (round + 1) * 2 * kMaxWaitsAtOnce);
+  }
+  ASSERT_EQ(handed_.size(), 1u);
+  EXPECT_EQ(handed_[0].ticket, last);
+  std::set<std::pair<uint32_t, uint64_t>> waited(handed_[0].after.begin(), handed_[0].after.end());
+  EXPECT_EQ(waited.size(), kStreams) << "for each of them";
+  EXPECT_EQ(set_.waiting_bytes(), 0u);
+}
+
+TEST_F(StreamSetTest, OnlySoManyStreamsAreAtTheDeviceAtATime) {
+  for (uint32_t id = 1; id <= kMaxStreamsAtDevice + 3; ++id) Enqueue(Add(id, /*blocking=*/false));
+  EXPECT_EQ(TakeHanded().size(), kMaxStreamsAtDevice);
+  EXPECT_FALSE(SubmitWaiting());
+  Stream& first = *set_.Find(StreamId{1});
+  Enqueue(first);
+  EXPECT_EQ(TakeHanded().size(), 1u) << "who is there may go on";
+  Complete(first);
+  EXPECT_TRUE(SubmitWaiting());
+  EXPECT_EQ(TakeHanded().size(), 1u);
+}
+
+TEST_F(StreamSetTest, WaitingStreamsGoOnInTurnWhenTheSliceEnds) {
+  hold_ = true;
+  Stream& a = Add(1, /*blocking=*/false);
+  Stream& b = Add(2, /*blocking=*/false);
+  for (int i = 0; i < 4; ++i) Enqueue(a);
+  for (int i = 0; i < 4; ++i) Enqueue(b);
+  hold_ = false;
+  std::set<uint32_t> served;
+  for (int round = 0; round < 2; ++round) {
+    Slice shortest(0);
+    EXPECT_TRUE(set_.SubmitWaiting(&shortest));
+    const auto handed = TakeHanded();
+    EXPECT_LE(handed.size(), 2u);
+    for (const Handed& one : handed) served.insert(one.stream);
+  }
+  EXPECT_EQ(served.size(), 2u);
+}
+
+TEST_F(StreamSetTest, WhatWaitsIsDroppedInPieces) {
+  hold_ = true;
+  Stream& a = Add(1);
+  for (int i = 0; i < 1000; ++i) Enqueue(a);
+  int pieces = 1;
+  while (!set_.DropWaiting()) ++pieces;
+  EXPECT_GT(pieces, 5);
+  EXPECT_EQ(set_.waiting_commands(), 0u);
+  Complete(a);
+  EXPECT_TRUE(a.Idle());
 }
 
 }  // namespace

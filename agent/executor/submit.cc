@@ -51,7 +51,7 @@ CUresult Session::MakeStream(Stream& stream) {
 }
 
 void Session::GiveStream(const Stream& stream) {
-  if (stream.green != nullptr) return stream.green->DestroyStream(stream.cuda);
+  if (stream.green != nullptr) return place_.device->DropStream(stream.cuda);
   place_.device->GiveStream(stream.priority, stream.cuda);
 }
 
@@ -101,7 +101,7 @@ CUresult Session::SubmitCopyInline(Stream& stream, const StreamCommand& command,
                                    uint64_t destination) {
   const std::span<const uint8_t> payload = command.payload;
   const uint8_t* source = payload.data();
-  if (uint8_t* copy = place_.staging->Copy(payload)) {
+  if (uint8_t* copy = place_.staging->Copy(tenant_.get(), payload)) {
     stream.staged.push_back({static_cast<uint64_t>(command.ticket), copy, payload.size()});
     staged_bytes_ += Staging::CostBytes(payload.size());
     source = copy;
@@ -114,7 +114,7 @@ CUresult Session::SubmitCopyInline(Stream& stream, const StreamCommand& command,
 void Session::FreeStaged(Stream& stream) {
   while (!stream.staged.empty() && stream.staged.front().ticket <= stream.completed) {
     const Staged& staged = stream.staged.front();
-    place_.staging->Give(staged.copy, staged.size_bytes);
+    place_.staging->Give(tenant_.get(), staged.copy, staged.size_bytes);
     staged_bytes_ -= Staging::CostBytes(staged.size_bytes);
     stream.staged.pop_front();
   }
@@ -280,8 +280,8 @@ bool Session::TextTaken(Stream& stream, const PointRef& point) {
   if (stream.taking_text) return false;
   stream.taking_text = true;
   // The stream stays while the point's mark does; the point keeps the event.
-  place_.printer->Flush(point->event, [this, &stream, point, reached](std::string_view text) {
-    text_.Add(text);
+  place_.printer->Flush(point->event, [this, &stream, point, reached](std::string text) {
+    text_.Add(std::move(text));
     stream.taking_text = false;
     uint32_t launches = 0;
     for (; !stream.printing.empty() && stream.printing.front() <= reached; ++launches) {

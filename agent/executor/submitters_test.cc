@@ -145,6 +145,10 @@ class SubmittersTest : public ::testing::Test {
     submitters_.Post(owner, std::move(job));
   }
 
+  void RunFinished() {
+    Slice slice(UINT64_MAX);
+    pool_.RunFinished(&slice);
+  }
   void TakeDone() {
     submitters_.TakeDone(&done_);
     for (const SubmitJobPtr& job : done_) {
@@ -211,7 +215,7 @@ TEST_F(SubmittersTest, GraphsAreSharedWhileTheyComeAndGo) {
       Post(owner, values);
     }
     TakeDone();
-    pool_.RunFinished();
+    RunFinished();
     chains_.MakeWanted();
     if (turn % 200 == 100) chains_.Forget(function_);
     if (turn % 500 == 250) {
@@ -232,9 +236,9 @@ TEST_F(SubmittersTest, WhatGraphsNameWaitsUntilTheyAreLetGo) {
   while (!chains_.LaunchOne(chunk, chunk.nodes.front(), params, StreamOf(0))) {
     ASSERT_LT(std::chrono::steady_clock::now(), end) << "no graph is made";
     chains_.MakeWanted();
-    pool_.RunFinished();
+    RunFinished();
   }
-  while (pool_.busy()) pool_.RunFinished();
+  while (pool_.busy()) RunFinished();
   ASSERT_EQ(TestingGraph::live, 2) << "a graph, and what it was instantiated to";
   // The worker has something else to do first.
   std::atomic<bool> occupied{true};
@@ -250,12 +254,12 @@ TEST_F(SubmittersTest, WhatGraphsNameWaitsUntilTheyAreLetGo) {
     gone = true;
     live = TestingGraph::live;
   });
-  pool_.RunFinished();
+  RunFinished();
   EXPECT_FALSE(gone);
   occupied = false;
   while (!gone) {
     ASSERT_LT(std::chrono::steady_clock::now(), end);
-    pool_.RunFinished();
+    RunFinished();
   }
   EXPECT_EQ(live, 0);
   gone = false;

@@ -12,6 +12,7 @@
 #include "agent/executor/testing_green.h"
 #include "agent/executor/testing_program.h"
 #include "agent/executor/testing_references.h"
+#include "agent/executor/testing_share.h"
 #include "agent/executor/testing_state.h"
 
 namespace gpuloom::executor {
@@ -500,6 +501,7 @@ void FillTable(Driver* d) {
 }  // namespace
 
 CUresult TestingSynchronising(const char* what) { return Synchronising(what); }
+void TestingTakeLong(const char* what) { TakeLong(what); }
 
 CUresult TestingNewStream(CUstream* stream, const char* kind, uint64_t of) {
   std::lock_guard lock(S().mutex);
@@ -516,9 +518,11 @@ const Driver& TestingDriver::Reset() {
     FillGraphTable(&driver);
     FillGreenTable(&driver);
     FillReferenceTable(&driver);
+    FillShareTable(&driver);
     return driver;
   }();
   ForgetReferences();
+  ForgetShares();
   std::lock_guard lock(S().mutex);
   S().held = false;
   ++S().release;

@@ -4,6 +4,7 @@
 // per process, safe from any thread.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -31,12 +32,23 @@ class TestingDriver {
   // Launches wait in the driver for the device, as module loads do on real hardware, when true.
   static void SetLoadsBlock(bool block);
 
-  // A call that takes long: "link" (cuLinkComplete), "look up" (cuLibraryGetKernel) and "occupancy" do not
+  // A call that takes long: "link" (cuLinkComplete), "look up" (cuLibraryGetKernel) and "occupancy" (and "fill", of bytes) do not
   // return from now on, until ReleaseCalls. Release and Reset do that too.
   static void HoldCalls(const char* what);
   static void ReleaseCalls();
   // So many are in the driver now.
   static int held_calls();
+
+  // Each fill of bytes takes so long.
+  static void SlowFills(std::chrono::microseconds each);
+  // Every library has so many kernels, all of this name. One that is called "found" else.
+  static void SetKernelNames(unsigned count, const char* each);
+  // Streams and events that were made and not destroyed.
+  struct Made {
+    int streams;
+    int events;
+  };
+  static Made made();
 
   // Graphs and executable graphs that were made and not destroyed.
   static int live_graphs();

@@ -213,7 +213,7 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   }
 }
 
-std::unique_ptr<TestingTenant> TestingScheduler::AddTenant() {
+std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
   auto tenant = std::make_unique<TestingTenant>();
   control::AddSession& order = tenant->order;
   order.session_id = ++last_session_;
@@ -230,6 +230,7 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant() {
   order.drain_timeout_ms = drain_timeout_ms;
   snprintf(order.label, sizeof(order.label), "tests/tenant-%llu/main",
            static_cast<unsigned long long>(last_session_));
+  if (label != nullptr) control::SetText(order.label, label);
   const auto commands = channel::MakeSealedMemory("commands", sizeof(wire::CommandRegion));
   const auto completions = channel::MakeSealedMemory("completions", sizeof(wire::CompletionRegion));
   tenant->arena = channel::MakeSealedMemory("arena", kHostRangeBytes);

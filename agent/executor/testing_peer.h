@@ -104,7 +104,8 @@ class TestingScheduler {
   // Closes the control socket and waits for the loop's end.
   ~TestingScheduler();
 
-  std::unique_ptr<TestingTenant> AddTenant();
+  // Each is an allocation of its own, or another process of the one that is named.
+  std::unique_ptr<TestingTenant> AddTenant(const char* label = nullptr);
   void RemoveTenant(const TestingTenant& tenant);
 
   // What the executor said of a session's end; nullopt when it did not within the timeout.

@@ -2,6 +2,7 @@
 // the session.
 #pragma once
 
+#include <deque>
 #include <string>
 
 #include "proto/wire/completion_writer.h"
@@ -17,27 +18,45 @@ class TextSender {
   explicit TextSender(wire::CompletionWriter* writer) : writer_(writer) {}
 
   // Before the completion of what printed it is published.
-  void Add(std::string_view text) {
-    text = text.substr(0, kMaxWaitingBytes - std::min(kMaxWaitingBytes, waiting_.size()));
+  void Add(std::string text) {
+    if (text.size() > kMaxWaitingBytes - waiting_bytes_) {
+      text.resize(kMaxWaitingBytes - waiting_bytes_);
+    }
     if (text.empty()) return;
-    waiting_.append(text);
+    waiting_bytes_ += text.size();
     announced_bytes_ += text.size();
+    if (!waiting_.empty() && waiting_.back().size() + text.size() <= wire::kTextBytes) {
+      waiting_.back().append(text);
+    } else {
+      waiting_.push_back(std::move(text));
+    }
     Poll();
     writer_->AnnounceText(announced_bytes_);
   }
 
-  // Goes on when the tenant has made room. True when something went.
+  // Goes on when the tenant has made room: a board of text at the most. True when something went.
   bool Poll() {
-    if (waiting_.empty()) return false;
-    const size_t bytes = writer_->WriteText(waiting_);
-    waiting_.erase(0, bytes);
-    return bytes != 0;
+    size_t written = 0;
+    while (!waiting_.empty() && written < wire::kTextBytes) {
+      const std::string_view text = waiting_.front();
+      const size_t bytes = writer_->WriteText(text.substr(begin_));
+      if (bytes == 0) break;
+      written += bytes;
+      begin_ += bytes;
+      if (begin_ != text.size()) break;
+      waiting_.pop_front();
+      begin_ = 0;
+    }
+    waiting_bytes_ -= written;
+    return written != 0;
   }
   bool empty() const { return waiting_.empty(); }
 
  private:
   wire::CompletionWriter* writer_;
-  std::string waiting_;
+  std::deque<std::string> waiting_;
+  size_t begin_ = 0;  // of what waits of the first
+  size_t waiting_bytes_ = 0;
   uint64_t announced_bytes_ = 0;
 };
 

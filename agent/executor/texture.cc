@@ -185,18 +185,31 @@ void Session::On(wire::Tag<wire::SurfaceDestroy>, const wire::SurfaceDestroy::Re
   });
 }
 
-// At the session's end. The arrays go behind them: `done` is what lets go of them.
-void Session::DestroyViews() {
-  if (textures_.empty() && surfaces_.empty()) return;
+// At the session's end, a piece; true when that was the last. The arrays go behind them: `done` is what lets
+// go of them.
+bool Session::DestroyViews() {
+  struct Views {
+    std::vector<std::pair<CUtexObject, ArrayRef>> textures;
+    std::vector<std::pair<CUsurfObject, ArrayRef>> surfaces;
+  };
+  auto views = std::make_shared<Views>();
+  size_t left = Chores::kPiece;
+  for (; left != 0 && !textures_.empty(); --left) {
+    views->textures.emplace_back(*textures_.begin());
+    textures_.erase(textures_.begin());
+  }
+  for (; left != 0 && !surfaces_.empty(); --left) {
+    views->surfaces.emplace_back(*surfaces_.begin());
+    surfaces_.erase(surfaces_.begin());
+  }
+  if (left == Chores::kPiece) return true;
   memory_.Post(
-      [textures = textures_, surfaces = surfaces_, &cuda = place_.device->cuda()] {
-        for (const auto& [texture, array] : textures) cuda.cuTexObjectDestroy(texture);
-        for (const auto& [surface, array] : surfaces) cuda.cuSurfObjectDestroy(surface);
+      [views, &cuda = place_.device->cuda()] {
+        for (const auto& [texture, array] : views->textures) cuda.cuTexObjectDestroy(texture);
+        for (const auto& [surface, array] : views->surfaces) cuda.cuSurfObjectDestroy(surface);
       },
-      [this] {
-        textures_.clear();
-        surfaces_.clear();
-      });
+      [views] {});
+  return left != 0;
 }
 
 }  // namespace gpuloom::executor

@@ -324,13 +324,7 @@ void Session::FinishReference(Asker asker, const wire::ReferenceGet::Request& re
   if (owner == nullptr) result = CUDA_ERROR_INVALID_HANDLE;
   size_t number = References::kNone;
   if (result == CUDA_SUCCESS) {
-    if (loaded->references == nullptr) {
-      loaded->references = std::make_shared<References>();
-      // Launches go with what they are bound to from here on, one by one.
-      kernels_.ForEach([&](Kernel& kernel) {
-        if (kernel.library == loaded) kernel.collects = false;
-      });
-    }
+    if (loaded->references == nullptr) loaded->references = std::make_shared<References>();
     References& references = *loaded->references;
     number = lookup.surface != nullptr ? references.Add(lookup.surface)
                                        : references.Add(lookup.texture, lookup.state);

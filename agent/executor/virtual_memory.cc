@@ -150,36 +150,38 @@ void Session::On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request& reque
   });
 }
 
-// True when mappings that nobody else is busy with hold every byte and nothing else.
-bool Session::CoversMappings(uint64_t address, uint64_t size_bytes) const {
-  if (size_bytes == 0 || size_bytes > reservable_.size_bytes) return false;
-  uint64_t at = address;
-  for (auto it = mappings_.find(address); it != mappings_.end() && it->first == at; ++it) {
-    if (it->second.busy) return false;
-    at += it->second.size_bytes;
-    if (at - address >= size_bytes) return at - address == size_bytes;
-  }
-  return false;
-}
-
 void Session::On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request& request,
                  const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);
   const uint64_t size_bytes = request.size_bytes;
   const uint32_t flags = request.flags;
   if (!IsAccess(flags)) return Refuse(wire::Fatal::kBadArgument);
-  if (!CoversMappings(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
-  bool narrows = false;
-  for (auto it = mappings_.find(address); it != mappings_.end() && it->first < address + size_bytes;
-       ++it) {
-    it->second.busy = true;
-    narrows |= flags < it->second.access;
-    if (flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) accessible_.Remove(it->first);
+  if (size_bytes == 0 || size_bytes > reservable_.size_bytes) {
+    return Refuse(wire::Fatal::kBadRange);
   }
-  const Asker asker = AskerOf(record);
-  if (!narrows) return ChangeAccess(asker, address, size_bytes, flags);
-  AfterEarlierWork(record.ticket, [this, asker, address, size_bytes, flags] {
-    ChangeAccess(asker, address, size_bytes, flags);
+  // Mappings that nobody else is busy with must hold every byte and nothing else.
+  const uint64_t end = address + size_bytes;
+  chores_.Do([this, asker = AskerOf(record), ticket = record.ticket, address, size_bytes, flags,
+              end, at = address, narrows = false]() mutable {
+    if (state_ != State::kServing) return true;
+    auto it = mappings_.find(at);
+    for (size_t left = Chores::kPiece; left != 0 && at != end; --left, ++it) {
+      if (it == mappings_.end() || it->first != at || it->second.busy ||
+          it->second.size_bytes > end - at) {
+        EndFor(wire::Fatal::kBadRange);
+        return true;
+      }
+      it->second.busy = true;
+      narrows |= flags < it->second.access;
+      if (flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) accessible_.Remove(at);
+      at += it->second.size_bytes;
+    }
+    if (at != end) return false;
+    const auto change = [this, asker, address, size_bytes, flags] {
+      ChangeAccess(asker, address, size_bytes, flags);
+    };
+    narrows ? AfterEarlierWork(ticket, change) : change();
+    return true;
   });
 }
 
@@ -195,17 +197,22 @@ void Session::ChangeAccess(Asker asker, uint64_t address, uint64_t size_bytes, u
         *result = cuda.cuMemSetAccess(address, size_bytes, &access, 1);
       },
       [this, result, asker, address, size_bytes, flags] {
-        place_.device->Judge(*result);
-        for (auto it = mappings_.find(address);
-             it != mappings_.end() && it->first < address + size_bytes; ++it) {
-          MappedRange& mapping = it->second;
-          mapping.busy = false;
-          if (*result == CUDA_SUCCESS) mapping.access = flags;
-          if (mapping.access != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
-            (void)accessible_.Add(it->first, mapping.size_bytes);  // or it is there already
+        const bool changed = place_.device->Judge(*result) == CUDA_SUCCESS;
+        chores_.Do([this, result = *result, changed, asker, flags, end = address + size_bytes,
+                    at = address]() mutable {
+          auto it = mappings_.lower_bound(at);
+          for (size_t left = Chores::kPiece; it != mappings_.end() && it->first < end; ++it) {
+            if (left-- == 0) return at = it->first, false;
+            MappedRange& mapping = it->second;
+            mapping.busy = false;
+            if (changed) mapping.access = flags;
+            if (mapping.access != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+              (void)accessible_.Add(it->first, mapping.size_bytes);  // or it is there already
+            }
           }
-        }
-        Reply<wire::MemSetAccess>(asker, *result);
+          Reply<wire::MemSetAccess>(asker, result);
+          return true;
+        });
       });
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "agent/executor/spin.h"
 
@@ -20,7 +21,9 @@ bool HasManyProcessors() {
 }  // namespace
 
 WorkPool::WorkPool(const Device* device, int threads, int wake_fd)
-    : device_(device), wake_fd_(wake_fd) {
+    : device_(device),
+      wake_fd_(wake_fd),
+      most_of_tenant_(static_cast<size_t>(std::max(threads / 2, 1))) {
   std::lock_guard lock(mutex_);
   for (int i = 0; i < threads; ++i) AddWorker();
 }
@@ -48,9 +51,11 @@ void WorkPool::Stop() {
   workers_.clear();
   own_.clear();
   finished_.clear();
+  taken_.clear();
 }
 
-void WorkPool::Post(std::function<void()> work, std::function<void()> done, const void* owner) {
+void WorkPool::Post(std::function<void()> work, std::function<void()> done, const void* owner,
+                    const void* tenant) {
   if (stopping_) {
     work();
     done();
@@ -67,21 +72,57 @@ void WorkPool::Post(std::function<void()> work, std::function<void()> done, cons
   bool somebody_looks;
   {
     std::lock_guard lock(mutex_);
-    jobs_.push_back({std::move(work), std::move(done), owner});
+    jobs_.push_back({std::move(work), std::move(done), owner, tenant});
     somebody_looks = one_is_awake_ && jobs_.size() == 1;
     waiting_count_.store(static_cast<uint32_t>(jobs_.size()), std::memory_order_release);
   }
   if (!somebody_looks) changed_.notify_one();
 }
 
+bool WorkPool::MayRun(const Job& job) const {
+  if (job.tenant == nullptr) return true;
+  const auto running = std::count_if(workers_.begin(), workers_.end(), [&](const Worker& one) {
+    return one.since_ns != 0 && one.tenant == job.tenant;
+  });
+  return static_cast<size_t>(running) < most_of_tenant_;
+}
+
+// A tenant has a job for each of its sessions here at the most, others are none's.
+std::deque<WorkPool::Job>::iterator WorkPool::NextJob() {
+  return std::find_if(jobs_.begin(), jobs_.end(), [this](const Job& job) { return MayRun(job); });
+}
+
+void WorkPool::Replace(Worker* worker) {
+  if (worker->left || left_ >= kMostLeft || stopping_) return;
+  worker->left = true;
+  ++left_;
+  AddWorker();
+}
+
+void WorkPool::TakeEnded(std::list<Worker>* ended) {
+  for (auto it = workers_.begin(); it != workers_.end();) {
+    const auto worker = it++;
+    if (worker->ended) ended->splice(ended->end(), workers_, worker);
+  }
+}
+
+void WorkPool::Tick(uint64_t now_ns) {
+  std::list<Worker> ended;
+  {
+    std::lock_guard lock(mutex_);
+    TakeEnded(&ended);
+    for (Worker& worker : workers_) {
+      if (worker.since_ns != 0 && now_ns > worker.since_ns + kLongNs) Replace(&worker);
+    }
+  }
+  for (Worker& worker : ended) worker.thread.join();
+}
+
 bool WorkPool::Leave(const void* owner) {
   Job dropped;  // its end may post
   std::list<Worker> ended;
   std::lock_guard lock(mutex_);
-  for (auto it = workers_.begin(); it != workers_.end();) {
-    const auto worker = it++;
-    if (worker->ended) ended.splice(ended.end(), workers_, worker);
-  }
+  TakeEnded(&ended);
   for (Worker& worker : ended) worker.thread.join();
   const auto job = std::find_if(jobs_.begin(), jobs_.end(),
                                 [owner](const Job& one) { return one.owner == owner; });
@@ -92,13 +133,10 @@ bool WorkPool::Leave(const void* owner) {
     ++finished_count_;
     return true;
   }
-  const auto worker = std::find_if(workers_.begin(), workers_.end(),
-                                   [owner](const Worker& one) { return one.owner == owner; });
-  if (worker != workers_.end() && !worker->left && left_ < kMostLeft && !stopping_) {
-    worker->left = true;
-    ++left_;
-    AddWorker();
-  }
+  const auto worker = std::find_if(workers_.begin(), workers_.end(), [owner](const Worker& one) {
+    return one.since_ns != 0 && one.owner == owner;
+  });
+  if (worker != workers_.end()) Replace(&*worker);
   return false;
 }
 
@@ -109,16 +147,22 @@ void WorkPool::Expect() {
   if (!one_is_awake_) changed_.notify_one();
 }
 
-bool WorkPool::RunFinished() {
-  if (!any_finished_.load(std::memory_order_acquire)) return false;
-  std::deque<std::function<void()>> finished;
-  {
+bool WorkPool::RunFinished(Slice* slice) {
+  if (any_finished_.load(std::memory_order_acquire)) {
     std::lock_guard lock(mutex_);
-    finished.swap(finished_);
+    std::move(finished_.begin(), finished_.end(), std::back_inserter(taken_));
+    finished_.clear();
     any_finished_.store(false, std::memory_order_relaxed);
   }
-  finished_count_ += finished.size();
-  for (auto& done : finished) done();
+  // What these finish at once, where there are no threads, has its turn in the next round.
+  size_t left = taken_.size();
+  if (left == 0) return false;
+  do {
+    const std::function<void()> done = std::move(taken_.front());
+    taken_.pop_front();
+    ++finished_count_;
+    done();
+  } while (--left != 0 && !slice->Over());
   return true;
 }
 
@@ -126,8 +170,10 @@ void WorkPool::Run(Worker* self) {
   device_->MakeCurrent();
   std::unique_lock lock(mutex_);
   for (;;) {
-    while (!stopping_ && jobs_.empty()) {
-      if (one_is_awake_ || NowNs() >= expected_until_ns_.load(std::memory_order_relaxed)) {
+    auto next = jobs_.end();
+    while (!stopping_ && (next = NextJob()) == jobs_.end()) {
+      if (one_is_awake_ || !jobs_.empty() ||
+          NowNs() >= expected_until_ns_.load(std::memory_order_relaxed)) {
         changed_.wait(lock);
         continue;
       }
@@ -141,14 +187,18 @@ void WorkPool::Run(Worker* self) {
       one_is_awake_ = false;
     }
     if (stopping_) return;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
+    Job job = std::move(*next);
+    jobs_.erase(next);
     waiting_count_.store(static_cast<uint32_t>(jobs_.size()), std::memory_order_release);
     self->owner = job.owner;
+    self->tenant = job.tenant;
+    self->since_ns = NowNs();
     lock.unlock();
     Finish(&job);
     lock.lock();
-    self->owner = nullptr;
+    self->since_ns = 0;
+    // What had to wait for the tenant's other jobs may be run now.
+    if (job.tenant != nullptr && !jobs_.empty()) changed_.notify_one();
     if (!self->left) continue;
     self->ended = true;
     --left_;
@@ -193,10 +243,11 @@ size_t WorkPool::own_threads() {
   return own_.size();
 }
 
-OwnThread::OwnThread(WorkPool* pool) : pool_(pool) {
+OwnThread::OwnThread(WorkPool* pool, std::shared_ptr<void> held) : pool_(pool) {
   if (pool->workers_.empty()) return;
   jobs_ = std::make_shared<WorkPool::Jobs>();
-  pool->own_.push_back({std::thread([pool, jobs = jobs_] { pool->RunOwn(jobs.get()); }), jobs_});
+  pool->own_.push_back(
+      {std::thread([pool, jobs = jobs_] { pool->RunOwn(jobs.get()); }), jobs_, std::move(held)});
 }
 
 OwnThread::~OwnThread() {
@@ -234,7 +285,7 @@ void Lane::Next() {
         done();
         Next();
       },
-      this);
+      this, tenant_);
 }
 
 void Lane::Leave() {

@@ -5,9 +5,10 @@
 //
 // An OwnThread is for libraries that want every call about a thing from one thread.
 //
-// What runs cannot be stopped: a compilation takes as long as its author likes. When the session that
-// wanted it is gone (Lane::Leave), another thread takes the place of the one that is at it, which ends
-// with its job. So what tenants leave behind takes no thread from those who live, up to kMostLeft.
+// What runs cannot be stopped: a compilation takes as long as its author likes. So one tenant's jobs are at no more
+// than half of the threads at a time; and when a job takes long, or the session that wanted it is gone
+// (Lane::Leave), another thread takes the place of the one that is at it, which ends with its job.
+// So what takes long takes no thread from the others, up to kMostLeft.
 //
 // Post, RunFinished, Lane and OwnThread belong to the ring thread. Work must not throw and must not touch what
 // belongs to the ring thread.
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "agent/executor/device.h"
+#include "agent/executor/slice.h"
 #include "proto/channel/unique_fd.h"
 
 namespace gpuloom::executor {
@@ -38,16 +40,20 @@ class WorkPool {
   // The same; what is posted afterwards is done at once.
   void Stop();
 
-  // `owner` is a name for Leave, never followed; null: none.
-  void Post(std::function<void()> work, std::function<void()> done, const void* owner = nullptr);
+  // `owner` is a name for Leave, `tenant` one for the threads' sharing out; never followed; null: none.
+  void Post(std::function<void()> work, std::function<void()> done, const void* owner = nullptr,
+            const void* tenant = nullptr);
   // The owner, which has posted one job, waits for it no more. True: it was not begun and is dropped, without
   // its `done`.
   bool Leave(const void* owner);
-  // Jobs whose owner has left them that have a thread beside the pool's at the most: each holds an
-  // image of up to 1 GiB and what its compilation takes.
+  // Gives threads to those who wait behind jobs that take long. To be called about once a second.
+  void Tick(uint64_t now_ns);
+  static constexpr uint64_t kLongNs = 1'000'000'000;
+  // Jobs that take long or whose owner has left them that have a thread beside the pool's at the most: each
+  // holds an image of up to 1 GiB and what its compilation takes.
   static constexpr uint32_t kMostLeft = 16;
-  // Runs the `done` of what has finished. True when there was any.
-  bool RunFinished();
+  // Runs the `done` of what has finished, in its order, as far as the slice reaches. True when there was any.
+  bool RunFinished(Slice* slice);
   // Work will be posted soon: for the next two milliseconds one thread stays awake for it, and whoever
   // waits for it does not pay for waking one up. Nothing where processors are few.
   void Expect();
@@ -63,11 +69,14 @@ class WorkPool {
     std::function<void()> work;
     std::function<void()> done;
     const void* owner = nullptr;
+    const void* tenant = nullptr;
   };
   struct Worker {
     std::thread thread;
-    const void* owner = nullptr;  // of its job
-    bool left = false;            // it ends with its job
+    const void* owner = nullptr;   // of its job
+    const void* tenant = nullptr;  // the same
+    uint64_t since_ns = 0;         // it is at its job; 0: it has none
+    bool left = false;             // it ends with its job
     bool ended = false;
   };
   struct Jobs {
@@ -80,15 +89,22 @@ class WorkPool {
   struct Own {
     std::thread thread;
     std::shared_ptr<Jobs> jobs;
+    std::shared_ptr<void> held;
   };
 
   void AddWorker();  // with mutex_, or before any other thread
+  // With mutex_.
+  void Replace(Worker* worker);
+  void TakeEnded(std::list<Worker>* ended);
+  bool MayRun(const Job& job) const;
+  std::deque<Job>::iterator NextJob();
   void Run(Worker* self);
   void RunOwn(Jobs* jobs);
   void Finish(Job* job);
 
   const Device* device_;
   const int wake_fd_;
+  const size_t most_of_tenant_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
@@ -98,7 +114,8 @@ class WorkPool {
   bool one_is_awake_ = false;               // guarded by mutex_; looks at waiting_count_
   std::atomic<uint32_t> waiting_count_{0};  // of jobs_
   std::atomic<uint64_t> expected_until_ns_{0};
-  uint64_t posted_ = 0;  // ring thread only, as the next
+  std::deque<std::function<void()>> taken_;  // of finished_; ring thread only, as the next
+  uint64_t posted_ = 0;
   uint64_t finished_count_ = 0;
   std::list<Worker>
       workers_;        // changed by the ring thread only; what they hold is guarded by mutex_
@@ -108,7 +125,7 @@ class WorkPool {
 
 class Lane {
  public:
-  explicit Lane(WorkPool* pool) : pool_(pool) {}
+  explicit Lane(WorkPool* pool, const void* tenant = nullptr) : pool_(pool), tenant_(tenant) {}
 
   // `done` runs before the next job of the lane begins. The lane must live until it is idle.
   void Post(std::function<void()> work, std::function<void()> done);
@@ -120,13 +137,15 @@ class Lane {
   void Next();
 
   WorkPool* pool_;
+  const void* tenant_;
   std::deque<std::pair<std::function<void()>, std::function<void()>>> waiting_;
   bool busy_ = false;
 };
 
 class OwnThread {
  public:
-  explicit OwnThread(WorkPool* pool);
+  // `held` is let go of on the ring thread when the thread has ended.
+  OwnThread(WorkPool* pool, std::shared_ptr<void> held);
   OwnThread(const OwnThread&) = delete;
   OwnThread& operator=(const OwnThread&) = delete;
   // What was posted is done all the same; nobody waits for it.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "agent/scheduler/address_share.h"
+#include "proto/control/line_budget.h"
 #include "proto/control/messages.h"
 
 namespace gpuloom::scheduler {
@@ -70,6 +71,7 @@ struct Allocation {
   std::string trust_domain;
   uint64_t pinned_limit_bytes = 0;
 
+  control::LineBudget lines;  // of the log, that its tenants cause
   Usage usage;
   AddressShare device_addresses;
   uint32_t session_count = 0;

@@ -58,6 +58,7 @@ struct StartHistory {
   int failures = 0;
   std::string last_reason;
   EventLoop::Clock::time_point next_start{};
+  control::LineBudget lines;  // of the log, about its executors: tenants can end them at will
 };
 
 // 0, then 1 s, doubling up to 30 s: a broken driver is not asked ten times a second, and a mended

@@ -72,7 +72,7 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
   executor->deadline = loop_->After(options_.start_timeout, [this, id] {
     LoseExecutor(executors_.at(id).get(), End::kKill, "was not ready in time");
   });
-  LogInfo(executor->Label() + " started");
+  LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo, executor->Label() + " started");
   domains_[domain] = executor;
   executors_.emplace(id, std::move(owned));
   return executor;
@@ -181,8 +181,8 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message) {
   executor->deadline.Cancel();
   executor->priorities =
       StreamPriorities{message.stream_priority_least, message.stream_priority_greatest};
-  start_history_.erase(executor->domain);
-  LogInfo(executor->Label() + " is ready");
+  start_history_[executor->domain].failures = 0;
+  LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo, executor->Label() + " is ready");
   const std::set<uint64_t> waiting = executor->sessions;
   for (const uint64_t id : waiting) {
     Session* session = FindSession(id, *executor);
@@ -204,7 +204,8 @@ void Scheduler::On(Executor* executor, const control::SessionReady& message) {
   }
   if (session->state != Session::State::kAdding) return;
   const std::string reason = Text(message.message);
-  LogWarning(session->Label() + " was refused by its executor: " + reason);
+  LogFor(&session->allocation->lines, LogLevel::kWarning,
+         session->Label() + " was refused by its executor: " + reason);
   Refuse(session->tenant.get(), wire::Admission::kDeviceLost, reason);
   ForgetSession(session->id);
 }
@@ -215,10 +216,12 @@ void Scheduler::On(Executor* executor, const control::SessionEnded& message) {
   session->kernels_launched = std::max(session->kernels_launched, message.kernels_launched);
   if (message.fatal != 0) {
     const auto fatal = static_cast<wire::Fatal>(message.fatal);
-    LogWarning(session->Label() + " was ended: wire: " + std::string(wire::FatalText(fatal)));
+    LogFor(&session->allocation->lines, LogLevel::kWarning,
+           session->Label() + " was ended: wire: " + std::string(wire::FatalText(fatal)));
   }
   if (message.drained == 0) {
-    LogWarning(session->Label() + " did not drain in time: it costs domain " + executor->domain +
+    LogFor(&session->allocation->lines, LogLevel::kWarning,
+           session->Label() + " did not drain in time: it costs domain " + executor->domain +
                " its executor");
     LoseExecutor(executor, End::kKill, session->Label() + " did not drain");
     return;
@@ -231,7 +234,8 @@ void Scheduler::On(Executor* executor, const control::SessionWaits& message) {
   if (session == nullptr || session->state != Session::State::kEnding) return;
   // It says so again and again.
   if (!std::exchange(session->waits_for_others, true)) {
-    LogInfo(session->Label() + " waits for others of domain " + executor->domain + " to end");
+    LogFor(&session->allocation->lines, LogLevel::kInfo,
+           session->Label() + " waits for others of domain " + executor->domain + " to end");
   }
   ExpectEnd(session);
 }
@@ -277,7 +281,8 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
         it != domains_.end() && it->second == executor) {
       domains_.erase(it);
     }
-    LogInfo(executor->Label() + " ends: " + reason);
+    LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo,
+           executor->Label() + " ends: " + reason);
     executor->idle.Cancel();
     const std::set<uint64_t> sessions = executor->sessions;
     for (const uint64_t id : sessions) {
@@ -316,7 +321,8 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
         [executor] { return executor->state != Executor::State::kDying; });
   }
   LoseExecutor(executor, End::kAsk, how);
-  LogInfo("executor of domain " + executor->domain + " " + how);
+  LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo,
+         "executor of domain " + executor->domain + " " + how);
   const std::set<uint64_t> sessions = executor->sessions;
   for (const uint64_t id : sessions) ForgetSession(id);
   for (const auto& [id, range] : executor->arenas) host_window_.Free(range);
@@ -327,7 +333,9 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
     history.next_start = EventLoop::Clock::now() + StartDelay(history.failures);
   }
   folders_.Remove(executor->folder, std::move(executor->user));
+  const std::string domain = executor->domain;
   executors_.erase(executor_id);
+  if (!HasAllocations(domain) && start_history_[domain].failures == 0) start_history_.erase(domain);
   LookUnused();
 }
 

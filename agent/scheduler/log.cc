@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
+
 #include "proto/channel/unique_fd.h"
 
 namespace gpuloom::scheduler {
@@ -67,6 +69,18 @@ void LogWarning(const std::string& line) { Write(LogLevel::kWarning, "warning: "
 void LogError(const std::string& line) { Write(LogLevel::kError, "error: ", line); }
 
 void LogCopy(const std::string& line) { WriteLine(line); }
+void LogFor(control::LineBudget* budget, LogLevel level, const std::string& line) {
+  if (level < g_level) return;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  uint64_t left_out = 0;
+  if (!budget->Take(static_cast<uint64_t>(std::chrono::nanoseconds(now).count()), &left_out))
+    return;
+  if (left_out != 0) {
+    Write(level, "",
+          std::to_string(left_out) + " lines about whom the next one names were left out");
+  }
+  Write(level, level == LogLevel::kWarning ? "warning: " : "", line);
+}
 
 std::string ProcessText(int pid) { return pid > 0 ? "pid " + std::to_string(pid) : "a process"; }
 

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "proto/control/line_budget.h"
+
 namespace gpuloom::scheduler {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
@@ -19,6 +21,9 @@ void LogError(const std::string& line);
 
 // A line of another process, whole and of whatever level: it has judged that itself.
 void LogCopy(const std::string& line);
+
+// The same for what a tenant can cause at will: no more than its budget allows.
+void LogFor(control::LineBudget* budget, LogLevel level, const std::string& line);
 
 // "pid 12", or "a process" when `pid` is 0: SO_PEERCRED has no number for a process outside the pid
 // namespace of our own pod.

@@ -59,5 +59,24 @@ TEST(Log, APidThatCannotBeKnownIsLeftOut) {
   EXPECT_EQ(Executor().Label().find("pid"), std::string::npos) << Executor().Label();
 }
 
+TEST(LineBudget, SomeAtOnceThenOneInAWhileAndTheRestIsCounted) {
+  control::LineBudget budget;
+  uint64_t now_ns = 1'000'000'000'000;
+  uint64_t left_out = 7;
+  for (uint32_t i = 0; i < control::LineBudget::kAtOnce; ++i) {
+    ASSERT_TRUE(budget.Take(now_ns, &left_out)) << i;
+    EXPECT_EQ(left_out, 0u);
+  }
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(budget.Take(now_ns, &left_out));
+  now_ns += control::LineBudget::kRefillNs;
+  ASSERT_TRUE(budget.Take(now_ns, &left_out));
+  EXPECT_EQ(left_out, 1000u);
+  EXPECT_FALSE(budget.Take(now_ns, &left_out));
+  now_ns += 100 * control::LineBudget::kRefillNs;
+  uint32_t lines = 0;
+  while (budget.Take(now_ns, &left_out)) ++lines;
+  EXPECT_EQ(lines, control::LineBudget::kAtOnce);
+}
+
 }  // namespace
 }  // namespace gpuloom::scheduler

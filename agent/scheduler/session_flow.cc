@@ -19,7 +19,8 @@ static_assert(Scheduler::kMaxAllocations * kAssuredDeviceRanges * kLeastDeviceRa
 
 void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
   const auto refuse = [&](wire::Admission admission, const std::string& message) {
-    LogWarning(allocation->Label() + ": refused " + ProcessText(visitor.pid) + ": " + message);
+    LogFor(&allocation->lines, LogLevel::kWarning,
+           allocation->Label() + ": refused " + ProcessText(visitor.pid) + ": " + message);
     Refuse(visitor.socket.get(), admission, message);
   };
   if (!allocation->bound) {
@@ -167,7 +168,8 @@ void Scheduler::SendWelcome(Session* session) {
   }
   session->state = Session::State::kLive;
   session->regions = SessionRegions{};  // both sides have theirs
-  LogInfo(session->Label() + " began in domain " + session->executor->domain);
+  LogFor(&session->allocation->lines, LogLevel::kInfo,
+         session->Label() + " began in domain " + session->executor->domain);
 }
 
 void Scheduler::OnTenantEvent(uint64_t session_id) {
@@ -184,7 +186,7 @@ void Scheduler::OnTenantEvent(uint64_t session_id) {
 
 void Scheduler::EndSession(Session* session, const std::string& why) {
   if (session->state == Session::State::kEnding) return;
-  LogInfo(session->Label() + " ends: " + why);
+  LogFor(&session->allocation->lines, LogLevel::kInfo, session->Label() + " ends: " + why);
   session->tenant_watch.End();
   session->tenant.Reset();
   session->regions = SessionRegions{};
@@ -223,8 +225,10 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   --session->allocation->session_count;
   session->allocation->kernels_of_ended_sessions += session->kernels_launched;
   session->executor->sessions.erase(session_id);
-  LogInfo(session->Label() + " ended after " + std::to_string(session->kernels_launched) +
-          " kernels" + (bytes == 0 ? "" : ", " + std::to_string(bytes >> 20) + " MiB taken back"));
+  LogFor(&session->allocation->lines, LogLevel::kInfo,
+         session->Label() + " ended after " + std::to_string(session->kernels_launched) +
+             " kernels" +
+             (bytes == 0 ? "" : ", " + std::to_string(bytes >> 20) + " MiB taken back"));
   LookIdle(session->executor);
   // Whoever waits for what it had may have it now.
   std::vector<uint64_t> rounds;

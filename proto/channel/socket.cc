@@ -162,14 +162,12 @@ void RingDoorbell(int socket) {
 }
 
 bool DrainDoorbell(int socket) {
-  char bytes[256];
-  for (;;) {
-    const ssize_t n = recv(socket, bytes, sizeof(bytes), MSG_DONTWAIT);
-    if (n == 0) return false;
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
-    if (static_cast<size_t>(n) < sizeof(bytes)) return true;
-  }
+  char bytes[kDoorbellBytes];
+  ssize_t n;
+  do {
+    n = recv(socket, bytes, sizeof(bytes), MSG_DONTWAIT);
+  } while (n < 0 && errno == EINTR);
+  return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
 }
 
 }  // namespace gpuloom::channel

@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace gpuloom::channel {
 namespace {
@@ -154,6 +156,18 @@ TEST(Doorbell, Malicious_ATenantThatNeverTakesItsBellsBlocksNobody) {
   ASSERT_TRUE(MakePair(SOCK_STREAM, &a, &b));
   for (int i = 0; i < 1'000'000; ++i) RingDoorbell(a.get());
   EXPECT_TRUE(DrainDoorbell(b.get()));
+}
+
+TEST(Doorbell, Malicious_AFloodIsNotFollowed) {
+  UniqueFd a, b;
+  ASSERT_TRUE(MakePair(SOCK_STREAM, &a, &b));
+  constexpr int kBytes = 10'000;
+  const std::vector<char> flood(kBytes, 1);
+  ASSERT_EQ(send(a.get(), flood.data(), flood.size(), MSG_DONTWAIT), kBytes);
+  EXPECT_TRUE(DrainDoorbell(b.get()));
+  int left = 0;
+  ASSERT_EQ(ioctl(b.get(), FIONREAD, &left), 0);
+  EXPECT_GE(left, kBytes - static_cast<int>(kDoorbellBytes)) << "a tenant decides how long we read";
 }
 
 }  // namespace
