@@ -250,6 +250,8 @@ class Run {
   Both LookAtBoth() {
     return {LookAt(stack_.ExecutorOf("shared")), LookAt(stack_.scheduler().pid())};
   }
+  // What has grown since the first look; empty: nothing.
+  std::string Growth(const Both& now) const;
   std::vector<Both> looks_;
   steady_clock::time_point begin_;
 };
@@ -298,6 +300,20 @@ void Run::Look() {
   std::fflush(stdout);
 }
 
+std::string Run::Growth(const Both& now) const {
+  for (const auto& [name, what] :
+       {std::pair{"executor", &Both::executor}, {"scheduler", &Both::scheduler}}) {
+    const testing::Look& first = looks_[1].*what;
+    const testing::Look& last = now.*what;
+    if (last.bytes > first.bytes + kMayGrowBytes ||
+        last.descriptors > first.descriptors + kMayGrowCount ||
+        last.threads > first.threads + kMayGrowCount) {
+      return std::string(name) + " has grown from " + Text(first) + " to " + Text(last);
+    }
+  }
+  return "";
+}
+
 bool Run::Go() {
   const Allocation near = stack_.Allocate({.pod = "honest", .domain = "shared"});
   const Allocation far = stack_.Allocate({.pod = "honest", .domain = "elsewhere"});
@@ -333,15 +349,9 @@ bool Run::Go() {
     if (honest->failed() && !failed_) Fail("an honest tenant has lost");
   }
   tally_.Print();
-  for (const auto& [name, what] :
-       {std::pair{"executor", &Both::executor}, {"scheduler", &Both::scheduler}}) {
-    const testing::Look& first = looks_[1].*what;
-    const testing::Look& last = looks_.back().*what;
-    if (last.bytes > first.bytes + kMayGrowBytes ||
-        last.descriptors > first.descriptors + kMayGrowCount ||
-        last.threads > first.threads + kMayGrowCount) {
-      Fail(std::string(name) + " has grown from " + Text(first) + " to " + Text(last));
-    }
+  // What waits for an idle device is let go of now that the honest ones have stopped.
+  if (!failed_ && !Eventually([this] { return Growth(LookAtBoth()).empty(); })) {
+    Fail(Growth(LookAtBoth()));
   }
   honest_.clear();
   if (!failed_) {
