@@ -272,6 +272,7 @@ class Executor {
       Slice slice(kSliceNs);
       return session_->Poll(NowNs(), &slice);
     });
+    session_->Notify();
     return worked | Quieten(cost);
   }
 
