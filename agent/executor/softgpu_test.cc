@@ -126,6 +126,39 @@ class SoftGpuTest : public ::testing::Test {
                                      reinterpret_cast<uint64_t>(to), from, 128});
   }
 
+  // Steps of the neighbour while `asker` waits. What waited for the kernel would never end.
+  void ComputesBeside(TestingTenant* asker, const char* label) {
+    ASSERT_TRUE(LoadProgram(tenant_.get()));
+    const uint64_t memory = tenant_->Alloc(4096);
+    uint32_t* host = Pin(tenant_.get());
+    ASSERT_NE(host, nullptr);
+    auto neighbour = scheduler_.AddTenant();
+    ASSERT_TRUE(LoadProgram(neighbour.get()));
+    const uint64_t theirs = neighbour->Alloc(4096);
+    std::unique_ptr<TestingTenant> other;
+    if (asker == nullptr) {
+      other = scheduler_.AddTenant(label);
+      asker = other.get();
+    }
+    ASSERT_TRUE(neighbour->WaitDone(0, Scale(neighbour.get(), 0, theirs, 2)));
+    Gate gate(host + 64);
+    const Ticket endless = Hold(tenant_.get(), 0, memory, gate);
+    const Ticket asked =
+        asker->Post<wire::ContextSetLimit>({CU_LIMIT_STACK_SIZE, 0, 8192 + 16 * ++raised_}, {}, 7);
+    for (int step = 0; step < 200; ++step) {
+      ASSERT_TRUE(neighbour->WaitDone(0, Scale(neighbour.get(), 0, theirs, 3))) << step;
+    }
+    EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, endless));
+    EXPECT_EQ(asker->reader.FindReply(7, asked), nullptr);
+    gate.Open();
+    const wire::ReplySlot* answer = nullptr;
+    ASSERT_TRUE(
+        asker->Wait([&] { return (answer = asker->reader.FindReply(7, asked)) != nullptr; }));
+    EXPECT_EQ(answer->result, 0u);
+    EXPECT_TRUE(tenant_->WaitDone(0, endless));
+  }
+  static inline uint64_t raised_ = 0;
+
   TestingScheduler scheduler_{SoftGpu()};
   std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
 };
@@ -297,51 +330,17 @@ TEST_F(SoftGpuTest, GraphsThatWaitEndWithTheirSession) {
 
 // A tenant whose kernel runs without end wishes for a moment of quiet, by raising a limit; a neighbour that loads
 // nothing computes on.
-class QuietWishTest : public SoftGpuTest {
- protected:
-  // Steps of the neighbour while `asker` waits. What waited for the kernel would never end.
-  void ComputesBeside(TestingTenant* asker, const char* label) {
-    ASSERT_TRUE(LoadProgram(tenant_.get()));
-    const uint64_t memory = tenant_->Alloc(4096);
-    uint32_t* host = Pin(tenant_.get());
-    ASSERT_NE(host, nullptr);
-    auto neighbour = scheduler_.AddTenant();
-    ASSERT_TRUE(LoadProgram(neighbour.get()));
-    const uint64_t theirs = neighbour->Alloc(4096);
-    std::unique_ptr<TestingTenant> other;
-    if (asker == nullptr) {
-      other = scheduler_.AddTenant(label);
-      asker = other.get();
-    }
-    ASSERT_TRUE(neighbour->WaitDone(0, Scale(neighbour.get(), 0, theirs, 2)));
-    Gate gate(host + 64);
-    const Ticket endless = Hold(tenant_.get(), 0, memory, gate);
-    const Ticket asked =
-        asker->Post<wire::ContextSetLimit>({CU_LIMIT_STACK_SIZE, 0, 8192 + 16 * ++raised_}, {}, 7);
-    for (int step = 0; step < 200; ++step) {
-      ASSERT_TRUE(neighbour->WaitDone(0, Scale(neighbour.get(), 0, theirs, 3))) << step;
-    }
-    EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, endless));
-    EXPECT_EQ(asker->reader.FindReply(7, asked), nullptr);
-    gate.Open();
-    const wire::ReplySlot* answer = nullptr;
-    ASSERT_TRUE(
-        asker->Wait([&] { return (answer = asker->reader.FindReply(7, asked)) != nullptr; }));
-    EXPECT_EQ(answer->result, 0u);
-    EXPECT_TRUE(tenant_->WaitDone(0, endless));
-  }
-  static inline uint64_t raised_ = 0;
-};
-
-TEST_F(QuietWishTest, Malicious_BesideTheAskersOwnKernel) {
+TEST_F(SoftGpuTest, Malicious_AWishForQuietBesideTheAskersOwnKernel) {
   ComputesBeside(tenant_.get(), nullptr);
 }
 
-TEST_F(QuietWishTest, Malicious_BesideAnotherProcessesKernel) {
+TEST_F(SoftGpuTest, Malicious_AWishForQuietBesideAnotherProcessesKernel) {
   ComputesBeside(nullptr, tenant_->order.label);
 }
 
-TEST_F(QuietWishTest, Malicious_BesideAnothersKernel) { ComputesBeside(nullptr, nullptr); }
+TEST_F(SoftGpuTest, Malicious_AWishForQuietBesideAnothersKernel) {
+  ComputesBeside(nullptr, nullptr);
+}
 
 // Last: there is no context in this process any more afterwards.
 TEST_F(SoftGpuTest, FaultEndsTheContextWithItsOwnCode) {

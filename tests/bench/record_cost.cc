@@ -227,6 +227,7 @@ class Executor {
     return cost;
   }
 
+  wire::Fatal fatal() const { return reader_.fatal(); }
   bool serving() const { return session_->state() == Session::State::kServing; }
 
  private:
@@ -272,6 +273,7 @@ class Executor {
       Slice slice(kSliceNs);
       return session_->Poll(NowNs(), &slice);
     });
+    session_->Notify();
     return worked | Quieten(cost);
   }
 
@@ -349,7 +351,8 @@ class Forms {
     });
     Add<HostUnregister>([=, this] { Post<HostUnregister>({HostPtr{kPinned}, kPageBytes}); });
     Add<Copy>([=, this] {
-      Post<Copy>({kLegacyStream, CopyKind::kHostToHost, kPinned, kPinned, kPages * kPageBytes});
+      Post<Copy>({kLegacyStream, CopyKind::kHostToHost, kPinned + kPageBytes, kPinned + kPageBytes,
+                  (kPages - 1) * kPageBytes});
     });
     Add<CopyInline>([=, this] {
       Post<CopyInline>({kLegacyStream, 0, DevicePtr{large_}},
@@ -510,7 +513,10 @@ int Main(double limit_ms) {
     printf("  ");
     worst.stretch_ns = std::max(worst.stretch_ns, costs[opcode].stretch_ns);
     Print(costs[opcode]);
-    printf(forms.Has(name) && !executor.serving() ? "  the valid form was refused\n" : "\n");
+    if (forms.Has(name) && !executor.serving()) {
+      printf("  the valid form was refused: %s", wire::FatalText(executor.fatal()).data());
+    }
+    printf("\n");
     fflush(stdout);
     if (!executor.serving() || forms.TakesAway(name)) {
       executor.BeginSession();

@@ -60,10 +60,14 @@ class AbruptSessions : public ::testing::Test {
       tenant->Write<wire::Fill>({wire::StreamId{id}, 4, 0, 0, memory, 1024});
       tenant->Write<wire::EventCreate>({wire::EventId{id}, id % 2});
       tenant->Write<wire::EventRecord>({wire::EventId{id}, wire::StreamId{id}});
-      if (id % 32 == 0) ASSERT_NE(tenant->WaitForReply(40, Ask(tenant.get())), nullptr);
+      if (id % 32 == 0) {
+        ASSERT_NE(tenant->WaitForReply(40, Ask(tenant.get())), nullptr);
+      }
     }
     // Some in the midst of it, some when all is done.
-    if (number % 2 == 0) ASSERT_NE(tenant->WaitForReply(40, Ask(tenant.get())), nullptr);
+    if (number % 2 == 0) {
+      ASSERT_NE(tenant->WaitForReply(40, Ask(tenant.get())), nullptr);
+    }
     ASSERT_EQ(tenant->completions().fatal(), wire::Fatal::kNone);
   }
   static wire::Ticket Ask(HostileTenant* tenant) {
