@@ -86,7 +86,8 @@ class Chart(unittest.TestCase):
         self.assertNotIn("limits", schedulers["containers"][0]["resources"])
 
     def test_the_users_of_executors_reach_the_schedulers(self):
-        self.assertIn("--executor-users=auto", Pods(Render()[0])[1]["containers"][0]["args"])
+        for values in [{}, {"executorUsers": None}]:
+            self.assertIn("--executor-users=auto", Pods(Render(**values)[0])[1]["containers"][0]["args"])
         pod = Pods(Render(executorUsers="70000-70009")[0])[1]
         self.assertIn("--executor-users=70000-70009", pod["containers"][0]["args"])
 
