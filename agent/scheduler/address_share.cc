@@ -35,7 +35,7 @@ uint64_t DeviceOwnBytes(uint64_t memory_quota_bytes, uint64_t range_bytes) {
 }
 
 uint64_t AddressShare::Wanted(const AddressLimits& limits) const {
-  if (held_bytes_ == 0) return limits.first_bytes;
+  if (serving_ == 0) return limits.first_bytes;
   // Half of the first one's, and each further one three quarters of the one before.
   const uint64_t together_bytes = limits.first_bytes * kFirstRanges;
   return (together_bytes - std::min(together_bytes, held_bytes_)) / 4;
@@ -44,7 +44,7 @@ uint64_t AddressShare::Wanted(const AddressLimits& limits) const {
 bool AddressShare::TakeOpen(const AddressLimits& limits, AddressWindow* window, uint64_t size_bytes,
                             channel::Range* range) const {
   // The second half is for the first sessions of others, and for small ones.
-  const bool may_be_last = held_bytes_ == 0 || size_bytes == limits.least_bytes;
+  const bool may_be_last = serving_ == 0 || size_bytes == limits.least_bytes;
   const uint64_t left_bytes = may_be_last ? 0 : window->size_bytes() / 2;
   return size_bytes + left_bytes <= window->free_bytes() && window->Take(size_bytes, range);
 }
@@ -53,16 +53,23 @@ bool AddressShare::Take(const AddressLimits& limits, DividedWindow* window, chan
   for (uint64_t wanted = Wanted(limits);; wanted /= 2) {
     const uint64_t size_bytes =
         std::max(limits.least_bytes, wanted / limits.least_bytes * limits.least_bytes);
-    if (held_bytes_ + size_bytes > limits.most_bytes) return false;
     const bool is_least = size_bytes == limits.least_bytes;
-    const bool is_needed = held_bytes_ == 0 && size_bytes <= limits.needed_bytes && !is_least;
+    // Beyond what large ones may take together there is room for small ones only.
+    const uint64_t together_bytes =
+        is_least ? limits.most_bytes : limits.first_bytes * kFirstRanges;
+    const bool fits = held_bytes_ + size_bytes <= together_bytes;
+    // One at a time: others need theirs, too.
+    const bool may_need = serving_ == 0 && needed_ranges_ == 0 && !is_least;
+    const bool is_needed = may_need && size_bytes <= limits.needed_bytes;
     // Who holds no more ranges than are assured holds no more in the part that is kept for them.
     const bool is_assured = ranges_ < limits.assured && is_least;
-    if (TakeOpen(limits, &window->open, size_bytes, range) ||
-        (is_needed && window->needed.Take(size_bytes, range)) ||
-        (is_assured && window->assured.Take(size_bytes, range))) {
+    if (fits && (TakeOpen(limits, &window->open, size_bytes, range) ||
+                 (is_needed && window->needed.Take(size_bytes, range)) ||
+                 (is_assured && window->assured.Take(size_bytes, range)))) {
       held_bytes_ += size_bytes;
       ++ranges_;
+      ++serving_;
+      needed_ranges_ += window->needed.Contains(*range) ? 1 : 0;
       return true;
     }
     if (is_least) return false;
@@ -70,6 +77,7 @@ bool AddressShare::Take(const AddressLimits& limits, DividedWindow* window, chan
 }
 
 void AddressShare::Free(const channel::Range& range, DividedWindow* window) {
+  needed_ranges_ -= std::min(needed_ranges_, window->needed.Contains(range) ? 1u : 0u);
   // It is of one of them, and the others do not know it.
   for (AddressWindow* part : {&window->open, &window->needed, &window->assured}) part->Free(range);
   held_bytes_ -= std::min(held_bytes_, range.size_bytes);

@@ -6,7 +6,8 @@
 // get less and less, and what is taken together is bounded. A part of the window is kept for the
 // first few sessions of each allocation, so that no tenant, and not all of them together, can take
 // what every allocation is assured of. A range counts until it is free again, not until its session
-// ends.
+// ends; but a session that no other is served beside is a first one, so that a program that starts
+// again while its predecessor drains gets what that had.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,10 @@ class AddressShare {
   // allow none: Refusal says why.
   [[nodiscard]] bool Take(const AddressLimits& limits, DividedWindow* window,
                           channel::Range* range);
-  // `range` was taken here.
+  // The session of a range that was taken here is served no more; its range may still be in use. Once
+  // for each.
+  void EndServing() { serving_ -= serving_ == 0 ? 0 : 1; }
+  // `range` was taken here, and its session is served no more.
   void Free(const channel::Range& range, DividedWindow* window);
 
   uint64_t held_bytes() const { return held_bytes_; }
@@ -57,6 +61,8 @@ class AddressShare {
 
   uint64_t held_bytes_ = 0;
   uint32_t ranges_ = 0;
+  uint32_t serving_ = 0;        // of them, those whose sessions have not ended
+  uint32_t needed_ranges_ = 0;  // of them, those in DividedWindow::needed
 };
 
 // A range for a program that reserves nothing and has a small quota.

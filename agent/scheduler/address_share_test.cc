@@ -32,7 +32,10 @@ struct Tenant {
     ranges.push_back(range);
     return true;
   }
+  // Of any; its range is held on.
+  void EndServing() { share.EndServing(); }
   void Close(size_t i, DividedWindow* window) {
+    share.EndServing();
     share.Free(ranges[i], window);
     ranges.erase(ranges.begin() + static_cast<ptrdiff_t>(i));
   }
@@ -102,6 +105,46 @@ TEST(AddressShare, WhatComesBackLateStaysOnTheAccount) {
   EXPECT_EQ(tenant.share.held_bytes(), 0u);
   ASSERT_TRUE(tenant.Open(&window));
   EXPECT_EQ(tenant.ranges[0].size_bytes, first_bytes);
+}
+
+// A program that starts again while its predecessor drains.
+TEST(AddressShare, WithNoSessionServedTheNextIsAFirstOne) {
+  DividedWindow window = WholeWindow();
+  Tenant tenant(2 * kGiB);
+  ASSERT_TRUE(tenant.Open(&window));
+  tenant.EndServing();
+  ASSERT_TRUE(tenant.Open(&window));
+  EXPECT_EQ(tenant.ranges[1].size_bytes, tenant.limits.first_bytes);
+  ASSERT_TRUE(tenant.Open(&window));
+  EXPECT_LE(tenant.ranges[2].size_bytes, tenant.limits.first_bytes / 2)
+      << "one is served beside it";
+}
+
+TEST(AddressShare, Malicious_FirstSessionsWithoutEndTakeABoundedPart) {
+  DividedWindow window = WholeWindow();
+  std::vector<Tenant> hostile(4, Tenant(2 * kGiB));
+  for (Tenant& tenant : hostile) {
+    while (tenant.Open(&window)) tenant.EndServing();
+    EXPECT_LE(tenant.share.held_bytes(), tenant.limits.most_bytes);
+    EXPECT_EQ(tenant.ranges[2].size_bytes, tenant.limits.first_bytes);
+    EXPECT_EQ(tenant.ranges.back().size_bytes, kLeastDeviceRangeBytes);
+  }
+  // Nothing is left but what is kept: of that no more than one range each.
+  std::vector<Tenant> others(kMaxAllocations - 4, Tenant(kGiB));
+  for (Tenant& tenant : others) tenant.OpenAll(&window);
+  const size_t taken = window.needed.taken_count();
+  for (Tenant& tenant : hostile) {
+    while (!tenant.ranges.empty()) {
+      tenant.share.Free(tenant.ranges.back(), &window);
+      tenant.ranges.pop_back();
+    }
+    EXPECT_EQ(tenant.share.held_bytes(), 0u);
+  }
+  Tenant whole(141 * kGiB);
+  ASSERT_TRUE(whole.Open(&window));
+  whole.EndServing();
+  while (whole.Open(&window)) whole.EndServing();
+  EXPECT_LE(window.needed.taken_count(), taken + 1);
 }
 
 TEST(AddressShare, AThousandAllocationsWithFourSessionsEachAreServed) {

@@ -39,6 +39,9 @@ class AddressWindow {
   // `range` was taken and is not in use by anybody any more.
   void Free(const channel::Range& range);
 
+  bool Contains(const channel::Range& range) const {
+    return window_.Contains(range.begin, range.size_bytes);
+  }
   uint64_t size_bytes() const { return window_.size_bytes; }
   uint64_t end() const { return window_.begin + window_.size_bytes; }
   uint64_t free_bytes() const { return free_bytes_; }

@@ -248,7 +248,7 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
       session->tenant_watch.End();
       session->tenant.Reset();
       session->regions = SessionRegions{};
-      session->state = Session::State::kEnding;
+      StopServing(session);
     }
     executor->peer.reset();
     const uint64_t id = executor->id;

@@ -101,6 +101,7 @@ class Scheduler {
   void SendWelcome(Session* session);
   // Ends it for the tenant at once; the executor drains.
   void EndSession(Session* session, const std::string& why);
+  void StopServing(Session* session);
   void ExpectEnd(Session* session);
   // Nothing of it is anywhere any more.
   void ForgetSession(uint64_t session_id);

@@ -87,6 +87,7 @@ bool Scheduler::Prepare(Session* session, std::string* error) {
   }
   session->device_own_bytes = DeviceOwnBytes(quota_bytes, session->device_range.size_bytes);
   if (!host_window_.Take(host_bytes, &session->host_range)) {
+    allocation.device_addresses.EndServing();
     allocation.device_addresses.Free(session->device_range, &device_window_);
     *error = "scheduler: all host address ranges of this GPU are taken";
     return false;
@@ -192,9 +193,15 @@ void Scheduler::EndSession(Session* session, const std::string& why) {
     ForgetSession(session->id);
     return;
   }
-  session->state = Session::State::kEnding;
+  StopServing(session);
   session->executor->peer->Send(0, control::RemoveSession{session->id});
   ExpectEnd(session);
+}
+
+void Scheduler::StopServing(Session* session) {
+  if (session->state == Session::State::kEnding) return;
+  session->state = Session::State::kEnding;
+  session->allocation->device_addresses.EndServing();
 }
 
 // The executor watches drain_timeout itself, and says so when it waits longer for somebody else; this is
@@ -212,6 +219,7 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   if (it == sessions_.end()) return;
   const std::unique_ptr<Session> session = std::move(it->second);
   sessions_.erase(it);
+  StopServing(session.get());
   const uint64_t bytes = session->memory.size_bytes();
   memory_.ReleaseAll(&session->memory, &session->allocation->usage);
   session->allocation->device_addresses.Free(session->device_range, &device_window_);
