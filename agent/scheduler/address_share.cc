@@ -16,14 +16,34 @@ uint64_t LargestOwnBytes(uint64_t memory_quota_bytes) {
   return std::max(kLeastDeviceRangeBytes, std::bit_ceil(memory_quota_bytes * 2));
 }
 
+constexpr uint64_t kSessions = 64;  // Scheduler::kMaxSessionsPerAllocation
+
 }  // namespace
+
+AddressLimits HostAddressLimits(uint64_t pinned_limit_bytes) {
+  const uint64_t first_bytes =
+      pinned_limit_bytes >= kMaxHostRangeBytes / 4
+          ? kMaxHostRangeBytes
+          : std::max(kMinHostRangeBytes, std::bit_ceil(pinned_limit_bytes * 4));
+  return {.kind = "host",
+          .first_bytes = first_bytes,
+          .needed_bytes = std::max(kMinHostRangeBytes, first_bytes / 2),
+          .least_bytes = kMinHostRangeBytes,
+          .assured = kAssuredHostRanges,
+          .most_bytes = first_bytes * kFirstRanges + kSessions * kMinHostRangeBytes};
+}
+
+uint64_t PinnedLimitBytes(uint64_t pinned_limit_bytes, uint64_t range_bytes) {
+  constexpr uint64_t kRestBytes = uint64_t{8} << 30;  // eight images of the largest size
+  return std::min(pinned_limit_bytes, range_bytes - std::min(range_bytes / 2, kRestBytes));
+}
 
 AddressLimits DeviceAddressLimits(uint64_t memory_quota_bytes) {
   const uint64_t own_bytes = LargestOwnBytes(memory_quota_bytes);
   // PyTorch's expandable segments reserve 9/8 of the quota for each stream and kind of block.
   const uint64_t first_bytes = std::max(own_bytes * 8, own_bytes + kFirstReservableBytes);
-  constexpr uint64_t kSessions = 64;  // Scheduler::kMaxSessionsPerAllocation
-  return {.first_bytes = first_bytes,
+  return {.kind = "device",
+          .first_bytes = first_bytes,
           .needed_bytes = own_bytes,  // whose half holds the quota
           .least_bytes = kLeastDeviceRangeBytes,
           .assured = kAssuredDeviceRanges,
@@ -85,13 +105,18 @@ void AddressShare::Free(const channel::Range& range, DividedWindow* window) {
 }
 
 std::string AddressShare::Refusal(const AddressLimits& limits) const {
-  const std::string held = std::to_string(held_bytes_ >> 30) + " GiB of this GPU's addresses in " +
-                           std::to_string(ranges_) + " processes; ";
+  const uint32_t ended = ranges_ - std::min(ranges_, serving_);
+  std::string held = std::to_string(held_bytes_ >> 30) + " GiB of this GPU's " + limits.kind +
+                     " addresses in " + std::to_string(ranges_) + " processes";
+  if (ended != 0) {
+    held += ", " + std::to_string(ended) +
+            " of them ended, whose addresses come back when the kernels that run now have ended";
+  }
   if (held_bytes_ + limits.least_bytes > limits.most_bytes) {
-    return held + "the limit is " + std::to_string(limits.most_bytes >> 30) +
+    return held + "; the limit is " + std::to_string(limits.most_bytes >> 30) +
            " GiB: end some of them";
   }
-  return held + "the limit is " + std::to_string(limits.assured) +
+  return held + "; the limit is " + std::to_string(limits.assured) +
          " while others hold nearly all addresses: end some of them";
 }
 

@@ -31,6 +31,7 @@ struct DividedWindow {
 };
 
 struct AddressLimits {
+  const char* kind;       // "device" or "host", for messages
   uint64_t first_bytes;   // the first session's range; a multiple of least_bytes, like all sizes
   uint64_t needed_bytes;  // with less the first session could not use its quota
   uint64_t least_bytes;   // a session's smallest range
@@ -75,6 +76,19 @@ inline constexpr uint64_t kAssuredDeviceBytes =
 inline constexpr uint64_t kNeededDeviceBytes = uint64_t{2} << 40;
 // What the first session of an allocation can reserve, whatever its quota.
 inline constexpr uint64_t kFirstReservableBytes = uint64_t{256} << 30;
+
+// Of the host window's 8 TiB half is for small ranges. Of the rest 96 sessions have the range that
+// goes with the default limit of pinned memory, and 64 more half of it.
+inline constexpr uint64_t kMinHostRangeBytes = uint64_t{1} << 30;
+inline constexpr uint64_t kMaxHostRangeBytes = uint64_t{64} << 30;
+inline constexpr uint32_t kAssuredHostRanges = 4;
+inline constexpr uint64_t kAssuredHostBytes = 1024 * kAssuredHostRanges * kMinHostRangeBytes;
+inline constexpr uint64_t kNeededHostBytes = uint64_t{1} << 40;
+
+// For a session's pinned and managed memory, staging and images.
+AddressLimits HostAddressLimits(uint64_t pinned_limit_bytes);
+// How much a session with a range of `range_bytes` may pin: what else lies there has room, too.
+uint64_t PinnedLimitBytes(uint64_t pinned_limit_bytes, uint64_t range_bytes);
 
 AddressLimits DeviceAddressLimits(uint64_t memory_quota_bytes);
 // The first part of a range of `range_bytes`: the executor's, for cuMemAlloc. In the rest the tenant

@@ -172,7 +172,7 @@ TEST(AddressShare, NobodyEmptiesTheWindowForOthers) {
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(small.Open(&window)) << i;
   EXPECT_FALSE(small.Open(&window));
   EXPECT_NE(small.share.Refusal(small.limits)
-                .find("16 GiB of this GPU's addresses in 4 processes; the limit is 4 "),
+                .find("16 GiB of this GPU's device addresses in 4 processes; the limit is 4 "),
             std::string::npos)
       << small.share.Refusal(small.limits);
   Tenant large(80 * kGiB);
@@ -231,6 +231,39 @@ TEST(AddressShare, WhatIsAssuredIsThereAtEveryMoment) {
     } else if (!tenant.ranges.empty()) {
       tenant.Close(random() % tenant.ranges.size(), &window);
     }
+  }
+}
+
+TEST(AddressShare, HostRangesFollowTheLimitOfPinnedMemory) {
+  EXPECT_EQ(HostAddressLimits(0).first_bytes, kGiB);
+  EXPECT_EQ(HostAddressLimits(kGiB).first_bytes, 4 * kGiB);
+  EXPECT_EQ(HostAddressLimits(8 * kGiB).first_bytes, 32 * kGiB);
+  EXPECT_EQ(HostAddressLimits(UINT64_MAX).first_bytes, 64 * kGiB);
+  EXPECT_EQ(PinnedLimitBytes(8 * kGiB, 32 * kGiB), 8 * kGiB);
+  EXPECT_EQ(PinnedLimitBytes(8 * kGiB, kGiB), kGiB / 2) << "as much as has room";
+}
+
+// Whatever they pin, and whenever it comes back.
+TEST(AddressShare, AThousandAllocationsHaveFourHostRangesEach) {
+  DividedWindow window(kHostWindow, kNeededHostBytes, kAssuredHostBytes);
+  std::vector<Tenant> tenants(kMaxAllocations, Tenant(kGiB));
+  for (Tenant& tenant : tenants) tenant.limits = HostAddressLimits(UINT64_MAX);
+  for (Tenant& tenant : tenants) {
+    for (int i = 0; i < 4; ++i) ASSERT_TRUE(tenant.Open(&window));
+  }
+}
+
+TEST(AddressShare, Malicious_NobodyEmptiesTheHostWindowForOthers) {
+  DividedWindow window(kHostWindow, kNeededHostBytes, kAssuredHostBytes);
+  Tenant hostile(kGiB);
+  hostile.limits = HostAddressLimits(8 * kGiB);
+  while (hostile.Open(&window)) hostile.EndServing();
+  EXPECT_EQ(hostile.share.held_bytes(), hostile.limits.most_bytes);
+  std::vector<Tenant> others(90, Tenant(kGiB));
+  for (Tenant& tenant : others) {
+    tenant.limits = HostAddressLimits(8 * kGiB);
+    ASSERT_TRUE(tenant.Open(&window));
+    EXPECT_EQ(tenant.ranges[0].size_bytes, tenant.limits.first_bytes);
   }
 }
 

@@ -72,6 +72,7 @@ struct Allocation {
 
   Usage usage;
   AddressShare device_addresses;
+  AddressShare host_addresses;
   uint32_t session_count = 0;
   uint64_t kernels_of_ended_sessions = 0;
   std::vector<std::string> unsupported;  // what was asked of CUDA in vain, each once

@@ -195,7 +195,7 @@ void Scheduler::On(Executor* executor, const control::SessionWaits& message) {
 void Scheduler::On(Executor* executor, const control::ArenaReturned& message) {
   const auto it = executor->arenas.find(message.session_id);
   if (it != executor->arenas.end()) {
-    host_window_.Free(it->second);
+    it->second.allocation->host_addresses.Free(it->second.range, &host_window_);
     executor->arenas.erase(it);
   } else if (Session* session = FindSession(message.session_id, *executor)) {
     session->arena_returned = true;  // the executor could not take the session
@@ -269,7 +269,9 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   LogInfo("executor of domain " + executor->domain + " " + how);
   const std::set<uint64_t> sessions = executor->sessions;
   for (const uint64_t id : sessions) ForgetSession(id);
-  for (const auto& [id, range] : executor->arenas) host_window_.Free(range);
+  for (const auto& [id, arena] : executor->arenas) {
+    arena.allocation->host_addresses.Free(arena.range, &host_window_);
+  }
   if (!executor->was_ready && !shutting_down_) {
     StartHistory& history = start_history_[executor->domain];
     ++history.failures;

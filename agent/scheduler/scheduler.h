@@ -96,6 +96,8 @@ class Scheduler {
   // session_flow.cc
   void Admit(const AllocationPtr& allocation, Visitor visitor);
   [[nodiscard]] bool Prepare(Session* session, std::string* error);
+  [[nodiscard]] bool TakeAddresses(Session* session, std::string* error);
+  void ReturnAddresses(const Session& session);
   void AddToExecutor(Session* session);
   void OnTenantEvent(uint64_t session_id);
   void SendWelcome(Session* session);
@@ -164,7 +166,7 @@ class Scheduler {
   Options options_;
   MemoryBook memory_;
   DividedWindow device_window_{kDeviceWindow, kNeededDeviceBytes, kAssuredDeviceBytes};
-  AddressWindow host_window_{kHostWindow};
+  DividedWindow host_window_{kHostWindow, kNeededHostBytes, kAssuredHostBytes};
 
   channel::UniqueFd control_listener_;
   Watch control_watch_;

@@ -305,24 +305,40 @@ TEST_F(SchedulerTest, HostAddressesAreGivenAgainOnlyWhenTheArenaIsUnmapped) {
   bind.pinned_limit_bytes = kMaxHostRangeBytes;
   std::string error;
   ASSERT_TRUE(client.BindAllocation(bind, &error)) << error;
+  const std::string elsewhere = Allocate(&client, "b", "team-b");
+  const AddressLimits limits = HostAddressLimits(kMaxHostRangeBytes);
 
-  Tenant last;
-  const uint64_t ranges = kHostWindow.size_bytes / kMaxHostRangeBytes;
-  for (uint64_t i = 0; i + 1 < ranges; ++i) {
-    Tenant tenant;
-    ASSERT_TRUE(tenant.Attach(directory));
-    ASSERT_TRUE(tenant.accepted()) << i;
-    tenant.Leave();
-    ASSERT_TRUE(Becomes(&client, "a", [](const auto& state) { return state.sessions == 0; }));
-  }
+  Tenant last, refused, other;
   ASSERT_TRUE(last.Attach(directory));
-  ASSERT_TRUE(last.accepted());
-
-  Tenant refused;
-  ASSERT_TRUE(refused.Attach(directory));
-  EXPECT_FALSE(refused.accepted());
-  EXPECT_NE(std::string(refused.welcome.message).find("address ranges"), std::string::npos)
-      << refused.welcome.message;
+  EXPECT_EQ(last.welcome.host_range_bytes, limits.first_bytes);
+  EXPECT_EQ(last.Order('h'), 'k');
+  std::vector<channel::Range> taken;
+  const auto may_attach = [&] {
+    Tenant tenant;
+    if (!tenant.Attach(directory) || !tenant.accepted()) {
+      refused = std::move(tenant);
+      return false;
+    }
+    taken.push_back({tenant.welcome.host_range_begin, tenant.welcome.host_range_bytes});
+    tenant.Leave();
+    return Becomes(&client, "a", [](const auto& state) { return state.sessions == 1; });
+  };
+  while (may_attach()) {
+  }
+  EXPECT_THAT(refused.welcome.message,
+              ::testing::AllOf(::testing::HasSubstr("team-a/a/main holds"),
+                               ::testing::HasSubstr("host addresses"),
+                               ::testing::HasSubstr("of them ended"),
+                               ::testing::HasSubstr("the limit is 256 GiB")));
+  uint64_t held_bytes = limits.first_bytes;
+  for (const channel::Range& range : taken) {
+    held_bytes += range.size_bytes;
+    EXPECT_FALSE(range.Contains(last.welcome.host_range_begin, 1));
+  }
+  EXPECT_EQ(held_bytes, limits.most_bytes);
+  // Another's are its own.
+  ASSERT_TRUE(other.Attach(elsewhere));
+  EXPECT_EQ(other.welcome.host_range_bytes, HostAddressLimits(kGiB).first_bytes);
 
   last.Order('a');
   last.OrderForNumber('i');  // a question behind it: the scheduler has read what came before

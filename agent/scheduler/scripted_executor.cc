@@ -9,7 +9,8 @@
 //   l  will not hear when the scheduler asks memory back
 //   i  asks how much is free: answers with MiB (4 bytes)
 //   c  reports 42 kernels
-//   a  says that the arena of every session before this one is unmapped; never does so unasked
+//   h  holds the arenas of sessions that end from now on
+//   a  says that all arenas that are held are unmapped
 //   u  will not drain
 //   s  will ignore the end
 //   t  says of every session that ignores the end that it waits for others
@@ -144,6 +145,11 @@ class Executor {
     ended.drained = it->second.drains ? 1 : 0;
     sessions_.erase(it);
     Send(ended);
+    if (holds_arenas_) {
+      held_arenas_.push_back(ended.session_id);
+    } else {
+      Send(control::ArenaReturned{ended.session_id});
+    }
   }
 
   void OnByte(uint64_t id) {
@@ -207,8 +213,14 @@ class Executor {
         Send(control::SessionCounters{id, session.kernels});
         done();
         break;
+      case 'h':
+        holds_arenas_ = true;
+        done();
+        break;
       case 'a':
-        for (uint64_t ended = 0; ended < id; ++ended) Send(control::ArenaReturned{ended});
+        for (const uint64_t ended : std::exchange(held_arenas_, {})) {
+          Send(control::ArenaReturned{ended});
+        }
         done();
         break;
       case 'u':
@@ -279,6 +291,8 @@ class Executor {
   std::string start_;
   control::Connection control_;
   std::map<uint64_t, Session> sessions_;
+  bool holds_arenas_ = false;
+  std::vector<uint64_t> held_arenas_;
   uint32_t last_request_ = 0;
 };
 

@@ -252,5 +252,49 @@ TEST_F(Malicious, RegionsCannotBeShrunkOrSealed) {
   EXPECT_EQ(writable, MAP_FAILED);
 }
 
+// What is pinned cannot be unpinned while a kernel runs, and so its addresses stay in use.
+TEST(MaliciousAddresses, ManySessionsThatPinBesideALongKernel) {
+  Stack stack;
+  const AllocationSpec spec{.pod = "hostile", .pinned_limit_bytes = uint64_t{8} << 30};
+  const Allocation hostile = stack.Allocate(spec);
+  Process spinner = stack.Tenant(hostile, {"busy"});
+  ASSERT_TRUE(spinner.ReadLine("running"));
+  int accepted = 0;
+  std::string refusal;
+  for (int i = 0; i < 255; ++i) {
+    HostileTenant tenant(hostile.directory);
+    if (!tenant.Attach()) {
+      refusal = tenant.welcome().message;
+      continue;
+    }
+    ++accepted;
+    tenant.arena()[0] = 1;
+    const wire::HostPtr page{tenant.welcome().host_range_begin};
+    const auto ticket = tenant.Write<wire::HostRegister>({page, wire::kPageBytes}, "", 0);
+    ASSERT_NE(tenant.WaitForReply(0, ticket), nullptr);
+    tenant.HangUp();
+  }
+  EXPECT_GT(accepted, 4);
+  EXPECT_NE(refusal.find("team-a/hostile/main holds"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("host addresses"), std::string::npos) << refusal;
+  // Others have what they always have, in another domain and beside the kernel.
+  const Allocation elsewhere = stack.Allocate(
+      {.pod_namespace = "team-b", .domain = "team-b", .pinned_limit_bytes = uint64_t{8} << 30});
+  HostileTenant looks(elsewhere.directory);
+  ASSERT_TRUE(looks.Attach()) << looks.welcome().message;
+  EXPECT_EQ(looks.welcome().host_range_bytes, uint64_t{32} << 30);
+  looks.HangUp();
+  EXPECT_EQ(stack.Tenant(elsewhere, {"vadd"}).ExitStatus(), 0);
+  HostileTenant neighbour(stack.Allocate({.pod = "neighbour"}).directory);
+  EXPECT_TRUE(neighbour.Attach()) << neighbour.welcome().message;
+  neighbour.HangUp();
+  // With the kernel's end all of it comes back.
+  spinner.WriteLine("end");
+  EXPECT_EQ(spinner.ExitStatus(), 0);
+  EXPECT_TRUE(stack.BackToNothing(hostile));
+  EXPECT_TRUE(Eventually([&] { return stack.Tenant(hostile, {"vadd"}).ExitStatus() == 0; }));
+  EXPECT_TRUE(stack.Ended());
+}
+
 }  // namespace
 }  // namespace gpuloom::testing
