@@ -2,21 +2,29 @@
 
 #include <getopt.h>
 
+#include <charconv>
 #include <cstdio>
+#include <string_view>
 
 namespace gpuloom::executor {
 namespace {
 
 constexpr char kUsage[] =
     "usage: gpuloom-executor --gpu UUID --cuda-library PATH --domain NAME\n"
-    "                        [--log-level error|info|debug]\n"
+    "                        [--log-level error|info|debug] [--memory-limit BYTES]\n"
     "Started by gpuloom-scheduler, which passes the control socket as descriptor 3.\n";
+
+bool ParseBytes(std::string_view text, uint64_t* bytes) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *bytes);
+  return error == std::errc() && end == text.data() + text.size() && *bytes != 0;
+}
 
 bool Parse(int argc, char** argv, CommandLine* line) {
   static constexpr option kOptions[] = {{"gpu", required_argument, nullptr, 'g'},
                                         {"cuda-library", required_argument, nullptr, 'c'},
                                         {"domain", required_argument, nullptr, 'd'},
                                         {"log-level", required_argument, nullptr, 'l'},
+                                        {"memory-limit", required_argument, nullptr, 'm'},
                                         {nullptr, 0, nullptr, 0}};
   for (int c; (c = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (c) {
@@ -28,6 +36,9 @@ bool Parse(int argc, char** argv, CommandLine* line) {
         break;
       case 'c':
         line->cuda_library = optarg;
+        break;
+      case 'm':
+        if (!ParseBytes(optarg, &line->memory_limit_bytes)) return false;
         break;
       case 'l':
         if (const auto level = ParseLogLevel(optarg); level.has_value()) {

@@ -1,9 +1,11 @@
 // The executor's command line. Prints mistakes itself. Called once, from main.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
+#include "agent/executor/host_budget.h"
 #include "agent/executor/log.h"
 
 namespace gpuloom::executor {
@@ -13,6 +15,7 @@ struct CommandLine {
   std::string cuda_library;
   std::string domain;  // for the log
   LogLevel log_level = LogLevel::kInfo;
+  uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes;
 };
 
 // nullopt: a mistake, end with status 2.

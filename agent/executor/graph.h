@@ -17,6 +17,7 @@
 
 #include "agent/executor/condition.h"
 #include "agent/executor/device.h"
+#include "agent/executor/host_budget.h"
 #include "agent/executor/point.h"
 #include "agent/executor/quiet.h"
 #include "agent/executor/staging.h"
@@ -29,6 +30,9 @@ namespace gpuloom::executor {
 // Nodes of all graphs of a session, destroyed ones that still run included. A node costs the driver
 // about 1 KiB of our memory.
 inline constexpr uint64_t kMaxSessionGraphNodes = 1u << 19;
+inline constexpr uint64_t kGraphNodeTakesBytes = 1280;  // that and ours
+// Beside a definition, in definitions: functions and scopes by node, which are at least 16 bytes each.
+inline constexpr uint64_t kReadingGraphTakes = 2;
 // Each costs the ring thread something when the graph is made or when its session ends.
 inline constexpr uint32_t kMaxGraphHostCalls = 1024;
 inline constexpr uint32_t kMaxGraphRecords = 1024;
@@ -62,6 +66,9 @@ struct GraphRoom {
 };
 
 struct GraphPlan {
+  explicit GraphPlan(std::shared_ptr<SessionBudget> budget) : charge(std::move(budget)) {}
+
+  HostCharge charge;
   std::vector<uint8_t> block;
   wire::GraphReader reader;
   wire::GraphScopes scopes;  // of a definition
@@ -109,15 +116,16 @@ struct GraphHostWord {
 
 class Graph {
  public:
-  // `session_nodes` counts the nodes of the session's graphs.
+  // `session_nodes` counts the nodes of the session's graphs, whose memory `budget` is charged.
   Graph(Device* device, WorkPool* pool, Quiet* quiet, Staging* staging, GraphRoom* room,
-        std::shared_ptr<uint64_t> session_nodes)
+        std::shared_ptr<uint64_t> session_nodes, std::shared_ptr<SessionBudget> budget)
       : device_(device),
         pool_(pool),
         quiet_(quiet),
         staging_(staging),
         room_(room),
-        session_nodes_(std::move(session_nodes)) {}
+        session_nodes_(std::move(session_nodes)),
+        charge_(std::make_shared<HostCharge>(std::move(budget))) {}
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
@@ -226,7 +234,8 @@ class Graph {
   GraphRoom* const room_;
   const std::shared_ptr<uint64_t> session_nodes_;
   uint64_t counted_nodes_ = 0;
-  ReservationRef reservation_;  // null: the graph is this one's own
+  const std::shared_ptr<HostCharge> charge_;  // until the driver's objects are destroyed
+  ReservationRef reservation_;                // null: the graph is this one's own
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
   uint32_t kernels_ = 0;

@@ -20,7 +20,7 @@ Graph::~Graph() {
   auto done = [libraries = std::move(libraries_), records = std::move(records_), words = words_,
                host_calls = host_calls_.size(), staging = staging_, room = room_,
                session_nodes = session_nodes_, nodes = counted_nodes_, buried,
-               reservation = std::move(reservation_)] {
+               reservation = std::move(reservation_), charge = charge_] {
     if (reservation != nullptr) --reservation->users;
     *session_nodes -= nodes;
     room->graphs -= nodes != 0;
@@ -54,6 +54,7 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
     *session_nodes_ += more;
   }
   if (*session_nodes_ + parts > kMaxSessionGraphNodes) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!charge_->Add(parts * kGraphNodeTakesBytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   counted_nodes_ = parts;
   *session_nodes_ += counted_nodes_;
   room_->graphs += counted_nodes_ != 0;

@@ -22,7 +22,7 @@ void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&
     return Refuse(wire::Fatal::kBadRange);
   }
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_);
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_, host_->budget);
   if (size_bytes > kMaxImageBytes) return AnswerLoad(*loading);
   modules_.Post(
       [loading, host = host_, cache = place_.libraries, address, size_bytes] {
@@ -54,7 +54,7 @@ void Session::On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Re
   if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
     return Refuse(wire::Fatal::kRecordSize);
   }
-  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_);
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_, host_->budget);
   if (!loading->jit.Add(record.payload)) return Refuse(wire::Fatal::kBadArgument);
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
   modules_.Post(
@@ -69,7 +69,7 @@ void Session::On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Re
 
 void Session::CompileFresh(const std::shared_ptr<Loading>& loading,
                            const wire::LibraryCompile::Request& request) {
-  modules_.Post(
+  modules_.PostNext(
       [loading, device = place_.device, cache = place_.libraries] {
         if (loading->fresh != nullptr) loading->LoadFresh(device, *cache);
       },
@@ -82,7 +82,7 @@ void Session::CompileFresh(const std::shared_ptr<Loading>& loading,
 
 void Session::AnswerCompile(const std::shared_ptr<Loading>& loading,
                             const wire::LibraryCompile::Request& request) {
-  modules_.Post(
+  modules_.PostNext(
       [loading, host = host_, request] {
         loading->report =
             loading->jit.Report(*host, static_cast<uint64_t>(request.texts),
@@ -107,7 +107,7 @@ void Session::AnswerCompile(const std::shared_ptr<Loading>& loading,
 void Session::On(wire::Tag<wire::LibraryLoadByHash>,
                  const wire::LibraryLoadByHash::Request& request, const wire::Record& record) {
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_);
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_, host_->budget);
   loading->by_hash = loading->is_hashed = true;
   loading->hash = {{request.hash[0], request.hash[1], request.hash[2], request.hash[3]}};
   if (LoadWhatIsKnown(loading)) return;
@@ -122,6 +122,12 @@ bool Session::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
   loading->is_known = true;
   loading->fresh.reset();
   loading->image = std::move(known.image);
+  // Who shares what another has loaded pays for it all the same.
+  loading->charge->ShrinkTo(0);
+  if (!loading->Afford(loading->image->cost_bytes)) {
+    AnswerLoad(*loading);
+    return true;
+  }
   if (known.library != nullptr) {
     loading->result = CUDA_SUCCESS;
     loading->kernel_count = known.library->kernel_count;
@@ -134,10 +140,11 @@ bool Session::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
   return true;
 }
 
+// Before the next image is copied.
 void Session::LoadFresh(const std::shared_ptr<Loading>& loading) {
-  modules_.Post([loading, device = place_.device,
-                 cache = place_.libraries] { loading->LoadFresh(device, *cache); },
-                [this, loading] { FinishLoad(loading); });
+  modules_.PostNext([loading, device = place_.device,
+                     cache = place_.libraries] { loading->LoadFresh(device, *cache); },
+                    [this, loading] { FinishLoad(loading); });
 }
 
 void Session::FinishLoad(const std::shared_ptr<Loading>& loading) {
@@ -160,6 +167,7 @@ void Session::HoldLibrary(Loading* loading) const {
   LoadedLibrary& library = *loading->library;
   library.handle = loading->handle;
   library.image = loading->image;
+  library.charge = loading->charge;
   library.kernel_count = loading->kernel_count;
   library.prints = loading->image->prints;
 }
@@ -183,7 +191,9 @@ void Session::Settle(const Loading& loading) {
       loading.load_ms, loading.image != nullptr && loading.image->has_variables ? 1 : 0,
       static_cast<int>(loading.result));
   if (loading.result == CUDA_SUCCESS) {
-    libraries_.Find(loading.id)->loaded = loading.library;
+    Library* library = libraries_.Find(loading.id);
+    library->loaded = loading.library;
+    library->charge = loading.charge;
   } else {
     libraries_.Take(loading.id);
   }

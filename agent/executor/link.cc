@@ -19,8 +19,11 @@ constexpr size_t kMaxLive = 64;
 
 // The driver's state. Made, used and destroyed on the link's own thread.
 struct Session::Link {
-  Link(Device* owner, LeftFlag session_left)
-      : device(owner), cuda(owner->cuda()), left(std::move(session_left)) {}
+  Link(Device* owner, LeftFlag session_left, std::shared_ptr<SessionBudget> budget)
+      : device(owner),
+        cuda(owner->cuda()),
+        left(std::move(session_left)),
+        charge(std::move(budget)) {}
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
   void Destroy() {
@@ -28,6 +31,13 @@ struct Session::Link {
     const Linker::Turn turn(&device->linker(), false);
     cuda.cuLinkDestroy(state);
     state = nullptr;
+  }
+
+  // False: the session may not cost that much more, as the tenant is told.
+  bool Afford(uint64_t bytes) {
+    if (charge.Add(bytes)) return true;
+    jit.SetError(charge.Refusal(bytes));
+    return false;
   }
 
   std::span<const uint8_t> error_log() const {
@@ -38,6 +48,7 @@ struct Session::Link {
   Device* const device;
   const Driver& cuda;
   const LeftFlag left;
+  HostCharge charge;  // the link's thread: for the driver's copies, and for what is linked of them
   CUlinkState state = nullptr;
   bool completing = false;         // ring thread: the tenant has asked for it
   bool complete = false;           // ring thread: `image` may be read
@@ -69,7 +80,7 @@ void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& r
   if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
     return Refuse(wire::Fatal::kRecordSize);
   }
-  auto link = std::make_shared<Link>(place_.device, left_);
+  auto link = std::make_shared<Link>(place_.device, left_, host_->budget);
   if (!link->jit.Add(record.payload)) return Refuse(wire::Fatal::kBadArgument);
   LinkEntry* entry = links_.Add(request.link);
   if (entry == nullptr) return Refuse(wire::Fatal::kBadHandle);
@@ -116,7 +127,6 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
     std::vector<CUjit_option> options;
     std::vector<void*> values;
     std::string name;
-    std::vector<uint8_t> data;
     CUresult result = CUDA_ERROR_INVALID_IMAGE;
   };
   auto input = std::make_shared<Input>();
@@ -137,18 +147,28 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
       entry,
       [input, link = entry->link, host = host_, request, address] {
         if (*link->left) return;
+        const uint64_t data_bytes = request.data_bytes + 1;
+        HostCharge copy(host->budget);
+        const uint64_t before_bytes = link->charge.bytes();
+        // Ours, and the driver's, which stays.
+        if (!link->Afford(data_bytes) || !copy.Add(data_bytes)) {
+          link->jit.SetError(copy.Refusal(2 * data_bytes));
+          link->charge.ShrinkTo(before_bytes);
+          input->result = CUDA_ERROR_OUT_OF_MEMORY;
+          return;
+        }
         // The tenant may write on while we look: only the copy counts. A NUL ends PTX.
-        input->data.resize(request.data_bytes + 1);
-        if (!host->Read(address, input->data.data(), request.data_bytes)) return;
+        std::vector<uint8_t> data(data_bytes);
+        if (!host->Read(address, data.data(), request.data_bytes)) return;
         if (link->state == nullptr) return;  // a tenant that did not wait for its creation
         const auto type = static_cast<CUjitInputType>(request.type);
         const size_t bytes = request.data_bytes + (type == CU_JIT_INPUT_PTX ? 1 : 0);
         const Linker::Turn turn(&link->device->linker(), *link->left);
         if (!turn.taken()) return;
-        input->result = link->cuda.cuLinkAddData_v2(link->state, type, input->data.data(), bytes,
-                                                    input->name.c_str(),
-                                                    static_cast<unsigned>(input->options.size()),
-                                                    input->options.data(), input->values.data());
+        input->result =
+            link->cuda.cuLinkAddData_v2(link->state, type, data.data(), bytes, input->name.c_str(),
+                                        static_cast<unsigned>(input->options.size()),
+                                        input->options.data(), input->values.data());
       },
       // The arena is let go of on this thread.
       [this, input, link = entry->link, asker, held = host_] {
@@ -172,6 +192,9 @@ void Session::On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Reques
         void* image = nullptr;
         *result = CUDA_ERROR_INVALID_HANDLE;
         if (link->state == nullptr) return;
+        *result = CUDA_ERROR_OUT_OF_MEMORY;
+        // As long as the state: the driver keeps what it has made.
+        if (!link->Afford(kCompilingTakes * link->charge.bytes())) return;
         const Linker::Turn turn(&link->device->linker(), *link->left);
         if (!turn.taken()) return;
         *result = link->cuda.cuLinkComplete(link->state, &image, &link->image_bytes);

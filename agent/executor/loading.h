@@ -63,12 +63,18 @@ inline bool IsLinkable(std::string_view text) {
 struct Session::Loading {
   using Clock = std::chrono::steady_clock;
 
-  Loading(Asker who, wire::LibraryId library_id, LeftFlag session_left)
-      : asker(who), id(library_id), left(std::move(session_left)) {}
+  Loading(Asker who, wire::LibraryId library_id, LeftFlag session_left,
+          std::shared_ptr<SessionBudget> budget)
+      : asker(who),
+        id(library_id),
+        left(std::move(session_left)),
+        charge(std::make_shared<HostCharge>(std::move(budget))) {}
 
   const Asker asker;
   const wire::LibraryId id;
   const LeftFlag left;
+  // What all this costs: more while it is looked at and compiled.
+  const std::shared_ptr<HostCharge> charge;
   bool by_hash = false;   // what the tenant asked
   bool is_known = false;  // `image` has been loaded before
   bool is_hashed = false;
@@ -88,8 +94,17 @@ struct Session::Loading {
   double look_ms = 0;
   double load_ms = 0;
 
+  // False: the session may not cost that much more, as the tenant is told.
+  bool Afford(uint64_t bytes) {
+    if (charge->Add(bytes)) return true;
+    jit.SetError(charge->Refusal(bytes));
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+    return false;
+  }
+
   // The tenant may write on while we look: only the copy counts.
   void Copy(const HostMemory& host, uint64_t address, uint64_t size_bytes) {
+    if (!Afford(size_bytes + 1)) return;
     const auto begin = Clock::now();
     fresh = std::make_shared<KnownImage>();
     fresh->bytes.resize(size_bytes + 1);
@@ -138,6 +153,7 @@ struct Session::Loading {
     if (!IsLinkable({reinterpret_cast<const char*>(found.bytes), found.size_bytes})) {
       return CUDA_SUCCESS;
     }
+    if (!Afford(kCompilingTakes * fresh->bytes.size())) return result;
     CUlinkState link = nullptr;
     const Linker::Turn turn(&device->linker(), *left);
     if (!turn.taken()) return CUDA_ERROR_NOT_READY;  // told to nobody
@@ -150,9 +166,7 @@ struct Session::Loading {
     if (linked == CUDA_SUCCESS) linked = cuda.cuLinkComplete(link, &cubin, &cubin_bytes);
     if (linked == CUDA_SUCCESS) {
       if (!is_hashed) Hash(cache);
-      const auto* begin = static_cast<const uint8_t*>(cubin);
-      fresh->bytes.assign(begin, begin + cubin_bytes);
-      fresh->bytes.push_back(0);
+      fresh->SetBytes({static_cast<const uint8_t*>(cubin), cubin_bytes});
       is_compiled = true;
     }
     cuda.cuLinkDestroy(link);  // and with it `cubin`
@@ -176,6 +190,9 @@ struct Session::Loading {
       jit.SetError("gpuloom: the image is cut short or is no fatbin, cubin or PTX");
       return;
     }
+    const uint64_t member_bytes = LargestMemberBytes(WithoutNul(fresh->bytes));
+    // One is unpacked at a time, and the driver has its own.
+    if (!Afford(2 * member_bytes)) return;
     const auto begin = Clock::now();
     const ImageContent content = LookInto(WithoutNul(fresh->bytes));
     fresh->has_variables = content.variables;
@@ -183,12 +200,13 @@ struct Session::Loading {
     look_ms = MillisecondsSince(begin);
     const auto looked = Clock::now();
     if (content.variables) {
-      managed = ManagedImage::Find(device, WithoutNul(fresh->bytes), &jit, *left);
+      managed = ManagedImage::Find(device, WithoutNul(fresh->bytes), &jit, *left,
+                                   [this](uint64_t bytes) { return Afford(bytes); });
+      if (result == CUDA_ERROR_OUT_OF_MEMORY) return;
     }
     if (managed != nullptr) {
-      image = std::move(fresh);
       result = CUDA_SUCCESS;
-      return;
+      return Keep(3 * member_bytes);
     }
     result = Compile(device, cache);
     // What is loaded counts as well as what was sent.
@@ -198,6 +216,13 @@ struct Session::Loading {
     if (result == CUDA_SUCCESS && is_text) Decide(device->cuda());
     CountKernels(device->cuda());
     load_ms = MillisecondsSince(looked);
+    Keep(LargestMemberBytes(WithoutNul(fresh->bytes)));
+  }
+
+  // What is held from now on: the bytes and `beside_bytes`.
+  void Keep(uint64_t beside_bytes) {
+    charge->ShrinkTo(fresh->bytes.size() + beside_bytes);
+    fresh->cost_bytes = charge->bytes();
     image = std::move(fresh);
   }
 

@@ -63,7 +63,7 @@ int Wait(int epoll, epoll_event* events, int capacity, int64_t timeout_ns) {
 }  // namespace
 
 Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool batches,
-           int submit_threads)
+           int submit_threads, uint64_t memory_limit_bytes)
     : device_(device),
       output_(output),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -81,7 +81,9 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
                   : submit_threads < 0 ? SubmitThreads()
                                        : submit_threads),
       batches_(batches),
-      printer_(device, &memory_, output) {}
+      printer_(device, &memory_, output),
+      budget_(std::make_shared<DomainBudget>(memory_limit_bytes)),
+      libraries_(budget_) {}
 
 Loop::~Loop() {
   submitters_.Stop();
@@ -347,6 +349,7 @@ void Loop::AddSession(control::Incoming* in) {
                     &greens_,
                     &shared_,
                     &printer_,
+                    budget_,
                     &hold_,
                     batches_ ? &chains_ : nullptr,
                     submitters_.any() ? &submitters_ : nullptr,

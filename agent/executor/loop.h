@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/executor/host_budget.h"
 #include "agent/executor/internal_stream.h"
 #include "agent/executor/library_cache.h"
 #include "agent/executor/printer.h"
@@ -31,9 +32,10 @@ class Loop {
   // `device` is started, its context current on the calling thread.
   // `output` may be null: what kernels print is nobody's.
   // With `batches` false every launch goes to CUDA by itself. Negative `submit_threads`: as many as the
-  // machine has processors for.
+  // machine has processors for. `memory_limit_bytes`: DomainBudget's.
   Loop(Device* device, channel::UniqueFd control, DriverOutput* output = nullptr,
-       bool batches = true, int submit_threads = -1);
+       bool batches = true, int submit_threads = -1,
+       uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes);
   ~Loop();
 
   // False with a message, which the scheduler has been told too.
@@ -92,6 +94,7 @@ class Loop {
   const bool batches_;
   Printer printer_;
   bool hold_ = false;
+  const std::shared_ptr<DomainBudget> budget_;
   LibraryCache libraries_;
   std::vector<std::unique_ptr<Session>> sessions_;
   bool watching_write_ = false;

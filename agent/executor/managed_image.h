@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,10 +29,14 @@ class ManagedImage {
     uint64_t size_bytes;
   };
 
-  // nullptr: it has none, or `left` became true. `jit` is told to the driver's linker and gets what that
-  // says.
+  // Whether so many bytes more of this machine's memory may be taken.
+  using Afford = std::function<bool(uint64_t bytes)>;
+
+  // nullptr: it has none, `left` became true, or it could not be afforded. `jit` is told to the driver's
+  // linker and gets what that says. The chosen code is the caller's to afford.
   static std::unique_ptr<ManagedImage> Find(Device* device, std::span<const uint8_t> image,
-                                            Jit* jit, const std::atomic<bool>& left);
+                                            Jit* jit, const std::atomic<bool>& left,
+                                            const Afford& afford);
 
   uint64_t size_bytes() const { return size_bytes_; }
 
@@ -43,7 +48,7 @@ class ManagedImage {
   std::vector<Place> PlacesAt(uint64_t address) const;
 
  private:
-  bool FindInText(const Driver& cuda);
+  bool FindInText(const Driver& cuda, const Afford& afford);
   bool PlaceAll();
 
   DeviceCode code_;  // with the variables released

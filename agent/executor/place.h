@@ -6,6 +6,7 @@
 #include "agent/executor/device.h"
 #include "agent/executor/graph.h"
 #include "agent/executor/green_context.h"
+#include "agent/executor/host_budget.h"
 #include "agent/executor/internal_stream.h"
 #include "agent/executor/library_cache.h"
 #include "agent/executor/physical_memory.h"
@@ -31,6 +32,7 @@ struct Place {
   SpareGreens* greens;
   SharedMemory* shared;
   Printer* printer;
+  std::shared_ptr<DomainBudget> budget;
   const bool* hold;                       // true: nothing may be handed to CUDA now
   Chains* chains = nullptr;               // null: every launch goes by itself
   Submitters* submitters = nullptr;       // null: none

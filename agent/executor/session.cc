@@ -67,6 +67,7 @@ std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSes
                                                std::move(completions),
                                                std::move(fds[control::kSessionDoorbellFd])));
   HostMemory& host = *session->host_;
+  host.budget = std::make_shared<SessionBudget>(place.budget, place.budget->session_limit_bytes());
   host.on_unmapped = [scheduler = place.scheduler, id = order.session_id] {
     scheduler->Send(control::ArenaReturned{id});
   };

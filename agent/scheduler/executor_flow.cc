@@ -54,10 +54,20 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
     *error = std::string("scheduler: cannot make a socket pair: ") + strerror(errno);
     return nullptr;
   }
-  if (!executor->process.Start(
-          {options_.executor_path, "--gpu", FormatUuid(device_->facts().uuid), "--cuda-library",
-           options_.cuda_library, "--domain", domain, "--log-level", options_.executor_log_level},
-          theirs.get(), error)) {
+  std::vector<std::string> command = {options_.executor_path,
+                                      "--gpu",
+                                      FormatUuid(device_->facts().uuid),
+                                      "--cuda-library",
+                                      options_.cuda_library,
+                                      "--domain",
+                                      domain,
+                                      "--log-level",
+                                      options_.executor_log_level};
+  if (options_.executor_memory_bytes != 0) {
+    command.insert(command.end(),
+                   {"--memory-limit", std::to_string(options_.executor_memory_bytes)});
+  }
+  if (!executor->process.Start(command, theirs.get(), error)) {
     LogError(*error);
     return nullptr;
   }

@@ -30,7 +30,9 @@ struct Options {
   std::string state_dir;
   std::string cuda_library;  // handed to executors
   std::string executor_path;
-  std::string executor_log_level = "info";          // error, info or debug
+  std::string executor_log_level = "info";  // error, info or debug
+  uint64_t executor_memory_bytes =
+      0;  // of the node's, for one executor's tenants; 0: its own default
   std::chrono::milliseconds idle_timeout{60'000};   // of an executor without sessions
   std::chrono::milliseconds drain_timeout{10'000};  // of a session's work after its end
   bool exit_when_unused = false;

@@ -9,16 +9,17 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(SchedulerCommand, WhatIsNotSetIsLeftToTheScheduler) {
-  const SchedulerCommand command = {"/bin/s", "", "", ""};
+  const SchedulerCommand command = {"/bin/s", "", "", "", ""};
   EXPECT_THAT(command.For("GPU-1", "/d"),
               ElementsAre("/bin/s", "--gpu", "GPU-1", "--state-dir", "/d"));
 }
 
 TEST(SchedulerCommand, PassesOnWhatIsSet) {
-  const SchedulerCommand command = {"/bin/s", "60s", "10s", "/lib/c.so"};
+  const SchedulerCommand command = {"/bin/s", "60s", "10s", "/lib/c.so", "8GiB"};
   EXPECT_THAT(command.For("GPU-1", "/d"),
               ElementsAre("/bin/s", "--gpu", "GPU-1", "--state-dir", "/d", "--idle-timeout", "60s",
-                          "--drain-timeout", "10s", "--cuda-library", "/lib/c.so"));
+                          "--drain-timeout", "10s", "--cuda-library", "/lib/c.so",
+                          "--executor-memory", "8GiB"));
 }
 
 }  // namespace

@@ -162,6 +162,20 @@ bool NamesPrintf(std::span<const uint8_t> member) {
 
 }  // namespace
 
+uint64_t LargestMemberBytes(std::span<const uint8_t> bytes) {
+  Image image;
+  if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone) return 0;
+  if (image.kind != ImageKind::kFatbin) return image.size_bytes;
+  FatbinReader reader(image.bytes, image.size_bytes);
+  FatbinMember member;
+  uint64_t largest = 0;
+  while (reader.Next(&member)) {
+    if (member.uncompressed_bytes > kMaxMemberBytes) continue;
+    largest = std::max<uint64_t>(largest, member.uncompressed_bytes);
+  }
+  return largest;
+}
+
 bool HasVariables(std::span<const uint8_t> bytes) {
   return AnyMember(bytes, [](FatbinMemberKind kind, std::span<const uint8_t> member) {
     return HasVariables(kind, member);

@@ -53,7 +53,8 @@ void Stack::StartScheduler() {
   scheduler_ =
       Process({Built(GPULOOM_SCHEDULER, "bin/gpuloom-scheduler"), "--gpu", "0", "--state-dir",
                folder_ + "/state", "--cuda-library", DriverLibrary(), "--drain-timeout",
-               options_.drain_timeout, "--idle-timeout", options_.idle_timeout,
+               options_.drain_timeout, "--executor-memory", options_.executor_memory,
+               "--idle-timeout", options_.idle_timeout,
                // Ends with the test, also with one that crashes.
                "--exit-when-unused", "--log-level",
                getenv("GPULOOM_TEST_VERBOSE") != nullptr ? "debug" : "error"},

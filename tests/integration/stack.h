@@ -45,6 +45,7 @@ class Stack {
     std::string idle_timeout = "60s";
     std::string device_memory = "1GiB";
     std::string compile_seconds_per_mib = "0";  // of PTX; the software GPU's
+    std::string executor_memory = "16GiB";
   };
 
   Stack() : Stack(Options{}) {}
