@@ -102,6 +102,17 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
     return modules_.PostNext([] {},
                              [this, asker, request, plan] { MakeGraph(asker, request, plan); });
   }
+  if (plan->result == CUDA_SUCCESS && !plan->is_paid) {
+    plan->is_paid = true;
+    const uint64_t price =
+        std::max(kGraphTakesOfDeviceBytes, plan->reader.nodes() * kGraphNodeTakesOfDeviceBytes);
+    return ChargeDevice(place_.scheduler, id(), price, &outstanding_,
+                        [this, asker, request, plan](CUresult charged, DeviceChargeRef charge) {
+                          if (charged != CUDA_SUCCESS) plan->Fail(charged, wire::kNoGraphNode);
+                          plan->device_charge = std::move(charge);
+                          MakeGraph(asker, request, plan);
+                        });
+  }
   const bool conditional = plan->reservation != nullptr && plan->result == CUDA_SUCCESS;
   if (conditional && !TakesReservation(asker, request, plan)) return;
   auto graph = std::make_shared<Graph>(place_.device, place_.modules, place_.quiet, place_.staging,
@@ -119,6 +130,7 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
     } else {
       graphs_.Take(request.graph);
     }
+    plan->device_charge.reset();  // the graph's alone
     Reply<wire::GraphInstantiate>(asker, plan->result, {plan->failed_node, 0});
   };
   if (plan->result != CUDA_SUCCESS) return finish();

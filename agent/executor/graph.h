@@ -17,6 +17,7 @@
 
 #include "agent/executor/condition.h"
 #include "agent/executor/device.h"
+#include "agent/executor/device_charge.h"
 #include "agent/executor/host_budget.h"
 #include "agent/executor/point.h"
 #include "agent/executor/quiet.h"
@@ -30,6 +31,9 @@ namespace gpuloom::executor {
 // Nodes of all graphs of a session, destroyed ones that still run included. A node costs the driver
 // about 1 KiB of our memory.
 inline constexpr uint64_t kMaxSessionGraphNodes = 1u << 19;
+// Of the device's memory, measured: a graph, and each of its nodes (docs/design/running-graphs.md).
+inline constexpr uint64_t kGraphTakesOfDeviceBytes = 128u << 10;
+inline constexpr uint64_t kGraphNodeTakesOfDeviceBytes = 2'360;
 inline constexpr uint64_t kGraphNodeTakesBytes = 1280;  // that and ours
 // Beside a definition, in definitions: functions and scopes by node, which are at least 16 bytes each.
 inline constexpr uint64_t kReadingGraphTakes = 2;
@@ -69,6 +73,8 @@ struct GraphPlan {
   explicit GraphPlan(std::shared_ptr<SessionBudget> budget) : charge(std::move(budget)) {}
 
   HostCharge charge;
+  bool is_paid = false;
+  DeviceChargeRef device_charge;  // of a definition: for the graph that is made of it
   std::vector<uint8_t> block;
   wire::GraphReader reader;
   wire::GraphScopes scopes;  // of a definition
@@ -235,6 +241,7 @@ class Graph {
   const std::shared_ptr<uint64_t> session_nodes_;
   uint64_t counted_nodes_ = 0;
   const std::shared_ptr<HostCharge> charge_;  // until the driver's objects are destroyed
+  DeviceChargeRef device_charge_;             // the same
   ReservationRef reservation_;                // null: the graph is this one's own
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;

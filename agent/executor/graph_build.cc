@@ -20,7 +20,8 @@ Graph::~Graph() {
   auto done = [libraries = std::move(libraries_), records = std::move(records_), words = words_,
                host_calls = host_calls_.size(), staging = staging_, room = room_,
                session_nodes = session_nodes_, nodes = counted_nodes_, buried,
-               reservation = std::move(reservation_), charge = charge_] {
+               reservation = std::move(reservation_), charge = charge_,
+               device_charge = std::move(device_charge_)] {
     if (reservation != nullptr) --reservation->users;
     *session_nodes -= nodes;
     room->graphs -= nodes != 0;
@@ -42,6 +43,7 @@ Graph::~Graph() {
 
 CUresult Graph::Prepare(const GraphPlan& plan) {
   reservation_ = plan.reservation;
+  device_charge_ = plan.device_charge;
   // The driver has a graph for each body, empty ones too.
   const uint64_t bodies = plan.scopes.scopes().empty() ? 0 : plan.scopes.scopes().size() - 1;
   const uint64_t parts = plan.reader.nodes() + bodies;

@@ -52,7 +52,7 @@ LoadedLibrary::~LoadedLibrary() {
   std::vector<ChainRef> users;
   if (chains != nullptr) users = chains->TakeOut(this);
   auto unload = [unloads = quiet, keep = std::move(kept), driver = cuda, library = handle,
-                 bytes = image, paid = std::move(charge), users = std::move(users),
+                 bytes = image, paid = std::move(cost), users = std::move(users),
                  bound = std::move(references)]() mutable {
     unloads->Bury(
         [keep, driver, library, bytes, users = std::move(users)]() mutable {
@@ -109,7 +109,7 @@ void LibraryCache::Add(const ImageHash& hash, ImageRef image, const LibraryRef& 
   if (known == entries_.end() || known->second.image->has_variables) return;
   if (known->second.library == nullptr) {
     library->shared = true;
-    library->charge.reset();
+    library->cost.reset();
     known->second.library = library;
   }
 }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "agent/executor/chain.h"
+#include "agent/executor/device_charge.h"
 #include "agent/executor/host_budget.h"
 #include "agent/executor/quiet.h"
 #include "proto/cuda/image_hash.h"
@@ -39,6 +40,7 @@ struct KnownImage {
 
   bool has_variables = true;
   bool prints = true;
+  uint64_t device_bytes = 0;  // that each who loads it is charged
   // What it costs this process, loaded: the bytes, and what the driver makes of them.
   uint64_t cost_bytes = 0;
   // The cache's, from the moment at which it is remembered until the last who uses the bytes lets go.
@@ -46,6 +48,15 @@ struct KnownImage {
   mutable std::unique_ptr<HostCharge> remembered;
 };
 using ImageRef = std::shared_ptr<const KnownImage>;
+
+// What a session is charged for an image that it has loaded, shared or not: until it has unloaded it, and
+// where nobody else may use what it loaded, until the driver has. Let go of on the ring thread.
+struct ImageCost {
+  explicit ImageCost(std::shared_ptr<SessionBudget> budget) : host(std::move(budget)) {}
+
+  HostCharge host;
+  DeviceChargeRef device;
+};
 
 // What a kernel is, as first looked up; the same for every session.
 struct KernelFacts {
@@ -70,8 +81,7 @@ struct LoadedLibrary {
   CUlibrary handle = nullptr;
   std::shared_ptr<const void> kept;  // what the driver reads when it loads the library at last
   ImageRef image;                    // the driver reads it as long as the library is loaded
-  std::shared_ptr<HostCharge>
-      charge;  // for it, of who loaded it; null: it is shared, the cache pays
+  std::shared_ptr<ImageCost> cost;   // of who loaded it; null: it is shared
   uint32_t kernel_count = 0;
   bool shared = false;  // in the cache: others may use it
   bool prints = false;  // its kernels may print: their launches take turns (printer.h)

@@ -71,12 +71,20 @@ void Session::CompileFresh(const std::shared_ptr<Loading>& loading,
                            const wire::LibraryCompile::Request& request) {
   modules_.PostNext(
       [loading, device = place_.device, cache = place_.libraries] {
-        if (loading->fresh != nullptr) loading->LoadFresh(device, *cache);
+        if (loading->fresh != nullptr) loading->Look(device, *cache);
       },
       [this, loading, request] {
-        // Of a session that has ended it is unloaded again.
-        HoldLibrary(loading.get());
-        if (state_ == State::kServing) AnswerCompile(loading, request);
+        ChargeDevice(place_.scheduler, id(), loading->device_bytes(), &outstanding_,
+                     [this, loading, request](CUresult charged, DeviceChargeRef charge) {
+                       loading->Pay(charged, std::move(charge));
+                       modules_.PostNext(
+                           [loading, device = place_.device] { loading->Load(device); },
+                           [this, loading, request] {
+                             // Of a session that has ended it is unloaded again.
+                             HoldLibrary(loading.get());
+                             if (state_ == State::kServing) AnswerCompile(loading, request);
+                           });
+                     });
       });
 }
 
@@ -123,28 +131,43 @@ bool Session::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
   loading->fresh.reset();
   loading->image = std::move(known.image);
   // Who shares what another has loaded pays for it all the same.
-  loading->charge->ShrinkTo(0);
+  loading->cost->host.ShrinkTo(0);
   if (!loading->Afford(loading->image->cost_bytes)) {
     AnswerLoad(*loading);
     return true;
   }
-  if (known.library != nullptr) {
-    loading->result = CUDA_SUCCESS;
-    loading->kernel_count = known.library->kernel_count;
-    loading->library = std::move(known.library);
-    AnswerLoad(*loading);
-    return true;
-  }
-  modules_.Post([loading, device = place_.device] { loading->LoadKnown(device); },
-                [this, loading] { FinishLoad(loading); });
+  ChargeDevice(
+      place_.scheduler, id(), loading->image->device_bytes, &outstanding_,
+      [this, loading, shared = std::move(known.library)](CUresult charged, DeviceChargeRef charge) {
+        loading->Pay(charged, std::move(charge));
+        if (state_ != State::kServing) return;
+        if (charged != CUDA_SUCCESS) return AnswerLoad(*loading);
+        if (shared != nullptr) {
+          loading->result = CUDA_SUCCESS;
+          loading->kernel_count = shared->kernel_count;
+          loading->library = shared;
+          return AnswerLoad(*loading);
+        }
+        modules_.Post([loading, device = place_.device] { loading->LoadKnown(device); },
+                      [this, loading] { FinishLoad(loading); });
+      });
   return true;
 }
 
 // Before the next image is copied.
 void Session::LoadFresh(const std::shared_ptr<Loading>& loading) {
   modules_.PostNext([loading, device = place_.device,
-                     cache = place_.libraries] { loading->LoadFresh(device, *cache); },
-                    [this, loading] { FinishLoad(loading); });
+                     cache = place_.libraries] { loading->Look(device, *cache); },
+                    [this, loading] {
+                      ChargeDevice(
+                          place_.scheduler, id(), loading->device_bytes(), &outstanding_,
+                          [this, loading](CUresult charged, DeviceChargeRef charge) {
+                            loading->Pay(charged, std::move(charge));
+                            modules_.PostNext(
+                                [loading, device = place_.device] { loading->Load(device); },
+                                [this, loading] { FinishLoad(loading); });
+                          });
+                    });
 }
 
 void Session::FinishLoad(const std::shared_ptr<Loading>& loading) {
@@ -167,7 +190,7 @@ void Session::HoldLibrary(Loading* loading) const {
   LoadedLibrary& library = *loading->library;
   library.handle = loading->handle;
   library.image = loading->image;
-  library.charge = loading->charge;
+  library.cost = loading->cost;
   library.kernel_count = loading->kernel_count;
   library.prints = loading->image->prints;
 }
@@ -193,7 +216,7 @@ void Session::Settle(const Loading& loading) {
   if (loading.result == CUDA_SUCCESS) {
     Library* library = libraries_.Find(loading.id);
     library->loaded = loading.library;
-    library->charge = loading.charge;
+    library->cost = loading.cost;
   } else {
     libraries_.Take(loading.id);
   }

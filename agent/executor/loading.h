@@ -2,10 +2,12 @@
 // managed_variables.cc: made and finished on the ring thread, worked on by one worker at a time.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -68,13 +70,13 @@ struct Session::Loading {
       : asker(who),
         id(library_id),
         left(std::move(session_left)),
-        charge(std::make_shared<HostCharge>(std::move(budget))) {}
+        cost(std::make_shared<ImageCost>(std::move(budget))) {}
 
   const Asker asker;
   const wire::LibraryId id;
   const LeftFlag left;
   // What all this costs: more while it is looked at and compiled.
-  const std::shared_ptr<HostCharge> charge;
+  const std::shared_ptr<ImageCost> cost;
   bool by_hash = false;   // what the tenant asked
   bool is_known = false;  // `image` has been loaded before
   bool is_hashed = false;
@@ -96,8 +98,8 @@ struct Session::Loading {
 
   // False: the session may not cost that much more, as the tenant is told.
   bool Afford(uint64_t bytes) {
-    if (charge->Add(bytes)) return true;
-    jit.SetError(charge->Refusal(bytes));
+    if (cost->host.Add(bytes)) return true;
+    jit.SetError(cost->host.Refusal(bytes));
     result = CUDA_ERROR_OUT_OF_MEMORY;
     return false;
   }
@@ -185,7 +187,8 @@ struct Session::Loading {
     result = found == CUDA_ERROR_INVALID_SOURCE ? CUDA_ERROR_INVALID_PTX : found;
   }
 
-  void LoadFresh(Device* device, const LibraryCache& cache) {
+  // Finds out what it is, makes a cubin of text, and says what of the device it will take.
+  void Look(Device* device, const LibraryCache& cache) {
     if (!IsWhole(WithoutNul(fresh->bytes))) {
       jit.SetError("gpuloom: the image is cut short or is no fatbin, cubin or PTX");
       return;
@@ -197,32 +200,45 @@ struct Session::Loading {
     const ImageContent content = LookInto(WithoutNul(fresh->bytes));
     fresh->has_variables = content.variables;
     fresh->prints = content.prints;
+    fresh->device_bytes = content.device_bytes;
     look_ms = MillisecondsSince(begin);
-    const auto looked = Clock::now();
-    if (content.variables) {
-      managed = ManagedImage::Find(device, WithoutNul(fresh->bytes), &jit, *left,
+    DeviceCode code;
+    if (content.variables && ChooseFor(device, WithoutNul(fresh->bytes), &code)) {
+      fresh->device_bytes = DeviceBytes(code);
+      managed = ManagedImage::Find(device, &code, &jit, *left,
                                    [this](uint64_t bytes) { return Afford(bytes); });
       if (result == CUDA_ERROR_OUT_OF_MEMORY) return;
     }
     if (managed != nullptr) {
       result = CUDA_SUCCESS;
+      fresh->device_bytes = managed->device_bytes();
       return Keep(3 * member_bytes);
     }
+    code = {};
     result = Compile(device, cache);
     // What is loaded counts as well as what was sent.
     if (is_text) fresh->has_variables |= HasVariables(WithoutNul(fresh->bytes));
-    if (*left) return;
-    if (result == CUDA_SUCCESS) LoadLibrary(device->cuda(), *fresh);
+    if (is_compiled) {
+      const ImageContent compiled = LookInto(WithoutNul(fresh->bytes));
+      fresh->device_bytes = std::max(fresh->device_bytes, compiled.device_bytes);
+    }
+    Keep(LargestMemberBytes(WithoutNul(fresh->bytes)));
+  }
+
+  // What was looked at, and is paid for.
+  void Load(Device* device) {
+    if (result != CUDA_SUCCESS || managed != nullptr || *left) return;
+    const auto begin = Clock::now();
+    LoadLibrary(device->cuda(), *image);
     if (result == CUDA_SUCCESS && is_text) Decide(device->cuda());
     CountKernels(device->cuda());
-    load_ms = MillisecondsSince(looked);
-    Keep(LargestMemberBytes(WithoutNul(fresh->bytes)));
+    load_ms = MillisecondsSince(begin);
   }
 
   // What is held from now on: the bytes and `beside_bytes`.
   void Keep(uint64_t beside_bytes) {
-    charge->ShrinkTo(fresh->bytes.size() + beside_bytes);
-    fresh->cost_bytes = charge->bytes();
+    cost->host.ShrinkTo(fresh->bytes.size() + beside_bytes);
+    fresh->cost_bytes = cost->host.bytes();
     image = std::move(fresh);
   }
 
@@ -236,6 +252,21 @@ struct Session::Loading {
     const auto begin = Clock::now();
     LoadLibrary(device->cuda(), *image);
     load_ms = MillisecondsSince(begin);
+  }
+
+  // The scheduler's answer. The tenant is told why it has no room.
+  void Pay(CUresult charged, DeviceChargeRef charge) {
+    cost->device = std::move(charge);
+    if (charged == CUDA_SUCCESS) return;
+    managed.reset();
+    result = charged;
+    jit.SetError("gpuloom: code and variables of this image take " +
+                 std::to_string((image->device_bytes >> 20) + 1) +
+                 " MiB of GPU memory, for which the quota has no room: free some, or raise the " +
+                 "policy's memory or the pod's slots");
+  }
+  uint64_t device_bytes() const {
+    return result == CUDA_SUCCESS && image != nullptr ? image->device_bytes : 0;
   }
 };
 

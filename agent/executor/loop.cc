@@ -83,6 +83,7 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
       batches_(batches),
       printer_(device, &memory_, output),
       budget_(std::make_shared<DomainBudget>(memory_limit_bytes)),
+      context_memory_(device->ResidentThreads()),
       libraries_(budget_) {}
 
 Loop::~Loop() {
@@ -350,6 +351,7 @@ void Loop::AddSession(control::Incoming* in) {
                     &shared_,
                     &printer_,
                     budget_,
+                    &context_memory_,
                     &hold_,
                     batches_ ? &chains_ : nullptr,
                     submitters_.any() ? &submitters_ : nullptr,

@@ -95,6 +95,7 @@ class Loop {
   Printer printer_;
   bool hold_ = false;
   const std::shared_ptr<DomainBudget> budget_;
+  ContextMemory context_memory_;
   LibraryCache libraries_;
   std::vector<std::unique_ptr<Session>> sessions_;
   bool watching_write_ = false;

@@ -43,13 +43,17 @@ bool Assemble(Device* device, Jit* jit, const std::atomic<bool>& left, DeviceCod
 
 }  // namespace
 
-std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, std::span<const uint8_t> image,
-                                                 Jit* jit, const std::atomic<bool>& left,
+bool ChooseFor(Device* device, std::span<const uint8_t> image, DeviceCode* code) {
+  return ChooseCode(image, CapabilityOf(device->cuda(), device->device()), code);
+}
+
+std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, DeviceCode* code, Jit* jit,
+                                                 const std::atomic<bool>& left,
                                                  const Afford& afford) {
   const Driver& cuda = device->cuda();
+  if (!HasManagedVariables(*code)) return nullptr;
   auto found = std::make_unique<ManagedImage>();
-  if (!ChooseCode(image, CapabilityOf(cuda, device->device()), &found->code_)) return nullptr;
-  if (!HasManagedVariables(found->code_)) return nullptr;
+  found->code_ = std::move(*code);
   // Their names and initial values are no longer than the code.
   const bool is_text = found->code_.kind == ImageKind::kPtx;
   if (!afford((is_text ? kCompilingTakes : 1) * found->code_.bytes.size())) return nullptr;

@@ -17,9 +17,13 @@
 #include "agent/executor/device.h"
 #include "agent/executor/host_memory.h"
 #include "agent/executor/jit.h"
+#include "proto/cuda/device_bytes.h"
 #include "proto/cuda/managed_variables.h"
 
 namespace gpuloom::executor {
+
+// What the device's driver would take of the image. False: none of it.
+[[nodiscard]] bool ChooseFor(Device* device, std::span<const uint8_t> image, DeviceCode* code);
 
 class ManagedImage {
  public:
@@ -32,13 +36,15 @@ class ManagedImage {
   // Whether so many bytes more of this machine's memory may be taken.
   using Afford = std::function<bool(uint64_t bytes)>;
 
-  // nullptr: it has none, `left` became true, or it could not be afforded. `jit` is told to the driver's
-  // linker and gets what that says. The chosen code is the caller's to afford.
-  static std::unique_ptr<ManagedImage> Find(Device* device, std::span<const uint8_t> image,
-                                            Jit* jit, const std::atomic<bool>& left,
-                                            const Afford& afford);
+  // Of what was chosen of an image (ChooseFor), which it takes when it has any. nullptr: it has none,
+  // `left` became true, or it could not be afforded. `jit` is told to the driver's linker and gets what
+  // that says. The code is the caller's to afford.
+  static std::unique_ptr<ManagedImage> Find(Device* device, DeviceCode* code, Jit* jit,
+                                            const std::atomic<bool>& left, const Afford& afford);
 
   uint64_t size_bytes() const { return size_bytes_; }
+  // Of the device's memory, when it is loaded.
+  uint64_t device_bytes() const { return DeviceBytes(code_); }
 
   // Writes the initial values and loads the image, once. The tenant may write there meanwhile; the
   // values are its own. The driver loads lazily and reads the names and addresses when somebody wants

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "agent/executor/chain.h"
+#include "agent/executor/context_memory.h"
 #include "agent/executor/device.h"
 #include "agent/executor/graph.h"
 #include "agent/executor/green_context.h"
@@ -33,6 +34,7 @@ struct Place {
   SharedMemory* shared;
   Printer* printer;
   std::shared_ptr<DomainBudget> budget;
+  ContextMemory* context;
   const bool* hold;                       // true: nothing may be handed to CUDA now
   Chains* chains = nullptr;               // null: every launch goes by itself
   Submitters* submitters = nullptr;       // null: none

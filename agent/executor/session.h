@@ -241,7 +241,7 @@ class Session final : public StreamSink {
   struct Loading;  // loading.h
   struct Library {
     LibraryRef loaded;  // null while it is being loaded
-    std::shared_ptr<HostCharge> charge;
+    std::shared_ptr<ImageCost> cost;
     std::shared_ptr<Loading> placing;  // its managed variables have no place yet
     std::vector<ManagedImage::Place> managed;
     std::vector<wire::KernelId> kernels;

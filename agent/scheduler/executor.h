@@ -43,6 +43,13 @@ class Executor {
     channel::Range range;
   };
   std::map<uint64_t, Arena> arenas;
+  // What its driver takes for sessions that have ended, by memory id: code that could not be unloaded yet,
+  // say. Stays on their allocations' accounts.
+  struct Charge {
+    std::shared_ptr<Allocation> allocation;
+    uint64_t size_bytes;
+  };
+  std::map<uint64_t, Charge> charges;
   Timer deadline;  // kStarting: to be ready; kDying: to be gone by itself
   Timer idle;
 

@@ -279,6 +279,9 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   LogInfo("executor of domain " + executor->domain + " " + how);
   const std::set<uint64_t> sessions = executor->sessions;
   for (const uint64_t id : sessions) ForgetSession(id);
+  for (const auto& [id, charge] : executor->charges) {
+    charge.allocation->usage.Discharge(charge.size_bytes);
+  }
   for (const auto& [id, arena] : executor->arenas) {
     arena.allocation->host_addresses.Free(arena.range, &host_window_);
   }

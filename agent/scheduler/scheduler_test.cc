@@ -232,8 +232,36 @@ TEST_F(SchedulerTest, WhatTheExecutorsDriverTakesIsCountedWithoutMemory) {
   EXPECT_EQ(State(&client, "a").memory_used_bytes, 0u);
   EXPECT_EQ(tenant.Order('q'), 0);
   tenant.Leave();
+  EXPECT_TRUE(Becomes(&client, "a",
+                      [](const auto& s) { return s.sessions == 0 && s.memory_used_bytes == 0; }));
+}
+
+// Code that cannot be unloaded before others' kernels have ended, say.
+TEST_F(SchedulerTest, WhatTheDriverHoldsBeyondASessionStaysOnTheAccount) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a", 192 * kMiB);
+  Tenant tenant, neighbour;
+  ASSERT_TRUE(neighbour.Attach(Allocate(&client, "b", "team-a")));
+  EXPECT_EQ(neighbour.Order('h'), 'k');
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(tenant.Attach(directory));
+    EXPECT_EQ(tenant.Order('q'), 0);
+    EXPECT_EQ(tenant.Order('m'), 0);
+    tenant.Leave();
+    EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }));
+    EXPECT_EQ(State(&client, "a").memory_used_bytes, (round + 1) * 64 * kMiB);
+  }
+  EXPECT_EQ(neighbour.Order('a'), 'k');
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.memory_used_bytes == 0; }));
+  // Or its executor is gone.
+  ASSERT_TRUE(tenant.Attach(directory));
+  EXPECT_EQ(tenant.Order('q'), 0);
+  tenant.Leave();
   EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }));
-  EXPECT_EQ(State(&client, "a").memory_used_bytes, 0u);
+  EXPECT_EQ(State(&client, "a").memory_used_bytes, 64 * kMiB);
+  EXPECT_EQ(neighbour.Order('x'), -1);
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.memory_used_bytes == 0; }));
 }
 
 TEST_F(SchedulerTest, ADeviceWithoutRoomIsNoRefusalOfTheQuota) {

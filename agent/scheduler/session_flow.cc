@@ -243,6 +243,10 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   sessions_.erase(it);
   StopServing(session.get());
   const uint64_t bytes = session->memory.size_bytes();
+  for (const auto& [memory_id, size_bytes] : MemoryBook::TakeCharged(&session->memory)) {
+    session->executor->charges.emplace(memory_id,
+                                       Executor::Charge{session->allocation, size_bytes});
+  }
   memory_.ReleaseAll(&session->memory, &session->allocation->usage);
   ReturnAddresses(*session);
   --session->allocation->session_count;

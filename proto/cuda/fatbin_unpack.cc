@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "proto/cuda/device_bytes.h"
 #include "proto/cuda/ptx_tokens.h"
 
 namespace gpuloom {
@@ -73,6 +74,12 @@ bool ElfHasVariables(std::span<const uint8_t> elf) {
     if ((section.flags & kForTheDevice) != 0 && !IsCode(name)) return true;
   }
   return false;
+}
+
+uint64_t DeviceBytes(FatbinMemberKind kind, std::span<const uint8_t> bytes) {
+  if (kind == FatbinMemberKind::kElf) return CubinDeviceBytes(bytes);
+  if (kind != FatbinMemberKind::kPtx) return 0;
+  return PtxVariableBytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 bool HasVariables(FatbinMemberKind kind, std::span<const uint8_t> bytes) {
@@ -188,14 +195,15 @@ bool MayPrint(std::span<const uint8_t> bytes) {
 }
 
 ImageContent LookInto(std::span<const uint8_t> bytes) {
-  ImageContent content = {false, false};
+  ImageContent content = {false, false, 0};
   const bool unclear =
       AnyMember(bytes, [&](FatbinMemberKind kind, std::span<const uint8_t> member) {
         content.variables = content.variables || HasVariables(kind, member);
         content.prints = content.prints || NamesPrintf(member);
+        content.device_bytes = std::max(content.device_bytes, DeviceBytes(kind, member));
         return content.variables && content.prints;
       });
-  return unclear ? ImageContent{true, true} : content;
+  return unclear ? ImageContent{true, true, content.device_bytes} : content;
 }
 
 }  // namespace gpuloom

@@ -34,10 +34,12 @@ namespace gpuloom {
 // vprintf), or when the image cannot be read.
 [[nodiscard]] bool MayPrint(std::span<const uint8_t> image);
 
-// Both at once: a member is unpacked only once.
+// Both at once: a member is unpacked only once. And what the image takes of a device's memory at most
+// (device_bytes.h), of the members that were looked at: all of them where there are no variables.
 struct ImageContent {
   bool variables;
   bool prints;
+  uint64_t device_bytes;
 };
 [[nodiscard]] ImageContent LookInto(std::span<const uint8_t> image);
 

@@ -342,6 +342,41 @@ TEST_F(MaliciousCopies, ManyLinksWithInputs) {
   EXPECT_TRUE(refused) << "CUDA_ERROR_OUT_OF_MEMORY";
 }
 
+// Code and variables are the driver's own memory, which no grant of the scheduler's stands for.
+TEST(MaliciousModules, VariablesCountAgainstTheQuota) {
+  Stack stack;
+  const Allocation hostile = stack.Allocate({.pod = "hostile", .quota_bytes = 64 * kMiB});
+  HostileTenant tenant(hostile.directory);
+  ASSERT_TRUE(tenant.Attach());
+  const auto load = [&](uint32_t library, uint64_t bytes) {
+    const std::string image =
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .global .align 4 .b8 x[" +
+        std::to_string(bytes) + "];\n";
+    std::memcpy(tenant.arena(), image.data(), image.size());
+    const wire::HostPtr place{tenant.welcome().host_range_begin};
+    return tenant.WaitForReply(0, tenant.Write<wire::LibraryLoad>(
+                                      {wire::LibraryId{library}, 0, place, image.size()}, "", 0));
+  };
+  const wire::ReplySlot* reply = load(1, 1500 * kMiB);
+  ASSERT_NE(reply, nullptr);
+  EXPECT_EQ(reply->result, 2u) << "CUDA_ERROR_OUT_OF_MEMORY";
+  const std::string text(reinterpret_cast<const char*>(reply->payload), reply->payload_bytes);
+  EXPECT_NE(text.find("quota"), std::string::npos) << text;
+  EXPECT_EQ(stack.State(hostile).memory_used_bytes, 0u);
+
+  reply = load(2, 16 * kMiB);
+  ASSERT_NE(reply, nullptr);
+  EXPECT_EQ(reply->result, 0u);
+  EXPECT_EQ(stack.State(hostile).memory_used_bytes, 16 * kMiB);
+  const auto ticket = tenant.Write<wire::LibraryUnload>({wire::LibraryId{2}}, "", 0);
+  ASSERT_NE(tenant.WaitForReply(0, ticket), nullptr);
+  EXPECT_TRUE(Eventually([&] { return stack.State(hostile).memory_used_bytes == 0; }));
+  tenant.HangUp();
+  EXPECT_TRUE(stack.BackToNothing(hostile));
+  EXPECT_EQ(stack.Tenant(hostile, {"vadd"}).ExitStatus(), 0);
+  EXPECT_TRUE(stack.Ended());
+}
+
 // What is pinned cannot be unpinned while a kernel runs, and so its addresses stay in use.
 TEST(MaliciousAddresses, ManySessionsThatPinBesideALongKernel) {
   Stack stack;
@@ -370,10 +405,11 @@ TEST(MaliciousAddresses, ManySessionsThatPinBesideALongKernel) {
   // Others have what they always have, in another domain and beside the kernel.
   const Allocation elsewhere = stack.Allocate(
       {.pod_namespace = "team-b", .domain = "team-b", .pinned_limit_bytes = uint64_t{8} << 30});
-  HostileTenant looks(elsewhere.directory);
-  ASSERT_TRUE(looks.Attach()) << looks.welcome().message;
-  EXPECT_EQ(looks.welcome().host_range_bytes, uint64_t{32} << 30);
-  looks.HangUp();
+  {
+    HostileTenant looks(elsewhere.directory);
+    ASSERT_TRUE(looks.Attach()) << looks.welcome().message;
+    EXPECT_EQ(looks.welcome().host_range_bytes, uint64_t{32} << 30);
+  }
   EXPECT_EQ(stack.Tenant(elsewhere, {"vadd"}).ExitStatus(), 0);
   HostileTenant neighbour(stack.Allocate({.pod = "neighbour"}).directory);
   EXPECT_TRUE(neighbour.Attach()) << neighbour.welcome().message;
