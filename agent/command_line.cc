@@ -58,6 +58,10 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       "--executor-users", line.executor_users,
       "the users that executors run as, one each: auto, none, or FIRST-LAST; default: the "
       "scheduler's");
+  app.add_option(
+      "--executor-memory", line.executor_memory,
+      "memory of the node that one trust domain's executor may spend on its tenants, like "
+      "16GiB, one process a quarter of it at most; default: the executor's");
   app.add_option("--nvidia-runtime-config", line.runtime_config,
                  "where to look whether unprivileged pods can get devices by environment variable")
       ->capture_default_str();

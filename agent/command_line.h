@@ -26,6 +26,7 @@ struct CommandLine {
   std::string idle_timeout;          // empty: the scheduler's default
   std::string drain_timeout;         // empty: the scheduler's default
   std::string executor_users;        // empty: the scheduler's default
+  std::string executor_memory;       // empty: the executor's default
   std::string runtime_config = "/etc/nvidia-container-runtime/config.toml";
   int grace_seconds = 300;
   int missing_seconds = 60;

@@ -67,6 +67,8 @@ TEST(CommandLine, TakesEveryOption) {
                            "6s",
                            "--executor-users",
                            "7-9",
+                           "--executor-memory",
+                           "8GiB",
                            "--nvidia-runtime-config",
                            "/r.toml",
                            "--grace-seconds",
@@ -92,6 +94,7 @@ TEST(CommandLine, TakesEveryOption) {
   EXPECT_EQ(line->idle_timeout, "5s");
   EXPECT_EQ(line->drain_timeout, "6s");
   EXPECT_EQ(line->executor_users, "7-9");
+  EXPECT_EQ(line->executor_memory, "8GiB");
   EXPECT_EQ(line->runtime_config, "/r.toml");
   EXPECT_EQ(line->grace_seconds, 0);
   EXPECT_EQ(line->missing_seconds, 7);

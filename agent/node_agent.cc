@@ -15,8 +15,8 @@ constexpr Clock::Duration kPodResourcesTimeout = std::chrono::seconds(3);
 }  // namespace
 
 Supervisor::Options SupervisorOptions(const CommandLine& line) {
-  const SchedulerCommand command = {line.scheduler, line.idle_timeout, line.drain_timeout,
-                                    line.softgpu, line.executor_users};
+  const SchedulerCommand command = {line.scheduler, line.idle_timeout,   line.drain_timeout,
+                                    line.softgpu,   line.executor_users, line.executor_memory};
   Supervisor::Options options;
   options.state_directory = line.state_directory;
   options.may_start = line.schedulers != "adopt";
@@ -66,6 +66,11 @@ absl::Status NodeAgent::Open() {
       MakePodResourcesClient(line_.pod_resources, line_.resource_name, kPodResourcesTimeout);
   const absl::StatusOr<uint64_t> pinned_limit = ParseSize(line_.pinned_limit);
   if (!pinned_limit.ok()) return pinned_limit.status();
+  // Passed on as it is, and refused here so that the message comes at the start.
+  if (!line_.executor_memory.empty()) {
+    const absl::StatusOr<uint64_t> executor_memory = ParseSize(line_.executor_memory);
+    if (!executor_memory.ok()) return executor_memory.status();
+  }
 
   const std::chrono::seconds missing(line_.missing_seconds);
   Allocator::Options options;

@@ -14,6 +14,7 @@
 #include "shim/host_arena.h"
 #include "shim/jit_options.h"
 #include "shim/link.h"
+#include "shim/log.h"
 #include "shim/managed_variables.h"
 #include "shim/memory.h"
 #include "shim/session.h"
@@ -117,6 +118,12 @@ CUresult PresentImage(Library* library, const void* image, uint64_t image_bytes,
   ReplyPayload log = {text, sizeof(text), 0};
   const CUresult result = SendImage(library, image, image_bytes, &log);
   TellError(jit, text, log.size_bytes);
+  // Few programs have a buffer for it, and this is for whoever runs them.
+  constexpr uint32_t kPrefixBytes = sizeof("gpuloom: ") - 1;
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && log.size_bytes > kPrefixBytes) {
+    Log(LogLevel::kWarn, "%.*s", static_cast<int>(log.size_bytes - kPrefixBytes),
+        text + kPrefixBytes);
+  }
   return result;
 }
 

@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cstdio>
+#include <string_view>
 
 namespace gpuloom::executor {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 constexpr char kUsage[] =
     "usage: gpuloom-executor --gpu UUID --cuda-library PATH --domain NAME\n"
     "                        [--log-level error|info|debug] [--user NUMBER] [--folder PATH]\n"
-    "                        [--tell-refused-calls]\n"
+    "                        [--tell-refused-calls] [--memory-limit BYTES]\n"
     "       gpuloom-executor --remove PATH [--user NUMBER]\n"
     "Started by gpuloom-scheduler, which passes the control socket as descriptor 3.\n";
 
@@ -21,6 +22,11 @@ bool ParseUser(const std::string& text, unsigned* user) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *user);
   return error == std::errc() && end == text.data() + text.size() && *user != 0 &&
          *user != UINT_MAX;
+}
+
+bool ParseBytes(std::string_view text, uint64_t* bytes) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *bytes);
+  return error == std::errc() && end == text.data() + text.size() && *bytes != 0;
 }
 
 bool Parse(int argc, char** argv, CommandLine* line) {
@@ -32,6 +38,7 @@ bool Parse(int argc, char** argv, CommandLine* line) {
                                         {"folder", required_argument, nullptr, 'f'},
                                         {"tell-refused-calls", no_argument, nullptr, 't'},
                                         {"remove", required_argument, nullptr, 'r'},
+                                        {"memory-limit", required_argument, nullptr, 'm'},
                                         {nullptr, 0, nullptr, 0}};
   for (int c; (c = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (c) {
@@ -43,6 +50,9 @@ bool Parse(int argc, char** argv, CommandLine* line) {
         break;
       case 'c':
         line->cuda_library = optarg;
+        break;
+      case 'm':
+        if (!ParseBytes(optarg, &line->memory_limit_bytes)) return false;
         break;
       case 'l':
         if (const auto level = ParseLogLevel(optarg); level.has_value()) {

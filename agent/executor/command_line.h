@@ -1,9 +1,11 @@
 // The executor's command line. Prints mistakes itself. Called once, from main.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
+#include "agent/executor/host_budget.h"
 #include "agent/executor/log.h"
 
 namespace gpuloom::executor {
@@ -18,6 +20,7 @@ struct CommandLine {
   bool tells_refused_calls = false;
   // Removes this folder instead of serving anybody.
   std::string folder_to_remove;
+  uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes;
 };
 
 // nullopt: a mistake, end with status 2.

@@ -19,8 +19,9 @@ std::optional<CommandLine> Parse(std::vector<std::string> arguments) {
 
 TEST(CommandLine, TakesEveryOption) {
   const auto line = Parse({"--gpu", "GPU-1", "--cuda-library", "/l", "--domain", "namespace/a",
-                           "--log-level", "debug"});
+                           "--log-level", "debug", "--memory-limit", "1000"});
   ASSERT_TRUE(line);
+  EXPECT_EQ(line->memory_limit_bytes, 1000u);
   EXPECT_EQ(line->gpu, "GPU-1");
   EXPECT_EQ(line->cuda_library, "/l");
   EXPECT_EQ(line->domain, "namespace/a");
@@ -60,6 +61,8 @@ TEST(CommandLine, MistakesAreRefusedWithTheUsage) {
            {"--gpu", "GPU-1", "--cuda-library"},
            {"--gpu", "GPU-1", "--cuda-library", "/l", "stray"},
            {"--gpu", "GPU-1", "--cuda-library", "/l", "--bogus"},
+           {"--gpu", "GPU-1", "--cuda-library", "/l", "--memory-limit", "8GiB"},
+           {"--gpu", "GPU-1", "--cuda-library", "/l", "--memory-limit", "0"},
            {"--gpu", "GPU-1", "--cuda-library", "/l", "--log-level", "loud"},
            {"--gpu", "GPU-1", "--cuda-library", "/l", "--user", "0"},
            {"--gpu", "GPU-1", "--cuda-library", "/l", "--user", "4294967295"},

@@ -4,8 +4,8 @@
 namespace gpuloom::executor {
 namespace {
 
-// What a tenant may have at most: this memory is the context's own and is charged to nobody, so the
-// bounds keep it in the order of what a context takes anyhow.
+// What a tenant may have at most. The memory is the context's own; who makes it larger pays for it
+// (context_memory.h), but for launches of kernels by kernels, which a fresh context has room for.
 uint64_t BoundOf(uint32_t limit) {
   switch (limit) {
     case CU_LIMIT_STACK_SIZE:
@@ -21,6 +21,14 @@ uint64_t BoundOf(uint32_t limit) {
   }
 }
 
+bool MayGrow(uint32_t limit) { return limit != CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT; }
+
+ContextMemory::Kind KindOf(uint32_t limit) {
+  using Kind = ContextMemory::Kind;
+  if (limit == CU_LIMIT_STACK_SIZE) return Kind::kThread;
+  return limit == CU_LIMIT_PRINTF_FIFO_SIZE ? Kind::kPrintf : Kind::kHeap;
+}
+
 }  // namespace
 
 void Session::On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::Request& request,
@@ -33,22 +41,30 @@ void Session::On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::
                                                    ? CUDA_ERROR_INVALID_VALUE
                                                    : CUDA_ERROR_OUT_OF_MEMORY);
   }
+  const uint64_t price =
+      MayGrow(request.limit) ? place_.context->PriceOf(KindOf(request.limit), request.value) : 0;
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
-  ++outstanding_;
-  place_.quiet->Need(
-      this,
-      [result, request, &cuda = place_.device->cuda()] {
-        const auto limit = static_cast<CUlimit>(request.limit);
-        size_t have = 0;
-        *result = cuda.cuCtxGetLimit(&have, limit);
-        if (*result == CUDA_SUCCESS && have < request.value) {
-          *result = cuda.cuCtxSetLimit(limit, request.value);
-        }
-      },
-      [this, result, asker] {
-        --outstanding_;
-        Reply<wire::ContextSetLimit>(asker, place_.device->Judge(*result));
-      });
+  const auto set = [result, request, &cuda = place_.device->cuda()] {
+    const auto limit = static_cast<CUlimit>(request.limit);
+    size_t have = 0;
+    *result = cuda.cuCtxGetLimit(&have, limit);
+    if (*result == CUDA_SUCCESS && have < request.value) {
+      *result = cuda.cuCtxSetLimit(limit, request.value);
+    }
+  };
+  ChargeDevice(place_.scheduler, id(), price, &outstanding_,
+               [this, result, request, asker, set](CUresult charged, DeviceChargeRef charge) {
+                 if (state_ != State::kServing) return;
+                 if (charged != CUDA_SUCCESS) return Reply<wire::ContextSetLimit>(asker, charged);
+                 ++outstanding_;
+                 place_.quiet->Need(this, set, [this, result, request, asker, charge] {
+                   --outstanding_;
+                   if (*result == CUDA_SUCCESS && MayGrow(request.limit)) {
+                     place_.context->Raise(KindOf(request.limit), request.value, charge);
+                   }
+                   Reply<wire::ContextSetLimit>(asker, place_.device->Judge(*result));
+                 });
+               });
 }
 
 }  // namespace gpuloom::executor

@@ -78,6 +78,16 @@ bool Device::Start(const std::string& uuid, std::string* error) {
 
 void Device::MakeCurrent() const { cuda_.cuCtxSetCurrent(context_); }
 
+uint64_t Device::ResidentThreads() const {
+  int multiprocessors = 0;
+  int threads = 0;
+  (void)cuda_.cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                   device_);
+  (void)cuda_.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+                                   device_);
+  return uint64_t{static_cast<uint32_t>(multiprocessors)} * static_cast<uint32_t>(threads);
+}
+
 CUresult Device::Judge(CUresult result) {
   if (result != CUDA_SUCCESS && IsSticky(result)) {
     CUresult expected = CUDA_SUCCESS;

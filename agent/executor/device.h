@@ -35,6 +35,8 @@ class Device {
   const Driver& cuda() const { return cuda_; }
   CUdevice device() const { return device_; }
   CUcontext context() const { return context_; }
+  // That it holds at a time; 0 when it does not say.
+  uint64_t ResidentThreads() const;
   int priority_least() const { return priority_least_; }
   int priority_greatest() const { return priority_greatest_; }
 

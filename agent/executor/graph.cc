@@ -31,6 +31,10 @@ struct Session::GraphBlock {
 
   void Read(GraphPlan* plan, wire::GraphReader::Form form) const {
     if (size_bytes != 0) {
+      if (!plan->charge.Add((1 + kReadingGraphTakes) * size_bytes)) {
+        plan->well_formed = true;  // nobody has looked
+        return plan->Fail(CUDA_ERROR_OUT_OF_MEMORY, wire::kNoGraphNode);
+      }
       plan->block.resize(size_bytes);
       if (!host->Read(address, plan->block.data(), size_bytes)) return;
     }
@@ -84,7 +88,7 @@ void Session::On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate
   if ((request.flags & ~wire::kGraphUseNodePriority) != 0) {
     return Refuse(wire::Fatal::kBadArgument);
   }
-  auto plan = std::make_shared<GraphPlan>();
+  auto plan = std::make_shared<GraphPlan>(host_->budget);
   GraphBlock block;
   if (!FindGraphBlock(request.definition, request.definition_bytes, record, plan.get(), &block)) {
     return;
@@ -103,12 +107,24 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
                         const PlanRef& plan) {
   if (state_ != State::kServing) return;
   if (!JudgeGraph(plan.get(), kJudgeAtATime)) {
-    return modules_.Post([] {}, [this, asker, request, plan] { MakeGraph(asker, request, plan); });
+    return modules_.PostNext([] {},
+                             [this, asker, request, plan] { MakeGraph(asker, request, plan); });
+  }
+  if (plan->result == CUDA_SUCCESS && !plan->is_paid) {
+    plan->is_paid = true;
+    const uint64_t price =
+        std::max(kGraphTakesOfDeviceBytes, plan->reader.nodes() * kGraphNodeTakesOfDeviceBytes);
+    return ChargeDevice(place_.scheduler, id(), price, &outstanding_,
+                        [this, asker, request, plan](CUresult charged, DeviceChargeRef charge) {
+                          if (charged != CUDA_SUCCESS) plan->Fail(charged, wire::kNoGraphNode);
+                          plan->device_charge = std::move(charge);
+                          MakeGraph(asker, request, plan);
+                        });
   }
   const bool conditional = plan->reservation != nullptr && plan->result == CUDA_SUCCESS;
   if (conditional && !TakesReservation(asker, request, plan)) return;
   auto graph = std::make_shared<Graph>(place_.device, place_.modules, place_.quiet, place_.staging,
-                                       place_.graphs, tenant_, graph_nodes_);
+                                       place_.graphs, tenant_, graph_nodes_, host_->budget);
   // Those that are gone wait for a quiet moment, so a new one may as well.
   const bool fits = !conditional && place_.graphs->Fits(plan->reader.nodes());
   if (plan->result == CUDA_SUCCESS) plan->result = graph->Prepare(*plan);
@@ -122,11 +138,12 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
     } else {
       graphs_.Take(request.graph);
     }
+    plan->device_charge.reset();  // the graph's alone
     Reply<wire::GraphInstantiate>(asker, plan->result, {plan->failed_node, 0});
   };
   if (plan->result != CUDA_SUCCESS) return finish();
   const auto build = [graph, plan, flags = request.flags] { graph->Build(plan.get(), flags); };
-  if (fits) return modules_.Post(build, finish);
+  if (fits) return modules_.PostNext(build, finish);
   if (conditional) {
     plan->reservation->busy = 1;
     // Or they would pile up beside a device that is never idle.
@@ -154,7 +171,7 @@ void Session::On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request&
   if (reservation != nullptr && reservation->creating != 0) {
     return Refuse(wire::Fatal::kBadArgument);
   }
-  auto plan = std::make_shared<GraphPlan>();
+  auto plan = std::make_shared<GraphPlan>(host_->budget);
   GraphBlock block;
   if (!FindGraphBlock(request.update, request.update_bytes, record, plan.get(), &block)) return;
   if (reservation != nullptr) ++reservation->busy;
@@ -194,7 +211,7 @@ void Session::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
     update->renames |= node.kind == wire::GraphNodeKind::kHost;
   }
   if (!JudgeGraph(plan, kJudgeAtATime)) {
-    return modules_.Post([] {}, [this, graph, ticket] { JudgeUpdate(graph, ticket); });
+    return modules_.PostNext([] {}, [this, graph, ticket] { JudgeUpdate(graph, ticket); });
   }
   update->judged = true;
   TryUpdate(graph);

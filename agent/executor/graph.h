@@ -18,6 +18,8 @@
 
 #include "agent/executor/condition.h"
 #include "agent/executor/device.h"
+#include "agent/executor/device_charge.h"
+#include "agent/executor/host_budget.h"
 #include "agent/executor/large_free.h"
 #include "agent/executor/point.h"
 #include "agent/executor/quiet.h"
@@ -31,6 +33,12 @@ namespace gpuloom::executor {
 // Nodes of all graphs of a session, destroyed ones that still run included. A node costs the driver
 // about 1 KiB of our memory.
 inline constexpr uint64_t kMaxSessionGraphNodes = 1u << 19;
+// Of the device's memory, measured: a graph, and each of its nodes (docs/design/running-graphs.md).
+inline constexpr uint64_t kGraphTakesOfDeviceBytes = 128u << 10;
+inline constexpr uint64_t kGraphNodeTakesOfDeviceBytes = 2'360;
+inline constexpr uint64_t kGraphNodeTakesBytes = 1280;  // that and ours
+// Beside a definition, in definitions: functions and scopes by node, which are at least 16 bytes each.
+inline constexpr uint64_t kReadingGraphTakes = 2;
 // Each costs the ring thread something when the graph is launched or updated, or when its session ends.
 inline constexpr uint32_t kMaxGraphHostCalls = 1024;
 inline constexpr uint32_t kMaxGraphRecords = 1024;
@@ -70,11 +78,14 @@ struct GraphRoom {
 };
 
 struct GraphPlan {
-  GraphPlan() = default;
+  explicit GraphPlan(std::shared_ptr<SessionBudget> budget) : charge(std::move(budget)) {}
   GraphPlan(const GraphPlan&) = delete;
   GraphPlan& operator=(const GraphPlan&) = delete;
   ~GraphPlan() { FreeElsewhere(std::move(block)); }
 
+  HostCharge charge;
+  bool is_paid = false;
+  DeviceChargeRef device_charge;  // of a definition: for the graph that is made of it
   std::vector<uint8_t> block;
   wire::GraphReader reader;
   wire::GraphScopes scopes;  // of a definition
@@ -152,16 +163,18 @@ struct GraphHostWord {
 
 class Graph {
  public:
-  // `session_nodes` counts the nodes of the session's graphs.
+  // `session_nodes` counts the nodes of the session's graphs, whose memory `budget` is charged.
   Graph(Device* device, WorkPool* pool, Quiet* quiet, Staging* staging, GraphRoom* room,
-        TenantRef tenant, std::shared_ptr<uint64_t> session_nodes)
+        TenantRef tenant, std::shared_ptr<uint64_t> session_nodes,
+        std::shared_ptr<SessionBudget> budget)
       : device_(device),
         pool_(pool),
         quiet_(quiet),
         staging_(staging),
         room_(room),
         tenant_(std::move(tenant)),
-        session_nodes_(std::move(session_nodes)) {}
+        session_nodes_(std::move(session_nodes)),
+        charge_(std::make_shared<HostCharge>(std::move(budget))) {}
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
@@ -278,7 +291,9 @@ class Graph {
   const TenantRef tenant_;
   const std::shared_ptr<uint64_t> session_nodes_;
   uint64_t counted_nodes_ = 0;
-  ReservationRef reservation_;  // null: the graph is this one's own
+  const std::shared_ptr<HostCharge> charge_;  // until the driver's objects are destroyed
+  DeviceChargeRef device_charge_;             // the same
+  ReservationRef reservation_;                // null: the graph is this one's own
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
   uint32_t kernels_ = 0;

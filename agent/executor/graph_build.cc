@@ -21,7 +21,8 @@ Graph::~Graph() {
   auto done = [libraries = std::move(libraries_), records = std::move(records_), words = words_,
                host_calls = word_count_, staging = staging_, tenant = tenant_, room = room_,
                session_nodes = session_nodes_, nodes = counted_nodes_, buried,
-               reservation = std::move(reservation_)] {
+               reservation = std::move(reservation_), charge = charge_,
+               device_charge = std::move(device_charge_)] {
     if (reservation != nullptr) --reservation->users;
     *session_nodes -= nodes;
     room->graphs -= nodes != 0;
@@ -44,6 +45,7 @@ Graph::~Graph() {
 
 CUresult Graph::Prepare(const GraphPlan& plan) {
   reservation_ = plan.reservation;
+  device_charge_ = plan.device_charge;
   // The driver has a graph for each body, empty ones too.
   const uint64_t bodies = plan.scopes.scopes().empty() ? 0 : plan.scopes.scopes().size() - 1;
   const uint64_t parts = plan.reader.nodes() + bodies;
@@ -56,6 +58,7 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
     *session_nodes_ += more;
   }
   if (*session_nodes_ + parts > kMaxSessionGraphNodes) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!charge_->Add(parts * kGraphNodeTakesBytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   counted_nodes_ = parts;
   *session_nodes_ += counted_nodes_;
   room_->graphs += counted_nodes_ != 0;

@@ -456,5 +456,39 @@ TEST_F(MaliciousGraphTest, UpdateOfANodeThatIsNotThere) {
   ExpectEnds(Fatal::kBadArgument);
 }
 
+TEST_F(GraphTest, AGraphIsPaidForBeforeItIsMade) {
+  TestingGraph small;
+  small.AddEmpty();
+  TestingGraph large;
+  for (int i = 0; i < 100; ++i) large.AddEmpty();
+  ASSERT_EQ(Instantiate(1, small), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), kGraphTakesOfDeviceBytes);
+  ASSERT_EQ(Instantiate(2, large), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(),
+            kGraphTakesOfDeviceBytes + 100 * kGraphNodeTakesOfDeviceBytes);
+  scheduler_.quota_bytes = scheduler_.memory_in_use();
+  const int live = TestingDriver::live_graphs();
+  EXPECT_EQ(Instantiate(3, small), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(TestingDriver::live_graphs(), live);
+  tenant_->Post<wire::GraphDestroy>({GraphId{2}});
+  EXPECT_TRUE(
+      tenant_->Wait([&] { return scheduler_.memory_in_use() == kGraphTakesOfDeviceBytes; }));
+  EXPECT_EQ(Instantiate(3, small), CUDA_SUCCESS);
+}
+
+// Memory of the node's, which definitions out of holes in the arena cost the tenant nothing of.
+TEST(GraphBudget, Malicious_ADefinitionBeyondWhatASessionMayCost) {
+  const Driver& driver = TestingDriver::Reset();
+  TestingScheduler scheduler(driver, true, -1, uint64_t{64} << 20);  // a session's: 16 MiB
+  const auto tenant = scheduler.AddTenant();
+  const HostPtr hole{tenant->order.host_range_begin};
+  EXPECT_EQ(tenant->Call<wire::GraphInstantiate>({GraphId{1}, 0, hole, 16u << 20}),
+            CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(tenant->reader.fatal(), Fatal::kNone);
+  const auto honest = scheduler.AddTenant();
+  ASSERT_TRUE(honest->LoadKernel(1, 1, "k", kEmptyPtx));
+  EXPECT_TRUE(honest->WaitDone(0, honest->LaunchPlain(0, 1)));
+}
+
 }  // namespace
 }  // namespace gpuloom::executor

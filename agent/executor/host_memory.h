@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <utility>
 
+#include "agent/executor/host_budget.h"
 #include "agent/executor/range_table.h"
 #include "proto/channel/region.h"
 #include "proto/channel/unique_fd.h"
@@ -21,6 +23,7 @@ struct HostMemory {
     if (on_end) on_end(std::move(mapping));
   }
 
+  std::shared_ptr<SessionBudget> budget;  // of what the session costs beside its arena
   channel::UniqueFd arena;
   channel::Mapping mapping;  // at the tenant's address; touched by CUDA only
   channel::Range range;

@@ -18,6 +18,10 @@
 
 namespace gpuloom::executor {
 
+// What the driver's compiler takes beside a text, in texts: its own copy, what it makes of it, and the
+// cubin. Its peak is higher, but one compile runs at a time.
+inline constexpr uint64_t kCompilingTakes = 4;
+
 class Jit {
  public:
   Jit();

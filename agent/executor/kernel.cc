@@ -122,6 +122,25 @@ void Session::AnswerKernel(Asker asker, const wire::KernelGet::Request& request,
     kernels_.Take(request.kernel);
     return Reply<wire::KernelGet>(asker, CUDA_ERROR_INVALID_HANDLE);
   }
+  // The driver takes local memory at the first launch.
+  const int32_t local_bytes = facts.reply.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES];
+  constexpr auto kKind = ContextMemory::Kind::kThread;
+  const auto thread_bytes = static_cast<uint64_t>(std::max(local_bytes, 0));
+  if (const uint64_t price = place_.context->PriceOf(kKind, thread_bytes); price != 0) {
+    return ChargeDevice(place_.scheduler, id(), price, &outstanding_,
+                        [this, asker, request, loaded, &facts, thread_bytes](
+                            CUresult charged, DeviceChargeRef charge) {
+                          if (charged == CUDA_SUCCESS) {
+                            place_.context->Raise(kKind, thread_bytes, std::move(charge));
+                          }
+                          if (state_ != State::kServing) return;
+                          if (charged == CUDA_SUCCESS) {
+                            return AnswerKernel(asker, request, loaded, facts);
+                          }
+                          kernels_.Take(request.kernel);
+                          Reply<wire::KernelGet>(asker, charged);
+                        });
+  }
   owner->kernels.push_back(request.kernel);
   // The entry that the question made: while it has no function no command can take it away.
   Kernel* kernel = kernels_.Find(request.kernel);

@@ -113,6 +113,70 @@ TEST_F(LaunchTest, LimitsOnlyGrowAndAreBounded) {
   EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
 }
 
+// TestingDriver's device has 9 multiprocessors of 9 threads.
+constexpr uint64_t kThreads = 81;
+
+TEST_F(LaunchTest, WhoMakesTheContextLargerPaysForIt) {
+  const auto set = [this](CUlimit limit, uint64_t value) {
+    return tenant_->Call<wire::ContextSetLimit>({static_cast<uint32_t>(limit), 0, value});
+  };
+  EXPECT_EQ(set(CU_LIMIT_STACK_SIZE, 4096), CUDA_SUCCESS);
+  uint64_t paid_bytes = 3072 * kThreads;
+  EXPECT_EQ(scheduler_.memory_in_use(), paid_bytes);
+  EXPECT_EQ(set(CU_LIMIT_STACK_SIZE, 4096), CUDA_SUCCESS);
+  EXPECT_EQ(set(CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, 4096), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), paid_bytes);
+  EXPECT_EQ(set(CU_LIMIT_MALLOC_HEAP_SIZE, 16u << 20), CUDA_SUCCESS);
+  paid_bytes += 8u << 20;
+  EXPECT_EQ(scheduler_.memory_in_use(), paid_bytes);
+
+  scheduler_.quota_bytes = paid_bytes;
+  (void)TestingDriver::TakeCalls();
+  EXPECT_EQ(set(CU_LIMIT_STACK_SIZE, 8192), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(set(CU_LIMIT_PRINTF_FIFO_SIZE, 16u << 20), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_TRUE(TestingDriver::TakeCalls().empty()) << "the driver was not asked";
+  // The context stays as large as it is.
+  scheduler_.RemoveTenant(*tenant_);
+  ASSERT_TRUE(scheduler_.WaitEnded(tenant_->order.session_id));
+  EXPECT_EQ(scheduler_.memory_in_use(), paid_bytes);
+}
+
+TEST_F(LaunchTest, LocalMemoryIsPaidForBeforeAKernelCanBeLaunched) {
+  const auto get = [this](uint32_t library, uint32_t kernel) {
+    const uint8_t name[] = {'k'};
+    return tenant_->Call<wire::KernelGet>({LibraryId{library}, KernelId{kernel}}, nullptr, name);
+  };
+  const auto load = [this](uint32_t library, const char* more) {
+    return tenant_->LoadLibrary(library, std::string(kEmptyPtx) + more);
+  };
+  EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+  TestingDriver::SetLocalBytes(5120);
+  ASSERT_EQ(load(2, "// a"), CUDA_SUCCESS);
+  scheduler_.quota_bytes = 4096 * kThreads - 1;
+  EXPECT_EQ(get(2, 2), CUDA_ERROR_OUT_OF_MEMORY);
+  scheduler_.quota_bytes = 4096 * kThreads;
+  EXPECT_EQ(get(2, 2), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), 4096 * kThreads);
+  TestingDriver::SetLocalBytes(4096);
+  ASSERT_EQ(load(3, "// b"), CUDA_SUCCESS);
+  EXPECT_EQ(get(3, 3), CUDA_SUCCESS) << "there is as much already";
+  EXPECT_EQ(scheduler_.memory_in_use(), 4096 * kThreads);
+}
+
+TEST_F(LaunchTest, StreamsBeyondAFewArePaidForWhileTheyLast) {
+  for (uint32_t stream = 1; stream <= kFreeStreams; ++stream) {
+    ASSERT_TRUE(tenant_->CreateStream(stream, true));
+  }
+  EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+  ASSERT_TRUE(tenant_->CreateStream(kFreeStreams + 1, true));
+  EXPECT_EQ(scheduler_.memory_in_use(), kStreamTakesBytes);
+  scheduler_.quota_bytes = kStreamTakesBytes;
+  EXPECT_FALSE(tenant_->CreateStream(kFreeStreams + 2, true));
+  tenant_->Post<wire::StreamDestroy>({wire::StreamId{kFreeStreams + 1}});
+  EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.memory_in_use() == 0; }));
+  EXPECT_TRUE(tenant_->CreateStream(kFreeStreams + 2, true));
+}
+
 TEST_F(LaunchTest, Malicious_LimitThatNobodyMaySet) {
   tenant_->Post<wire::ContextSetLimit>({CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0, 1}, {}, 0);
   ExpectEnds(Fatal::kBadArgument);

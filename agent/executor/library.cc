@@ -1,6 +1,7 @@
 // Libraries that are loaded: their kernels' names, their global variables, their end. See
 // library_load.cc for their beginning.
 #include <algorithm>
+#include <cstring>
 
 #include "agent/executor/session.h"
 
@@ -91,25 +92,36 @@ void Session::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Re
     return AnswerNames(asker, request.offset_bytes, *library->loaded);
   }
   struct Listed {
+    explicit Listed(std::shared_ptr<SessionBudget> budget)
+        : charge(std::make_shared<HostCharge>(std::move(budget))) {}
+    std::shared_ptr<HostCharge> charge;
     CUresult result = CUDA_SUCCESS;
     std::string names;
     uint32_t count = 0;
   };
-  auto listed = std::make_shared<Listed>();
+  auto listed = std::make_shared<Listed>(host_->budget);
   UseLibrary(
       library->loaded,
       [listed, &cuda = place_.device->cuda(), handle = library->loaded->handle] {
         unsigned count = 0;
         listed->result = cuda.cuLibraryGetKernelCount(&count, handle);
         if (listed->result != CUDA_SUCCESS || count == 0) return;
+        // Names may lie over one another in the image, and take more than it.
+        if (!listed->charge->Add(count * sizeof(CUkernel))) {
+          listed->result = CUDA_ERROR_OUT_OF_MEMORY;
+          return;
+        }
         std::vector<CUkernel> kernels(count);
         listed->result = cuda.cuLibraryEnumerateKernels(kernels.data(), count, handle);
         for (unsigned i = 0; i < count && listed->result == CUDA_SUCCESS; ++i) {
           const char* name = nullptr;
           listed->result = cuda.cuKernelGetName(&name, kernels[i]);
-          if (listed->result != CUDA_SUCCESS) return;
-          listed->names.append(name).push_back('\0');
-          ++listed->count;
+          if (listed->result != CUDA_SUCCESS) break;
+          const size_t name_bytes = strlen(name) + 1;
+          // As large as what it grows by at a time: once more.
+          if (!listed->charge->Add(2 * name_bytes)) listed->result = CUDA_ERROR_OUT_OF_MEMORY;
+          if (listed->result == CUDA_SUCCESS) listed->names.append(name, name_bytes);
+          if (listed->result == CUDA_SUCCESS) ++listed->count;
         }
       },
       [this, listed, asker, loaded = library->loaded, offset = request.offset_bytes] {
@@ -118,6 +130,7 @@ void Session::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Re
         }
         loaded->names = std::move(listed->names);
         loaded->name_count = listed->count;
+        loaded->names_charge = std::move(listed->charge);
         loaded->has_names = true;
         AnswerNames(asker, offset, *loaded);
       });

@@ -14,6 +14,10 @@ namespace {
 constexpr uint64_t kKeepLibraryNs = 30'000'000'000;
 constexpr uint64_t kKeepImageNs = 600'000'000'000;
 
+uint64_t CostOf(const KnownImage& image) {
+  return std::max<uint64_t>(image.cost_bytes, image.bytes.size());
+}
+
 struct SipState {
   uint64_t v0, v1, v2, v3;
 
@@ -51,8 +55,8 @@ LoadedLibrary::~LoadedLibrary() {
   auto known = std::make_shared<std::pair<std::string, decltype(kernels)>>(std::move(names),
                                                                            std::move(kernels));
   auto unload = [unloads = quiet, keep = std::move(kept), driver = cuda, library = handle,
-                 bytes = image, users = std::move(users), known = std::move(known),
-                 bound = std::move(references)]() mutable {
+                 bytes = image, paid = std::move(cost), users = std::move(users),
+                 known = std::move(known), bound = std::move(references)]() mutable {
     unloads->Bury(
         [keep, driver, library, bytes, users = std::move(users),
          known = std::move(known)]() mutable {
@@ -61,7 +65,7 @@ LoadedLibrary::~LoadedLibrary() {
           driver->cuLibraryUnload(library);
         },
         // What they are bound to goes behind them, on this thread.
-        [bound] {});
+        [bound, bytes, paid] {});
   };
   if (chains == nullptr) {
     unload();
@@ -70,7 +74,8 @@ LoadedLibrary::~LoadedLibrary() {
   }
 }
 
-LibraryCache::LibraryCache() {
+LibraryCache::LibraryCache(std::shared_ptr<DomainBudget> budget)
+    : budget_(std::make_shared<SessionBudget>(std::move(budget), kMaxBytes)) {
   if (getrandom(key_, sizeof(key_), 0) != sizeof(key_)) abort();  // 16 bytes never come short
 }
 
@@ -104,23 +109,32 @@ LibraryCache::Known LibraryCache::Find(const ImageHash& hash, uint64_t now_ns) {
 
 void LibraryCache::Add(const ImageHash& hash, ImageRef image, const LibraryRef& library,
                        uint64_t now_ns) {
-  const bool may_share = !image->has_variables;
-  const uint64_t image_bytes = image->bytes.size();
-  const auto [it, added] = entries_.try_emplace(hash, Entry{std::move(image), nullptr, now_ns});
-  if (added) bytes_ += image_bytes;
-  if (may_share && it->second.library == nullptr) {
+  if (entries_.find(hash) == entries_.end()) Remember(hash, std::move(image), now_ns);
+  const auto known = entries_.find(hash);
+  if (known == entries_.end() || known->second.image->has_variables) return;
+  if (known->second.library == nullptr) {
     library->shared = true;
-    it->second.library = library;
+    library->cost.reset();
+    known->second.library = library;
   }
-  while (bytes_ > kMaxBytes) {
+}
+
+void LibraryCache::Remember(const ImageHash& hash, ImageRef image, uint64_t now_ns) {
+  const uint64_t cost_bytes = CostOf(*image);
+  if (cost_bytes > kMaxBytes) return;
+  while (bytes_ + cost_bytes > kMaxBytes) {
     Erase(std::min_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
       return a.second.used_ns < b.second.used_ns;
     }));
   }
+  image->remembered = std::make_unique<HostCharge>(budget_);
+  if (!image->remembered->Add(cost_bytes)) return;
+  bytes_ += cost_bytes;
+  entries_.emplace(hash, Entry{std::move(image), nullptr, now_ns});
 }
 
 LibraryCache::Entries::iterator LibraryCache::Erase(Entries::iterator entry) {
-  bytes_ -= entry->second.image->bytes.size();
+  bytes_ -= CostOf(*entry->second.image);
   return entries_.erase(entry);
 }
 

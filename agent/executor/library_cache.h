@@ -7,9 +7,10 @@
 // loaded library itself: the next tenant of the program then needs no load, which could wait for
 // everybody's work (quiet.h), and no device memory for code.
 //
-// The bytes are bounded: what was not used for longest goes first. Ring thread only, but for Hash.
+// The bytes are bounded and the domain's (host_budget.h): what was not used for longest goes first. Ring thread only, but for Hash.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -18,6 +19,8 @@
 #include <vector>
 
 #include "agent/executor/chain.h"
+#include "agent/executor/device_charge.h"
+#include "agent/executor/host_budget.h"
 #include "agent/executor/large_free.h"
 #include "agent/executor/quiet.h"
 #include "proto/cuda/image_hash.h"
@@ -34,10 +37,32 @@ struct KnownImage {
 
   std::vector<uint8_t>
       bytes;  // what the driver is given: the tenant's, or what its PTX was compiled to; a NUL behind
+  // In memory of their own size, however much there was before; a NUL behind.
+  void SetBytes(std::span<const uint8_t> image) {
+    std::vector<uint8_t> own(image.size() + 1);
+    std::copy(image.begin(), image.end(), own.begin());
+    bytes = std::move(own);
+  }
+
   bool has_variables = true;
   bool prints = true;
+  uint64_t device_bytes = 0;  // that each who loads it is charged
+  // What it costs this process, loaded: the bytes, and what the driver makes of them.
+  uint64_t cost_bytes = 0;
+  // The cache's, from the moment at which it is remembered until the last who uses the bytes lets go.
+  // Ring thread.
+  mutable std::unique_ptr<HostCharge> remembered;
 };
 using ImageRef = std::shared_ptr<const KnownImage>;
+
+// What a session is charged for an image that it has loaded, shared or not: until it has unloaded it, and
+// where nobody else may use what it loaded, until the driver has. Let go of on the ring thread.
+struct ImageCost {
+  explicit ImageCost(std::shared_ptr<SessionBudget> budget) : host(std::move(budget)) {}
+
+  HostCharge host;
+  DeviceChargeRef device;
+};
 
 // What a kernel is, as first looked up; the same for every session.
 struct KernelFacts {
@@ -62,6 +87,7 @@ struct LoadedLibrary {
   CUlibrary handle = nullptr;
   std::shared_ptr<const void> kept;  // what the driver reads when it loads the library at last
   ImageRef image;                    // the driver reads it as long as the library is loaded
+  std::shared_ptr<ImageCost> cost;   // of who loaded it; null: it is shared
   uint32_t kernel_count = 0;
   bool shared = false;  // in the cache: others may use it
   bool prints = false;  // its kernels may print: their launches take turns (printer.h)
@@ -70,6 +96,7 @@ struct LoadedLibrary {
   std::string names;  // of all kernels, each ended by a NUL, once somebody asked
   uint32_t name_count = 0;
   bool has_names = false;
+  std::shared_ptr<HostCharge> names_charge;  // of who asked
   // The largest dynamic shared memory that any session asked for, by kernel.
   std::map<CUkernel, int> max_dynamic_shared;
   // Its texture and surface references, once one is asked for. Never of a shared library.
@@ -83,7 +110,7 @@ class LibraryCache {
   // PyTorch's libraries take some 100 MiB.
   static constexpr uint64_t kMaxBytes = uint64_t{512} << 20;
 
-  LibraryCache();
+  explicit LibraryCache(std::shared_ptr<DomainBudget> budget);
 
   // SHA-256 where the processor is fast at it, which is also when tenants ask by it. Elsewhere
   // SipHash, keyed by a secret of this process: nobody can name such a hash, or make two images that
@@ -95,7 +122,8 @@ class LibraryCache {
     LibraryRef library;  // null: every tenant loads its own
   };
   Known Find(const ImageHash& hash, uint64_t now_ns);
-  // `library` is shared from now on unless the image has variables. What is known already stays.
+  // `library` is shared from now on unless the image has variables. What is known already stays; what
+  // there is no room for, beside images that are in use though forgotten here, is not remembered.
   void Add(const ImageHash& hash, ImageRef image, const LibraryRef& library, uint64_t now_ns);
   // Lets go of loaded libraries that nobody has used for a while, and later of their images.
   void Tick(uint64_t now_ns);
@@ -110,6 +138,9 @@ class LibraryCache {
   using Entries = std::map<ImageHash, Entry>;
   Entries::iterator Erase(Entries::iterator entry);
 
+  void Remember(const ImageHash& hash, ImageRef image, uint64_t now_ns);
+
+  const std::shared_ptr<SessionBudget> budget_;
   uint64_t key_[2];
   Entries entries_;
   uint64_t bytes_ = 0;

@@ -17,12 +17,16 @@ ImageRef ImageOf(uint64_t size_bytes, bool has_variables) {
   return image;
 }
 
+std::shared_ptr<DomainBudget> Budget() {
+  return std::make_shared<DomainBudget>(DomainBudget::kDefaultBytes);
+}
+
 LibraryRef Library() { return std::make_shared<LoadedLibrary>(nullptr, nullptr, nullptr); }
 
 constexpr ImageHash Name(uint64_t number) { return {{number, 0, 0, 0}}; }
 
 TEST(LibraryCache, SharesWhatHoldsNoVariables) {
-  LibraryCache cache;
+  LibraryCache cache(Budget());
   const LibraryRef code = Library();
   const LibraryRef state = Library();
   cache.Add(Name(1), ImageOf(100, false), code, 1);
@@ -36,7 +40,7 @@ TEST(LibraryCache, SharesWhatHoldsNoVariables) {
 }
 
 TEST(LibraryCache, TheFirstOfTwoThatWereLoadedAtTheSameTimeStays) {
-  LibraryCache cache;
+  LibraryCache cache(Budget());
   const LibraryRef first = Library();
   const LibraryRef second = Library();
   cache.Add(Name(1), ImageOf(100, false), first, 1);
@@ -47,7 +51,7 @@ TEST(LibraryCache, TheFirstOfTwoThatWereLoadedAtTheSameTimeStays) {
 }
 
 TEST(LibraryCache, HoldsNoMoreThanItsBoundAndDropsWhatWasNotUsedForLongest) {
-  LibraryCache cache;
+  LibraryCache cache(Budget());
   constexpr uint64_t kThird = LibraryCache::kMaxBytes / 3;
   for (uint64_t i = 1; i <= 3; ++i) cache.Add(Name(i), ImageOf(kThird, true), nullptr, i);
   EXPECT_NE(cache.Find(Name(1), 10).image, nullptr);
@@ -61,7 +65,7 @@ TEST(LibraryCache, HoldsNoMoreThanItsBoundAndDropsWhatWasNotUsedForLongest) {
 }
 
 TEST(LibraryCache, LetsGoOfTheLibraryFirstAndOfTheImageLater) {
-  LibraryCache cache;
+  LibraryCache cache(Budget());
   LibraryRef library = Library();
   const std::weak_ptr<LoadedLibrary> seen = library;
   cache.Add(Name(1), ImageOf(100, false), library, 1);
@@ -79,11 +83,52 @@ TEST(LibraryCache, LetsGoOfTheLibraryFirstAndOfTheImageLater) {
 }
 
 TEST(LibraryCache, HashesOfDifferentBytesDiffer) {
-  const LibraryCache cache;
+  const LibraryCache cache(Budget());
   const uint8_t one[] = {1, 2, 3};
   const uint8_t two[] = {1, 2, 4};
   EXPECT_EQ(cache.Hash(one), cache.Hash(one));
   EXPECT_NE(cache.Hash(one), cache.Hash(two));
+}
+
+// Images that are forgotten and still in use: libraries whose unloading waits for the device, say.
+TEST(LibraryCache, Malicious_WhatIsForgottenCountsUntilNobodyUsesIt) {
+  const auto budget = Budget();
+  LibraryCache cache(budget);
+  constexpr uint64_t kThird = LibraryCache::kMaxBytes / 3;
+  std::vector<ImageRef> used;
+  for (uint64_t i = 1; i <= 20; ++i) {
+    used.push_back(ImageOf(kThird, true));
+    cache.Add(Name(i), used.back(), nullptr, i);
+  }
+  EXPECT_LE(budget->held_bytes(), LibraryCache::kMaxBytes);
+  EXPECT_EQ(cache.Find(Name(20), 21).image, nullptr) << "no room beside what is in use";
+  used.clear();
+  cache.Add(Name(21), ImageOf(kThird, true), nullptr, 22);
+  EXPECT_NE(cache.Find(Name(21), 23).image, nullptr);
+  cache.Tick(3'600 * kSecondNs);
+  EXPECT_EQ(budget->held_bytes(), 0u);
+}
+
+TEST(LibraryCache, CountsWhatAnImageCostsAndNotItsBytesAlone) {
+  LibraryCache cache(Budget());
+  auto image = std::make_shared<KnownImage>();
+  image->bytes.resize(100);
+  image->cost_bytes = LibraryCache::kMaxBytes / 2 + 1;
+  cache.Add(Name(1), std::move(image), nullptr, 1);
+  auto another = std::make_shared<KnownImage>();
+  another->cost_bytes = LibraryCache::kMaxBytes / 2 + 1;
+  cache.Add(Name(2), std::move(another), nullptr, 2);
+  EXPECT_EQ(cache.Find(Name(1), 3).image, nullptr);
+  EXPECT_NE(cache.Find(Name(2), 3).image, nullptr);
+}
+
+TEST(LibraryCache, AnImageThatBecomesShorterHoldsNoMoreThanItsBytes) {
+  KnownImage image;
+  image.bytes.resize(1u << 20);
+  const uint8_t shorter[] = {1, 2, 3};
+  image.SetBytes(shorter);
+  EXPECT_EQ(image.bytes, (std::vector<uint8_t>{1, 2, 3, 0}));
+  EXPECT_LE(image.bytes.capacity(), 64u);
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&
     return Refuse(wire::Fatal::kBadRange);
   }
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_, tenant_.get());
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_, tenant_.get(),
+                                           host_->budget);
   if (size_bytes > kMaxImageBytes) return AnswerLoad(*loading);
   modules_.Post(
       [loading, host = host_, cache = place_.libraries, address, size_bytes] {
@@ -54,7 +55,8 @@ void Session::On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Re
   if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
     return Refuse(wire::Fatal::kRecordSize);
   }
-  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_, tenant_.get());
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_, tenant_.get(),
+                                           host_->budget);
   if (!loading->jit.Add(record.payload)) return Refuse(wire::Fatal::kBadArgument);
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
   modules_.Post(
@@ -69,20 +71,28 @@ void Session::On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Re
 
 void Session::CompileFresh(const std::shared_ptr<Loading>& loading,
                            const wire::LibraryCompile::Request& request) {
-  modules_.Post(
+  modules_.PostNext(
       [loading, device = place_.device, cache = place_.libraries] {
-        if (loading->fresh != nullptr) loading->LoadFresh(device, *cache);
+        if (loading->fresh != nullptr) loading->Look(device, *cache);
       },
       [this, loading, request] {
-        // Of a session that has ended it is unloaded again.
-        HoldLibrary(loading.get());
-        if (state_ == State::kServing) AnswerCompile(loading, request);
+        ChargeDevice(place_.scheduler, id(), loading->device_bytes(), &outstanding_,
+                     [this, loading, request](CUresult charged, DeviceChargeRef charge) {
+                       loading->Pay(charged, std::move(charge));
+                       modules_.PostNext(
+                           [loading, device = place_.device] { loading->Load(device); },
+                           [this, loading, request] {
+                             // Of a session that has ended it is unloaded again.
+                             HoldLibrary(loading.get());
+                             if (state_ == State::kServing) AnswerCompile(loading, request);
+                           });
+                     });
       });
 }
 
 void Session::AnswerCompile(const std::shared_ptr<Loading>& loading,
                             const wire::LibraryCompile::Request& request) {
-  modules_.Post(
+  modules_.PostNext(
       [loading, host = host_, request] {
         loading->report =
             loading->jit.Report(*host, static_cast<uint64_t>(request.texts),
@@ -107,7 +117,8 @@ void Session::AnswerCompile(const std::shared_ptr<Loading>& loading,
 void Session::On(wire::Tag<wire::LibraryLoadByHash>,
                  const wire::LibraryLoadByHash::Request& request, const wire::Record& record) {
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_, tenant_.get());
+  auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_, tenant_.get(),
+                                           host_->budget);
   loading->by_hash = loading->is_hashed = true;
   loading->hash = {{request.hash[0], request.hash[1], request.hash[2], request.hash[3]}};
   if (LoadWhatIsKnown(loading)) return;
@@ -122,22 +133,44 @@ bool Session::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
   loading->is_known = true;
   loading->fresh.reset();
   loading->image = std::move(known.image);
-  if (known.library != nullptr) {
-    loading->result = CUDA_SUCCESS;
-    loading->kernel_count = known.library->kernel_count;
-    loading->library = std::move(known.library);
+  // Who shares what another has loaded pays for it all the same.
+  loading->cost->host.ShrinkTo(0);
+  if (!loading->Afford(loading->image->cost_bytes)) {
     AnswerLoad(*loading);
     return true;
   }
-  modules_.Post([loading, device = place_.device] { loading->LoadKnown(device); },
-                [this, loading] { FinishLoad(loading); });
+  ChargeDevice(
+      place_.scheduler, id(), loading->image->device_bytes, &outstanding_,
+      [this, loading, shared = std::move(known.library)](CUresult charged, DeviceChargeRef charge) {
+        loading->Pay(charged, std::move(charge));
+        if (state_ != State::kServing) return;
+        if (charged != CUDA_SUCCESS) return AnswerLoad(*loading);
+        if (shared != nullptr) {
+          loading->result = CUDA_SUCCESS;
+          loading->kernel_count = shared->kernel_count;
+          loading->library = shared;
+          return AnswerLoad(*loading);
+        }
+        modules_.Post([loading, device = place_.device] { loading->LoadKnown(device); },
+                      [this, loading] { FinishLoad(loading); });
+      });
   return true;
 }
 
+// Before the next image is copied.
 void Session::LoadFresh(const std::shared_ptr<Loading>& loading) {
-  modules_.Post([loading, device = place_.device,
-                 cache = place_.libraries] { loading->LoadFresh(device, *cache); },
-                [this, loading] { FinishLoad(loading); });
+  modules_.PostNext([loading, device = place_.device,
+                     cache = place_.libraries] { loading->Look(device, *cache); },
+                    [this, loading] {
+                      ChargeDevice(
+                          place_.scheduler, id(), loading->device_bytes(), &outstanding_,
+                          [this, loading](CUresult charged, DeviceChargeRef charge) {
+                            loading->Pay(charged, std::move(charge));
+                            modules_.PostNext(
+                                [loading, device = place_.device] { loading->Load(device); },
+                                [this, loading] { FinishLoad(loading); });
+                          });
+                    });
 }
 
 void Session::FinishLoad(const std::shared_ptr<Loading>& loading) {
@@ -160,6 +193,7 @@ void Session::HoldLibrary(Loading* loading) const {
   LoadedLibrary& library = *loading->library;
   library.handle = loading->handle;
   library.image = loading->image;
+  library.cost = loading->cost;
   library.kernel_count = loading->kernel_count;
   library.prints = loading->image->prints;
 }
@@ -183,7 +217,9 @@ void Session::Settle(const Loading& loading) {
       loading.load_ms, loading.image != nullptr && loading.image->has_variables ? 1 : 0,
       static_cast<int>(loading.result));
   if (loading.result == CUDA_SUCCESS) {
-    libraries_.Find(loading.id)->loaded = loading.library;
+    Library* library = libraries_.Find(loading.id);
+    library->loaded = loading.library;
+    library->cost = loading.cost;
   } else {
     libraries_.Take(loading.id);
   }

@@ -7,6 +7,7 @@
 
 #include "agent/executor/testing_driver.h"
 #include "agent/executor/testing_peer.h"
+#include "proto/cuda/fatbin.h"
 #include "proto/cuda/image_hash.h"
 
 namespace gpuloom::executor {
@@ -107,6 +108,84 @@ TEST_F(LibraryLoadTest, OldTextIsNotLinked) {
     EXPECT_EQ(std::count(calls.begin(), calls.end(), "unlink"), linked ? 1 : 0) << version;
     EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
   }
+}
+
+// ---- What the device holds for an image
+
+// A cubin with so much code, and variables that take so much.
+std::string Cubin(uint64_t code_bytes, uint64_t variable_bytes) {
+  using fatbin_internal::ElfSection;
+  fatbin_internal::ElfHeader header{};
+  std::memcpy(header.ident,
+              "\x7f"
+              "ELF\2\1\1",
+              7);
+  header.machine = fatbin_internal::kElfMachineCuda;
+  header.section_offset = sizeof(header);
+  header.section_entry_bytes = sizeof(ElfSection);
+  header.section_count = 4;
+  header.section_names = 1;
+  constexpr char kNames[] = "\0.text.k\0.nv.global";
+  constexpr uint64_t kNamesAt = sizeof(header) + 4 * sizeof(ElfSection);
+  ElfSection sections[4] = {};
+  sections[1] = {0, 3, 0, 0, kNamesAt, sizeof(kNames), 0, 0, 1, 0};
+  sections[2] = {1, 1, 6, 0, kNamesAt + sizeof(kNames), code_bytes, 0, 0, 128, 0};
+  sections[3] = {9, 8, 3, 0, 0, variable_bytes, 0, 0, 4, 0};
+  std::string image(reinterpret_cast<const char*>(&header), sizeof(header));
+  image.append(reinterpret_cast<const char*>(sections), sizeof(sections));
+  image.append(kNames, sizeof(kNames));
+  return image.append(code_bytes, 'c');
+}
+
+TEST_F(LibraryLoadTest, Malicious_VariablesBeyondTheQuotaNeverReachTheDriver) {
+  scheduler_.quota_bytes = 64u << 20;
+  const std::string text = std::string(kEmptyPtx) + ".global .align 4 .b8 x[1572864000];\n";
+  for (const std::string& image : {text, Cubin(512, 1'572'864'000)}) {
+    (void)TestingDriver::TakeCalls();
+    EXPECT_EQ(tenant_->LoadLibrary(1, image), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(Loads(), 0);
+    EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+  }
+  EXPECT_EQ(neighbour_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+}
+
+TEST_F(LibraryLoadTest, VariablesAreChargedToEachWhoLoadsThemUntilTheyAreUnloaded) {
+  const std::string image = Cubin(1000, 1'000'000);
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), 1'001'000u);
+  ASSERT_EQ(neighbour_->LoadLibrary(1, image), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), 2'002'000u);
+  EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+  EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.memory_in_use() == 1'001'000u; }));
+}
+
+TEST_F(LibraryLoadTest, WhoSharesCodePaysForItInFull) {
+  const std::string image = Cubin(1'000'000, 0);
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  ASSERT_TRUE(BecomesKnown(neighbour_.get(), 1, image));
+  (void)TestingDriver::TakeCalls();
+  ASSERT_TRUE(Known(neighbour_.get(), 2, image));
+  EXPECT_EQ(Loads(), 0) << "it is shared";
+  EXPECT_EQ(scheduler_.memory_in_use(), 3'000'000u);
+  scheduler_.quota_bytes = scheduler_.memory_in_use();
+  EXPECT_EQ(neighbour_->Call<wire::LibraryLoadByHash>(ByHash(3, image)), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+  EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.memory_in_use() == 2'000'000u; }))
+      << "what stays loaded for others is not its own";
+  EXPECT_EQ(neighbour_->Call<wire::LibraryLoadByHash>(ByHash(3, image)), CUDA_SUCCESS);
+}
+
+TEST_F(LibraryLoadTest, VariablesStayOnTheAccountWhileTheDriverHasThem) {
+  TestingDriver::SetLoadsBlock(true);
+  ASSERT_EQ(tenant_->LoadLibrary(1, Cubin(1000, 1'000'000)), CUDA_SUCCESS);
+  ASSERT_TRUE(neighbour_->LoadKernel(1, 1, "k", kEmptyPtx));
+  TestingDriver::Hold();
+  neighbour_->LaunchPlain(0, 1);
+  scheduler_.RemoveTenant(*tenant_);
+  ASSERT_TRUE(scheduler_.WaitEnded(tenant_->order.session_id));
+  EXPECT_EQ(scheduler_.memory_in_use(), 1'001'000u) << "unloading waits for the device";
+  TestingDriver::Release();
+  EXPECT_TRUE(neighbour_->Wait([&] { return scheduler_.memory_in_use() == 0; }));
 }
 
 class CompileTest : public LibraryLoadTest {

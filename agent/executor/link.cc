@@ -22,8 +22,13 @@ constexpr uint32_t kMaxLiveOfTenant = 16;
 
 // The driver's state. Made, used and destroyed on the link's own thread.
 struct Session::Link {
-  Link(Device* owner, LeftFlag session_left, const void* of_tenant)
-      : device(owner), cuda(owner->cuda()), left(std::move(session_left)), tenant(of_tenant) {}
+  Link(Device* owner, LeftFlag session_left, const void* of_tenant,
+       std::shared_ptr<SessionBudget> budget)
+      : device(owner),
+        cuda(owner->cuda()),
+        left(std::move(session_left)),
+        tenant(of_tenant),
+        charge(std::move(budget)) {}
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
   void Destroy() {
@@ -39,6 +44,12 @@ struct Session::Link {
         "try again, or give this one a trust domain of its own");
     return CUDA_ERROR_TIMEOUT;
   }
+  // False: the session may not cost that much more, as the tenant is told.
+  bool Afford(uint64_t bytes) {
+    if (charge.Add(bytes)) return true;
+    jit.SetError(charge.Refusal(bytes));
+    return false;
+  }
 
   std::span<const uint8_t> error_log() const {
     const std::string_view text = jit.error();
@@ -49,6 +60,7 @@ struct Session::Link {
   const Driver& cuda;
   const LeftFlag left;
   const void* const tenant;  // a name, never followed
+  HostCharge charge;  // the link's thread: for the driver's copies, and for what is linked of them
   CUlinkState state = nullptr;
   bool completing = false;         // ring thread: the tenant has asked for it
   bool complete = false;           // ring thread: `image` may be read
@@ -80,7 +92,7 @@ void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& r
   if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
     return Refuse(wire::Fatal::kRecordSize);
   }
-  auto link = std::make_shared<Link>(place_.device, left_, tenant_.get());
+  auto link = std::make_shared<Link>(place_.device, left_, tenant_.get(), host_->budget);
   if (!link->jit.Add(record.payload)) return Refuse(wire::Fatal::kBadArgument);
   LinkEntry* entry = links_.Add(request.link);
   if (entry == nullptr) return Refuse(wire::Fatal::kBadHandle);
@@ -135,7 +147,6 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
     std::vector<CUjit_option> options;
     std::vector<void*> values;
     std::string name;
-    std::vector<uint8_t> data;
     CUresult result = CUDA_ERROR_INVALID_IMAGE;
   };
   auto input = std::make_shared<Input>();
@@ -156,9 +167,19 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
       entry,
       [input, link = entry->link, host = host_, request, address] {
         if (*link->left) return;
+        const uint64_t data_bytes = request.data_bytes + 1;
+        HostCharge copy(host->budget);
+        const uint64_t before_bytes = link->charge.bytes();
+        // Ours, and the driver's, which stays.
+        if (!link->Afford(data_bytes) || !copy.Add(data_bytes)) {
+          link->jit.SetError(copy.Refusal(2 * data_bytes));
+          link->charge.ShrinkTo(before_bytes);
+          input->result = CUDA_ERROR_OUT_OF_MEMORY;
+          return;
+        }
         // The tenant may write on while we look: only the copy counts. A NUL ends PTX.
-        input->data.resize(request.data_bytes + 1);
-        if (!host->Read(address, input->data.data(), request.data_bytes)) return;
+        std::vector<uint8_t> data(data_bytes);
+        if (!host->Read(address, data.data(), request.data_bytes)) return;
         if (link->state == nullptr) return;  // a tenant that did not wait for its creation
         const auto type = static_cast<CUjitInputType>(request.type);
         const size_t bytes = request.data_bytes + (type == CU_JIT_INPUT_PTX ? 1 : 0);
@@ -168,10 +189,10 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
           input->result = link->NoTurn();
           return;
         }
-        input->result = link->cuda.cuLinkAddData_v2(link->state, type, input->data.data(), bytes,
-                                                    input->name.c_str(),
-                                                    static_cast<unsigned>(input->options.size()),
-                                                    input->options.data(), input->values.data());
+        input->result =
+            link->cuda.cuLinkAddData_v2(link->state, type, data.data(), bytes, input->name.c_str(),
+                                        static_cast<unsigned>(input->options.size()),
+                                        input->options.data(), input->values.data());
       },
       // The arena is let go of on this thread.
       [this, input, link = entry->link, asker, held = host_] {
@@ -195,6 +216,9 @@ void Session::On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Reques
         void* image = nullptr;
         *result = CUDA_ERROR_INVALID_HANDLE;
         if (link->state == nullptr) return;
+        *result = CUDA_ERROR_OUT_OF_MEMORY;
+        // As long as the state: the driver keeps what it has made.
+        if (!link->Afford(kCompilingTakes * link->charge.bytes())) return;
         const Linker::Turn turn(&link->device->linker(), link->tenant, *link->left,
                                 Linker::kLongPatience);
         if (!turn.taken()) {

@@ -2,10 +2,12 @@
 // managed_variables.cc: made and finished on the ring thread, worked on by one worker at a time.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -63,15 +65,22 @@ inline bool IsLinkable(std::string_view text) {
 struct Session::Loading {
   using Clock = std::chrono::steady_clock;
 
-  Loading(Asker who, wire::LibraryId library_id, LeftFlag session_left, const void* of_tenant)
-      : asker(who), id(library_id), left(std::move(session_left)), tenant(of_tenant) {}
+  Loading(Asker who, wire::LibraryId library_id, LeftFlag session_left, const void* of_tenant,
+          std::shared_ptr<SessionBudget> budget)
+      : asker(who),
+        id(library_id),
+        left(std::move(session_left)),
+        tenant(of_tenant),
+        cost(std::make_shared<ImageCost>(std::move(budget))) {}
 
   const Asker asker;
   const wire::LibraryId id;
   const LeftFlag left;
   const void* const tenant;  // a name, never followed
-  bool by_hash = false;      // what the tenant asked
-  bool is_known = false;     // `image` has been loaded before
+  // What all this costs: more while it is looked at and compiled.
+  const std::shared_ptr<ImageCost> cost;
+  bool by_hash = false;   // what the tenant asked
+  bool is_known = false;  // `image` has been loaded before
   bool is_hashed = false;
   ImageHash hash{};
   std::shared_ptr<KnownImage> fresh;  // until it is known
@@ -89,8 +98,17 @@ struct Session::Loading {
   double look_ms = 0;
   double load_ms = 0;
 
+  // False: the session may not cost that much more, as the tenant is told.
+  bool Afford(uint64_t bytes) {
+    if (cost->host.Add(bytes)) return true;
+    jit.SetError(cost->host.Refusal(bytes));
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+    return false;
+  }
+
   // The tenant may write on while we look: only the copy counts.
   void Copy(const HostMemory& host, uint64_t address, uint64_t size_bytes) {
+    if (!Afford(size_bytes + 1)) return;
     const auto begin = Clock::now();
     fresh = std::make_shared<KnownImage>();
     fresh->bytes.resize(size_bytes + 1);
@@ -139,6 +157,7 @@ struct Session::Loading {
     if (!IsLinkable({reinterpret_cast<const char*>(found.bytes), found.size_bytes})) {
       return CUDA_SUCCESS;
     }
+    if (!Afford(kCompilingTakes * fresh->bytes.size())) return result;
     CUlinkState link = nullptr;
     const Linker::Turn turn(&device->linker(), tenant, *left, Linker::kPatience);
     // Of a session that has left it is told to nobody; else the driver takes the text as it is.
@@ -152,9 +171,7 @@ struct Session::Loading {
     if (linked == CUDA_SUCCESS) linked = cuda.cuLinkComplete(link, &cubin, &cubin_bytes);
     if (linked == CUDA_SUCCESS) {
       if (!is_hashed) Hash(cache);
-      const auto* begin = static_cast<const uint8_t*>(cubin);
-      fresh->bytes.assign(begin, begin + cubin_bytes);
-      fresh->bytes.push_back(0);
+      fresh->SetBytes({static_cast<const uint8_t*>(cubin), cubin_bytes});
       is_compiled = true;
     }
     cuda.cuLinkDestroy(link);  // and with it `cubin`
@@ -173,33 +190,59 @@ struct Session::Loading {
     result = found == CUDA_ERROR_INVALID_SOURCE ? CUDA_ERROR_INVALID_PTX : found;
   }
 
-  void LoadFresh(Device* device, const LibraryCache& cache) {
+  // Finds out what it is, makes a cubin of text, and says what of the device it will take.
+  void Look(Device* device, const LibraryCache& cache) {
     if (!IsWhole(WithoutNul(fresh->bytes))) {
       jit.SetError("gpuloom: the image is cut short or is no fatbin, cubin or PTX");
       return;
     }
+    const uint64_t member_bytes = LargestMemberBytes(WithoutNul(fresh->bytes));
+    // One is unpacked at a time, and the driver has its own.
+    if (!Afford(2 * member_bytes)) return;
     const auto begin = Clock::now();
     const ImageContent content = LookInto(WithoutNul(fresh->bytes));
     fresh->has_variables = content.variables;
     fresh->prints = content.prints;
+    fresh->device_bytes = content.device_bytes;
     look_ms = MillisecondsSince(begin);
     const auto looked = Clock::now();
-    if (content.variables) {
-      managed = ManagedImage::Find(device, WithoutNul(fresh->bytes), &jit, tenant, *left);
+    DeviceCode code;
+    if (content.variables && ChooseFor(device, WithoutNul(fresh->bytes), &code)) {
+      fresh->device_bytes = DeviceBytes(code);
+      managed = ManagedImage::Find(device, &code, &jit, tenant, *left,
+                                   [this](uint64_t bytes) { return Afford(bytes); });
+      if (result == CUDA_ERROR_OUT_OF_MEMORY) return;
     }
     if (managed != nullptr) {
-      image = std::move(fresh);
       result = CUDA_SUCCESS;
-      return;
+      fresh->device_bytes = managed->device_bytes();
+      return Keep(3 * member_bytes);
     }
+    code = {};
     result = Compile(device, cache);
     // What is loaded counts as well as what was sent.
     if (is_text) fresh->has_variables |= HasVariables(WithoutNul(fresh->bytes));
-    if (*left) return;
-    if (result == CUDA_SUCCESS) LoadLibrary(device->cuda(), *fresh);
+    if (is_compiled) {
+      const ImageContent compiled = LookInto(WithoutNul(fresh->bytes));
+      fresh->device_bytes = std::max(fresh->device_bytes, compiled.device_bytes);
+    }
+    Keep(LargestMemberBytes(WithoutNul(fresh->bytes)));
+  }
+
+  // What was looked at, and is paid for.
+  void Load(Device* device) {
+    if (result != CUDA_SUCCESS || managed != nullptr || *left) return;
+    const auto begin = Clock::now();
+    LoadLibrary(device->cuda(), *image);
     if (result == CUDA_SUCCESS && is_text) Decide(device->cuda());
     CountKernels(device->cuda());
-    load_ms = MillisecondsSince(looked);
+    load_ms = MillisecondsSince(begin);
+  }
+
+  // What is held from now on: the bytes and `beside_bytes`.
+  void Keep(uint64_t beside_bytes) {
+    cost->host.ShrinkTo(fresh->bytes.size() + beside_bytes);
+    fresh->cost_bytes = cost->host.bytes();
     image = std::move(fresh);
   }
 
@@ -213,6 +256,21 @@ struct Session::Loading {
     const auto begin = Clock::now();
     LoadLibrary(device->cuda(), *image);
     load_ms = MillisecondsSince(begin);
+  }
+
+  // The scheduler's answer. The tenant is told why it has no room.
+  void Pay(CUresult charged, DeviceChargeRef charge) {
+    cost->device = std::move(charge);
+    if (charged == CUDA_SUCCESS) return;
+    managed.reset();
+    result = charged;
+    jit.SetError("gpuloom: code and variables of this image take " +
+                 std::to_string((image->device_bytes >> 20) + 1) +
+                 " MiB of GPU memory, for which the quota has no room: free some, or raise the " +
+                 "policy's memory or the pod's slots");
+  }
+  uint64_t device_bytes() const {
+    return result == CUDA_SUCCESS && image != nullptr ? image->device_bytes : 0;
   }
 };
 

@@ -73,7 +73,7 @@ int Wait(int epoll, epoll_event* events, int capacity, int64_t timeout_ns) {
 }  // namespace
 
 Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool batches,
-           int submit_threads)
+           int submit_threads, uint64_t memory_limit_bytes)
     : device_(device),
       output_(output),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -95,7 +95,10 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
         for (const auto& session : sessions_) session->ServeGraphCalls();
       }),
       batches_(batches),
-      printer_(device, &memory_, output) {}
+      printer_(device, &memory_, output),
+      budget_(std::make_shared<DomainBudget>(memory_limit_bytes)),
+      context_memory_(device->ResidentThreads()),
+      libraries_(budget_) {}
 
 Loop::~Loop() {
   submitters_.Stop();
@@ -399,6 +402,8 @@ void Loop::AddSession(control::Incoming* in) {
                     &tenants_,
                     &room_,
                     &stand_in_,
+                    budget_,
+                    &context_memory_,
                     batches_ ? &chains_ : nullptr,
                     submitters_.any() ? &submitters_ : nullptr,
                     &several_at_work_};

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/executor/host_budget.h"
 #include "agent/executor/internal_stream.h"
 #include "agent/executor/library_cache.h"
 #include "agent/executor/printer.h"
@@ -32,9 +33,10 @@ class Loop {
   // `device` is started, its context current on the calling thread.
   // `output` may be null: what kernels print is nobody's.
   // With `batches` false every launch goes to CUDA by itself. Negative `submit_threads`: as many as the
-  // machine has processors for.
+  // machine has processors for. `memory_limit_bytes`: DomainBudget's.
   Loop(Device* device, channel::UniqueFd control, DriverOutput* output = nullptr,
-       bool batches = true, int submit_threads = -1);
+       bool batches = true, int submit_threads = -1,
+       uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes);
   ~Loop();
 
   // False with a message, which the scheduler has been told too.
@@ -102,6 +104,8 @@ class Loop {
   Printer printer_;
   std::vector<Quiet::Party> parties_;  // of TickQuiet
   Tenants tenants_;
+  const std::shared_ptr<DomainBudget> budget_;
+  ContextMemory context_memory_;
   LibraryCache libraries_;
   std::vector<std::unique_ptr<Session>> sessions_;
   bool watching_write_ = false;

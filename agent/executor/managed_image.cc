@@ -44,18 +44,25 @@ bool Assemble(Device* device, Jit* jit, const void* tenant, const std::atomic<bo
 
 }  // namespace
 
-std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, std::span<const uint8_t> image,
-                                                 Jit* jit, const void* tenant,
-                                                 const std::atomic<bool>& left) {
+bool ChooseFor(Device* device, std::span<const uint8_t> image, DeviceCode* code) {
+  return ChooseCode(image, CapabilityOf(device->cuda(), device->device()), code);
+}
+
+std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, DeviceCode* code, Jit* jit,
+                                                 const void* tenant, const std::atomic<bool>& left,
+                                                 const Afford& afford) {
   const Driver& cuda = device->cuda();
+  if (!HasManagedVariables(*code)) return nullptr;
   auto found = std::make_unique<ManagedImage>();
-  if (!ChooseCode(image, CapabilityOf(cuda, device->device()), &found->code_)) return nullptr;
-  if (!HasManagedVariables(found->code_)) return nullptr;
-  if (found->code_.kind == ImageKind::kPtx && !Assemble(device, jit, tenant, left, &found->code_)) {
+  found->code_ = std::move(*code);
+  // Their names and initial values are no longer than the code.
+  const bool is_text = found->code_.kind == ImageKind::kPtx;
+  if (!afford((is_text ? kCompilingTakes : 1) * found->code_.bytes.size())) return nullptr;
+  if (is_text && !Assemble(device, jit, tenant, left, &found->code_)) {
     return nullptr;
   }
   if (found->code_.kind == ImageKind::kPtx) {
-    if (!found->FindInText(cuda)) return nullptr;
+    if (!found->FindInText(cuda, afford)) return nullptr;
   } else {
     if (!ListManagedVariables(found->code_.bytes, &found->variables_)) return nullptr;
     ReleaseManagedVariables(std::span<uint8_t>(found->code_.bytes));
@@ -64,7 +71,7 @@ std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, std::span<const
 }
 
 // Sizes and initial values are the driver's to read from PTX: it loads the text as it is, once.
-bool ManagedImage::FindInText(const Driver& cuda) {
+bool ManagedImage::FindInText(const Driver& cuda, const Afford& afford) {
   std::vector<std::string> names;
   std::string released;
   const std::string_view text(reinterpret_cast<const char*>(code_.bytes.data()),
@@ -81,7 +88,7 @@ bool ManagedImage::FindInText(const Driver& cuda) {
     size_t size_bytes = 0;
     found = found &&
             cuda.cuLibraryGetManaged(&address, &size_bytes, library, name.c_str()) == CUDA_SUCCESS;
-    if (!found) break;
+    if (!found || !afford(size_bytes)) break;
     ManagedVariable variable;
     variable.name = name;
     variable.size_bytes = size_bytes;
@@ -90,6 +97,7 @@ bool ManagedImage::FindInText(const Driver& cuda) {
     found = cuda.cuMemcpyDtoH_v2(variable.initial.data(), address, size_bytes) == CUDA_SUCCESS;
     variables_.push_back(std::move(variable));
   }
+  found = found && variables_.size() == names.size();
   (void)cuda.cuLibraryUnload(library);
   code_.bytes.assign(released.c_str(), released.c_str() + released.size() + 1);
   return found;

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,9 +17,13 @@
 #include "agent/executor/device.h"
 #include "agent/executor/host_memory.h"
 #include "agent/executor/jit.h"
+#include "proto/cuda/device_bytes.h"
 #include "proto/cuda/managed_variables.h"
 
 namespace gpuloom::executor {
+
+// What the device's driver would take of the image. False: none of it.
+[[nodiscard]] bool ChooseFor(Device* device, std::span<const uint8_t> image, DeviceCode* code);
 
 class ManagedImage {
  public:
@@ -28,13 +33,19 @@ class ManagedImage {
     uint64_t size_bytes;
   };
 
-  // nullptr: it has none, or `left` became true. `jit` is told to the driver's linker and gets what that
-  // says.
-  static std::unique_ptr<ManagedImage> Find(Device* device, std::span<const uint8_t> image,
-                                            Jit* jit, const void* tenant,
-                                            const std::atomic<bool>& left);
+  // Whether so many bytes more of this machine's memory may be taken.
+  using Afford = std::function<bool(uint64_t bytes)>;
+
+  // Of what was chosen of an image (ChooseFor), which it takes when it has any. nullptr: it has none,
+  // `left` became true, or it could not be afforded. `jit` is told to the driver's linker and gets what
+  // that says. The code is the caller's to afford.
+  static std::unique_ptr<ManagedImage> Find(Device* device, DeviceCode* code, Jit* jit,
+                                            const void* tenant, const std::atomic<bool>& left,
+                                            const Afford& afford);
 
   uint64_t size_bytes() const { return size_bytes_; }
+  // Of the device's memory, when it is loaded.
+  uint64_t device_bytes() const { return DeviceBytes(code_); }
 
   // Writes the initial values and loads the image, once. The tenant may write there meanwhile; the
   // values are its own. The driver loads lazily and reads the names and addresses when somebody wants
@@ -44,7 +55,7 @@ class ManagedImage {
   std::vector<Place> PlacesAt(uint64_t address) const;
 
  private:
-  bool FindInText(const Driver& cuda);
+  bool FindInText(const Driver& cuda, const Afford& afford);
   bool PlaceAll();
 
   DeviceCode code_;  // with the variables released

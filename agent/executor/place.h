@@ -3,10 +3,12 @@
 #pragma once
 
 #include "agent/executor/chain.h"
+#include "agent/executor/context_memory.h"
 #include "agent/executor/device.h"
 #include "agent/executor/driver_room.h"
 #include "agent/executor/graph.h"
 #include "agent/executor/green_context.h"
+#include "agent/executor/host_budget.h"
 #include "agent/executor/internal_stream.h"
 #include "agent/executor/library_cache.h"
 #include "agent/executor/physical_memory.h"
@@ -37,6 +39,8 @@ struct Place {
   Tenants* tenants;
   DriverRoom* room;
   StandIn* stand_in;
+  std::shared_ptr<DomainBudget> budget;
+  ContextMemory* context;
   Chains* chains = nullptr;               // null: every launch goes by itself
   Submitters* submitters = nullptr;       // null: none
   const bool* several_at_work = nullptr;  // tenants

@@ -143,9 +143,9 @@ class Harness {
     writer_ =
         wire::RingWriter(reinterpret_cast<wire::CommandRegion*>(commands_.data()),
                          reinterpret_cast<const wire::CompletionRegion*>(completions_.data()));
-    const Place place{&device_,    &modules_,  &memory_,  link_.get(), &quiet_,
-                      &libraries_, &internal_, &staging_, &graphs_,    &greens_,
-                      &shared_,    &printer_,  &tenants_, &room_,      &stand_in_};
+    const Place place{&device_,   &modules_, &memory_,   link_.get(), &quiet_,         &libraries_,
+                      &internal_, &staging_, &graphs_,   &greens_,    &shared_,        &printer_,
+                      &tenants_,  &room_,    &stand_in_, budget_,     &context_memory_};
     std::string error;
     // The arena of the session before goes with what was pinned in it.
     for (int i = 0; i < 100 && !quiet_.empty(); ++i) Turn(1);
@@ -255,7 +255,10 @@ class Harness {
   WorkPool modules_{&device_, 0, -1};
   WorkPool memory_{&device_, 0, -1};
   Quiet quiet_{&modules_};
-  LibraryCache libraries_;
+  const std::shared_ptr<DomainBudget> budget_ =
+      std::make_shared<DomainBudget>(DomainBudget::kDefaultBytes);
+  ContextMemory context_memory_{1000};
+  LibraryCache libraries_{budget_};
   GraphRoom graphs_;
   SpareGreens greens_;
   Printer printer_{&device_, &memory_, nullptr};

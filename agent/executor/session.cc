@@ -83,6 +83,7 @@ std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSes
                                                std::move(completions),
                                                std::move(fds[control::kSessionDoorbellFd])));
   HostMemory& host = *session->host_;
+  host.budget = std::make_shared<SessionBudget>(place.budget, place.budget->session_limit_bytes());
   host.on_end = [memory = place.memory, scheduler = place.scheduler,
                  id = order.session_id](channel::Mapping mapping) {
     const auto mapped = std::make_shared<channel::Mapping>(std::move(mapping));

@@ -1,9 +1,8 @@
 // One tenant process on this executor: its ring, its objects, its memory, its streams.
 //
-// Made by the loop when the scheduler says AddSession; used by the ring thread only. Whatever a
-// tenant's bytes say is judged in the On handlers (one file a noun); what breaks the protocol ends
-// this session with its first reason and nothing else. Errors that CUDA would have answered are
-// replies, or asynchronous errors for commands without one.
+// Made by the loop when the scheduler says AddSession; ring thread only. Whatever a tenant's bytes say is
+// judged in the On handlers (one file a noun); what breaks the protocol ends this session alone, with
+// its first reason. What CUDA would have answered is a reply, or an asynchronous error.
 //
 // Life: kServing → End → kEnding (what CUDA has runs out, memory that is on its way arrives) → memory
 // is returned → kEnded. kStuck: its work did not drain in time; the scheduler ends the process. Nobody
@@ -252,7 +251,8 @@ class Session final : public StreamSink {
   using LeftFlag = std::shared_ptr<const std::atomic<bool>>;
   struct Loading;  // loading.h
   struct Library {
-    LibraryRef loaded;                 // null while it is being loaded
+    LibraryRef loaded;  // null while it is being loaded
+    std::shared_ptr<ImageCost> cost;
     std::shared_ptr<Loading> placing;  // its managed variables have no place yet
     std::vector<ManagedImage::Place> managed;
     std::vector<wire::KernelId> kernels;

@@ -10,10 +10,20 @@ void Session::On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Reques
   // The CUDA stream is made when there is work for it: streams cost device memory.
   const int priority = std::clamp(request.priority, place_.device->priority_greatest(),
                                   place_.device->priority_least());
-  if (streams_.Add(request.stream, request.nonblocking == 0, priority, record.ticket) == nullptr) {
-    return Refuse(wire::Fatal::kBadHandle);
-  }
-  Reply<wire::StreamCreate>(AskerOf(record), CUDA_SUCCESS);
+  const bool is_free = static_cast<uint32_t>(request.stream) <= kFreeStreams;
+  ChargeDevice(
+      place_.scheduler, id(), is_free ? 0 : kStreamTakesBytes, &outstanding_,
+      [this, request, priority, is_free, asker = AskerOf(record), ticket = record.ticket](
+          CUresult charged, DeviceChargeRef charge) {
+        if (state_ != State::kServing) return;
+        if (charged != CUDA_SUCCESS) return Reply<wire::StreamCreate>(asker, charged);
+        Stream* stream = streams_.Add(request.stream, request.nonblocking == 0, priority, ticket);
+        if (stream == nullptr) {
+          return is_free ? Refuse(wire::Fatal::kBadHandle) : EndFor(wire::Fatal::kBadHandle);
+        }
+        stream->charge = std::move(charge);
+        Reply<wire::StreamCreate>(asker, CUDA_SUCCESS);
+      });
 }
 
 void Session::On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request& request,

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <thread>
 
+#include "agent/executor/testing_attributes.h"
 #include "agent/executor/testing_green.h"
 #include "agent/executor/testing_program.h"
 #include "agent/executor/testing_references.h"
@@ -466,11 +467,6 @@ void FillTable(Driver* d) {
     *size = index == 0 ? 8 : 4;
     return index < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   };
-  d->cuKernelGetAttribute = [](int* value, CUfunction_attribute attribute, CUkernel, CUdevice) {
-    // No clusters, and room for some threads.
-    const bool cluster = attribute >= CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET;
-    return *value = cluster ? 0 : 1024 + attribute, CUDA_SUCCESS;
-  };
   d->cuKernelSetAttribute = [](CUfunction_attribute attribute, int value, CUkernel, CUdevice) {
     std::lock_guard lock(S().mutex);
     S().calls.push_back("set " + std::to_string(static_cast<int>(attribute)) + " " +
@@ -517,12 +513,14 @@ const Driver& TestingDriver::Reset() {
     FillTable(&driver);
     FillGraphTable(&driver);
     FillGreenTable(&driver);
+    FillAttributeTable(&driver);
     FillReferenceTable(&driver);
     FillShareTable(&driver);
     return driver;
   }();
   ForgetReferences();
   ForgetShares();
+  TestingDriver::SetLocalBytes(0);
   std::lock_guard lock(S().mutex);
   S().held = false;
   ++S().release;

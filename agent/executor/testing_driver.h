@@ -32,6 +32,9 @@ class TestingDriver {
   // Launches wait in the driver for the device, as module loads do on real hardware, when true.
   static void SetLoadsBlock(bool block);
 
+  // What every kernel needs of local memory a thread.
+  static void SetLocalBytes(int bytes);
+
   // A call that takes long: "link" (cuLinkComplete), "look up" (cuLibraryGetKernel) and "occupancy" (and "fill", of bytes) do not
   // return from now on, until ReleaseCalls. Release and Reset do that too.
   static void HoldCalls(const char* what);

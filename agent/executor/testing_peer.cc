@@ -97,7 +97,8 @@ bool TestingTenant::CreateStream(uint32_t stream, bool nonblocking) {
   return Call<wire::StreamCreate>({wire::StreamId{stream}, nonblocking, 0}) == CUDA_SUCCESS;
 }
 
-TestingScheduler::TestingScheduler(const Driver& driver, bool batches, int submit_threads)
+TestingScheduler::TestingScheduler(const Driver& driver, bool batches, int submit_threads,
+                                   uint64_t memory_limit_bytes)
     : device_(driver) {
   std::string error;
   Check(device_.Start(UuidOfFirst(driver), &error), error.c_str());
@@ -105,7 +106,8 @@ TestingScheduler::TestingScheduler(const Driver& driver, bool batches, int submi
   channel::UniqueFd theirs;
   Check(channel::MakePair(SOCK_SEQPACKET, &ours, &theirs), "control socket");
   connection_ = control::Connection(std::move(ours));
-  loop_ = std::make_unique<Loop>(&device_, std::move(theirs), nullptr, batches, submit_threads);
+  loop_ = std::make_unique<Loop>(&device_, std::move(theirs), nullptr, batches, submit_threads,
+                                 memory_limit_bytes);
   Check(loop_->Start(&error), error.c_str());
   loop_thread_ = std::thread([this] {
     device_.MakeCurrent();

@@ -98,9 +98,9 @@ class TestingTenant {
 
 class TestingScheduler {
  public:
-  // Starts a device on `driver` and the loop; `batches` and `submit_threads` as
-  // Loop's.
-  explicit TestingScheduler(const Driver& driver, bool batches = true, int submit_threads = -1);
+  // Starts a device on `driver` and the loop; what follows as Loop's.
+  explicit TestingScheduler(const Driver& driver, bool batches = true, int submit_threads = -1,
+                            uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes);
   // Closes the control socket and waits for the loop's end.
   ~TestingScheduler();
 

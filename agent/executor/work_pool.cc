@@ -271,6 +271,11 @@ void Lane::Post(std::function<void()> work, std::function<void()> done) {
   if (!busy_) Next();
 }
 
+void Lane::PostNext(std::function<void()> work, std::function<void()> done) {
+  waiting_.emplace_front(std::move(work), std::move(done));
+  if (!busy_) Next();
+}
+
 void Lane::Next() {
   if (waiting_.empty()) {
     busy_ = false;

@@ -129,6 +129,8 @@ class Lane {
 
   // `done` runs before the next job of the lane begins. The lane must live until it is idle.
   void Post(std::function<void()> work, std::function<void()> done);
+  // The same, before everything else that waits: for `done`, which goes on with what its job began.
+  void PostNext(std::function<void()> work, std::function<void()> done);
   // Drops what has not begun. What runs goes on, and its `done` comes as ever.
   void Leave();
   bool Idle() const { return !busy_; }

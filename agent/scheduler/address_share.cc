@@ -16,14 +16,34 @@ uint64_t LargestOwnBytes(uint64_t memory_quota_bytes) {
   return std::max(kLeastDeviceRangeBytes, std::bit_ceil(memory_quota_bytes * 2));
 }
 
+constexpr uint64_t kSessions = 64;  // Scheduler::kMaxSessionsPerAllocation
+
 }  // namespace
+
+AddressLimits HostAddressLimits(uint64_t pinned_limit_bytes) {
+  const uint64_t first_bytes =
+      pinned_limit_bytes >= kMaxHostRangeBytes / 4
+          ? kMaxHostRangeBytes
+          : std::max(kMinHostRangeBytes, std::bit_ceil(pinned_limit_bytes * 4));
+  return {.kind = "host",
+          .first_bytes = first_bytes,
+          .needed_bytes = std::max(kMinHostRangeBytes, first_bytes / 2),
+          .least_bytes = kMinHostRangeBytes,
+          .assured = kAssuredHostRanges,
+          .most_bytes = first_bytes * kFirstRanges + kSessions * kMinHostRangeBytes};
+}
+
+uint64_t PinnedLimitBytes(uint64_t pinned_limit_bytes, uint64_t range_bytes) {
+  constexpr uint64_t kRestBytes = uint64_t{8} << 30;  // eight images of the largest size
+  return std::min(pinned_limit_bytes, range_bytes - std::min(range_bytes / 2, kRestBytes));
+}
 
 AddressLimits DeviceAddressLimits(uint64_t memory_quota_bytes) {
   const uint64_t own_bytes = LargestOwnBytes(memory_quota_bytes);
   // PyTorch's expandable segments reserve 9/8 of the quota for each stream and kind of block.
   const uint64_t first_bytes = std::max(own_bytes * 8, own_bytes + kFirstReservableBytes);
-  constexpr uint64_t kSessions = 64;  // Scheduler::kMaxSessionsPerAllocation
-  return {.first_bytes = first_bytes,
+  return {.kind = "device",
+          .first_bytes = first_bytes,
           .needed_bytes = own_bytes,  // whose half holds the quota
           .least_bytes = kLeastDeviceRangeBytes,
           .assured = kAssuredDeviceRanges,
@@ -35,7 +55,7 @@ uint64_t DeviceOwnBytes(uint64_t memory_quota_bytes, uint64_t range_bytes) {
 }
 
 uint64_t AddressShare::Wanted(const AddressLimits& limits) const {
-  if (held_bytes_ == 0) return limits.first_bytes;
+  if (serving_ == 0) return limits.first_bytes;
   // Half of the first one's, and each further one three quarters of the one before.
   const uint64_t together_bytes = limits.first_bytes * kFirstRanges;
   return (together_bytes - std::min(together_bytes, held_bytes_)) / 4;
@@ -44,7 +64,7 @@ uint64_t AddressShare::Wanted(const AddressLimits& limits) const {
 bool AddressShare::TakeOpen(const AddressLimits& limits, AddressWindow* window, uint64_t size_bytes,
                             channel::Range* range) const {
   // The second half is for the first sessions of others, and for small ones.
-  const bool may_be_last = held_bytes_ == 0 || size_bytes == limits.least_bytes;
+  const bool may_be_last = serving_ == 0 || size_bytes == limits.least_bytes;
   const uint64_t left_bytes = may_be_last ? 0 : window->size_bytes() / 2;
   return size_bytes + left_bytes <= window->free_bytes() && window->Take(size_bytes, range);
 }
@@ -53,16 +73,23 @@ bool AddressShare::Take(const AddressLimits& limits, DividedWindow* window, chan
   for (uint64_t wanted = Wanted(limits);; wanted /= 2) {
     const uint64_t size_bytes =
         std::max(limits.least_bytes, wanted / limits.least_bytes * limits.least_bytes);
-    if (held_bytes_ + size_bytes > limits.most_bytes) return false;
     const bool is_least = size_bytes == limits.least_bytes;
-    const bool is_needed = held_bytes_ == 0 && size_bytes <= limits.needed_bytes && !is_least;
+    // Beyond what large ones may take together there is room for small ones only.
+    const uint64_t together_bytes =
+        is_least ? limits.most_bytes : limits.first_bytes * kFirstRanges;
+    const bool fits = held_bytes_ + size_bytes <= together_bytes;
+    // One at a time: others need theirs, too.
+    const bool may_need = serving_ == 0 && needed_ranges_ == 0 && !is_least;
+    const bool is_needed = may_need && size_bytes <= limits.needed_bytes;
     // Who holds no more ranges than are assured holds no more in the part that is kept for them.
     const bool is_assured = ranges_ < limits.assured && is_least;
-    if (TakeOpen(limits, &window->open, size_bytes, range) ||
-        (is_needed && window->needed.Take(size_bytes, range)) ||
-        (is_assured && window->assured.Take(size_bytes, range))) {
+    if (fits && (TakeOpen(limits, &window->open, size_bytes, range) ||
+                 (is_needed && window->needed.Take(size_bytes, range)) ||
+                 (is_assured && window->assured.Take(size_bytes, range)))) {
       held_bytes_ += size_bytes;
       ++ranges_;
+      ++serving_;
+      needed_ranges_ += window->needed.Contains(*range) ? 1 : 0;
       return true;
     }
     if (is_least) return false;
@@ -70,6 +97,7 @@ bool AddressShare::Take(const AddressLimits& limits, DividedWindow* window, chan
 }
 
 void AddressShare::Free(const channel::Range& range, DividedWindow* window) {
+  needed_ranges_ -= std::min(needed_ranges_, window->needed.Contains(range) ? 1u : 0u);
   // It is of one of them, and the others do not know it.
   for (AddressWindow* part : {&window->open, &window->needed, &window->assured}) part->Free(range);
   held_bytes_ -= std::min(held_bytes_, range.size_bytes);
@@ -77,13 +105,18 @@ void AddressShare::Free(const channel::Range& range, DividedWindow* window) {
 }
 
 std::string AddressShare::Refusal(const AddressLimits& limits) const {
-  const std::string held = std::to_string(held_bytes_ >> 30) + " GiB of this GPU's addresses in " +
-                           std::to_string(ranges_) + " processes; ";
+  const uint32_t ended = ranges_ - std::min(ranges_, serving_);
+  std::string held = std::to_string(held_bytes_ >> 30) + " GiB of this GPU's " + limits.kind +
+                     " addresses in " + std::to_string(ranges_) + " processes";
+  if (ended != 0) {
+    held += ", " + std::to_string(ended) +
+            " of them ended, whose addresses come back when the kernels that run now have ended";
+  }
   if (held_bytes_ + limits.least_bytes > limits.most_bytes) {
-    return held + "the limit is " + std::to_string(limits.most_bytes >> 30) +
+    return held + "; the limit is " + std::to_string(limits.most_bytes >> 30) +
            " GiB: end some of them";
   }
-  return held + "the limit is " + std::to_string(limits.assured) +
+  return held + "; the limit is " + std::to_string(limits.assured) +
          " while others hold nearly all addresses: end some of them";
 }
 

@@ -6,7 +6,8 @@
 // get less and less, and what is taken together is bounded. A part of the window is kept for the
 // first few sessions of each allocation, so that no tenant, and not all of them together, can take
 // what every allocation is assured of. A range counts until it is free again, not until its session
-// ends.
+// ends; but a session that no other is served beside is a first one, so that a program that starts
+// again while its predecessor drains gets what that had.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,7 @@ struct DividedWindow {
 };
 
 struct AddressLimits {
+  const char* kind;       // "device" or "host", for messages
   uint64_t first_bytes;   // the first session's range; a multiple of least_bytes, like all sizes
   uint64_t needed_bytes;  // with less the first session could not use its quota
   uint64_t least_bytes;   // a session's smallest range
@@ -43,7 +45,10 @@ class AddressShare {
   // allow none: Refusal says why.
   [[nodiscard]] bool Take(const AddressLimits& limits, DividedWindow* window,
                           channel::Range* range);
-  // `range` was taken here.
+  // The session of a range that was taken here is served no more; its range may still be in use. Once
+  // for each.
+  void EndServing() { serving_ -= serving_ == 0 ? 0 : 1; }
+  // `range` was taken here, and its session is served no more.
   void Free(const channel::Range& range, DividedWindow* window);
 
   uint64_t held_bytes() const { return held_bytes_; }
@@ -57,6 +62,8 @@ class AddressShare {
 
   uint64_t held_bytes_ = 0;
   uint32_t ranges_ = 0;
+  uint32_t serving_ = 0;        // of them, those whose sessions have not ended
+  uint32_t needed_ranges_ = 0;  // of them, those in DividedWindow::needed
 };
 
 // A range for a program that reserves nothing and has a small quota.
@@ -69,6 +76,19 @@ inline constexpr uint64_t kAssuredDeviceBytes =
 inline constexpr uint64_t kNeededDeviceBytes = uint64_t{2} << 40;
 // What the first session of an allocation can reserve, whatever its quota.
 inline constexpr uint64_t kFirstReservableBytes = uint64_t{256} << 30;
+
+// Of the host window's 8 TiB half is for small ranges. Of the rest 96 sessions have the range that
+// goes with the default limit of pinned memory, and 64 more half of it.
+inline constexpr uint64_t kMinHostRangeBytes = uint64_t{1} << 30;
+inline constexpr uint64_t kMaxHostRangeBytes = uint64_t{64} << 30;
+inline constexpr uint32_t kAssuredHostRanges = 4;
+inline constexpr uint64_t kAssuredHostBytes = 1024 * kAssuredHostRanges * kMinHostRangeBytes;
+inline constexpr uint64_t kNeededHostBytes = uint64_t{1} << 40;
+
+// For a session's pinned and managed memory, staging and images.
+AddressLimits HostAddressLimits(uint64_t pinned_limit_bytes);
+// How much a session with a range of `range_bytes` may pin: what else lies there has room, too.
+uint64_t PinnedLimitBytes(uint64_t pinned_limit_bytes, uint64_t range_bytes);
 
 AddressLimits DeviceAddressLimits(uint64_t memory_quota_bytes);
 // The first part of a range of `range_bytes`: the executor's, for cuMemAlloc. In the rest the tenant

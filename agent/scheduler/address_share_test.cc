@@ -32,7 +32,10 @@ struct Tenant {
     ranges.push_back(range);
     return true;
   }
+  // Of any; its range is held on.
+  void EndServing() { share.EndServing(); }
   void Close(size_t i, DividedWindow* window) {
+    share.EndServing();
     share.Free(ranges[i], window);
     ranges.erase(ranges.begin() + static_cast<ptrdiff_t>(i));
   }
@@ -104,6 +107,46 @@ TEST(AddressShare, WhatComesBackLateStaysOnTheAccount) {
   EXPECT_EQ(tenant.ranges[0].size_bytes, first_bytes);
 }
 
+// A program that starts again while its predecessor drains.
+TEST(AddressShare, WithNoSessionServedTheNextIsAFirstOne) {
+  DividedWindow window = WholeWindow();
+  Tenant tenant(2 * kGiB);
+  ASSERT_TRUE(tenant.Open(&window));
+  tenant.EndServing();
+  ASSERT_TRUE(tenant.Open(&window));
+  EXPECT_EQ(tenant.ranges[1].size_bytes, tenant.limits.first_bytes);
+  ASSERT_TRUE(tenant.Open(&window));
+  EXPECT_LE(tenant.ranges[2].size_bytes, tenant.limits.first_bytes / 2)
+      << "one is served beside it";
+}
+
+TEST(AddressShare, Malicious_FirstSessionsWithoutEndTakeABoundedPart) {
+  DividedWindow window = WholeWindow();
+  std::vector<Tenant> hostile(4, Tenant(2 * kGiB));
+  for (Tenant& tenant : hostile) {
+    while (tenant.Open(&window)) tenant.EndServing();
+    EXPECT_LE(tenant.share.held_bytes(), tenant.limits.most_bytes);
+    EXPECT_EQ(tenant.ranges[2].size_bytes, tenant.limits.first_bytes);
+    EXPECT_EQ(tenant.ranges.back().size_bytes, kLeastDeviceRangeBytes);
+  }
+  // Nothing is left but what is kept: of that no more than one range each.
+  std::vector<Tenant> others(kMaxAllocations - 4, Tenant(kGiB));
+  for (Tenant& tenant : others) tenant.OpenAll(&window);
+  const size_t taken = window.needed.taken_count();
+  for (Tenant& tenant : hostile) {
+    while (!tenant.ranges.empty()) {
+      tenant.share.Free(tenant.ranges.back(), &window);
+      tenant.ranges.pop_back();
+    }
+    EXPECT_EQ(tenant.share.held_bytes(), 0u);
+  }
+  Tenant whole(141 * kGiB);
+  ASSERT_TRUE(whole.Open(&window));
+  whole.EndServing();
+  while (whole.Open(&window)) whole.EndServing();
+  EXPECT_LE(window.needed.taken_count(), taken + 1);
+}
+
 TEST(AddressShare, AThousandAllocationsWithFourSessionsEachAreServed) {
   DividedWindow window = WholeWindow();
   std::vector<Tenant> tenants(kMaxAllocations, Tenant(128 * kMiB));
@@ -129,7 +172,7 @@ TEST(AddressShare, NobodyEmptiesTheWindowForOthers) {
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(small.Open(&window)) << i;
   EXPECT_FALSE(small.Open(&window));
   EXPECT_NE(small.share.Refusal(small.limits)
-                .find("16 GiB of this GPU's addresses in 4 processes; the limit is 4 "),
+                .find("16 GiB of this GPU's device addresses in 4 processes; the limit is 4 "),
             std::string::npos)
       << small.share.Refusal(small.limits);
   Tenant large(80 * kGiB);
@@ -188,6 +231,39 @@ TEST(AddressShare, WhatIsAssuredIsThereAtEveryMoment) {
     } else if (!tenant.ranges.empty()) {
       tenant.Close(random() % tenant.ranges.size(), &window);
     }
+  }
+}
+
+TEST(AddressShare, HostRangesFollowTheLimitOfPinnedMemory) {
+  EXPECT_EQ(HostAddressLimits(0).first_bytes, kGiB);
+  EXPECT_EQ(HostAddressLimits(kGiB).first_bytes, 4 * kGiB);
+  EXPECT_EQ(HostAddressLimits(8 * kGiB).first_bytes, 32 * kGiB);
+  EXPECT_EQ(HostAddressLimits(UINT64_MAX).first_bytes, 64 * kGiB);
+  EXPECT_EQ(PinnedLimitBytes(8 * kGiB, 32 * kGiB), 8 * kGiB);
+  EXPECT_EQ(PinnedLimitBytes(8 * kGiB, kGiB), kGiB / 2) << "as much as has room";
+}
+
+// Whatever they pin, and whenever it comes back.
+TEST(AddressShare, AThousandAllocationsHaveFourHostRangesEach) {
+  DividedWindow window(kHostWindow, kNeededHostBytes, kAssuredHostBytes);
+  std::vector<Tenant> tenants(kMaxAllocations, Tenant(kGiB));
+  for (Tenant& tenant : tenants) tenant.limits = HostAddressLimits(UINT64_MAX);
+  for (Tenant& tenant : tenants) {
+    for (int i = 0; i < 4; ++i) ASSERT_TRUE(tenant.Open(&window));
+  }
+}
+
+TEST(AddressShare, Malicious_NobodyEmptiesTheHostWindowForOthers) {
+  DividedWindow window(kHostWindow, kNeededHostBytes, kAssuredHostBytes);
+  Tenant hostile(kGiB);
+  hostile.limits = HostAddressLimits(8 * kGiB);
+  while (hostile.Open(&window)) hostile.EndServing();
+  EXPECT_EQ(hostile.share.held_bytes(), hostile.limits.most_bytes);
+  std::vector<Tenant> others(90, Tenant(kGiB));
+  for (Tenant& tenant : others) {
+    tenant.limits = HostAddressLimits(8 * kGiB);
+    ASSERT_TRUE(tenant.Open(&window));
+    EXPECT_EQ(tenant.ranges[0].size_bytes, tenant.limits.first_bytes);
   }
 }
 

@@ -1,14 +1,6 @@
 #include "agent/scheduler/address_window.h"
 
-#include <algorithm>
-#include <bit>
-
 namespace gpuloom::scheduler {
-
-uint64_t HostRangeBytes(uint64_t pinned_limit_bytes) {
-  if (pinned_limit_bytes >= kMaxHostRangeBytes / 4) return kMaxHostRangeBytes;
-  return std::max(kMinHostRangeBytes, std::bit_ceil(pinned_limit_bytes * 4));
-}
 
 bool AddressWindow::Take(uint64_t size_bytes, channel::Range* range) {
   if (size_bytes == 0 || size_bytes % kRangeUnitBytes != 0) return false;

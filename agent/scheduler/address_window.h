@@ -21,13 +21,6 @@ inline constexpr channel::Range kHostWindow{0x6800'0000'0000, 0x0800'0000'0000};
 // pieces too small for anybody.
 inline constexpr uint64_t kRangeUnitBytes = uint64_t{1} << 30;
 
-// 128 sessions of a GPU fit; a session's staging, images and pinned memory lie in it.
-inline constexpr uint64_t kMaxHostRangeBytes = uint64_t{64} << 30;
-inline constexpr uint64_t kMinHostRangeBytes = uint64_t{1} << 30;
-
-// The power of two that a session with this limit gets.
-uint64_t HostRangeBytes(uint64_t pinned_limit_bytes);
-
 class AddressWindow {
  public:
   explicit AddressWindow(channel::Range window) : window_(window), free_bytes_(window.size_bytes) {}
@@ -39,6 +32,9 @@ class AddressWindow {
   // `range` was taken and is not in use by anybody any more.
   void Free(const channel::Range& range);
 
+  bool Contains(const channel::Range& range) const {
+    return window_.Contains(range.begin, range.size_bytes);
+  }
   uint64_t size_bytes() const { return window_.size_bytes; }
   uint64_t end() const { return window_.begin + window_.size_bytes; }
   uint64_t free_bytes() const { return free_bytes_; }

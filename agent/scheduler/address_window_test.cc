@@ -84,11 +84,5 @@ TEST(AddressWindow, RangesStayDisjointUnderRandomUse) {
   }
 }
 
-TEST(AddressWindow, SizesForLimits) {
-  EXPECT_EQ(HostRangeBytes(0), kGiB);
-  EXPECT_EQ(HostRangeBytes(kGiB), 4 * kGiB);
-  EXPECT_EQ(HostRangeBytes(UINT64_MAX), 64 * kGiB);
-}
-
 }  // namespace
 }  // namespace gpuloom::scheduler

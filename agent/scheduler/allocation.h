@@ -74,6 +74,7 @@ struct Allocation {
   control::LineBudget lines;  // of the log, that its tenants cause
   Usage usage;
   AddressShare device_addresses;
+  AddressShare host_addresses;
   uint32_t session_count = 0;
   uint64_t kernels_of_ended_sessions = 0;
   std::vector<std::string> unsupported;  // what was asked of CUDA in vain, each once

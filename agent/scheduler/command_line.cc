@@ -79,6 +79,10 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   add_duration(
       "--drain-timeout", &options.drain_timeout,
       "how long an ended session's work may still run before its domain's executor is ended (10s)");
+  app.add_option("--executor-memory", options.executor_memory_bytes,
+                 "memory of the node that an executor may spend on its tenants' images, links and "
+                 "graphs, one process a quarter of it at most; like 16GiB, the default")
+      ->transform(CLI::AsSizeValue(false));
   app.add_flag("--exit-when-unused", options.exit_when_unused,
                "end when no allocation and no control connection is left");
   app.add_option("--log-level", level, "debug, info, warning or error")->capture_default_str();
@@ -102,6 +106,12 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   if (!SetLogLevel(level)) {
     fprintf(stderr, "gpuloom-scheduler: --log-level %s: debug, info, warning or error\n",
             level.c_str());
+    return std::nullopt;
+  }
+  constexpr uint64_t kLeastMemoryBytes = uint64_t{256}
+                                         << 20;  // a quarter of it loads most programs
+  if (options.executor_memory_bytes != 0 && options.executor_memory_bytes < kLeastMemoryBytes) {
+    fprintf(stderr, "gpuloom-scheduler: --executor-memory: at least 256MiB\n");
     return std::nullopt;
   }
   options.executor_log_level = level == "warning" ? "error" : level;

@@ -16,10 +16,11 @@ std::optional<CommandLine> Parse(std::vector<std::string> arguments, int* exit_s
 
 TEST(CommandLine, TakesEveryOption) {
   int status = -1;
-  const auto line = Parse({"--gpu", "1", "--state-dir", "/s", "--cuda-library", "/l", "--executor",
-                           "/e", "--idle-timeout", "2m", "--drain-timeout", "250ms",
-                           "--exit-when-unused", "--executor-users", "7-9"},
-                          &status);
+  const auto line =
+      Parse({"--gpu", "1", "--state-dir", "/s", "--cuda-library", "/l", "--executor", "/e",
+             "--idle-timeout", "2m", "--drain-timeout", "250ms", "--executor-memory", "8GiB",
+             "--exit-when-unused", "--executor-users", "7-9"},
+            &status);
   ASSERT_TRUE(line);
   EXPECT_EQ(line->gpu, "1");
   EXPECT_EQ(line->options.state_dir, "/s");
@@ -27,6 +28,7 @@ TEST(CommandLine, TakesEveryOption) {
   EXPECT_EQ(line->options.executor_path, "/e");
   EXPECT_EQ(line->options.idle_timeout, std::chrono::minutes(2));
   EXPECT_EQ(line->options.drain_timeout, std::chrono::milliseconds(250));
+  EXPECT_EQ(line->options.executor_memory_bytes, uint64_t{8} << 30);
   EXPECT_TRUE(line->options.exit_when_unused);
   EXPECT_EQ(line->executor_users, "7-9");
 }
@@ -37,6 +39,8 @@ TEST(CommandLine, MistakesEndWithStatusTwo) {
            {"--gpu", "0"},
            {"--bogus"},
            {"--gpu", "0", "--state-dir", "/s", "--idle-timeout", "5"},
+           {"--gpu", "0", "--state-dir", "/s", "--executor-memory", "much"},
+           {"--gpu", "0", "--state-dir", "/s", "--executor-memory", "1MiB"},
            {"--gpu", "0", "--state-dir", "/s", "--log-level", "loud"}}) {
     int status = -1;
     EXPECT_FALSE(Parse(arguments, &status));

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 
+#include "agent/scheduler/allocation.h"
 #include "agent/scheduler/child_process.h"
 #include "agent/scheduler/device_snapshot.h"
 #include "agent/scheduler/event_loop.h"
@@ -42,8 +43,20 @@ class Executor {
   std::unique_ptr<Peer> peer;
   StreamPriorities priorities;
   std::set<uint64_t> sessions;
-  // Host ranges of sessions that have ended, whose arena the executor may still have mapped.
-  std::map<uint64_t, channel::Range> arenas;
+  // Host ranges of sessions that have ended, whose arena the executor may still have mapped. They stay on
+  // their allocations' accounts.
+  struct Arena {
+    std::shared_ptr<Allocation> allocation;
+    channel::Range range;
+  };
+  std::map<uint64_t, Arena> arenas;
+  // What its driver takes for sessions that have ended, by memory id: code that could not be unloaded yet,
+  // say. Stays on their allocations' accounts.
+  struct Charge {
+    std::shared_ptr<Allocation> allocation;
+    uint64_t size_bytes;
+  };
+  std::map<uint64_t, Charge> charges;
   Timer deadline;  // kStarting: to be ready; kDying: to be gone by itself
   Timer idle;
 

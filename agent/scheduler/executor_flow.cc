@@ -98,6 +98,10 @@ bool Scheduler::StartProcess(Executor* executor, int control, std::string* error
                                       "--folder",
                                       executor->folder,
                                       "--tell-refused-calls"};
+  if (options_.executor_memory_bytes != 0) {
+    command.insert(command.end(),
+                   {"--memory-limit", std::to_string(options_.executor_memory_bytes)});
+  }
   std::vector<int> descriptors = {control};
   if (executor->user.id != 0) {
     command.insert(command.end(), {"--user", std::to_string(executor->user.id)});
@@ -243,7 +247,7 @@ void Scheduler::On(Executor* executor, const control::SessionWaits& message) {
 void Scheduler::On(Executor* executor, const control::ArenaReturned& message) {
   const auto it = executor->arenas.find(message.session_id);
   if (it != executor->arenas.end()) {
-    host_window_.Free(it->second);
+    it->second.allocation->host_addresses.Free(it->second.range, &host_window_);
     executor->arenas.erase(it);
   } else if (Session* session = FindSession(message.session_id, *executor)) {
     session->arena_returned = true;  // the executor could not take the session
@@ -297,7 +301,7 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
       session->tenant_watch.End();
       session->tenant.Reset();
       session->regions = SessionRegions{};
-      session->state = Session::State::kEnding;
+      StopServing(session);
     }
     executor->peer.reset();
     const uint64_t id = executor->id;
@@ -325,7 +329,12 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
          "executor of domain " + executor->domain + " " + how);
   const std::set<uint64_t> sessions = executor->sessions;
   for (const uint64_t id : sessions) ForgetSession(id);
-  for (const auto& [id, range] : executor->arenas) host_window_.Free(range);
+  for (const auto& [id, charge] : executor->charges) {
+    charge.allocation->usage.Discharge(charge.size_bytes);
+  }
+  for (const auto& [id, arena] : executor->arenas) {
+    arena.allocation->host_addresses.Free(arena.range, &host_window_);
+  }
   if (!executor->was_ready && !shutting_down_) {
     StartHistory& history = start_history_[executor->domain];
     ++history.failures;

@@ -12,6 +12,7 @@ MemoryBook::Grant MemoryBook::Make(uint64_t size_bytes_untrusted, SessionMemory*
   if (size_bytes == 0 || size_bytes % kGranuleBytes != 0) {
     return NoGrant();
   }
+  if (session->pieces.size() >= kMaxPieces) return Grant{CUDA_ERROR_OUT_OF_MEMORY, 0, {}};
   if (!usage->Charge(size_bytes)) return Grant{CUDA_ERROR_OUT_OF_MEMORY, 0, {}};
   Grant grant{};
   SessionMemory::Piece piece{0, size_bytes};
@@ -28,6 +29,7 @@ MemoryBook::Grant MemoryBook::Make(uint64_t size_bytes_untrusted, SessionMemory*
 MemoryBook::Grant MemoryBook::Charge(uint64_t size_bytes_untrusted, SessionMemory* session,
                                      Usage* usage) {
   if (size_bytes_untrusted == 0) return NoGrant();
+  if (session->pieces.size() >= kMaxPieces) return Grant{CUDA_ERROR_OUT_OF_MEMORY, 0, {}};
   if (!usage->Charge(size_bytes_untrusted)) return Grant{CUDA_ERROR_OUT_OF_MEMORY, 0, {}};
   const uint64_t memory_id = ++last_memory_id_;
   session->pieces.emplace(memory_id, SessionMemory::Piece{0, size_bytes_untrusted});
@@ -54,6 +56,15 @@ bool MemoryBook::Transfer(uint64_t memory_id_untrusted, SessionMemory* from, Usa
     to_usage->ChargeAnyway(size_bytes);
   }
   return true;
+}
+
+std::map<uint64_t, uint64_t> MemoryBook::TakeCharged(SessionMemory* session) {
+  std::map<uint64_t, uint64_t> charged;
+  std::erase_if(session->pieces, [&](const auto& entry) {
+    if (entry.second.handle == 0) charged.emplace(entry.first, entry.second.size_bytes);
+    return entry.second.handle == 0;
+  });
+  return charged;
 }
 
 void MemoryBook::ReleaseAll(SessionMemory* session, Usage* usage) {

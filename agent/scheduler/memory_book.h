@@ -29,6 +29,10 @@ struct SessionMemory {
 
 class MemoryBook {
  public:
+  // Of one session: more than programs with thousands of arrays, images and graphs have. Bounds what an
+  // executor that was taken over can make the scheduler note.
+  static constexpr size_t kMaxPieces = 1u << 20;
+
   explicit MemoryBook(Device* device) : device_(device), spare_(device) {}
 
   SpareMemory& spare() { return spare_; }
@@ -53,6 +57,9 @@ class MemoryBook {
   // Hands a piece and its charge on. False when it is not `from`'s; nothing is changed then.
   [[nodiscard]] static bool Transfer(uint64_t memory_id_untrusted, SessionMemory* from,
                                      Usage* from_usage, SessionMemory* to, Usage* to_usage);
+
+  // Takes out of a session's pieces, by memory id with their sizes, what is charged only. The charge stays.
+  [[nodiscard]] static std::map<uint64_t, uint64_t> TakeCharged(SessionMemory* session);
 
   void ReleaseAll(SessionMemory* session, Usage* usage);
 

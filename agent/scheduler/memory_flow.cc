@@ -41,10 +41,12 @@ void Scheduler::On(Executor* executor, const control::MemoryCharge& message, uin
              control::MemoryGranted granted{};
              granted.session_id = message.session_id;
              granted.size_bytes = message.size_bytes;
+             const bool may_note = asker->charges.size() < MemoryBook::kMaxPieces;
              const MemoryBook::Grant grant =
-                 session == nullptr ? MemoryBook::NoGrant()
-                                    : memory_.Charge(message.size_bytes, &session->memory,
-                                                     &session->allocation->usage);
+                 session == nullptr || !may_note
+                     ? MemoryBook::NoGrant()
+                     : memory_.Charge(message.size_bytes, &session->memory,
+                                      &session->allocation->usage);
              granted.result = grant.result;
              granted.memory_id = grant.memory_id;
              asker->peer->Send(request, granted);
@@ -185,8 +187,15 @@ void Scheduler::On(Executor* executor, const control::MemoryReclaimed& message) 
 
 void Scheduler::On(Executor* executor, const control::MemoryReturn& message, uint32_t request) {
   Session* session = FindSession(message.session_id, *executor);
-  const bool returned = session != nullptr && memory_.Return(message.memory_id, &session->memory,
-                                                             &session->allocation->usage);
+  bool returned = session != nullptr &&
+                  memory_.Return(message.memory_id, &session->memory, &session->allocation->usage);
+  // Of a session that has ended.
+  if (const auto charge = executor->charges.find(message.memory_id);
+      !returned && charge != executor->charges.end()) {
+    charge->second.allocation->usage.Discharge(charge->second.size_bytes);
+    executor->charges.erase(charge);
+    returned = true;
+  }
   if (!returned) LogDebug(executor->Label() + " returned memory that is not its session's");
   if (request == 0) return;
   control::Answer answer{};

@@ -34,7 +34,9 @@ struct Options {
   std::string executor_path;
   std::string executor_log_level = "info";  // error, info or debug
   ExecutorUsers executor_users;
-  std::string executor_folders = "/tmp";            // where each has one of its own
+  std::string executor_folders = "/tmp";  // where each has one of its own
+  uint64_t executor_memory_bytes =
+      0;  // of the node's, for one executor's tenants; 0: its own default
   std::chrono::milliseconds idle_timeout{60'000};   // of an executor without sessions
   std::chrono::milliseconds drain_timeout{10'000};  // of a session's work after its end
   bool exit_when_unused = false;
@@ -106,11 +108,14 @@ class Scheduler {
   // session_flow.cc
   void Admit(const AllocationPtr& allocation, Visitor visitor);
   [[nodiscard]] bool Prepare(Session* session, std::string* error);
+  [[nodiscard]] bool TakeAddresses(Session* session, std::string* error);
+  void ReturnAddresses(const Session& session);
   void AddToExecutor(Session* session);
   void OnTenantEvent(uint64_t session_id);
   void SendWelcome(Session* session);
   // Ends it for the tenant at once; the executor drains.
   void EndSession(Session* session, const std::string& why);
+  void StopServing(Session* session);
   void ExpectEnd(Session* session);
   // Nothing of it is anywhere any more.
   void ForgetSession(uint64_t session_id);
@@ -179,7 +184,7 @@ class Scheduler {
   Options options_;
   MemoryBook memory_;
   DividedWindow device_window_{kDeviceWindow, kNeededDeviceBytes, kAssuredDeviceBytes};
-  AddressWindow host_window_{kHostWindow};
+  DividedWindow host_window_{kHostWindow, kNeededHostBytes, kAssuredHostBytes};
 
   channel::UniqueFd control_listener_;
   Watch control_watch_;

@@ -232,8 +232,36 @@ TEST_F(SchedulerTest, WhatTheExecutorsDriverTakesIsCountedWithoutMemory) {
   EXPECT_EQ(State(&client, "a").memory_used_bytes, 0u);
   EXPECT_EQ(tenant.Order('q'), 0);
   tenant.Leave();
+  EXPECT_TRUE(Becomes(&client, "a",
+                      [](const auto& s) { return s.sessions == 0 && s.memory_used_bytes == 0; }));
+}
+
+// Code that cannot be unloaded before others' kernels have ended, say.
+TEST_F(SchedulerTest, WhatTheDriverHoldsBeyondASessionStaysOnTheAccount) {
+  Start();
+  control::Client client = Controller();
+  const std::string directory = Allocate(&client, "a", "team-a", 192 * kMiB);
+  Tenant tenant, neighbour;
+  ASSERT_TRUE(neighbour.Attach(Allocate(&client, "b", "team-a")));
+  EXPECT_EQ(neighbour.Order('h'), 'k');
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(tenant.Attach(directory));
+    EXPECT_EQ(tenant.Order('q'), 0);
+    EXPECT_EQ(tenant.Order('m'), 0);
+    tenant.Leave();
+    EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }));
+    EXPECT_EQ(State(&client, "a").memory_used_bytes, (round + 1) * 64 * kMiB);
+  }
+  EXPECT_EQ(neighbour.Order('a'), 'k');
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.memory_used_bytes == 0; }));
+  // Or its executor is gone.
+  ASSERT_TRUE(tenant.Attach(directory));
+  EXPECT_EQ(tenant.Order('q'), 0);
+  tenant.Leave();
   EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }));
-  EXPECT_EQ(State(&client, "a").memory_used_bytes, 0u);
+  EXPECT_EQ(State(&client, "a").memory_used_bytes, 64 * kMiB);
+  EXPECT_EQ(neighbour.Order('x'), -1);
+  EXPECT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.memory_used_bytes == 0; }));
 }
 
 TEST_F(SchedulerTest, ADeviceWithoutRoomIsNoRefusalOfTheQuota) {
@@ -305,24 +333,40 @@ TEST_F(SchedulerTest, HostAddressesAreGivenAgainOnlyWhenTheArenaIsUnmapped) {
   bind.pinned_limit_bytes = kMaxHostRangeBytes;
   std::string error;
   ASSERT_TRUE(client.BindAllocation(bind, &error)) << error;
+  const std::string elsewhere = Allocate(&client, "b", "team-b");
+  const AddressLimits limits = HostAddressLimits(kMaxHostRangeBytes);
 
-  Tenant last;
-  const uint64_t ranges = kHostWindow.size_bytes / kMaxHostRangeBytes;
-  for (uint64_t i = 0; i + 1 < ranges; ++i) {
-    Tenant tenant;
-    ASSERT_TRUE(tenant.Attach(directory));
-    ASSERT_TRUE(tenant.accepted()) << i;
-    tenant.Leave();
-    ASSERT_TRUE(Becomes(&client, "a", [](const auto& state) { return state.sessions == 0; }));
-  }
+  Tenant last, refused, other;
   ASSERT_TRUE(last.Attach(directory));
-  ASSERT_TRUE(last.accepted());
-
-  Tenant refused;
-  ASSERT_TRUE(refused.Attach(directory));
-  EXPECT_FALSE(refused.accepted());
-  EXPECT_NE(std::string(refused.welcome.message).find("address ranges"), std::string::npos)
-      << refused.welcome.message;
+  EXPECT_EQ(last.welcome.host_range_bytes, limits.first_bytes);
+  EXPECT_EQ(last.Order('h'), 'k');
+  std::vector<channel::Range> taken;
+  const auto may_attach = [&] {
+    Tenant tenant;
+    if (!tenant.Attach(directory) || !tenant.accepted()) {
+      refused = std::move(tenant);
+      return false;
+    }
+    taken.push_back({tenant.welcome.host_range_begin, tenant.welcome.host_range_bytes});
+    tenant.Leave();
+    return Becomes(&client, "a", [](const auto& state) { return state.sessions == 1; });
+  };
+  while (may_attach()) {
+  }
+  EXPECT_THAT(refused.welcome.message,
+              ::testing::AllOf(::testing::HasSubstr("team-a/a/main holds"),
+                               ::testing::HasSubstr("host addresses"),
+                               ::testing::HasSubstr("of them ended"),
+                               ::testing::HasSubstr("the limit is 256 GiB")));
+  uint64_t held_bytes = limits.first_bytes;
+  for (const channel::Range& range : taken) {
+    held_bytes += range.size_bytes;
+    EXPECT_FALSE(range.Contains(last.welcome.host_range_begin, 1));
+  }
+  EXPECT_EQ(held_bytes, limits.most_bytes);
+  // Another's are its own.
+  ASSERT_TRUE(other.Attach(elsewhere));
+  EXPECT_EQ(other.welcome.host_range_bytes, HostAddressLimits(kGiB).first_bytes);
 
   last.Order('a');
   last.OrderForNumber('i');  // a question behind it: the scheduler has read what came before

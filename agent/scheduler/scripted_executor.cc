@@ -9,7 +9,8 @@
 //   l  will not hear when the scheduler asks memory back
 //   i  asks how much is free: answers with MiB (4 bytes)
 //   c  reports 42 kernels
-//   a  says that the arena of every session before this one is unmapped; never does so unasked
+//   h  holds the arenas of sessions that end from now on, and what is only charged to them
+//   a  says that all arenas that are held are unmapped, and returns what was charged
 //   u  will not drain
 //   s  will ignore the end
 //   t  says of every session that ignores the end that it waits for others
@@ -50,6 +51,7 @@ constexpr uint64_t kPieceBytes = uint64_t{64} << 20;
 struct Session {
   channel::UniqueFd doorbell;
   std::vector<uint64_t> memory;
+  std::vector<uint64_t> charged;  // of the quota, without memory
   uint64_t kernels = 0;
   bool drains = true;
   bool ends = true;
@@ -131,10 +133,10 @@ class Executor {
       const auto it = sessions_.find(reclaim.session_id);
       if (it == sessions_.end() || !it->second.hears) return;
       if (std::exchange(it->second.keeps, false)) {
-        for (const uint64_t memory : it->second.memory) {
-          Send(control::MemoryReturn{it->first, memory});
+        for (std::vector<uint64_t>* all : {&it->second.memory, &it->second.charged}) {
+          for (const uint64_t memory : *all) Send(control::MemoryReturn{it->first, memory});
+          all->clear();
         }
-        it->second.memory.clear();
       }
       Send(control::MemoryReclaimed{reclaim.session_id, reclaim.reclaim_id});
     }
@@ -146,8 +148,18 @@ class Executor {
     ended.kernels_launched = it->second.kernels;
     ended.fatal = static_cast<uint32_t>(fatal);
     ended.drained = it->second.drains ? 1 : 0;
+    std::vector<uint64_t> charged = std::move(it->second.charged);
     sessions_.erase(it);
     Send(ended);
+    held_.emplace_back(ended.session_id, std::move(charged));
+    if (!holds_) GiveHeld();
+  }
+
+  void GiveHeld() {
+    for (const auto& [ended, charged] : std::exchange(held_, {})) {
+      Send(control::ArenaReturned{ended});
+      for (const uint64_t memory : charged) Send(control::MemoryReturn{ended, memory});
+    }
   }
 
   void OnByte(uint64_t id) {
@@ -178,7 +190,7 @@ class Executor {
       }
       case 'q': {
         const auto granted = Ask<control::MemoryGranted>(control::MemoryCharge{id, kPieceBytes});
-        if (granted.result == 0) session.memory.push_back(granted.memory_id);
+        if (granted.result == 0) session.charged.push_back(granted.memory_id);
         const auto result = static_cast<uint8_t>(granted.result);
         answer(&result, 1);
         break;
@@ -188,7 +200,11 @@ class Executor {
         for (const uint64_t memory : session.memory) {
           if (Ask<control::Answer>(control::MemoryReturn{id, memory}).ok == 0) result = 1;
         }
+        for (const uint64_t memory : session.charged) {
+          if (Ask<control::Answer>(control::MemoryReturn{id, memory}).ok == 0) result = 1;
+        }
         session.memory.clear();
+        session.charged.clear();
         answer(&result, 1);
         break;
       }
@@ -211,8 +227,12 @@ class Executor {
         Send(control::SessionCounters{id, session.kernels});
         done();
         break;
+      case 'h':
+        holds_ = true;
+        done();
+        break;
       case 'a':
-        for (uint64_t ended = 0; ended < id; ++ended) Send(control::ArenaReturned{ended});
+        GiveHeld();
         done();
         break;
       case 'u':
@@ -314,6 +334,9 @@ class Executor {
   std::string start_;
   control::Connection control_;
   std::map<uint64_t, Session> sessions_;
+  bool holds_ = false;
+  std::vector<std::pair<uint64_t, std::vector<uint64_t>>>
+      held_;  // sessions that ended, and charges
   uint32_t last_request_ = 0;
   uint32_t asked_back_ = 0;
 };

@@ -14,7 +14,9 @@
 namespace gpuloom::scheduler {
 
 static_assert(Scheduler::kMaxAllocations * kAssuredDeviceRanges * kLeastDeviceRangeBytes <=
-                  kAssuredDeviceBytes,
+                      kAssuredDeviceBytes &&
+                  Scheduler::kMaxAllocations * kAssuredHostRanges * kMinHostRangeBytes <=
+                      kAssuredHostBytes,
               "what every allocation is assured of must be kept for it");
 
 void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
@@ -66,33 +68,53 @@ void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
 }
 
 bool Scheduler::Prepare(Session* session, std::string* error) {
+  if (!TakeAddresses(session, error)) return false;
   SessionRegions& regions = session->regions;
-  session->pinned_limit_bytes = session->allocation->pinned_limit_bytes;
-  const uint64_t host_bytes = HostRangeBytes(session->pinned_limit_bytes);
-  session->pinned_limit_bytes = std::min(session->pinned_limit_bytes, host_bytes);
   regions.command = channel::MakeSealedMemory("gpuloom-command", sizeof(wire::CommandRegion));
   regions.completion =
       channel::MakeFixedSizeMemory("gpuloom-completion", sizeof(wire::CompletionRegion));
-  regions.arena = channel::MakeSealedMemory("gpuloom-arena", host_bytes);
+  regions.arena = channel::MakeSealedMemory("gpuloom-arena", session->host_range.size_bytes);
   if (!regions.command.valid() || !regions.completion.valid() || !regions.arena.valid() ||
       !channel::MakePair(SOCK_STREAM, &regions.tenant_doorbell, &regions.executor_doorbell)) {
     *error = std::string("scheduler: cannot make shared memory: ") + strerror(errno);
-    return false;
-  }
-  Allocation& allocation = *session->allocation;
-  const uint64_t quota_bytes = allocation.usage.quota_bytes();
-  const AddressLimits limits = DeviceAddressLimits(quota_bytes);
-  if (!allocation.device_addresses.Take(limits, &device_window_, &session->device_range)) {
-    *error = allocation.Label() + " holds " + allocation.device_addresses.Refusal(limits);
-    return false;
-  }
-  session->device_own_bytes = DeviceOwnBytes(quota_bytes, session->device_range.size_bytes);
-  if (!host_window_.Take(host_bytes, &session->host_range)) {
-    allocation.device_addresses.Free(session->device_range, &device_window_);
-    *error = "scheduler: all host address ranges of this GPU are taken";
+    StopServing(session);
+    ReturnAddresses(*session);
     return false;
   }
   return true;
+}
+
+bool Scheduler::TakeAddresses(Session* session, std::string* error) {
+  Allocation& allocation = *session->allocation;
+  const uint64_t quota_bytes = allocation.usage.quota_bytes();
+  const AddressLimits device = DeviceAddressLimits(quota_bytes);
+  if (!allocation.device_addresses.Take(device, &device_window_, &session->device_range)) {
+    *error = allocation.Label() + " holds " + allocation.device_addresses.Refusal(device);
+    return false;
+  }
+  const AddressLimits host = HostAddressLimits(allocation.pinned_limit_bytes);
+  if (!allocation.host_addresses.Take(host, &host_window_, &session->host_range)) {
+    *error = allocation.Label() + " holds " + allocation.host_addresses.Refusal(host);
+    allocation.device_addresses.EndServing();
+    allocation.device_addresses.Free(session->device_range, &device_window_);
+    return false;
+  }
+  session->device_own_bytes = DeviceOwnBytes(quota_bytes, session->device_range.size_bytes);
+  session->pinned_limit_bytes =
+      PinnedLimitBytes(allocation.pinned_limit_bytes, session->host_range.size_bytes);
+  return true;
+}
+
+// The host's stay with its executor where that may still have them mapped.
+void Scheduler::ReturnAddresses(const Session& session) {
+  Allocation& allocation = *session.allocation;
+  allocation.device_addresses.Free(session.device_range, &device_window_);
+  if (session.arena_returned) {
+    allocation.host_addresses.Free(session.host_range, &host_window_);
+  } else {
+    session.executor->arenas.emplace(session.id,
+                                     Executor::Arena{session.allocation, session.host_range});
+  }
 }
 
 void Scheduler::AddToExecutor(Session* session) {
@@ -194,9 +216,16 @@ void Scheduler::EndSession(Session* session, const std::string& why) {
     ForgetSession(session->id);
     return;
   }
-  session->state = Session::State::kEnding;
+  StopServing(session);
   session->executor->peer->Send(0, control::RemoveSession{session->id});
   ExpectEnd(session);
+}
+
+void Scheduler::StopServing(Session* session) {
+  if (session->state == Session::State::kEnding) return;
+  session->state = Session::State::kEnding;
+  session->allocation->device_addresses.EndServing();
+  session->allocation->host_addresses.EndServing();
 }
 
 // The executor watches drain_timeout itself, and says so when it waits longer for somebody else; this is
@@ -214,14 +243,14 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   if (it == sessions_.end()) return;
   const std::unique_ptr<Session> session = std::move(it->second);
   sessions_.erase(it);
+  StopServing(session.get());
   const uint64_t bytes = session->memory.size_bytes();
-  memory_.ReleaseAll(&session->memory, &session->allocation->usage);
-  session->allocation->device_addresses.Free(session->device_range, &device_window_);
-  if (session->arena_returned) {
-    host_window_.Free(session->host_range);
-  } else {
-    session->executor->arenas.emplace(session_id, session->host_range);
+  for (const auto& [memory_id, size_bytes] : MemoryBook::TakeCharged(&session->memory)) {
+    session->executor->charges.emplace(memory_id,
+                                       Executor::Charge{session->allocation, size_bytes});
   }
+  memory_.ReleaseAll(&session->memory, &session->allocation->usage);
+  ReturnAddresses(*session);
   --session->allocation->session_count;
   session->allocation->kernels_of_ended_sessions += session->kernels_launched;
   session->executor->sessions.erase(session_id);

@@ -9,6 +9,8 @@ std::vector<std::string> SchedulerCommand::For(const std::string& gpu_uuid,
   if (!drain_timeout.empty()) command.insert(command.end(), {"--drain-timeout", drain_timeout});
   if (!cuda_library.empty()) command.insert(command.end(), {"--cuda-library", cuda_library});
   if (!executor_users.empty()) command.insert(command.end(), {"--executor-users", executor_users});
+  if (!executor_memory.empty())
+    command.insert(command.end(), {"--executor-memory", executor_memory});
   return command;
 }
 

@@ -7,11 +7,12 @@
 namespace gpuloom {
 
 struct SchedulerCommand {
-  std::string program;         // gpuloom-scheduler
-  std::string idle_timeout;    // empty: the scheduler's own
-  std::string drain_timeout;   // empty: the scheduler's own
-  std::string cuda_library;    // empty: NVIDIA's
-  std::string executor_users;  // empty: the scheduler's own
+  std::string program;          // gpuloom-scheduler
+  std::string idle_timeout;     // empty: the scheduler's own
+  std::string drain_timeout;    // empty: the scheduler's own
+  std::string cuda_library;     // empty: NVIDIA's
+  std::string executor_users;   // empty: the scheduler's own
+  std::string executor_memory;  // empty: the executor's own
 
   // The command line for this GPU and its directory.
   std::vector<std::string> For(const std::string& gpu_uuid, const std::string& directory) const;

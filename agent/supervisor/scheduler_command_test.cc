@@ -15,11 +15,11 @@ TEST(SchedulerCommand, WhatIsNotSetIsLeftToTheScheduler) {
 }
 
 TEST(SchedulerCommand, PassesOnWhatIsSet) {
-  const SchedulerCommand command = {"/bin/s", "60s", "10s", "/lib/c.so", "7-9"};
+  const SchedulerCommand command = {"/bin/s", "60s", "10s", "/lib/c.so", "7-9", "8GiB"};
   EXPECT_THAT(command.For("GPU-1", "/d"),
               ElementsAre("/bin/s", "--gpu", "GPU-1", "--state-dir", "/d", "--idle-timeout", "60s",
                           "--drain-timeout", "10s", "--cuda-library", "/lib/c.so",
-                          "--executor-users", "7-9"));
+                          "--executor-users", "7-9", "--executor-memory", "8GiB"));
 }
 
 }  // namespace

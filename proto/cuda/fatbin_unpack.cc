@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "proto/cuda/device_bytes.h"
 #include "proto/cuda/ptx_tokens.h"
 
 namespace gpuloom {
@@ -73,6 +74,12 @@ bool ElfHasVariables(std::span<const uint8_t> elf) {
     if ((section.flags & kForTheDevice) != 0 && !IsCode(name)) return true;
   }
   return false;
+}
+
+uint64_t DeviceBytes(FatbinMemberKind kind, std::span<const uint8_t> bytes) {
+  if (kind == FatbinMemberKind::kElf) return CubinDeviceBytes(bytes);
+  if (kind != FatbinMemberKind::kPtx) return 0;
+  return PtxVariableBytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 bool HasVariables(FatbinMemberKind kind, std::span<const uint8_t> bytes) {
@@ -162,6 +169,20 @@ bool NamesPrintf(std::span<const uint8_t> member) {
 
 }  // namespace
 
+uint64_t LargestMemberBytes(std::span<const uint8_t> bytes) {
+  Image image;
+  if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone) return 0;
+  if (image.kind != ImageKind::kFatbin) return image.size_bytes;
+  FatbinReader reader(image.bytes, image.size_bytes);
+  FatbinMember member;
+  uint64_t largest = 0;
+  while (reader.Next(&member)) {
+    if (member.uncompressed_bytes > kMaxMemberBytes) continue;
+    largest = std::max<uint64_t>(largest, member.uncompressed_bytes);
+  }
+  return largest;
+}
+
 bool HasVariables(std::span<const uint8_t> bytes) {
   return AnyMember(bytes, [](FatbinMemberKind kind, std::span<const uint8_t> member) {
     return HasVariables(kind, member);
@@ -174,14 +195,15 @@ bool MayPrint(std::span<const uint8_t> bytes) {
 }
 
 ImageContent LookInto(std::span<const uint8_t> bytes) {
-  ImageContent content = {false, false};
+  ImageContent content = {false, false, 0};
   const bool unclear =
       AnyMember(bytes, [&](FatbinMemberKind kind, std::span<const uint8_t> member) {
         content.variables = content.variables || HasVariables(kind, member);
         content.prints = content.prints || NamesPrintf(member);
+        content.device_bytes = std::max(content.device_bytes, DeviceBytes(kind, member));
         return content.variables && content.prints;
       });
-  return unclear ? ImageContent{true, true} : content;
+  return unclear ? ImageContent{true, true, content.device_bytes} : content;
 }
 
 }  // namespace gpuloom

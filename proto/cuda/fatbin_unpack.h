@@ -18,6 +18,10 @@ namespace gpuloom {
 [[nodiscard]] bool UnpackMember(const FatbinMember& member, size_t limit_bytes,
                                 std::vector<uint8_t>* out, std::string* error);
 
+// What the largest member of a fatbin unpacks to, of those that this unpacks at all; of another image
+// its own size.
+[[nodiscard]] uint64_t LargestMemberBytes(std::span<const uint8_t> image);
+
 // True when some member of the image (fatbin, ELF or PTX) has a __device__ or __constant__ variable, or
 // a texture or surface reference, so that a loaded copy of it has state of its own; also when that is
 // not certain. False only for images that are nothing but code, whichever of their members the driver
@@ -30,10 +34,12 @@ namespace gpuloom {
 // vprintf), or when the image cannot be read.
 [[nodiscard]] bool MayPrint(std::span<const uint8_t> image);
 
-// Both at once: a member is unpacked only once.
+// Both at once: a member is unpacked only once. And what the image takes of a device's memory at most
+// (device_bytes.h), of the members that were looked at: all of them where there are no variables.
 struct ImageContent {
   bool variables;
   bool prints;
+  uint64_t device_bytes;
 };
 [[nodiscard]] ImageContent LookInto(std::span<const uint8_t> image);
 

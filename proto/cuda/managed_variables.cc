@@ -22,6 +22,8 @@ constexpr uint8_t kBindGlobal = 1;
 constexpr uint8_t kOtherManaged = 0x04;
 constexpr size_t kMaxMemberBytes = size_t{512} << 20;
 constexpr uint64_t kMostAlignedBytes = 512;
+// More than a declaration has without its initial value; bounds what text without an end makes us hold.
+constexpr size_t kMaxDeclarationTokens = 256;
 
 bool IsManaged(const ElfSymbol& symbol) {
   return (symbol.info & 0xf) == kTypeObject && (symbol.other & kOtherManaged) != 0 &&
@@ -184,6 +186,7 @@ bool ChooseCode(std::span<const uint8_t> bytes, uint32_t capability, DeviceCode*
 bool ListManagedVariables(std::span<const uint8_t> bytes, std::vector<ManagedVariable>* variables) {
   Cubin cubin;
   if (!cubin.Open(bytes)) return false;
+  uint64_t copied_bytes = 0;  // more than there are: some lie over others
   for (uint64_t i = 0; i < cubin.symbol_count(); ++i) {
     const ElfSymbol symbol = cubin.SymbolAt(i);
     if (!IsManaged(symbol)) continue;
@@ -191,13 +194,18 @@ bool ListManagedVariables(std::span<const uint8_t> bytes, std::vector<ManagedVar
     const ElfSection section = cubin.SectionAt(symbol.section);
     if (symbol.value > section.size || symbol.size > section.size - symbol.value) return false;
     ManagedVariable variable;
-    variable.name = cubin.NameOf(symbol);
+    const std::string_view name = cubin.NameOf(symbol);
+    copied_bytes += name.size();
+    if (copied_bytes > bytes.size()) return false;
+    variable.name = name;
     variable.size_bytes = symbol.size;
     if (std::has_single_bit(section.align)) {
       variable.align_bytes = std::clamp(section.align, variable.align_bytes, kMostAlignedBytes);
     }
     if (section.type != fatbin_internal::kElfSectionNoBits) {
       if (!cubin.Inside(section)) return false;
+      copied_bytes += symbol.size;
+      if (copied_bytes > bytes.size()) return false;
       const uint8_t* begin = bytes.data() + section.offset + symbol.value;
       variable.initial.assign(begin, begin + symbol.size);
     }
@@ -243,7 +251,10 @@ bool ReleaseManagedVariables(std::string_view ptx, std::vector<std::string>* nam
       continue;
     }
     managed |= token == ".managed";
+    // What initial values are made of is looked at no further, and what is longer is no declaration.
+    const bool is_value = has_value;
     has_value |= token == "=";
+    if (is_value || statement.size() == kMaxDeclarationTokens) continue;
     statement.push_back({token, tokens.begin()});
   }
   released->append(ptx.substr(done));

@@ -2,7 +2,7 @@
 // memory that host and device both reach, which the loader names by address. Node side only.
 //
 // Pure functions over bytes that a tenant made: nothing outside the given bounds is read or
-// written, and nothing much larger than the image is allocated. False means that the image is not
+// written, and nothing much larger than the image is allocated: variables that overlap are not nvcc's. False means that the image is not
 // as nvcc makes it; it is then left to the driver.
 //
 //   ChooseCode(image, 90, &code)

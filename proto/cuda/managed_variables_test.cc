@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
 
 namespace gpuloom {
 namespace {
@@ -74,6 +75,50 @@ TEST(ManagedVariables, OfACubin) {
     EXPECT_EQ(cubin.symbols[i].info, 0x11) << "global, an object";
     EXPECT_EQ(cubin.symbols[i].other, 0);
   }
+}
+
+// Small images of which copies would be large.
+TEST(ManagedVariables, Malicious_VariablesThatLieOverOneAnother) {
+  struct Large {
+    ElfHeader header{};
+    ElfSection sections[4] = {};  // none, symbols, names, values
+    Symbol symbols[1000] = {};
+    char names[1000] = {};
+    uint8_t values[100'000] = {};
+  };
+  const auto make = [](uint64_t value_bytes, uint32_t name) {
+    auto cubin = std::make_unique<Large>();
+    const TestCubin like;
+    cubin->header = like.header;
+    cubin->header.section_offset = offsetof(Large, sections);
+    cubin->header.section_count = 4;
+    cubin->sections[1] = {0, 2, 0, 0, offsetof(Large, symbols), sizeof(cubin->symbols),
+                          2, 0, 8, 24};
+    cubin->sections[2] = {0, 3, 0, 0, offsetof(Large, names), sizeof(cubin->names), 0, 0, 1, 0};
+    cubin->sections[3] = {0, 1, 0, 0, offsetof(Large, values), sizeof(cubin->values), 0, 0, 64, 0};
+    std::memset(cubin->names, 'n', sizeof(cubin->names) - 1);
+    for (Symbol& symbol : cubin->symbols) symbol = {name, 1, 4, 3, 0, value_bytes};
+    std::vector<ManagedVariable> variables;
+    return ListManagedVariables({reinterpret_cast<const uint8_t*>(cubin.get()), sizeof(Large)},
+                                &variables);
+  };
+  EXPECT_TRUE(make(10, 990));
+  EXPECT_FALSE(make(100'000, 990)) << "100 MB of values";
+  EXPECT_FALSE(make(10, 1)) << "1 MB of names";
+}
+
+TEST(ManagedVariables, Malicious_ADeclarationWithoutAnEnd) {
+  std::vector<std::string> names;
+  std::string released;
+  const std::string begin = ".global .attribute(.managed) .align 4 .b8 x";
+  EXPECT_FALSE(ReleaseManagedVariables(begin + std::string(1'000'000, ','), &names, &released));
+  std::string values = begin + "[1000000] = {0";
+  for (int i = 1; i < 1'000'000; ++i) values += ",0";
+  names.clear();
+  released.clear();
+  ASSERT_TRUE(ReleaseManagedVariables(values + "};\n", &names, &released));
+  EXPECT_EQ(names, std::vector<std::string>{"x"});
+  EXPECT_LT(released.size(), 100u);
 }
 
 TEST(ManagedVariables, Malicious_PartsOutsideOfTheCubin) {

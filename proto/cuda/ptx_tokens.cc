@@ -84,19 +84,21 @@ std::string_view PtxTokens::Next() {
   return text_.substr(begin_, at_ - begin_);
 }
 
-// .global and .const also stand in the opcodes of instructions, behind the opcode's first word, and for
-// what a pointer parameter points to.
+bool PtxStateSpaces::Declares(std::string_view token) {
+  const bool declares =
+      (token == ".global" || token == ".const") && previous_ != ".ptr" && !TakesStateSpace(word_);
+  if (token.front() != '.') word_ = token;
+  before_ = previous_;
+  previous_ = token;
+  return declares;
+}
+
 bool PtxDeclaresState(std::string_view ptx) {
   PtxTokens tokens(ptx);
-  std::string_view previous;
-  std::string_view word;  // the last token that is not a modifier
+  PtxStateSpaces spaces;
   for (std::string_view token = tokens.Next(); !token.empty(); token = tokens.Next()) {
-    if (!tokens.certain() || IsReference(token)) return true;
-    if ((token == ".global" || token == ".const") && previous != ".ptr" && !TakesStateSpace(word)) {
-      return true;
-    }
-    if (token.front() != '.') word = token;
-    previous = token;
+    const bool declares = spaces.Declares(token);
+    if (declares || !tokens.certain() || IsReference(token)) return true;
   }
   return !tokens.certain();
 }

@@ -39,6 +39,21 @@ class PtxTokens {
   bool certain_ = true;
 };
 
+// Told every token of a text in turn, says of which it is that they begin a declaration in .global or
+// .const. They also stand in the opcodes of instructions, behind the opcode's first word, and for what a
+// pointer parameter points to.
+class PtxStateSpaces {
+ public:
+  [[nodiscard]] bool Declares(std::string_view token);
+  // The token before the last one told.
+  std::string_view before() const { return before_; }
+
+ private:
+  std::string_view before_;
+  std::string_view previous_;
+  std::string_view word_;  // the last token that is not a modifier
+};
+
 // True when the text declares what outlives a launch, or may do so: variables in .global or .const, of
 // its own or of another module, texture, sampler and surface references. Wrong on that side only.
 [[nodiscard]] bool PtxDeclaresState(std::string_view ptx);

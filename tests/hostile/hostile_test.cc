@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <random>
 
 #include "tests/hostile/hostile_tenant.h"
@@ -250,6 +251,175 @@ TEST_F(Malicious, RegionsCannotBeShrunkOrSealed) {
   void* writable = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED,
                         tenant.descriptor(wire::kCompletionRegionFd), 0);
   EXPECT_EQ(writable, MAP_FAILED);
+}
+
+// The most that the process has had in memory, in MiB; -1 when it cannot be read.
+int64_t MostResidentMib(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) / 1024;
+  }
+  return -1;
+}
+
+// What the executor copies is paid for by nobody's container: images, inputs and graphs out of holes in
+// the arena cost the tenant nothing.
+class MaliciousCopies : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kInputBytes = 24 * kMiB;
+  static constexpr uint16_t kInputs = 48;
+  static constexpr uint32_t kPtxInput = 1;  // CU_JIT_INPUT_PTX
+
+  void SetUp() override {
+    ASSERT_EQ(stack_.Tenant(honest_, {"vadd"}).ExitStatus(), 0);
+    executor_ = stack_.ExecutorOf("team-a");
+    before_mib_ = MostResidentMib(executor_);
+    ASSERT_GT(before_mib_, 0);
+    ASSERT_TRUE(tenant_.Attach()) << tenant_.welcome().message;
+    hole_ = wire::HostPtr{tenant_.welcome().host_range_begin};
+  }
+
+  // The executor has taken no more than a session may cost it, and serves on.
+  void TearDown() override {
+    EXPECT_LT(MostResidentMib(executor_), before_mib_ + 300);
+    EXPECT_EQ(stack_.ExecutorOf("team-a"), executor_);
+    EXPECT_EQ(stack_.Tenant(honest_, {"vadd"}).ExitStatus(), 0);
+    tenant_.HangUp();
+    EXPECT_TRUE(stack_.BackToNothing(hostile_));
+    EXPECT_TRUE(stack_.Ended());
+  }
+
+  Stack stack_{{.executor_memory = "512MiB"}};  // a session's: 128 MiB
+  const Allocation honest_ = stack_.Allocate({.pod = "honest"});
+  const Allocation hostile_ =
+      stack_.Allocate({.pod = "hostile", .pinned_limit_bytes = uint64_t{8} << 30});
+  HostileTenant tenant_{hostile_.directory};
+  pid_t executor_ = -1;
+  int64_t before_mib_ = -1;
+  wire::HostPtr hole_{};
+};
+
+TEST_F(MaliciousCopies, ManyImagesAtATime) {
+  std::vector<wire::Ticket> tickets;
+  for (uint16_t i = 0; i < kInputs; ++i) {
+    tickets.push_back(
+        tenant_.Write<wire::LibraryLoad>({wire::LibraryId{i + 1u}, 0, hole_, kInputBytes}, "", i));
+  }
+  for (uint16_t i = 0; i < kInputs; ++i) {
+    const wire::ReplySlot* reply = tenant_.WaitForReply(i, tickets[i]);
+    ASSERT_NE(reply, nullptr);
+    EXPECT_NE(reply->result, 0u);
+  }
+}
+
+TEST_F(MaliciousCopies, OneImageBeyondWhatASessionMayCost) {
+  const auto ticket =
+      tenant_.Write<wire::LibraryLoad>({wire::LibraryId{1}, 0, hole_, 200 * kMiB}, "", 0);
+  const wire::ReplySlot* reply = tenant_.WaitForReply(0, ticket);
+  ASSERT_NE(reply, nullptr);
+  EXPECT_EQ(reply->result, 2u) << "CUDA_ERROR_OUT_OF_MEMORY";
+  const std::string text(reinterpret_cast<const char*>(reply->payload), reply->payload_bytes);
+  EXPECT_NE(text.find("of 128 MiB"), std::string::npos) << text;
+  EXPECT_NE(text.find("--executor-memory"), std::string::npos) << text;
+}
+
+TEST_F(MaliciousCopies, ManyLinksWithInputs) {
+  std::vector<wire::Ticket> made, added;
+  for (uint16_t i = 0; i < kInputs; ++i) {
+    made.push_back(tenant_.Write<wire::LinkCreate>({wire::LinkId{i + 1u}}, "", i));
+    ASSERT_NE(tenant_.WaitForReply(i, made.back()), nullptr);
+  }
+  for (uint16_t i = 0; i < kInputs; ++i) {
+    const wire::LinkAdd::Request request{wire::LinkId{i + 1u}, kPtxInput, hole_, kInputBytes, 0, 0};
+    added.push_back(tenant_.Write<wire::LinkAdd>(request, "", i));
+  }
+  bool refused = false;
+  for (uint16_t i = 0; i < kInputs; ++i) {
+    const wire::ReplySlot* reply = tenant_.WaitForReply(i, added[i]);
+    ASSERT_NE(reply, nullptr);
+    refused |= reply->result == 2u;
+  }
+  EXPECT_TRUE(refused) << "CUDA_ERROR_OUT_OF_MEMORY";
+}
+
+// Code and variables are the driver's own memory, which no grant of the scheduler's stands for.
+TEST(MaliciousModules, VariablesCountAgainstTheQuota) {
+  Stack stack;
+  const Allocation hostile = stack.Allocate({.pod = "hostile", .quota_bytes = 64 * kMiB});
+  HostileTenant tenant(hostile.directory);
+  ASSERT_TRUE(tenant.Attach());
+  const auto load = [&](uint32_t library, uint64_t bytes) {
+    const std::string image =
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .global .align 4 .b8 x[" +
+        std::to_string(bytes) + "];\n";
+    std::memcpy(tenant.arena(), image.data(), image.size());
+    const wire::HostPtr place{tenant.welcome().host_range_begin};
+    return tenant.WaitForReply(0, tenant.Write<wire::LibraryLoad>(
+                                      {wire::LibraryId{library}, 0, place, image.size()}, "", 0));
+  };
+  const wire::ReplySlot* reply = load(1, 1500 * kMiB);
+  ASSERT_NE(reply, nullptr);
+  EXPECT_EQ(reply->result, 2u) << "CUDA_ERROR_OUT_OF_MEMORY";
+  const std::string text(reinterpret_cast<const char*>(reply->payload), reply->payload_bytes);
+  EXPECT_NE(text.find("quota"), std::string::npos) << text;
+  EXPECT_EQ(stack.State(hostile).memory_used_bytes, 0u);
+
+  reply = load(2, 16 * kMiB);
+  ASSERT_NE(reply, nullptr);
+  EXPECT_EQ(reply->result, 0u);
+  EXPECT_EQ(stack.State(hostile).memory_used_bytes, 16 * kMiB);
+  const auto ticket = tenant.Write<wire::LibraryUnload>({wire::LibraryId{2}}, "", 0);
+  ASSERT_NE(tenant.WaitForReply(0, ticket), nullptr);
+  EXPECT_TRUE(Eventually([&] { return stack.State(hostile).memory_used_bytes == 0; }));
+  tenant.HangUp();
+  EXPECT_TRUE(stack.BackToNothing(hostile));
+  EXPECT_EQ(stack.Tenant(hostile, {"vadd"}).ExitStatus(), 0);
+  EXPECT_TRUE(stack.Ended());
+}
+
+// What is pinned cannot be unpinned while a kernel runs, and so its addresses stay in use.
+TEST(MaliciousAddresses, ManySessionsThatPinBesideALongKernel) {
+  Stack stack;
+  const AllocationSpec spec{.pod = "hostile", .pinned_limit_bytes = uint64_t{8} << 30};
+  const Allocation hostile = stack.Allocate(spec);
+  Process spinner = stack.Tenant(hostile, {"busy"});
+  ASSERT_TRUE(spinner.ReadLine("running"));
+  int accepted = 0;
+  std::string refusal;
+  for (int i = 0; i < 255; ++i) {
+    HostileTenant tenant(hostile.directory);
+    if (!tenant.Attach()) {
+      refusal = tenant.welcome().message;
+      continue;
+    }
+    ++accepted;
+    tenant.arena()[0] = 1;
+    const wire::HostPtr page{tenant.welcome().host_range_begin};
+    const auto ticket = tenant.Write<wire::HostRegister>({page, wire::kPageBytes}, "", 0);
+    ASSERT_NE(tenant.WaitForReply(0, ticket), nullptr);
+    tenant.HangUp();
+  }
+  EXPECT_GT(accepted, 4);
+  EXPECT_NE(refusal.find("team-a/hostile/main holds"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("host addresses"), std::string::npos) << refusal;
+  // Others have what they always have, in another domain and beside the kernel.
+  const Allocation elsewhere = stack.Allocate(
+      {.pod_namespace = "team-b", .domain = "team-b", .pinned_limit_bytes = uint64_t{8} << 30});
+  {
+    HostileTenant looks(elsewhere.directory);
+    ASSERT_TRUE(looks.Attach()) << looks.welcome().message;
+    EXPECT_EQ(looks.welcome().host_range_bytes, uint64_t{32} << 30);
+  }
+  EXPECT_EQ(stack.Tenant(elsewhere, {"vadd"}).ExitStatus(), 0);
+  HostileTenant neighbour(stack.Allocate({.pod = "neighbour"}).directory);
+  EXPECT_TRUE(neighbour.Attach()) << neighbour.welcome().message;
+  neighbour.HangUp();
+  // With the kernel's end all of it comes back.
+  spinner.WriteLine("end");
+  EXPECT_EQ(spinner.ExitStatus(), 0);
+  EXPECT_TRUE(stack.BackToNothing(hostile));
+  EXPECT_TRUE(Eventually([&] { return stack.Tenant(hostile, {"vadd"}).ExitStatus() == 0; }));
+  EXPECT_TRUE(stack.Ended());
 }
 
 }  // namespace

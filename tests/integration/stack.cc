@@ -67,7 +67,8 @@ void Stack::StartScheduler() {
   const std::vector<std::string> scheduler = {
       Built(GPULOOM_SCHEDULER, "bin/gpuloom-scheduler"), "--gpu", "0", "--state-dir", StateFolder(),
       "--cuda-library", options_.library.empty() ? DriverLibrary() : options_.library,
-      "--drain-timeout", options_.drain_timeout, "--idle-timeout", options_.idle_timeout,
+      "--drain-timeout", options_.drain_timeout, "--executor-memory", options_.executor_memory,
+      "--idle-timeout", options_.idle_timeout,
       // Ends with the test, also with one that crashes.
       "--exit-when-unused", "--log-level",
       getenv("GPULOOM_TEST_VERBOSE") != nullptr ? "debug" : "error"};

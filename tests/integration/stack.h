@@ -45,8 +45,9 @@ class Stack {
     std::string idle_timeout = "60s";
     std::string device_memory = "1GiB";
     std::string compile_seconds_per_mib = "0";  // of PTX; the software GPU's
-    bool tells_faults = false;                  // on standard error; the software GPU
-    std::string library = "";                   // instead of the driver that the tests run on
+    std::string executor_memory = "16GiB";
+    bool tells_faults = false;  // on standard error; the software GPU
+    std::string library = "";   // instead of the driver that the tests run on
     // The scheduler's user; 0: the test's own. Its folder and the allocations' then belong to it.
     uint32_t user = 0;
     // The scheduler is root with no other capabilities than the chart gives it, and gains none.

@@ -1,0 +1,98 @@
+// What the sessions of an executor may cost it of this machine's memory: copies of what tenants send,
+// what is made from them, and what the driver keeps of it, for a moment or for long. Taken before the
+// memory is; who gets none is told so, and nothing is copied (docs/design/module-loading.md).
+//
+// DomainBudget is one executor's. SessionBudget is one session's part of it; it lives on in what is held
+// in its name after the session's end. HostCharge is what one thing holds: it gives back at its own end.
+// Budgets are safe from any thread, a HostCharge is one thread's at a time. Sizes are bytes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace gpuloom::executor {
+
+class DomainBudget {
+ public:
+  // A node with GPUs has some hundred GiB; a quarter of this, for one session, is the largest image four
+  // times over.
+  static constexpr uint64_t kDefaultBytes = uint64_t{16} << 30;
+
+  explicit DomainBudget(uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  DomainBudget(const DomainBudget&) = delete;
+  DomainBudget& operator=(const DomainBudget&) = delete;
+
+  uint64_t limit_bytes() const { return limit_bytes_; }
+  // So that one session alone leaves its neighbours room.
+  uint64_t session_limit_bytes() const { return limit_bytes_ / 4; }
+  uint64_t held_bytes() const;
+  uint64_t most_bytes() const;  // that were held at a time
+
+ private:
+  friend class SessionBudget;
+
+  const uint64_t limit_bytes_;
+  mutable std::mutex mutex_;
+  uint64_t held_bytes_ = 0;  // guarded by mutex_, as what its sessions hold is
+  uint64_t most_bytes_ = 0;
+  uint64_t shared_bytes_ = 0;  // without what sessions are assured of
+};
+
+class SessionBudget {
+ public:
+  // What a session has also where its neighbours hold all the rest: enough for programs with a few
+  // kernels of their own.
+  static constexpr uint64_t kAssuredBytes = uint64_t{64} << 20;
+
+  SessionBudget(std::shared_ptr<DomainBudget> domain, uint64_t limit_bytes)
+      : domain_(std::move(domain)), limit_bytes_(limit_bytes) {}
+  SessionBudget(const SessionBudget&) = delete;
+  SessionBudget& operator=(const SessionBudget&) = delete;
+
+  // False: nothing is taken.
+  [[nodiscard]] bool Take(uint64_t bytes);
+  void Give(uint64_t bytes);
+  uint64_t held_bytes() const;
+  // For the tenant: why `bytes` were refused, and what can be done.
+  std::string Refusal(uint64_t bytes) const;
+
+ private:
+  static uint64_t Shared(uint64_t bytes) {
+    return bytes < kAssuredBytes ? 0 : bytes - kAssuredBytes;
+  }
+
+  const std::shared_ptr<DomainBudget> domain_;
+  const uint64_t limit_bytes_;
+  uint64_t held_bytes_ = 0;
+};
+
+class HostCharge {
+ public:
+  explicit HostCharge(std::shared_ptr<SessionBudget> budget) : budget_(std::move(budget)) {}
+  HostCharge(const HostCharge&) = delete;
+  HostCharge& operator=(const HostCharge&) = delete;
+  ~HostCharge() { ShrinkTo(0); }
+
+  // False: it holds what it held.
+  [[nodiscard]] bool Add(uint64_t bytes) {
+    if (!budget_->Take(bytes)) return false;
+    bytes_ += bytes;
+    return true;
+  }
+  void ShrinkTo(uint64_t bytes) {
+    if (bytes >= bytes_) return;
+    budget_->Give(bytes_ - bytes);
+    bytes_ = bytes;
+  }
+  uint64_t bytes() const { return bytes_; }
+  std::string Refusal(uint64_t bytes) const { return budget_->Refusal(bytes); }
+
+ private:
+  const std::shared_ptr<SessionBudget> budget_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace gpuloom::executor
