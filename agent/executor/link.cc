@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "agent/executor/jit.h"
-#include "agent/executor/large_free.h"
 #include "agent/executor/session.h"
 
 namespace gpuloom::executor {
@@ -140,10 +139,6 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
     return Refuse(wire::Fatal::kBadRange);
   }
   struct Input {
-    Input() = default;
-    Input(const Input&) = delete;
-    Input& operator=(const Input&) = delete;
-    ~Input() { FreeElsewhere(std::move(data)); }
     std::vector<CUjit_option> options;
     std::vector<void*> values;
     std::string name;

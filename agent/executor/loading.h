@@ -205,7 +205,6 @@ struct Session::Loading {
     fresh->prints = content.prints;
     fresh->device_bytes = content.device_bytes;
     look_ms = MillisecondsSince(begin);
-    const auto looked = Clock::now();
     DeviceCode code;
     if (content.variables && ChooseFor(device, WithoutNul(fresh->bytes), &code)) {
       fresh->device_bytes = DeviceBytes(code);
