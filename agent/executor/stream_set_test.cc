@@ -100,11 +100,11 @@ TEST_F(StreamSetTest, StreamsTogetherDoNotFillTheDriversQueues) {
   // All that there is room for, and of the streams behind it one each.
   EXPECT_EQ(handed_.size(), DriverRoom::kPlaces + kStreams / 2);
   Complete(*set_.Find(wire::StreamId{1}));
-  EXPECT_TRUE(set_.SubmitWaiting());
+  EXPECT_TRUE(SubmitWaiting());
   EXPECT_EQ(queues_.taken(), DriverRoom::kPlaces);
   for (uint32_t turn = 0; turn < kStreams; ++turn) {
     for (uint32_t i = 1; i <= kStreams; ++i) Complete(*set_.Find(wire::StreamId{i}));
-    set_.SubmitWaiting();
+    SubmitWaiting();
   }
   EXPECT_EQ(handed_.size(), kStreams * kFirstInFlight);
   EXPECT_EQ(queues_.taken(), 0u);

@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(SchedulerCommand, WhatIsNotSetIsLeftToTheScheduler) {
-  const SchedulerCommand command = {"/bin/s", "", "", "", ""};
+  const SchedulerCommand command = {"/bin/s", "", "", "", "", ""};
   EXPECT_THAT(command.For("GPU-1", "/d"),
               ElementsAre("/bin/s", "--gpu", "GPU-1", "--state-dir", "/d"));
 }

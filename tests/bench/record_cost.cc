@@ -168,9 +168,9 @@ class Executor {
     reader_ = wire::CompletionReader(
         reinterpret_cast<const wire::CompletionRegion*>(completions_.data()));
     std::fill(std::begin(asked_), std::end(asked_), wire::Ticket{0});
-    const Place place{&device_,    &modules_,  &memory_,  link_.get(), &quiet_,
-                      &libraries_, &internal_, &staging_, &graphs_,    &greens_,
-                      &shared_,    &printer_,  &tenants_};
+    const Place place{&device_,   &modules_, &memory_,   link_.get(), &quiet_,  &libraries_,
+                      &internal_, &staging_, &graphs_,   &greens_,    &shared_, &printer_,
+                      &tenants_,  &room_,    &stand_in_, budget_,     &context_};
     std::string error;
     session_ = Session::Make(place, order, fds, &error);
     Check(session_ != nullptr);
@@ -299,7 +299,12 @@ class Executor {
   WorkPool memory_{&device_, 1, wake_.get()};
   WorkPool quiet_work_{&device_, 1, wake_.get()};
   Quiet quiet_{&quiet_work_};
-  LibraryCache libraries_;
+  DriverRoom room_;
+  StandIn stand_in_{[] {}};
+  const std::shared_ptr<DomainBudget> budget_ =
+      std::make_shared<DomainBudget>(DomainBudget::kDefaultBytes);
+  ContextMemory context_{device_.ResidentThreads()};
+  LibraryCache libraries_{budget_};
   GraphRoom graphs_;
   SpareGreens greens_;
   Printer printer_{&device_, &memory_, nullptr};
