@@ -10,6 +10,11 @@
 #include "agent/scheduler/log.h"
 
 namespace gpuloom::scheduler {
+namespace {
+
+constexpr int kPieceBytes = 4096;
+
+}  // namespace
 
 ExecutorLog::ExecutorLog(EventLoop* loop, Now now) : now_(std::move(now)) {
   int ends[2];
@@ -24,8 +29,10 @@ ExecutorLog::ExecutorLog(EventLoop* loop, Now now) : now_(std::move(now)) {
 }
 
 void ExecutorLog::Drain() {
-  // As much as a pipe holds: nobody writes any more.
-  while (ReadSome()) {
+  // As much as the largest pipe holds. Whoever took over the executor may have given its end to
+  // somebody who still writes.
+  constexpr int kMostPieces = (1 << 20) / kPieceBytes;
+  for (int i = 0; i < kMostPieces && ReadSome(); ++i) {
   }
   if (!line_.empty()) EndLine();
   TellDropped();
@@ -33,7 +40,7 @@ void ExecutorLog::Drain() {
 }
 
 bool ExecutorLog::ReadSome() {
-  char piece[4096];
+  char piece[kPieceBytes];
   const ssize_t bytes = read(reader_.get(), piece, sizeof(piece));
   if (bytes == 0) errno = 0;
   if (bytes <= 0) return false;

@@ -15,13 +15,19 @@ using ::testing::Not;
 
 class ExecutorLogTest : public ::testing::Test {
  protected:
-  ExecutorLogTest() : log_(&loop_, [this] { return now_; }), writer_(log_.TakeWriter()) {
+  ExecutorLogTest() : log_(&loop_, [this] { return Now(); }), writer_(log_.TakeWriter()) {
     EXPECT_TRUE(log_.valid());
     ::testing::internal::CaptureStderr();
   }
 
+  // Asked for each line that ends.
+  EventLoop::Clock::time_point Now() {
+    if (refills_) Write("more\nmore\n");
+    return now_;
+  }
   void Write(const std::string& text) {
-    ASSERT_EQ(write(writer_.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    const ssize_t written = write(writer_.get(), text.data(), text.size());
+    ASSERT_TRUE(written == static_cast<ssize_t>(text.size()) || (refills_ && errno == EAGAIN));
   }
   // What has come out at the executor's end.
   std::string Drained() {
@@ -32,6 +38,7 @@ class ExecutorLogTest : public ::testing::Test {
 
   EventLoop loop_;
   EventLoop::Clock::time_point now_{std::chrono::hours(1)};
+  bool refills_ = false;
   ExecutorLog log_;
   channel::UniqueFd writer_;
 };
@@ -79,6 +86,14 @@ TEST_F(ExecutorLogTest, Malicious_FloodsAreDroppedAndSaid) {
               HasSubstr(" lines were dropped: too many in a second\ngpuloom-executor: late\n"));
   EXPECT_THAT(text, Not(HasSubstr("early")));
   EXPECT_LT(text.size(), ExecutorLog::kMaxBytesPerSecond + (ExecutorLog::kMaxBytesPerSecond >> 3));
+}
+
+TEST_F(ExecutorLogTest, Malicious_WhoStillWritesWhenTheExecutorIsDeadHoldsNobodyUp) {
+  refills_ = true;
+  Write("first\n");
+  log_.Drain();  // comes back, though there is always more
+  refills_ = false;
+  EXPECT_THAT(Drained(), HasSubstr("gpuloom-executor: first\ngpuloom-executor: more\n"));
 }
 
 }  // namespace

@@ -32,7 +32,11 @@ void Peer::OnEvents(uint32_t events) {
 void Peer::ReceivePending(const std::function<bool()>& keep_going) {
   const OnMessage on_message = on_message_;
   control::Incoming in;
-  while (keep_going() && connection_.Receive(&in, most_descriptors_, MSG_DONTWAIT)) on_message(in);
+  for (size_t i = 0;
+       i < kMaxPending && keep_going() && connection_.Receive(&in, most_descriptors_, MSG_DONTWAIT);
+       ++i) {
+    on_message(in);
+  }
 }
 
 void Peer::SendOrKeep(Kept kept) {

@@ -45,8 +45,12 @@ class Peer {
   // At most so many descriptors may come with a message from now on; at first none.
   void ExpectDescriptors(size_t most) { most_descriptors_ = most; }
 
-  // Hands over every message that has already arrived, for a peer whose process is known to be
-  // dead, for as long as `keep_going` says so. The owner must not destroy the Peer meanwhile.
+  // More than a socket's buffer holds, however large its owner makes it.
+  static constexpr size_t kMaxPending = 4096;
+
+  // Hands over the messages that have already arrived, for a peer whose process is known to be
+  // dead, for as long as `keep_going` says so, and no more than kMaxPending: the process may have
+  // given its end to somebody who still sends. The owner must not destroy the Peer meanwhile.
   void ReceivePending(const std::function<bool()>& keep_going);
 
  private:
