@@ -10,6 +10,11 @@ namespace {
 // Pieces of memory that go back together, each by a message to the scheduler.
 constexpr size_t kMemoryPiece = 32;
 
+struct Tables {
+  DeviceSpace space;
+  RangeTable accessible;
+};
+
 }  // namespace
 
 void Session::End(wire::Fatal reason, uint64_t now_ns) {
@@ -117,18 +122,22 @@ void Session::ReturnEverything() {
   });
   chores_.Do([this] {
     // The device's range is the session's own, so nothing of anybody else's is touched.
-    memory_.Post([&cuda = place_.device->cuda(), begin = order_.device_range_begin,
-                  bytes = order_.device_range_bytes] { cuda.cuMemAddressFree(begin, bytes); },
-                 [this] {
-                   address_reserved_ = false;
-                   words_.End();
-                   SendEnded(true);
-                   // A compilation may hold this session for long, and must not hold the tenant's memory with
-                   // it.
-                   host_->on_unpinned = nullptr;
-                   host_.reset();
-                   state_ = State::kEnded;
-                 });
+    memory_.Post(
+        [&cuda = place_.device->cuda(), begin = order_.device_range_begin,
+         bytes = order_.device_range_bytes] { cuda.cuMemAddressFree(begin, bytes); },
+        [this] {
+          address_reserved_ = false;
+          words_.End();
+          SendEnded(true);
+          // A compilation may hold this session for long, and must not hold the tenant's memory with
+          // it.
+          host_->on_unpinned = nullptr;
+          host_.reset();
+          // As large as the tenant has made them: a worker frees them.
+          auto tables = std::make_shared<Tables>(Tables{std::move(space_), std::move(accessible_)});
+          place_.memory->Post([held = std::move(tables)] {}, [] {});
+          state_ = State::kEnded;
+        });
     return true;
   });
 }

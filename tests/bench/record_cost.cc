@@ -209,6 +209,7 @@ class Executor {
     typename C::Request* out = nullptr;
     while ((out = writer_.Reserve<C>(static_cast<uint32_t>(payload.size()), &tail, slot)) ==
            nullptr) {
+      Check(serving());
       Round(nullptr);
     }
     if constexpr (!std::is_empty_v<typename C::Request>) *out = request;
@@ -217,11 +218,11 @@ class Executor {
     if (C::kReply) asked_[slot] = ticket;
   }
 
-  // Until nothing has happened for a while.
+  // Until all is answered, and nothing has happened for a while.
   Cost Settle() {
     Cost cost;
     uint64_t idle_since_ns = NowNs();
-    while (NowNs() - idle_since_ns < kSettledNs) {
+    while (Waits() || NowNs() - idle_since_ns < kSettledNs) {
       if (Round(&cost)) idle_since_ns = NowNs();
     }
     return cost;
@@ -234,6 +235,17 @@ class Executor {
   // What a worker may take before it says anything.
   static constexpr uint64_t kSettledNs = 4'000'000;
   static constexpr uint64_t kSliceNs = 200'000;
+
+  // For an answer.
+  bool Waits() const {
+    if (session_ == nullptr || !serving()) return false;
+    for (uint16_t slot = 0; slot < wire::kReplySlots; ++slot) {
+      if (asked_[slot] != wire::Ticket{0} && reader_.FindReply(slot, asked_[slot]) == nullptr) {
+        return true;
+      }
+    }
+    return false;
+  }
 
   template <typename F>
   bool Part(Cost* cost, F part) {
