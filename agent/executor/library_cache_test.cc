@@ -95,15 +95,20 @@ TEST(LibraryCache, Malicious_WhatIsForgottenCountsUntilNobodyUsesIt) {
   const auto budget = Budget();
   LibraryCache cache(budget);
   constexpr uint64_t kThird = LibraryCache::kMaxBytes / 3;
+  const auto image_of_a_third = [] {
+    auto image = std::make_shared<KnownImage>();
+    image->cost_bytes = kThird;
+    return image;
+  };
   std::vector<ImageRef> used;
   for (uint64_t i = 1; i <= 20; ++i) {
-    used.push_back(ImageOf(kThird, true));
+    used.push_back(image_of_a_third());
     cache.Add(Name(i), used.back(), nullptr, i);
   }
   EXPECT_LE(budget->held_bytes(), LibraryCache::kMaxBytes);
   EXPECT_EQ(cache.Find(Name(20), 21).image, nullptr) << "no room beside what is in use";
   used.clear();
-  cache.Add(Name(21), ImageOf(kThird, true), nullptr, 22);
+  cache.Add(Name(21), image_of_a_third(), nullptr, 22);
   EXPECT_NE(cache.Find(Name(21), 23).image, nullptr);
   cache.Tick(3'600 * kSecondNs);
   EXPECT_EQ(budget->held_bytes(), 0u);
