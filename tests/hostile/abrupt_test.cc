@@ -4,17 +4,12 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/integration/hostile_tenant.h"
+#include "agent/executor/sanitized.h"
+#include "tests/hostile/hostile_tenant.h"
 #include "tests/integration/stack.h"
 
 namespace gpuloom::testing {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kIsSanitized = true;  // what is freed stays in quarantine
-#else
-constexpr bool kIsSanitized = false;
-#endif
 
 struct Footprint {
   size_t resident_kib = 0;
@@ -108,7 +103,7 @@ TEST_F(AbruptSessions, AThousandLeaveMemoryDescriptorsAndThreadsAsTheyWere) {
     printf("%s: %zu and %zu KiB, %zu and %zu threads, %zu and %zu descriptors\n", name,
            before.resident_kib, after.resident_kib, before.threads, after.threads,
            before.descriptors, after.descriptors);
-    if (!kIsSanitized) {
+    if (!executor::kSanitized) {
       EXPECT_LE(after.resident_kib, before.resident_kib + (8u << 10)) << name;
     }
   }
