@@ -13,7 +13,7 @@ namespace {
 constexpr char kUsage[] =
     "usage: gpuloom-executor --gpu UUID --cuda-library PATH --domain NAME\n"
     "                        [--log-level error|info|debug] [--user NUMBER] [--folder PATH]\n"
-    "                        [--tell-refused-calls] [--memory-limit BYTES]\n"
+    "                        [--tell-refused-calls] [--lenient] [--memory-limit BYTES]\n"
     "       gpuloom-executor --remove PATH [--user NUMBER]\n"
     "Started by gpuloom-scheduler, which passes the control socket as descriptor 3.\n";
 
@@ -37,6 +37,7 @@ bool Parse(int argc, char** argv, CommandLine* line) {
                                         {"user", required_argument, nullptr, 'u'},
                                         {"folder", required_argument, nullptr, 'f'},
                                         {"tell-refused-calls", no_argument, nullptr, 't'},
+                                        {"lenient", no_argument, nullptr, 'e'},
                                         {"remove", required_argument, nullptr, 'r'},
                                         {"memory-limit", required_argument, nullptr, 'm'},
                                         {nullptr, 0, nullptr, 0}};
@@ -68,6 +69,9 @@ bool Parse(int argc, char** argv, CommandLine* line) {
         break;
       case 't':
         line->tells_refused_calls = true;
+        break;
+      case 'e':
+        line->lenient = true;
         break;
       case 'r':
         line->folder_to_remove = optarg;

@@ -18,6 +18,7 @@ struct CommandLine {
   unsigned user = 0;   // to become; 0: stays who it is
   std::string folder;  // to make and to write to; empty: none
   bool tells_refused_calls = false;
+  bool lenient = false;  // ConfinementWishes::lenient
   // Removes this folder instead of serving anybody.
   std::string folder_to_remove;
   uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes;

@@ -35,6 +35,7 @@ TEST(CommandLine, SaysHowItIsConfined) {
   EXPECT_EQ(line->user, 2'000'000'001u);
   EXPECT_EQ(line->folder, "/f");
   EXPECT_TRUE(line->tells_refused_calls);
+  EXPECT_FALSE(line->lenient);
   EXPECT_EQ(line->folder_to_remove, "");
 }
 

@@ -108,6 +108,14 @@ bool Confine(const ConfinementWishes& wishes, Confinement* confinement, std::str
   namespaces.Tell();
   if (!GiveUpPrivileges(error)) return false;
 
+  if (wishes.lenient) {
+    mechanisms.Missing("Landlock",
+                       "the driver did not start with it; it reaches the files that its user may");
+    mechanisms.Missing(
+        "the list of allowed system calls",
+        "the driver did not start with it; calls that none needs are refused instead");
+    return RefuseSystemCalls(error);
+  }
   if (!kSanitized) {
     ReachableFiles files = FilesOfEveryExecutor();
     AddLibraryFolders(wishes.driver, &files.read);

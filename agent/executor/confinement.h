@@ -29,6 +29,9 @@ struct ConfinementWishes {
   const void* driver = nullptr;
   // Somebody takes Confinement::refused_calls and answers there.
   bool tells_refused_calls = false;
+  // For a driver that does not start under the lists of files and of allowed system calls: no list of
+  // files, and calls that no driver needs are refused instead.
+  bool lenient = false;
 };
 
 struct Confinement {

@@ -61,7 +61,7 @@ int Main(int argc, char** argv) {
   Confinement confinement;
   if (!output.Capture(&error) || !Load(line->cuda_library.c_str(), &driver, &error) ||
       !Confine({line->user, line->folder, reinterpret_cast<const void*>(driver.cuInit),
-                line->tells_refused_calls},
+                line->tells_refused_calls, line->lenient},
                &confinement, &error) ||
       !HandOver(control.get(), std::move(confinement.refused_calls), &error)) {
     Refuse(std::move(control), error);
@@ -72,7 +72,7 @@ int Main(int argc, char** argv) {
   Log(LogLevel::kDebug, "start: the driver is loaded");
   Device device(driver);
   if (!device.Start(line->gpu, &error)) {
-    Refuse(std::move(control), error);
+    Refuse(std::move(control), error, /*driver_failed=*/true);
     return 1;
   }
   Log(LogLevel::kDebug, "start: the context is made");

@@ -4,10 +4,11 @@
 
 namespace gpuloom::executor {
 
-void Refuse(channel::UniqueFd control, const std::string& error) {
+void Refuse(channel::UniqueFd control, const std::string& error, bool driver_failed) {
   Log(LogLevel::kError, "%s", error.c_str());
   control::Connection connection(std::move(control));
   control::ExecutorReady ready = {};
+  ready.driver_failed = driver_failed;
   control::SetText(ready.message, error.c_str());
   (void)connection.Send(0, ready);
 }

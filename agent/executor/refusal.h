@@ -8,6 +8,7 @@
 namespace gpuloom::executor {
 
 // Logs `error` and tells the scheduler why there will be no executor; the socket is then closed.
-void Refuse(channel::UniqueFd control, const std::string& error);
+// `driver_failed`: in a process confined less it might start.
+void Refuse(channel::UniqueFd control, const std::string& error, bool driver_failed = false);
 
 }  // namespace gpuloom::executor

@@ -196,6 +196,59 @@ constexpr uint32_t kAllowed[] = {
 #endif
 };
 
+constexpr uint32_t kIoUringSetup = 425;
+constexpr uint32_t kOpenTree = 428;
+constexpr uint32_t kMoveMount = 429;
+constexpr uint32_t kFsOpen = 430;
+constexpr uint32_t kFsMount = 432;
+constexpr uint32_t kPidfdGetfd = 438;
+constexpr uint32_t kMountSetattr = 442;
+
+// What no driver needs.
+constexpr uint32_t kRefused[] = {
+    SYS_execve,
+    SYS_execveat,
+    SYS_ptrace,
+    SYS_process_vm_readv,
+    SYS_process_vm_writev,
+    kPidfdGetfd,
+    SYS_mount,
+    SYS_umount2,
+    SYS_pivot_root,
+    SYS_chroot,
+    kOpenTree,
+    kMoveMount,
+    kFsOpen,
+    kFsMount,
+    kMountSetattr,
+    SYS_kexec_load,
+    SYS_kexec_file_load,
+    SYS_bpf,
+    SYS_init_module,
+    SYS_finit_module,
+    SYS_delete_module,
+    SYS_unshare,
+    SYS_setns,
+    SYS_open_by_handle_at,
+    SYS_name_to_handle_at,
+    SYS_perf_event_open,
+    SYS_userfaultfd,
+    SYS_keyctl,
+    SYS_add_key,
+    SYS_request_key,
+    SYS_reboot,
+    SYS_swapon,
+    SYS_swapoff,
+    SYS_acct,
+    SYS_quotactl,
+    SYS_settimeofday,
+    SYS_clock_settime,
+    SYS_sethostname,
+    SYS_setdomainname,
+    SYS_syslog,
+    kIoUringSetup,
+};
+
 #if defined(__x86_64__)
 constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 #elif defined(__aarch64__)
@@ -282,11 +335,43 @@ Filter MakeFilter(uint32_t refuse) {
   return filter;
 }
 
-long Install(uint32_t refuse, unsigned long flags) {
-  const Filter filter = MakeFilter(refuse);
+Filter MakeLenientFilter() {
+  constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
+  constexpr uint32_t kAll = 0xffffffff;
+  Filter filter(kRefuse);
+  filter.Add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch));
+  filter.Add(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0);
+  filter.Return(SECCOMP_RET_KILL_PROCESS);
+  filter.LoadNumber();
+#if defined(__x86_64__)
+  constexpr uint32_t kX32Bit = 0x40000000;
+  filter.Add(BPF_JMP | BPF_JGE | BPF_K, kX32Bit, 0, 1);
+  filter.Return(kRefuse);
+#endif
+  for (const uint32_t number : kRefused) filter.Answer(number, kRefuse);
+  filter.Answer(kClone3, kUnknown);
+  const auto self = static_cast<uint32_t>(getpid());
+  filter.Judge(SYS_kill, 0, kAll, Filter::Those::kAllowed, {self});
+  filter.Judge(SYS_tgkill, 0, kAll, Filter::Those::kAllowed, {self});
+  filter.Judge(SYS_clone, 0, CLONE_NEWUSER, Filter::Those::kAllowed, {0});
+  filter.Judge(SYS_socket, 0, kAll, Filter::Those::kAllowed, {AF_UNIX});
+  filter.Return(SECCOMP_RET_ALLOW);
+  return filter;
+}
+
+long Install(const Filter& filter, unsigned long flags) {
   const sock_fprog program = {static_cast<unsigned short>(filter.program().size()),
                               const_cast<sock_filter*>(filter.program().data())};
   return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+}
+
+bool InstallInAllThreads(const Filter& filter, std::string* error) {
+  // A positive answer names a thread that could not be reached.
+  const long result = Install(filter, SECCOMP_FILTER_FLAG_TSYNC);
+  if (result > 0) errno = ESRCH;
+  if (result == 0) return true;
+  *error = std::string("confinement: the system call filter: ") + strerror(errno);
+  return false;
 }
 
 }  // namespace
@@ -294,21 +379,20 @@ long Install(uint32_t refuse, unsigned long flags) {
 bool RestrictSystemCalls(channel::UniqueFd* listener, std::string* error) {
   if (kSanitized) return true;
   if (listener != nullptr) {
-    const long fd = Install(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_TSYNC |
-                                                        SECCOMP_FILTER_FLAG_TSYNC_ESRCH |
-                                                        SECCOMP_FILTER_FLAG_NEW_LISTENER);
+    const long fd = Install(MakeFilter(SECCOMP_RET_USER_NOTIF),
+                            SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_TSYNC_ESRCH |
+                                SECCOMP_FILTER_FLAG_NEW_LISTENER);
     if (fd >= 0) {
       listener->Reset(static_cast<int>(fd));
       return true;
     }
     // A kernel before 5.7, or somebody outside has such a descriptor of us already.
   }
-  // With TSYNC alone a positive answer names a thread that could not be reached.
-  const long result = Install(SECCOMP_RET_ERRNO | EPERM, SECCOMP_FILTER_FLAG_TSYNC);
-  if (result > 0) errno = ESRCH;
-  if (result == 0) return true;
-  *error = std::string("confinement: the system call filter: ") + strerror(errno);
-  return false;
+  return InstallInAllThreads(MakeFilter(SECCOMP_RET_ERRNO | EPERM), error);
+}
+
+bool RefuseSystemCalls(std::string* error) {
+  return kSanitized || InstallInAllThreads(MakeLenientFilter(), error);
 }
 
 }  // namespace gpuloom::executor

@@ -15,4 +15,9 @@ namespace gpuloom::executor {
 // a message.
 [[nodiscard]] bool RestrictSystemCalls(channel::UniqueFd* listener, std::string* error);
 
+// For drivers that do not start under that list: refuses what reaches other processes, starts programs,
+// changes what the process sees of the machine, or makes a socket that is not Unix's. Says nothing of
+// what it has refused.
+[[nodiscard]] bool RefuseSystemCalls(std::string* error);
+
 }  // namespace gpuloom::executor

@@ -22,6 +22,8 @@
 #include <atomic>
 #include <thread>
 
+#include "agent/executor/sanitized.h"
+
 namespace gpuloom::executor {
 namespace {
 
@@ -45,7 +47,14 @@ bool Restrict(channel::UniqueFd* listener = nullptr) {
 
 bool Refused(long result, int error = EPERM) { return result == -1 && errno == error; }
 
-TEST(SystemCalls, WhatAnIntruderWantsIsRefused) {
+class SystemCalls : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kSanitized) GTEST_SKIP() << "sanitizers' run-time libraries trace themselves: no filter";
+  }
+};
+
+TEST_F(SystemCalls, WhatAnIntruderWantsIsRefused) {
   EXPECT_EQ(InChild([] {
               int pair[2];
               if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0 || !Restrict()) return 1;
@@ -71,7 +80,7 @@ TEST(SystemCalls, WhatAnIntruderWantsIsRefused) {
             0);
 }
 
-TEST(SystemCalls, WhatTheCLibraryHasOlderFormsOfIsNotThere) {
+TEST_F(SystemCalls, WhatTheCLibraryHasOlderFormsOfIsNotThere) {
   EXPECT_EQ(InChild([] {
               constexpr int kClone3 = 435, kOpenat2 = 437, kNotYet = 600;
               if (!Restrict()) return 1;
@@ -83,7 +92,7 @@ TEST(SystemCalls, WhatTheCLibraryHasOlderFormsOfIsNotThere) {
             0);
 }
 
-TEST(SystemCalls, OtherProcessesAreNotReached) {
+TEST_F(SystemCalls, OtherProcessesAreNotReached) {
   EXPECT_EQ(
       InChild([] {
         int pair[2];
@@ -108,7 +117,7 @@ TEST(SystemCalls, OtherProcessesAreNotReached) {
       0);
 }
 
-TEST(SystemCalls, ThreadsMayBeMadeAndProcessesAndNamespacesNot) {
+TEST_F(SystemCalls, ThreadsMayBeMadeAndProcessesAndNamespacesNot) {
   EXPECT_EQ(
       InChild([] {
         if (!Restrict()) return 1;
@@ -125,7 +134,7 @@ TEST(SystemCalls, ThreadsMayBeMadeAndProcessesAndNamespacesNot) {
       0);
 }
 
-TEST(SystemCalls, WhatTheDriverNeedsWorks) {
+TEST_F(SystemCalls, WhatTheDriverNeedsWorks) {
   EXPECT_EQ(InChild([] {
               if (!Restrict()) return 1;
               if (mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
@@ -144,7 +153,7 @@ TEST(SystemCalls, WhatTheDriverNeedsWorks) {
             0);
 }
 
-TEST(SystemCalls, ThreadsThatRunAlreadyAreUnderTheFilterToo) {
+TEST_F(SystemCalls, ThreadsThatRunAlreadyAreUnderTheFilterToo) {
   EXPECT_EQ(InChild([] {
               std::atomic<int> step{0};
               int result = 1;
@@ -162,7 +171,7 @@ TEST(SystemCalls, ThreadsThatRunAlreadyAreUnderTheFilterToo) {
 
 // Another architecture's numbers would slip through.
 #if defined(__x86_64__)
-TEST(SystemCalls, CallsOfAnotherArchitectureEndTheProcess) {
+TEST_F(SystemCalls, CallsOfAnotherArchitectureEndTheProcess) {
   EXPECT_EQ(InChild([] {
               if (!Restrict()) return 1;
               long result = 20;  // getpid of 32-bit programs
@@ -172,7 +181,7 @@ TEST(SystemCalls, CallsOfAnotherArchitectureEndTheProcess) {
             100 + SIGSYS);
 }
 
-TEST(SystemCalls, NumbersOfX32AreNotThere) {
+TEST_F(SystemCalls, NumbersOfX32AreNotThere) {
   EXPECT_EQ(InChild([] {
               constexpr long kX32 = 0x40000000;
               return Restrict() && Refused(syscall(kX32 | SYS_getpid), ENOSYS) ? 0 : 1;
@@ -181,7 +190,7 @@ TEST(SystemCalls, NumbersOfX32AreNotThere) {
 }
 #endif
 
-TEST(SystemCalls, WhoHoldsTheListenerIsAskedAndAnswers) {
+TEST_F(SystemCalls, WhoHoldsTheListenerIsAskedAndAnswers) {
   unsigned action = SECCOMP_RET_USER_NOTIF;
   if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) != 0) {
     GTEST_SKIP() << "this kernel does not ask";

@@ -494,6 +494,12 @@ void FillTable(Driver* d) {
   };
 }
 
+template <typename T>
+void Set(T TestingState::*field, T value) {
+  std::lock_guard lock(S().mutex);
+  S().*field = value;
+}
+
 }  // namespace
 
 CUresult TestingSynchronising(const char* what) { return Synchronising(what); }
@@ -568,25 +574,10 @@ int TestingDriver::held_calls() {
   return S().held_calls;
 }
 
-void TestingDriver::Fail(CUresult result) {
-  std::lock_guard lock(S().mutex);
-  S().failure = result;
-}
-
-void TestingDriver::RefuseGraphs(CUresult result) {
-  std::lock_guard lock(S().mutex);
-  S().graph_failure = result;
-}
-
-void TestingDriver::LaunchesWait(bool wait) {
-  std::lock_guard lock(S().mutex);
-  S().launches_wait = wait;
-}
-
-void TestingDriver::SetLoadsBlock(bool block) {
-  std::lock_guard lock(S().mutex);
-  S().loads_block = block;
-}
+void TestingDriver::Fail(CUresult result) { Set(&TestingState::failure, result); }
+void TestingDriver::RefuseGraphs(CUresult result) { Set(&TestingState::graph_failure, result); }
+void TestingDriver::LaunchesWait(bool wait) { Set(&TestingState::launches_wait, wait); }
+void TestingDriver::SetLoadsBlock(bool block) { Set(&TestingState::loads_block, block); }
 
 std::vector<std::string> TestingDriver::TakeCalls() {
   std::lock_guard lock(S().mutex);

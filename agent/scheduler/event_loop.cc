@@ -104,7 +104,8 @@ void EventLoop::RunOnce(Clock::duration limit) {
   std::stable_partition(events, events + std::max(0, count),
                         [](const epoll_event& event) { return (event.events & EPOLLHUP) != 0; });
   for (int i = 0; i < count && !stopped_; ++i) {
-    const auto it = watched_.find(events[i].data.u64);
+    const uint64_t id = events[i].data.u64;  // a copy: the kernel's structure is packed
+    const auto it = watched_.find(id);
     if (it == watched_.end()) continue;
     const std::shared_ptr<Watched> kept = it->second;  // the handler may end its own watch
     kept->handler(events[i].events);

@@ -34,7 +34,9 @@ class Executor {
   std::string domain;
   State state = State::kStarting;
   bool was_ready = false;
-  std::string reason;  // why it is dying
+  bool lenient = false;     // started so, because the driver does not start fully confined
+  bool steps_down = false;  // it has shown that
+  std::string reason;       // why it is dying
   ChildProcess process;
   std::unique_ptr<ExecutorLog> log;
   ExecutorUser user;

@@ -98,6 +98,8 @@ bool Scheduler::StartProcess(Executor* executor, int control, std::string* error
                                       "--folder",
                                       executor->folder,
                                       "--tell-refused-calls"};
+  executor->lenient = drivers_need_leniency_;
+  if (executor->lenient) command.push_back("--lenient");
   if (options_.executor_memory_bytes != 0) {
     command.insert(command.end(),
                    {"--memory-limit", std::to_string(options_.executor_memory_bytes)});
@@ -177,6 +179,16 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message) {
   if (executor->state != Executor::State::kStarting) return;
   executor->peer->ExpectDescriptors(0);
   if (message.ok == 0) {
+    if (message.driver_failed != 0 && !executor->lenient) {
+      // Perhaps for that reason; if it was another, the next start says so.
+      executor->steps_down = true;
+      if (!std::exchange(drivers_need_leniency_, true)) {
+        LogWarning(
+            "the driver does not start in a fully confined executor (" + Text(message.message) +
+            "): from now on executors have no list of files and a shorter one of system calls "
+            "(docs/design/security-model.md)");
+      }
+    }
     LoseExecutor(executor, End::kAsk, Text(message.message));
     return;
   }
@@ -335,7 +347,7 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   for (const auto& [id, arena] : executor->arenas) {
     arena.allocation->host_addresses.Free(arena.range, &host_window_);
   }
-  if (!executor->was_ready && !shutting_down_) {
+  if (!executor->was_ready && !executor->steps_down && !shutting_down_) {
     StartHistory& history = start_history_[executor->domain];
     ++history.failures;
     history.last_reason = executor->reason;

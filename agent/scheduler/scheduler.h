@@ -190,6 +190,8 @@ class Scheduler {
   Watch control_watch_;
   Timer control_pause_;
   bool was_used_ = false;
+  // Of this GPU, learned by the first executor that failed.
+  bool drivers_need_leniency_ = false;
   bool shutting_down_ = false;
   Timer unused_timer_;
   Timer spare_timer_;

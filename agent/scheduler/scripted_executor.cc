@@ -26,13 +26,14 @@
 //   o  asks for memory in the name of every session
 //   w  returns memory 1 … 100 in the name of every session
 //
-// The file named in GPULOOM_EXECUTOR_START says how it starts: "die", "refuse", "hang", "no
-// session", or well.
+// The file named in GPULOOM_EXECUTOR_START says how it starts: "die", "refuse", "strict"
+// (its driver starts with --lenient only), "hang", "no session", or well.
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -61,14 +62,17 @@ struct Session {
 
 class Executor {
  public:
-  explicit Executor(std::string start)
-      : start_(std::move(start)), control_(channel::UniqueFd(control::kExecutorControlFd)) {}
+  Executor(std::string start, bool lenient)
+      : start_(std::move(start)),
+        lenient_(lenient),
+        control_(channel::UniqueFd(control::kExecutorControlFd)) {}
 
   int Run() {
     if (start_ == "die") return 1;
     if (start_ == "hang") pause();
     control::ExecutorReady ready{};
-    ready.ok = start_ != "refuse";
+    ready.ok = start_ != "refuse" && (start_ != "strict" || lenient_);
+    ready.driver_failed = start_ == "strict" && !lenient_;
     ready.stream_priority_greatest = -5;
     control::SetText(ready.message, "the scripted executor refuses");
     Send(ready);
@@ -332,6 +336,7 @@ class Executor {
   }
 
   std::string start_;
+  const bool lenient_;
   control::Connection control_;
   std::map<uint64_t, Session> sessions_;
   bool holds_ = false;
@@ -351,4 +356,8 @@ std::string StartMode() {
 }  // namespace
 }  // namespace gpuloom
 
-int main() { return gpuloom::Executor(gpuloom::StartMode()).Run(); }
+int main(int argc, char** argv) {
+  const bool lenient = std::any_of(
+      argv, argv + argc, [](const char* word) { return std::strcmp(word, "--lenient") == 0; });
+  return gpuloom::Executor(gpuloom::StartMode(), lenient).Run();
+}

@@ -162,7 +162,7 @@ struct AllocationState {
 struct ExecutorReady {
   static constexpr Type kType = Type::kExecutorReady;
   uint32_t ok;
-  uint32_t unused;
+  uint32_t driver_failed;  // 1: not ok, because the driver does not start in this process
   // As cuCtxGetStreamPriorityRange says, which needs a context and the scheduler has none.
   int32_t stream_priority_least;
   int32_t stream_priority_greatest;

@@ -51,7 +51,9 @@ class AbruptSessions : public ::testing::Test {
     uint64_t memory = 0;
     std::memcpy(&memory, answer->reply, sizeof(memory));
     for (uint32_t id = 1; id <= kStreams; ++id) {
-      tenant->Write<wire::StreamCreate>({wire::StreamId{id}, 1, 0}, "", 2 + id % 32);
+      const wire::Ticket made =
+          tenant->Write<wire::StreamCreate>({wire::StreamId{id}, 1, 0}, "", 2 + id % 32);
+      ASSERT_NE(tenant->WaitForReply(2 + id % 32, made), nullptr);
       tenant->Write<wire::Fill>({wire::StreamId{id}, 4, 0, 0, memory, 1024});
       tenant->Write<wire::EventCreate>({wire::EventId{id}, id % 2});
       tenant->Write<wire::EventRecord>({wire::EventId{id}, wire::StreamId{id}});

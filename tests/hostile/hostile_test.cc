@@ -324,17 +324,22 @@ TEST_F(MaliciousCopies, OneImageBeyondWhatASessionMayCost) {
 }
 
 TEST_F(MaliciousCopies, ManyLinksWithInputs) {
-  std::vector<wire::Ticket> made, added;
-  for (uint16_t i = 0; i < kInputs; ++i) {
-    made.push_back(tenant_.Write<wire::LinkCreate>({wire::LinkId{i + 1u}}, "", i));
-    ASSERT_NE(tenant_.WaitForReply(i, made.back()), nullptr);
+  std::vector<wire::Ticket> added;
+  uint16_t made = 0;
+  // As many as one tenant can have.
+  for (; made < kInputs; ++made) {
+    const auto ticket = tenant_.Write<wire::LinkCreate>({wire::LinkId{made + 1u}}, "", made);
+    const wire::ReplySlot* reply = tenant_.WaitForReply(made, ticket);
+    ASSERT_NE(reply, nullptr);
+    if (reply->result != 0) break;
   }
-  for (uint16_t i = 0; i < kInputs; ++i) {
+  ASSERT_GE(made, 8);
+  for (uint16_t i = 0; i < made; ++i) {
     const wire::LinkAdd::Request request{wire::LinkId{i + 1u}, kPtxInput, hole_, kInputBytes, 0, 0};
     added.push_back(tenant_.Write<wire::LinkAdd>(request, "", i));
   }
   bool refused = false;
-  for (uint16_t i = 0; i < kInputs; ++i) {
+  for (uint16_t i = 0; i < made; ++i) {
     const wire::ReplySlot* reply = tenant_.WaitForReply(i, added[i]);
     ASSERT_NE(reply, nullptr);
     refused |= reply->result == 2u;
