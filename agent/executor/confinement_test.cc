@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "agent/executor/sanitized.h"
+#include "agent/executor/testing_child.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -24,16 +25,6 @@ const Confinement::Mechanism* Find(const Confinement& confinement, const char* n
     if (std::strcmp(mechanism.name, name) == 0) return &mechanism;
   }
   return nullptr;
-}
-
-// Runs `body` in a process of its own and gives back what it returns.
-template <typename F>
-int InChild(F body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
 }
 
 class ConfinementTest : public ::testing::Test {

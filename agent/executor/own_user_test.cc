@@ -14,17 +14,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/executor/testing_child.h"
+
 namespace gpuloom::executor {
 namespace {
-
-template <typename F>
-int InChild(F body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 100;
-}
 
 TEST(Privileges, NoneAreLeftAndNoneCanBeGained) {
   EXPECT_EQ(InChild([] {

@@ -260,12 +260,17 @@ constexpr uint32_t kUnknown = SECCOMP_RET_ERRNO | ENOSYS;
 // One filter program, put together call by call.
 class Filter {
  public:
-  explicit Filter(uint32_t refuse) : refuse_(refuse) {}
+  explicit Filter(uint32_t refuse) : refuse_(refuse) {
+    // Another architecture's numbers (32-bit calls) would slip through.
+    Add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch));
+    Add(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0);
+    Return(SECCOMP_RET_KILL_PROCESS);
+    Add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
+  }
 
   void Add(uint16_t code, uint32_t value, uint8_t if_true = 0, uint8_t if_false = 0) {
     program_.push_back(sock_filter{code, if_true, if_false, value});
   }
-  void LoadNumber() { Add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)); }
   void Return(uint32_t action) { Add(BPF_RET | BPF_K, action); }
 
   void Answer(uint32_t number, uint32_t action) {
@@ -301,11 +306,6 @@ Filter MakeFilter(uint32_t refuse) {
   constexpr auto kRefused = Filter::Those::kRefused;
   const auto self = static_cast<uint32_t>(getpid());
   Filter filter(refuse);
-  // Another architecture's numbers (32-bit calls) would slip through.
-  filter.Add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch));
-  filter.Add(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0);
-  filter.Return(SECCOMP_RET_KILL_PROCESS);
-  filter.LoadNumber();
   // Judged by an argument, so the kernel goes through these each time: they stand first. Not
   // allowed of ioctl and fcntl is what types into a terminal, or names another process to be
   // signalled when a descriptor is ready.
@@ -339,10 +339,6 @@ Filter MakeLenientFilter() {
   constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
   constexpr uint32_t kAll = 0xffffffff;
   Filter filter(kRefuse);
-  filter.Add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch));
-  filter.Add(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0);
-  filter.Return(SECCOMP_RET_KILL_PROCESS);
-  filter.LoadNumber();
 #if defined(__x86_64__)
   constexpr uint32_t kX32Bit = 0x40000000;
   filter.Add(BPF_JMP | BPF_JGE | BPF_K, kX32Bit, 0, 1);

@@ -23,22 +23,10 @@
 #include <thread>
 
 #include "agent/executor/sanitized.h"
+#include "agent/executor/testing_child.h"
 
 namespace gpuloom::executor {
 namespace {
-
-// The filter is not set in sanitizer builds (system_calls.h), so there is nothing to test.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-
-// Runs `body` in a process of its own and gives back what it returns.
-template <typename F>
-int InChild(F body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
-}
 
 bool Restrict(channel::UniqueFd* listener = nullptr) {
   std::string error;
@@ -219,8 +207,6 @@ TEST_F(SystemCalls, WhoHoldsTheListenerIsAskedAndAnswers) {
             }),
             0);
 }
-
-#endif
 
 }  // namespace
 }  // namespace gpuloom::executor

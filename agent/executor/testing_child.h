@@ -1,0 +1,19 @@
+// For tests of what a process cannot take back.
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace gpuloom::executor {
+
+// Runs `body` in a process of its own and gives back what it returns, or 100 and the signal.
+template <typename F>
+int InChild(F body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
+}
+
+}  // namespace gpuloom::executor
