@@ -115,6 +115,27 @@ TEST_F(MemoryOperationTest, FreeingWaitsForTheWait) {
   EXPECT_TRUE(tenant_->Wait(answered));
 }
 
+// The queue goes with the session, while the device may still copy the word for it.
+TEST_F(MemoryOperationTest, FreeingAtTheEndWaitsForALookAtTheWord) {
+  TestingDriver::Hold();
+  Wait(1, memory_, 1);
+  std::vector<std::string> calls;
+  const auto look = [&] {
+    for (std::string& call : TestingDriver::TakeCalls()) calls.push_back(std::move(call));
+    return calls;
+  };
+  ASSERT_TRUE(tenant_->Wait([&] {
+    return std::ranges::any_of(look(), [](const auto& call) { return call.starts_with("copy"); });
+  }));
+  tenant_->Post<wire::MemFreeLater>({wire::DevicePtr{memory_}});
+  scheduler_.RemoveTenant(*tenant_);
+  EXPECT_FALSE(scheduler_.WaitEnded(tenant_->order.session_id, milliseconds(100)).has_value());
+  EXPECT_EQ(std::ranges::count(look(), "unmap"), 0);
+  TestingDriver::Release();
+  EXPECT_TRUE(scheduler_.WaitEnded(tenant_->order.session_id).has_value());
+  EXPECT_EQ(std::ranges::count(look(), "unmap"), 1);
+}
+
 TEST_F(MemoryOperationTest, ManyWaitsAtATime) {
   constexpr uint32_t kStreams = 200;
   std::vector<Ticket> tickets;

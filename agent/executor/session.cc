@@ -268,8 +268,9 @@ bool Session::Poll(uint64_t now_ns, Slice* slice) {
   if (state_ == State::kEnding) LetGraphsGo();
   any |= PollGraphCalls();
   if (!graphs_to_make_.empty()) MakeWaitingGraphs();
-  // At the end all at once, when nothing of the session runs any more.
-  if (state_ != State::kEnding || streams_.Idle()) any |= RunFences(slice);
+  // At the end all at once, when nothing of the session runs any more: looks at words, too, whose waits are
+  // in no queue then.
+  if (state_ != State::kEnding || (streams_.Idle() && outstanding_ == 0)) any |= RunFences(slice);
   any |= AnswerEventWaits();
   if (state_ == State::kEnding) any |= GoOnEnding();
   return any;
