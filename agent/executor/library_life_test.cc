@@ -190,13 +190,13 @@ TEST_F(LibraryLifeTest, Malicious_ASharedKernelsClustersAreNotOnesToSet) {
 
 // ---- a tenant that ends while the driver compiles for it
 
-// Everybody else goes on, the tenant's memory is free at once, and its text is loaded for nobody.
+// Everybody else goes on, the tenant's memory is free at once, and its text is loaded for nobody, nor paid for.
 TEST_F(LibraryLifeTest, ATenantEndsWhileItsTextIsLinked) {
   ASSERT_TRUE(neighbour_->LoadKernel(1, 1, "k", NotLinked("before")));
   ASSERT_NE(tenant_->Alloc(1 << 20), 0u);
   ASSERT_TRUE(BecomesCalled("load", 1));
   TestingDriver::HoldCalls("link");
-  SendImage(*tenant_, 1, Text("long"));
+  SendImage(*tenant_, 1, WithState("long"));
   ASSERT_TRUE(BecomesHeld(1));
   scheduler_.RemoveTenant(*tenant_);
   const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);

@@ -76,6 +76,7 @@ void Session::CompileFresh(const std::shared_ptr<Loading>& loading,
         if (loading->fresh != nullptr) loading->Look(device, *cache);
       },
       [this, loading, request] {
+        if (state_ != State::kServing) return;
         ChargeDevice(place_.scheduler, id(), loading->device_bytes(), &outstanding_,
                      [this, loading, request](CUresult charged, DeviceChargeRef charge) {
                        loading->Pay(charged, std::move(charge));
@@ -162,6 +163,7 @@ void Session::LoadFresh(const std::shared_ptr<Loading>& loading) {
   modules_.PostNext([loading, device = place_.device,
                      cache = place_.libraries] { loading->Look(device, *cache); },
                     [this, loading] {
+                      if (state_ != State::kServing) return;
                       ChargeDevice(
                           place_.scheduler, id(), loading->device_bytes(), &outstanding_,
                           [this, loading](CUresult charged, DeviceChargeRef charge) {
