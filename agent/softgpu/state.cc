@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <mutex>
 #include <string>
 
@@ -84,6 +85,16 @@ void RecordFault(CUresult code, std::string_view reason) {
   if (!fault.compare_exchange_strong(none, code)) return;
   stopping.store(true);
   Say(reason);
+}
+
+void RecordMemoryLost(std::string_view what, uint64_t address, uint64_t size_bytes) {
+  char text[160];
+  std::snprintf(text, sizeof(text),
+                "%.*s found %llu bytes at 0x%llx freed or inaccessible; was it freed too early?",
+                static_cast<int>(what.size()), what.data(),
+                static_cast<unsigned long long>(size_bytes),
+                static_cast<unsigned long long>(address));
+  RecordFault(CUDA_ERROR_ILLEGAL_ADDRESS, text);
 }
 
 void Say(std::string_view line) {
