@@ -1,6 +1,8 @@
 // Copies and fills. Every address is judged when the command is read: the device side must lie in
 // one of the session's live allocations or its modules' globals, the host side in registered parts
 // of its arena (CUDA could block on memory that is not).
+#include <iterator>
+
 #include "agent/executor/session.h"
 
 namespace gpuloom::executor {
@@ -13,6 +15,20 @@ bool Session::OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrust
 
 bool Session::OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
   return host_->registered.Contains(address_untrusted, size_bytes_untrusted);
+}
+
+bool Session::MayStillWrite(uint64_t address, uint64_t size_bytes) const {
+  if (space_.Holds(address, size_bytes) || globals_.Contains(address, size_bytes) ||
+      leaving_globals_.Contains(address, size_bytes) ||
+      host_->pinned.Contains(address, size_bytes)) {
+    return true;
+  }
+  const auto after = mappings_.upper_bound(address);
+  if (after == mappings_.begin()) return false;
+  const auto& [begin, mapping] = *std::prev(after);
+  const uint64_t offset = address - begin;
+  return mapping.access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE && offset < mapping.size_bytes &&
+         size_bytes <= mapping.size_bytes - offset;
 }
 
 Stream* Session::FindStream(wire::StreamId id_untrusted) {

@@ -209,6 +209,7 @@ void Session::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
       return EndFor(wire::Fatal::kBadArgument);
     }
     update->renames |= node.kind == wire::GraphNodeKind::kHost;
+    update->rewaits |= node.kind == wire::GraphNodeKind::kMemoryOperations;
   }
   if (!JudgeGraph(plan, kJudgeAtATime)) {
     return modules_.PostNext([] {}, [this, graph, ticket] { JudgeUpdate(graph, ticket); });
@@ -221,9 +222,13 @@ void Session::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
 void Session::TryUpdate(const GraphRef& graph) {
   while (!graph->updates.empty()) {
     Graph::Update& update = graph->updates.front();
-    // The functions of running launches are still to be asked for under their old tokens.
-    const bool tokens_in_use = update.renames && graph->in_flight != 0;
-    if (!update.judged || update.running || update.launches_before != 0 || tokens_in_use) return;
+    // The functions of running launches are still to be asked for under their old tokens, and what
+    // they wait for is still to be let go of.
+    const bool in_use = update.renames || (update.rewaits && graph->HasManyFormerWaits());
+    if (!update.judged || update.running || update.launches_before != 0 ||
+        (in_use && graph->in_flight != 0)) {
+      return;
+    }
     update.running = true;
     const PlanRef plan = update.plan;
     if (plan->result == CUDA_SUCCESS &&
@@ -340,6 +345,7 @@ void Session::FinishGraphs(Stream& stream) {
     place_.graphs->waits -= run.waits;
     if (--run.graph->in_flight != 0) continue;
     std::erase(graph_waits_.graphs, run.graph);
+    run.graph->ForgetFormerWaits();
     TryUpdate(run.graph);
   }
 }
@@ -364,7 +370,7 @@ void Session::LetGraphsGo() {
       if (place / kLetGoAtATime != round % turns) continue;
       const Graph::ValueWait& wait = waits[begin + round / turns % (end - begin)];
       const uint64_t bytes = wait.wide ? 8 : 4;
-      if (!OwnsDevice(wait.address, bytes) && !OwnsHost(wait.address, bytes)) continue;
+      if (!MayStillWrite(wait.address, bytes)) continue;
       any = true;
       ++written;
       place_.device->Judge(wait.wide

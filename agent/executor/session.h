@@ -498,6 +498,8 @@ class Session final : public StreamSink {
   // copy.cc
   bool OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
   bool OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
+  // Also what the tenant may not name any more, and what is still there for earlier work.
+  bool MayStillWrite(uint64_t address, uint64_t size_bytes) const;
   Stream* FindStream(wire::StreamId id_untrusted);  // refuses when there is none
 
   const Place place_;
@@ -550,6 +552,7 @@ class Session final : public StreamSink {
   IdTable<wire::ReferenceId, Reference, wire::kMaxReferences> references_;
   IdTable<wire::LinkId, LinkEntry, wire::kMaxLinks> links_;
   RangeTable globals_;
+  RangeTable leaving_globals_;  // of libraries that are unloaded behind earlier work
   std::shared_ptr<uint64_t> graph_nodes_ = std::make_shared<uint64_t>(0);
   IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
   std::shared_ptr<uint64_t> conditions_ = std::make_shared<uint64_t>(0);
