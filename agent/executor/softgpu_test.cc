@@ -385,6 +385,7 @@ TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsInMemoryThatIsFreedMeanwhile) {
   const uint64_t memory = tenant_->Alloc(4096);
   LaunchWaitFor(memory);
   tenant_->Post<wire::MemFreeLater>({DevicePtr{memory}});
+  ASSERT_NE(tenant_->Alloc(4096), 0u);  // that has been read
   ExpectDrains();
 }
 
@@ -393,6 +394,7 @@ TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsInMemoryThatIsUnregisteredMeanwhile
   const auto page = reinterpret_cast<uint64_t>(host);
   LaunchWaitFor(page);
   tenant_->Post<wire::HostUnregister>({HostPtr{page}, 4096}, {}, 3);
+  ASSERT_NE(tenant_->Alloc(4096), 0u);  // that has been read
   ExpectDrains();
 }
 
