@@ -3,6 +3,7 @@
 #include "agent/executor/block.h"
 
 #include "agent/executor/session.h"
+#include "agent/executor/session_parts.h"
 #include "proto/wire/block_commands.h"
 
 namespace gpuloom::executor {
@@ -67,7 +68,7 @@ bool Session::JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy&
                            CopyEnd* judged) {
   switch (end.space) {
     case wire::GraphCopySpace::kArray: {
-      const ArrayEntry* entry = arrays_.Find(wire::ArrayId{end.array});
+      const ArrayEntry* entry = parts_->arrays.Find(wire::ArrayId{end.array});
       if (entry == nullptr || entry->array == nullptr) {
         Refuse(wire::Fatal::kBadHandle);
         return false;

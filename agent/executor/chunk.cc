@@ -89,7 +89,7 @@ void Session::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
       params += Chunk::RoundUp(node.param_bytes);
       continue;
     }
-    TellAsyncError(stream, place_.device->Judge(LaunchPlainly(cuda, node, params, stream.cuda)));
+    TellAsyncError(stream.id, place_.device->Judge(LaunchPlainly(cuda, node, params, stream.cuda)));
     params += Chunk::RoundUp(node.param_bytes);
   }
 }
@@ -97,7 +97,7 @@ void Session::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
 void Session::OnHanded(SubmitJobPtr job) {
   Stream& stream = *job->stream;
   --jobs_out_;
-  for (const CUresult error : job->errors) TellAsyncError(stream, error);
+  for (const CUresult error : job->errors) TellAsyncError(stream.id, error);
   uint32_t weight = job->chunk->size();
   if (job->chain != nullptr) {
     weight = std::min(kChainWeight, weight);

@@ -11,16 +11,6 @@ bool Session::OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrust
          globals_.Contains(address_untrusted, size_bytes_untrusted);
 }
 
-bool Session::OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
-  return host_->registered.Contains(address_untrusted, size_bytes_untrusted);
-}
-
-Stream* Session::FindStream(wire::StreamId id_untrusted) {
-  Stream* stream = streams_.Find(id_untrusted);
-  if (stream == nullptr) Refuse(wire::Fatal::kBadHandle);
-  return stream;
-}
-
 void Session::On(wire::Tag<wire::Copy>, const wire::Copy::Request& request,
                  const wire::Record& record) {
   Stream* stream = FindStream(request.stream);

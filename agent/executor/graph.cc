@@ -7,6 +7,7 @@
 
 #include "agent/executor/graph_waits.h"
 #include "agent/executor/session.h"
+#include "agent/executor/session_parts.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -63,11 +64,6 @@ bool Session::FindGraphBlock(wire::HostPtr address, uint64_t size_bytes, const w
   }
   Refuse(wire::Fatal::kBadRange);
   return false;
-}
-
-void Session::EndFor(wire::Fatal reason) {
-  Refuse(reason);
-  End(reason, now_ns_);
 }
 
 bool Session::JudgeGraph(GraphPlan* plan, uint32_t entries) {
@@ -150,7 +146,7 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
     if (place_.graphs->buried != 0) place_.quiet->HurryBuried();
   }
   ++outstanding_;
-  place_.quiet->Need(this, build, [this, finish] {
+  place_.quiet->Need(owner(), build, [this, finish] {
     --outstanding_;
     finish();
   });
@@ -260,12 +256,12 @@ void Session::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request&
   // All of the launch waits, not the node alone: the record is an older command, so this is later
   // than it might be and never in a circle.
   for (const Graph::Wait& wait : graph->waits()) {
-    const Event* event = events_.Find(wait.event);
+    const Event* event = parts_->events.Find(wait.event);
     if (event == nullptr || event->latest == nullptr || event->latest->done) continue;
     command.dependencies.push_back({event->latest->stream, event->latest->ticket, event->latest});
   }
   for (const Graph::Record& recorded : graph->records()) {
-    Event* event = events_.Find(recorded.event);
+    Event* event = parts_->events.Find(recorded.event);
     if (event == nullptr) continue;  // destroyed since
     event->latest =
         std::make_shared<Point>(place_.device, request.stream, record.ticket, event->timing);
@@ -396,7 +392,7 @@ bool Session::GraphsLetGo() {
 void Session::ServeGraphCalls() {
   bool any = false;
   // A count that is impossible is for the ring thread to find again.
-  if (state_ == State::kServing && !host_functions_.Poll(&any)) return;
+  if (state_ == State::kServing && !parts_->host_functions.Poll(&any)) return;
   PollGraphCalls();
   Notify();
 }
@@ -420,13 +416,14 @@ bool Session::PollGraphCalls() {
       }
       if (calls[i].called) continue;
       if (!calls[i].ready && !(calls[i].ready = graph->TakeReady(i))) continue;
-      calls[i].called = host_functions_.Call(calls[i].token, [weak = std::weak_ptr(graph), i] {
-        // Gone, or let go already, when the session has ended meanwhile.
-        const GraphRef asker = weak.lock();
-        if (asker == nullptr || !asker->host_calls()[i].called) return;
-        asker->host_calls()[i].called = false;
-        asker->SetDone(i);
-      });
+      calls[i].called =
+          parts_->host_functions.Call(calls[i].token, [weak = std::weak_ptr(graph), i] {
+            // Gone, or let go already, when the session has ended meanwhile.
+            const GraphRef asker = weak.lock();
+            if (asker == nullptr || !asker->host_calls()[i].called) return;
+            asker->host_calls()[i].called = false;
+            asker->SetDone(i);
+          });
       if (!calls[i].called) continue;  // the board is full
       calls[i].ready = false;
       published_ = true;

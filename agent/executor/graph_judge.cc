@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "agent/executor/session.h"
+#include "agent/executor/session_parts.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -55,7 +56,7 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
       for (const wire::GraphCopyEnd* end : {&copy.to, &copy.from}) {
         uint64_t bytes = 0;
         if (end->space == wire::GraphCopySpace::kArray) {
-          const ArrayEntry* array = arrays_.Find(wire::ArrayId{end->array});
+          const ArrayEntry* array = parts_->arrays.Find(wire::ArrayId{end->array});
           if (array == nullptr || array->array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
           if (plan->arrays.empty() || plan->arrays.back().entry != entry) {
             plan->arrays.push_back({entry});
@@ -93,7 +94,7 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
     }
     case GraphNodeKind::kEventRecord:
     case GraphNodeKind::kEventWait:
-      return events_.Find(plan->reader.Body<wire::GraphEvent>(node).event) != nullptr
+      return parts_->events.Find(plan->reader.Body<wire::GraphEvent>(node).event) != nullptr
                  ? CUDA_SUCCESS
                  : CUDA_ERROR_INVALID_HANDLE;
     case GraphNodeKind::kMemoryOperations:

@@ -41,7 +41,7 @@ void Session::UseCompiled(const LibraryRef& library, std::function<void()> work,
     return modules_.Post(std::move(work), [library, done = std::move(done)] { done(); });
   }
   ++outstanding_;
-  place_.quiet->Need(this, std::move(work), [this, library, done = std::move(done)] {
+  place_.quiet->Need(owner(), std::move(work), [this, library, done = std::move(done)] {
     --outstanding_;
     library->usable = true;
     done();

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "agent/executor/session.h"
 #include "agent/executor/spin.h"
 
 namespace gpuloom::executor {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "agent/executor/session_parts.h"
 #include "proto/channel/socket.h"
 
 namespace gpuloom::executor {
@@ -41,26 +42,15 @@ uint64_t OwnBytes(const control::AddSession& order) {
 
 Session::Session(const Place& place, const control::AddSession& order, channel::Mapping commands,
                  channel::Mapping completions, channel::UniqueFd doorbell)
-    : place_(place),
-      order_(order),
-      tenant_(place.tenants->Find(LabelOf(order))),
-      commands_(std::move(commands)),
-      completions_(std::make_shared<channel::Mapping>(std::move(completions))),
+    : SessionPort(place, order, place.tenants->Find(LabelOf(order)), std::move(commands),
+                  std::move(completions), &stream_set_),
       doorbell_(std::move(doorbell)),
-      reader_(reinterpret_cast<const wire::CommandRegion*>(commands_.data()),
-              &reinterpret_cast<wire::CompletionRegion*>(completions_->data())->head),
-      writer_(reinterpret_cast<wire::CompletionRegion*>(completions_->data()),
-              reinterpret_cast<const wire::CommandRegion*>(commands_.data())),
-      streams_(this, &held_, place.room),
+      stream_set_(this, &held_, place.room),
       space_(order.device_range_begin, OwnBytes(order)),
       reservable_{order.device_range_begin + OwnBytes(order),
                   order.device_range_bytes - OwnBytes(order)},
-      host_(std::make_shared<HostMemory>()),
-      modules_(place.modules, tenant_.get()),
-      memory_(place.memory),
-      words_(place.device, place.quiet, completions_) {
-  order_.label[sizeof(order_.label) - 1] = '\0';
-}
+      words_(place.device, place.quiet, completions_),
+      parts_(std::make_unique<Parts>(this)) {}
 
 std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSession& order,
                                        channel::UniqueFd* fds, std::string* error) {
@@ -113,21 +103,17 @@ std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSes
   }
   session->address_reserved_ = true;
   session->streams_.Add(wire::kLegacyStream, true, 0, wire::Ticket{0});
-  session->host_->on_unpinned = [raw = session.get()] {
-    std::deque<HostWaiting> waiting;
-    waiting.swap(raw->host_waiting_);
-    for (const HostWaiting& one : waiting) {
-      raw->TryHostRegister(one.asker, one.address, one.size_bytes);
-    }
-  };
   return session;
 }
 
 Session::~Session() {
-  if (host_ != nullptr) host_->on_unpinned = nullptr;
   if (address_reserved_ && blocks_.empty() && mappings_.empty()) {
     place_.device->cuda().cuMemAddressFree(order_.device_range_begin, order_.device_range_bytes);
   }
+}
+
+bool Session::Gone() const {
+  return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && parts_->links.Idle();
 }
 
 bool Session::MayRead() const {
@@ -151,13 +137,13 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
     any = true;
     if (status == wire::RingReader::Status::kRecord) {
       if (record.reply_slot == wire::kNoReply) {
-        wire::Dispatch(*this, record);
+        wire::Dispatch(*parts_, record);
       } else if (answering_.test(record.reply_slot)) {
         // Also what bounds the work that a tenant can pile up on the workers.
         Refuse(wire::Fatal::kBadReplySlot);
       } else {
         answering_.set(record.reply_slot);
-        wire::Dispatch(*this, record);
+        wire::Dispatch(*parts_, record);
       }
     }
     if (reader_.fatal() != wire::Fatal::kNone) {
@@ -185,7 +171,7 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   watching_words_ = words_overdue_ = false;
   looks_left_ = kLooksAtATime;
   bool any = false;
-  if (!host_functions_.Poll(&any)) {
+  if (!parts_->host_functions.Poll(&any)) {
     Refuse(wire::Fatal::kBadArgument);
     End(reader_.fatal(), now_ns_);
     return true;
@@ -199,14 +185,17 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
 
 bool Session::AnnounceSleep() {
   // A tenant whose ring is not read rings for its functions all the same.
-  if (host_functions_.empty()) return !MayRead() || reader_.AnnounceSleep();
+  if (parts_->host_functions.empty()) return !MayRead() || reader_.AnnounceSleep();
   reader_.Announce();
-  if ((!MayRead() || !reader_.HasWork()) && !host_functions_.Moved()) return true;
+  if ((!MayRead() || !reader_.HasWork()) && !parts_->host_functions.Moved()) return true;
   reader_.Awake();
   return false;
 }
 
-void Session::Refuse(wire::Fatal reason) { (void)reader_.Fail(reason); }
+void Session::EndFor(wire::Fatal reason) {
+  Refuse(reason);
+  End(reason, now_ns_);
+}
 
 void Session::OnDoorbell(uint64_t now_ns) {
   if (!channel::DrainDoorbell(doorbell_.get())) OnHangUp(now_ns);
@@ -271,7 +260,7 @@ bool Session::Poll(uint64_t now_ns, Slice* slice) {
   // At the end all at once, when nothing of the session runs any more: looks at words, too, whose waits are
   // in no queue then.
   if (state_ != State::kEnding || (streams_.Idle() && outstanding_ == 0)) any |= RunFences(slice);
-  any |= AnswerEventWaits();
+  any |= parts_->events.AnswerEventWaits();
   if (state_ == State::kEnding) any |= GoOnEnding();
   return any;
 }
@@ -279,11 +268,6 @@ bool Session::Poll(uint64_t now_ns, Slice* slice) {
 void Session::LogBegin() const {
   LogFor(&tenant_->lines, LogLevel::kInfo, "session %llu (%s) begins",
          static_cast<unsigned long long>(id()), label());
-}
-
-void Session::LogRefusal(std::string_view command, CUresult result) const {
-  Log(LogLevel::kDebug, "session %llu (%s): %.*s: %s", static_cast<unsigned long long>(id()),
-      label(), static_cast<int>(command.size()), command.data(), place_.device->NameOf(result));
 }
 
 }  // namespace gpuloom::executor

@@ -19,15 +19,14 @@
 #include <string>
 #include <vector>
 
-#include "agent/executor/array.h"
 #include "agent/executor/chain.h"
 #include "agent/executor/chores.h"
 #include "agent/executor/completion_words.h"
+#include "agent/executor/context_memory.h"
 #include "agent/executor/device.h"
+#include "agent/executor/device_charge.h"
 #include "agent/executor/device_space.h"
 #include "agent/executor/graph.h"
-#include "agent/executor/green_context.h"
-#include "agent/executor/host_functions.h"
 #include "agent/executor/host_memory.h"
 #include "agent/executor/id_table.h"
 #include "agent/executor/internal_stream.h"
@@ -42,7 +41,9 @@
 #include "agent/executor/range_table.h"
 #include "agent/executor/scheduler_link.h"
 #include "agent/executor/session_objects.h"
+#include "agent/executor/session_port.h"
 #include "agent/executor/staging.h"
+#include "agent/executor/stand_in.h"
 #include "agent/executor/stream_set.h"
 #include "agent/executor/submitters.h"
 #include "agent/executor/tenant.h"
@@ -54,7 +55,7 @@
 
 namespace gpuloom::executor {
 
-class Session final : public StreamSink {
+class Session final : private SessionPort, private StreamSink {
  public:
   // nullptr with a message. Takes kSessionFds descriptors.
   static std::unique_ptr<Session> Make(const Place& place, const control::AddSession& order,
@@ -63,8 +64,9 @@ class Session final : public StreamSink {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  uint64_t id() const { return order_.session_id; }
-  const char* label() const { return order_.label; }
+  using SessionPort::id;
+  using SessionPort::label;
+  using SessionPort::State;
   void LogBegin() const;
   int doorbell() const { return doorbell_.get(); }
 
@@ -109,15 +111,12 @@ class Session final : public StreamSink {
   // Gives back all that is kept, and says so to the scheduler when it has it.
   void Reclaim(uint64_t reclaim_id);
 
-  enum class State { kServing, kEnding, kReturning, kEnded, kStuck };
   State state() const { return state_; }
   // It has ended, and nothing of it is with a worker any more.
-  bool Gone() const {
-    return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && linking_ == 0;
-  }
+  bool Gone() const;
   bool AtDevice() const { return streams_.AtDevice(); }
   Quiet::Party Party() const {
-    return {this, tenant_.get(), AtDevice(), streams_.SlowestCommandNs()};
+    return {owner(), tenant_.get(), AtDevice(), streams_.SlowestCommandNs()};
   }
   // True when it was held, and is not any more.
   bool SetHeld(bool held) { return std::exchange(held_, held) && !held; }
@@ -140,36 +139,14 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request&, const wire::Record&);
   void On(wire::Tag<wire::MemFree>, const wire::MemFree::Request&, const wire::Record&);
   void On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&, const wire::Record&);
-  void On(wire::Tag<wire::HostRegister>, const wire::HostRegister::Request&, const wire::Record&);
-  void On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Request&,
-          const wire::Record&);
   void On(wire::Tag<wire::Copy>, const wire::Copy::Request&, const wire::Record&);
   void On(wire::Tag<wire::CopyInline>, const wire::CopyInline::Request&, const wire::Record&);
   void On(wire::Tag<wire::Fill>, const wire::Fill::Request&, const wire::Record&);
   void On(wire::Tag<wire::Launch>, const wire::Launch::Request&, const wire::Record&);
   void On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Request&, const wire::Record&);
   void On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::EventCreate>, const wire::EventCreate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::EventDestroy>, const wire::EventDestroy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request&, const wire::Record&);
-  void On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request&, const wire::Record&);
-  void On(wire::Tag<wire::TensorMapEncode>, const wire::TensorMapEncode::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::TensorMapReplaceAddress>, const wire::TensorMapReplaceAddress::Request&,
-          const wire::Record&);
   void On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request&, const wire::Record&);
   void On(wire::Tag<wire::FillBlock>, const wire::FillBlock::Request&, const wire::Record&);
-  void On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::ArrayLevel>, const wire::ArrayLevel::Request&, const wire::Record&);
-  void On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::TextureDestroy>, const wire::TextureDestroy::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::SurfaceCreate>, const wire::SurfaceCreate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::SurfaceDestroy>, const wire::SurfaceDestroy::Request&,
-          const wire::Record&);
   void On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request&, const wire::Record&);
   void On(wire::Tag<wire::OccupancyClusters>, const wire::OccupancyClusters::Request&,
           const wire::Record&);
@@ -201,24 +178,12 @@ class Session final : public StreamSink {
   void On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request&, const wire::Record&);
   void On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request&, const wire::Record&);
   void On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::Request&, const wire::Record&);
-  void On(wire::Tag<wire::EventShare>, const wire::EventShare::Request&, const wire::Record&);
-  void On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request&, const wire::Record&);
-  void On(wire::Tag<wire::EventDone>, const wire::EventDone::Request&, const wire::Record&);
   void On(wire::Tag<wire::PoolShare>, const wire::PoolShare::Request&, const wire::Record&);
   void On(wire::Tag<wire::PoolOpen>, const wire::PoolOpen::Request&, const wire::Record&);
   void On(wire::Tag<wire::PoolClose>, const wire::PoolClose::Request&, const wire::Record&);
   void On(wire::Tag<wire::PoolPut>, const wire::PoolPut::Request&, const wire::Record&);
   void On(wire::Tag<wire::PoolTake>, const wire::PoolTake::Request&, const wire::Record&);
   void On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request&, const wire::Record&);
-  void On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LinkReport>, const wire::LinkReport::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request&, const wire::Record&);
   void On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request&, const wire::Record&);
   void On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request&, const wire::Record&);
   void On(wire::Tag<wire::LibraryLoadByHash>, const wire::LibraryLoadByHash::Request&,
@@ -227,28 +192,12 @@ class Session final : public StreamSink {
           const wire::Record&);
   void On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Request&, const wire::Record&);
   void On(wire::Tag<wire::ReferenceSet>, const wire::ReferenceSet::Request&, const wire::Record&);
-  void On(wire::Tag<wire::UnsupportedCall>, const wire::UnsupportedCall::Request&,
-          const wire::Record&);
   void On(wire::Tag<wire::StreamWriteValue>, const wire::StreamWriteValue::Request&,
           const wire::Record&);
   void On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::Request&,
           const wire::Record&);
-  // Green contexts (proto/wire/green_commands.h).
-  void On(wire::Tag<wire::PartGet>, const wire::PartGet::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Request&, const wire::Record&);
-  void On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::GreenDestroy>, const wire::GreenDestroy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::GreenStreamCreate>, const wire::GreenStreamCreate::Request&,
-          const wire::Record&);
 
  private:
-  // Who waits for an answer.
-  struct Asker {
-    uint16_t slot;
-    wire::Ticket ticket;
-  };
-  // True from the session's end on: what it asked for is not wanted any more. For workers.
-  using LeftFlag = std::shared_ptr<const std::atomic<bool>>;
   struct Loading;  // loading.h
   struct Library {
     LibraryRef loaded;  // null while it is being loaded
@@ -281,29 +230,15 @@ class Session final : public StreamSink {
 
   // session.cc
   bool MayRead() const;
-  void Refuse(wire::Fatal reason);  // from a handler
-  void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action);
+  void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) override;
   bool RunFences(Slice* slice);
-  void LogRefusal(std::string_view command, CUresult result) const;
+  void EndFor(wire::Fatal reason) override;
 
   // session_end.cc
   bool GoOnEnding();
   void ReturnEverything();
-  template <typename Table>
-  void DropAll(Table* table);
   bool ReturnMemory();
   void SendEnded(bool drained);
-
-  static Asker AskerOf(const wire::Record& record) { return {record.reply_slot, record.ticket}; }
-  template <typename C>
-  void Reply(Asker asker, CUresult result, const typename C::Reply& reply = {},
-             std::span<const uint8_t> payload = {}) {
-    answering_.reset(asker.slot);
-    if (result != CUDA_SUCCESS) LogRefusal(C::kName, result);
-    writer_.PublishReply<C>(asker.slot, asker.ticket, static_cast<uint32_t>(result), reply,
-                            payload);
-    published_ = true;
-  }
 
   // memory_operation.cc
   struct WordWatch;
@@ -314,7 +249,6 @@ class Session final : public StreamSink {
   bool HasRoom(const StreamCommand& command) const override;
   CUresult SubmitCopyInline(Stream& stream, const StreamCommand& command, uint64_t destination);
   void FreeStaged(Stream& stream);
-  void TellAsyncError(const Stream& stream, CUresult result);
   bool TextTaken(Stream& stream, const PointRef& point);
   CUresult MakeStream(Stream& stream);
   void GiveStream(const Stream& stream);
@@ -324,7 +258,7 @@ class Session final : public StreamSink {
   void AddMark(Stream& stream, PointRef point, bool tell = false);
   bool MayTell(const Stream& stream) const;
   bool AddMarks();
-  bool PollStreams();
+  bool PollStreams() override;
   // Takes the stream's marks that are done. True when there was one.
   bool TakeDone(Stream& stream);
 
@@ -339,17 +273,6 @@ class Session final : public StreamSink {
   // launch.cc
   CUresult SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
                           CUstream stream);
-
-  // link.cc
-  struct Link;
-  struct LinkEntry {
-    std::shared_ptr<Link> link;
-    // The driver's linker crashes when a state is used on several threads.
-    std::unique_ptr<OwnThread> thread;
-  };
-  void EndLinks();
-  void OnLinker(LinkEntry* entry, std::function<void()> work, std::function<void()> done);
-  LinkEntry* FindLink(wire::LinkId id_untrusted);  // refuses when there is none
 
   // library_load.cc
   bool LoadWhatIsKnown(const std::shared_ptr<Loading>& loading);
@@ -414,8 +337,7 @@ class Session final : public StreamSink {
   void FinishGraphs(Stream& stream);
   bool PollGraphCalls();
   void LetGraphsGo();
-  bool GraphsLetGo();               // nothing of LetGraphsGo's is at CUDA
-  void EndFor(wire::Fatal reason);  // outside of a handler
+  bool GraphsLetGo();  // nothing of LetGraphsGo's is at CUDA
 
   // memory.cc
   void AskForSlab();
@@ -447,31 +369,12 @@ class Session final : public StreamSink {
   void TellReturned();
   void LeaveToOthers(const PhysicalRef& memory);
 
-  // event.cc
-  bool AnswerEventWaits();
-
   // shared_pool.cc
   SharedPoolRef* FindPool(wire::PoolId id_untrusted);  // refuses when there is none
 
   // virtual_memory.cc
   PhysicalRef* FindPhysical(wire::PhysicalId id_untrusted);  // refuses when there is none
   void ChangeAccess(Asker asker, uint64_t address, uint64_t size_bytes, uint32_t flags);
-
-  // host_memory.cc
-  void TryHostRegister(Asker asker, uint64_t address, uint64_t size_bytes);
-  void RetireHost(uint64_t address, uint64_t size_bytes);
-
-  // array.cc
-  struct NewArray;
-  struct NewGreen;
-  void MakeArray(Asker asker, const wire::ArrayCreate::Request& request, uint64_t memory_id);
-  void DestroyArray(Asker asker, ArrayRef whole);
-  ArrayEntry* FindArray(wire::ArrayId id_untrusted);  // refuses when there is none
-
-  // texture.cc
-  bool JudgeTexture(const wire::TextureCreate::Request& request, CUDA_RESOURCE_DESC* resource,
-                    ArrayRef* array);
-  bool DestroyViews();
 
   // texture_reference.cc
   struct ReferenceLookup;
@@ -489,49 +392,23 @@ class Session final : public StreamSink {
   // False: refused. `judged` is filled for an array only.
   bool JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy, CopyEnd* judged);
 
-  // green_context.cc
-  const CUdevResource* FindPart(wire::DevicePartId id_untrusted);  // or nullptr
-  GreenContextRef FindGreen(wire::GreenContextId id_untrusted);    // refuses when there is none
-  void MakeGreen(const std::shared_ptr<NewGreen>& made);
-  void AnswerGreen(NewGreen& made);
-
   // copy.cc
   bool OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
-  bool OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
-  Stream* FindStream(wire::StreamId id_untrusted);  // refuses when there is none
 
-  const Place place_;
-  control::AddSession order_;
-  const TenantRef tenant_;
-  channel::Mapping commands_;
-  const std::shared_ptr<channel::Mapping> completions_;  // the driver may hold it beyond us
   channel::UniqueFd doorbell_;
-  wire::RingReader reader_;
-  wire::CompletionWriter writer_;
-  HostFunctions host_functions_{&writer_};
   TextSender text_{&writer_};
-  std::bitset<wire::kReplySlots> answering_;  // slots whose question is not answered yet
-  bool published_ = false;
   bool held_ = false;          // nothing may be handed to CUDA now
   uint32_t jobs_out_ = 0;      // chunks that other threads launch
   bool marked_piece_ = false;  // at CUDA since the last look at what is done
-  State state_ = State::kServing;
   uint64_t deadline_ns_ = 0;
-  uint64_t now_ns_ = 0;
-  uint64_t kernels_launched_ = 0;
   uint64_t kernels_told_ = 0;
   uint64_t staged_bytes_ = 0;
-  uint32_t unsupported_calls_ = 0;  // passed on
   bool watching_words_ = false;
   bool words_overdue_ = false;
   bool ring_empty_ = true;  // when it was read last
   static constexpr uint64_t kAtWorkNs = 1'000'000;
   uint64_t last_read_ns_ = 0;
   uint32_t looks_left_ = 0;  // at words, in this round of the loop
-  // Questions to the scheduler, clears, quiet moments: what calls back into this and is soon done.
-  uint32_t outstanding_ = 0;
-  uint32_t linking_ = 0;  // what calls back into this from the threads of links
-  const std::shared_ptr<std::atomic<bool>> left_ = std::make_shared<std::atomic<bool>>(false);
 
   struct DoneMark {
     uint64_t order;
@@ -539,16 +416,12 @@ class Session final : public StreamSink {
     wire::Ticket ticket;
   };
 
-  StreamSet streams_;
+  StreamSet stream_set_;              // the port's streams_
   std::vector<DoneMark> done_marks_;  // of PollStreams
-  bool shares_events_ = false;        // with other sessions, or did
-  Chores chores_;
   std::deque<Fence> fences_;
-  IdTable<wire::EventId, Event, wire::kMaxEvents> events_;
   IdTable<wire::LibraryId, Library, wire::kMaxLibraries> libraries_;
   IdTable<wire::KernelId, Kernel, wire::kMaxKernels> kernels_;
   IdTable<wire::ReferenceId, Reference, wire::kMaxReferences> references_;
-  IdTable<wire::LinkId, LinkEntry, wire::kMaxLinks> links_;
   RangeTable globals_;
   std::shared_ptr<uint64_t> graph_nodes_ = std::make_shared<uint64_t>(0);
   IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
@@ -556,12 +429,6 @@ class Session final : public StreamSink {
   IdTable<wire::ReservationId, ReservationEntry, wire::kMaxReservations> reservations_;
   std::vector<GraphToMake> graphs_to_make_;
   GraphWaits graph_waits_;
-  IdTable<wire::ArrayId, ArrayEntry, wire::kMaxArrays> arrays_;
-  IdTable<wire::GreenContextId, GreenContextRef, wire::kMaxGreenContexts> green_;  // null: made
-  IdTable<wire::DevicePartId, CUdevResource, wire::kMaxDeviceParts> parts_;
-  std::shared_ptr<SessionGreens> greens_ = std::make_shared<SessionGreens>(place_.greens);
-  std::map<uint64_t, ArrayRef> textures_;  // by handle; null for linear memory
-  std::map<uint64_t, ArrayRef> surfaces_;
 
   DeviceSpace space_;
   bool address_reserved_ = false;
@@ -570,27 +437,18 @@ class Session final : public StreamSink {
   IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: on its way
   std::map<uint64_t, MappedRange> mappings_;
   IdTable<wire::PoolId, SharedPoolRef, wire::kMaxSharedPools> pools_;
-  KeptMemory kept_;                 // what is mapped of it is in blocks_, too
-  uint64_t freeing_bytes_ = 0;      // of allocations that wait to be freed until work is done
-  uint32_t returning_ = 0;          // pieces of memory on their way back to the scheduler
-  std::vector<uint64_t> reclaims_;  // of the scheduler's, answered when nothing is on its way
-  std::vector<std::pair<Asker, PointRef>> event_waiting_;
-  std::deque<Asker> asking_memory_;                       // until they are there
-  RangeTable accessible_;                                 // what of them commands may name
+  KeptMemory kept_;                  // what is mapped of it is in blocks_, too
+  uint64_t freeing_bytes_ = 0;       // of allocations that wait to be freed until work is done
+  uint32_t returning_ = 0;           // pieces of memory on their way back to the scheduler
+  std::vector<uint64_t> reclaims_;   // of the scheduler's, answered when nothing is on its way
+  std::deque<Asker> asking_memory_;  // until they are there
+  RangeTable accessible_;            // what of them commands may name
   std::deque<std::pair<Asker, uint64_t>> small_waiting_;  // for a slab; sizes
   bool slab_coming_ = false;
 
-  std::shared_ptr<HostMemory> host_;
-  struct HostWaiting {
-    Asker asker;
-    uint64_t address;
-    uint64_t size_bytes;
-  };
-  std::deque<HostWaiting> host_waiting_;  // until what they overlap is unpinned
-
-  Lane modules_;
-  Lane memory_;
   CompletionWords words_;
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace gpuloom::executor

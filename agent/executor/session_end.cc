@@ -2,7 +2,7 @@
 // waits for a tenant that has made much.
 #include <utility>
 
-#include "agent/executor/session.h"
+#include "agent/executor/session_parts.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -33,19 +33,19 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   }
   chores_.Do([this] { return streams_.DropWaiting(); });
   watching_words_ = words_overdue_ = false;
-  host_functions_.Drop();
+  parts_->host_functions.Drop();
   place_.printer->Forget(id());
   small_waiting_.clear();
   asking_memory_.clear();
-  event_waiting_.clear();
-  host_waiting_.clear();
+  parts_->events.End();
+  parts_->pinned_memory.End();
   graphs_to_make_.clear();
   *left_ = true;
   place_.device->linker().LookAgain();
   modules_.Leave();
-  EndLinks();
+  parts_->links.End();
   // A neighbour's long kernel must not keep this session from ending.
-  outstanding_ -= place_.quiet->Drop(this);
+  outstanding_ -= place_.quiet->Drop(owner());
   // The memory lane runs out, and so do the fences: they hold what must be returned, which is nowhere else any more.
 }
 
@@ -70,35 +70,18 @@ bool Session::GoOnEnding() {
   return true;
 }
 
-template <typename Table>
-void Session::DropAll(Table* table) {
-  chores_.Do([table] {
-    for (size_t left = Chores::kPiece; left != 0; --left) {
-      if (table->TakeAny() == nullptr) return true;
-    }
-    return false;
-  });
-}
-
 void Session::ReturnEverything() {
   state_ = State::kReturning;
-  DropAll(&graphs_);
-  DropAll(&reservations_);
-  DropAll(&references_);
-  DropAll(&kernels_);
-  DropAll(&libraries_);
-  DropAll(&events_);
-  chores_.Do([this] { return DestroyViews(); });
-  DropAll(&arrays_);
-  DropAll(&green_);
-  chores_.Do([this] {
-    for (size_t left = Chores::kPiece; left != 0; --left) {
-      if (host_->registered.empty()) return true;
-      const auto [address, size_bytes] = *host_->registered.begin();
-      RetireHost(address, size_bytes);
-    }
-    return false;
-  });
+  chores_.Do([this] { return DropPiece(&graphs_); });
+  chores_.Do([this] { return DropPiece(&reservations_); });
+  chores_.Do([this] { return DropPiece(&references_); });
+  chores_.Do([this] { return DropPiece(&kernels_); });
+  chores_.Do([this] { return DropPiece(&libraries_); });
+  chores_.Do([this] { return parts_->events.DropPiece(); });
+  chores_.Do([this] { return parts_->arrays.DestroyViews(); });
+  chores_.Do([this] { return parts_->arrays.DropPiece(); });
+  chores_.Do([this] { return parts_->green_contexts.DropPiece(); });
+  chores_.Do([this] { return parts_->pinned_memory.RetirePiece(); });
   chores_.Do([this] {
     for (size_t left = Chores::kPiece; left != 0; --left) {
       const std::unique_ptr<Stream> stream = streams_.TakeAny();
@@ -108,7 +91,7 @@ void Session::ReturnEverything() {
     return false;
   });
   chores_.Do([this] {
-    greens_->GiveAll();
+    parts_->green_contexts.GiveSpares();
     return true;
   });
   chores_.Do([this] { return ReturnMemory(); });
@@ -178,7 +161,7 @@ bool Session::ReturnMemory() {
           place_.scheduler->Send(control::MemoryReturn{memory->charged_session, memory->memory_id});
         }
       });
-  if (left != 0) DropAll(&pools_);
+  if (left != 0) chores_.Do([this] { return DropPiece(&pools_); });
   return left != 0;
 }
 

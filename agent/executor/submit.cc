@@ -3,6 +3,7 @@
 
 #include "agent/executor/green_context.h"
 #include "agent/executor/session.h"
+#include "agent/executor/session_parts.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -65,7 +66,7 @@ void Session::Submit(Stream& stream, StreamCommand& command) {
   }
   if (result == CUDA_SUCCESS) result = place_.device->Judge(SubmitWork(stream, command));
   for (uint32_t i = 0; i < command.commands && result != CUDA_SUCCESS; ++i) {
-    TellAsyncError(stream, result);
+    TellAsyncError(stream.id, result);
   }
   const bool piece = MarksAtOnce(command.work);
   marked_piece_ |= piece;
@@ -76,15 +77,6 @@ void Session::Submit(Stream& stream, StreamCommand& command) {
     AddMark(stream, std::make_shared<Point>(place_.device, stream.id, command.ticket, false),
             piece && MayTell(stream));
   }
-}
-
-void Session::TellAsyncError(const Stream& stream, CUresult result) {
-  // A lost device is told by PublishFault, to everybody.
-  if (result == CUDA_SUCCESS || place_.device->lost() != CUDA_SUCCESS) return;
-  writer_.PublishAsyncError(static_cast<uint32_t>(result));
-  Log(LogLevel::kDebug, "session %llu (%s): a command of stream %u failed: %s",
-      static_cast<unsigned long long>(id()), label(), static_cast<unsigned>(stream.id),
-      place_.device->NameOf(result));
 }
 
 bool Session::HasRoom(const StreamCommand& command) const {
@@ -250,7 +242,8 @@ void Session::AddMark(Stream& stream, PointRef point, bool tell) {
 // graph recorded, the end of a destroyed stream, whose id the tenant then gives to the next one.
 bool Session::MayTell(const Stream& stream) const {
   if (!writer_.TenantWaits() || state_ != State::kServing || stream.destroyed) return false;
-  if (shares_events_ || !stream.printing.empty() || stream.green != nullptr) return false;
+  if (parts_->events.shares_events() || !stream.printing.empty() || stream.green != nullptr)
+    return false;
   const auto records = [](const GraphRun& run) { return !run.points.empty(); };
   if (std::any_of(stream.graphs.begin(), stream.graphs.end(), records)) return false;
   // With more to come nobody waits for this.

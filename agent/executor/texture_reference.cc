@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "agent/executor/session.h"
+#include "agent/executor/session_parts.h"
 #include "agent/executor/texture.h"
 
 namespace gpuloom::executor {
@@ -351,7 +352,7 @@ void Session::On(wire::Tag<wire::ReferenceSet>, const wire::ReferenceSet::Reques
                                        request.look.resource != wire::ViewResource::kArray)) {
       return Refuse(wire::Fatal::kBadArgument);
     }
-    if (!JudgeTexture(request.look, &binding->resource, &binding->array)) return;
+    if (!parts_->arrays.JudgeTexture(request.look, &binding->resource, &binding->array)) return;
     binding->bound = true;
     binding->sampler = SamplerOf(request.look);
   }

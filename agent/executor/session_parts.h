@@ -1,0 +1,42 @@
+// The parts of a session (docs/design/executor-parts.md), in the order in which they are made: each may
+// call those before it. For the session's own files.
+#pragma once
+
+#include "agent/executor/arrays.h"
+#include "agent/executor/context_limits.h"
+#include "agent/executor/events.h"
+#include "agent/executor/green_contexts.h"
+#include "agent/executor/host_functions.h"
+#include "agent/executor/links.h"
+#include "agent/executor/pinned_memory.h"
+#include "agent/executor/session.h"
+#include "agent/executor/tensor_maps.h"
+#include "agent/executor/unsupported_calls.h"
+#include "proto/wire/dispatch.h"
+
+namespace gpuloom::executor {
+
+struct Session::Parts {
+  explicit Parts(Session* of) : session(*of) {}
+
+  Session& session;
+  ContextLimits context_limits{&session};
+  TensorMaps tensor_maps{&session};
+  UnsupportedCalls unsupported_calls{&session};
+  HostFunctions host_functions{&session};
+  GreenContexts green_contexts{&session};
+  Links links{&session};
+  Events events{&session};
+  PinnedMemory pinned_memory{&session};
+  Arrays arrays{&session, [this](const ArrayRef& array) { session.LetReferencesGo(array); }};
+
+  // To the part that handles the command.
+  template <wire::Command C>
+  void On(wire::Tag<C> tag, const typename C::Request& request, const wire::Record& record) {
+    wire::PartWith<C>(session, context_limits, tensor_maps, unsupported_calls, host_functions,
+                      green_contexts, links, events, pinned_memory, arrays)
+        .On(tag, request, record);
+  }
+};
+
+}  // namespace gpuloom::executor
