@@ -70,7 +70,7 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
         if (!SpanOf(*end, copy, &bytes)) return CUDA_ERROR_INVALID_VALUE;
         const bool owned = end->space == wire::GraphCopySpace::kHost
                                ? OwnsHost(end->address, bytes)
-                               : OwnsDevice(end->address, bytes);
+                               : parts_->device_memory.OwnsDevice(end->address, bytes);
         if (!owned) return CUDA_ERROR_INVALID_VALUE;
       }
       return CUDA_SUCCESS;
@@ -87,7 +87,7 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
       uint64_t bytes = 0;
       if (__builtin_mul_overflow(fill.width, uint64_t{fill.element_bytes}, &rows.width_bytes) ||
           !SpanOf(rows.to, rows, &bytes) ||
-          !(OwnsDevice(fill.address, bytes) || OwnsHost(fill.address, bytes))) {
+          !(parts_->device_memory.OwnsDevice(fill.address, bytes) || OwnsHost(fill.address, bytes))) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       return CUDA_SUCCESS;
@@ -145,7 +145,7 @@ CUresult Session::JudgeGraphOperations(const GraphPlan& plan, const wire::GraphN
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     if (operation.address % bytes != 0 ||
-        !(OwnsDevice(operation.address, bytes) || OwnsHost(operation.address, bytes))) {
+        !(parts_->device_memory.OwnsDevice(operation.address, bytes) || OwnsHost(operation.address, bytes))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "agent/executor/session.h"
+#include "agent/executor/session_parts.h"
 
 namespace gpuloom::executor {
 
@@ -62,7 +63,7 @@ void Session::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Requ
     };
     has_globals |= !library->globals.empty();
     if (!forget(&library->kernels, [this](wire::KernelId id) { kernels_.Take(id); }) ||
-        !forget(&library->globals, [this](uint64_t begin) { globals_.Remove(begin); }) ||
+        !forget(&library->globals, [this](uint64_t begin) { parts_->device_memory.RemoveGlobal(begin); }) ||
         !forget(&library->references, [this](wire::ReferenceId id) { references_.Take(id); })) {
       return false;
     }
@@ -158,7 +159,7 @@ void Session::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& req
         place_.device->JudgeImage(found->result);
         Library* owner = FindLoaded(id, loaded);
         if (owner == nullptr) found->result = CUDA_ERROR_INVALID_HANDLE;
-        if (found->result == CUDA_SUCCESS && globals_.Add(found->address, found->size_bytes)) {
+        if (found->result == CUDA_SUCCESS && parts_->device_memory.AddGlobal(found->address, found->size_bytes)) {
           owner->globals.push_back(found->address);
         }
         Reply<wire::GlobalGet>(asker, found->result,

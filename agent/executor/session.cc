@@ -18,8 +18,6 @@ constexpr size_t kMaxFences = 64u << 10;
 // With so much queued the ring itself is the queue: it is not read until some of it has gone.
 constexpr size_t kMaxWaitingCommands = 64u << 10;
 constexpr size_t kMaxWaitingBytes = 64u << 20;
-// Words that streams wait for are looked at so often in a round of the loop.
-constexpr uint32_t kLooksAtATime = 16;
 
 // Launches are many and cheap; who asks a question waits for the answer, whatever that costs.
 int WeightOf(const wire::Record& record) {
@@ -31,13 +29,6 @@ std::string LabelOf(const control::AddSession& order) {
   return {order.label, strnlen(order.label, sizeof(order.label) - 1)};
 }
 
-// The part of the device range that MemAlloc cuts from.
-uint64_t OwnBytes(const control::AddSession& order) {
-  const uint64_t own = order.device_own_bytes;
-  return own == 0 || own > order.device_range_bytes ? order.device_range_bytes
-                                                    : own & ~(kGranuleBytes - 1);
-}
-
 }  // namespace
 
 Session::Session(const Place& place, const control::AddSession& order, channel::Mapping commands,
@@ -46,9 +37,6 @@ Session::Session(const Place& place, const control::AddSession& order, channel::
                   std::move(completions), &stream_set_),
       doorbell_(std::move(doorbell)),
       stream_set_(this, &held_, place.room),
-      space_(order.device_range_begin, OwnBytes(order)),
-      reservable_{order.device_range_begin + OwnBytes(order),
-                  order.device_range_bytes - OwnBytes(order)},
       words_(place.device, place.quiet, completions_),
       parts_(std::make_unique<Parts>(this)) {}
 
@@ -87,30 +75,12 @@ std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSes
     return fail("mapping the arena at its address");
   }
 
-  const Driver& cuda = place.device->cuda();
-  CUdeviceptr reserved = 0;
-  CUresult result = place.device->Judge(cuda.cuMemAddressReserve(
-      &reserved, order.device_range_bytes, kGranuleBytes, order.device_range_begin, 0));
-  if (result == CUDA_SUCCESS && reserved != order.device_range_begin) {
-    // The driver takes the address for a wish; a tenant's pointers must be where it was told.
-    cuda.cuMemAddressFree(reserved, order.device_range_bytes);
-    result = CUDA_ERROR_INVALID_ADDRESS_SPACE;
-  }
-  if (result != CUDA_SUCCESS) {
-    *error = std::string("cuda: reserving the session's device addresses: ") +
-             place.device->NameOf(result);
-    return nullptr;
-  }
-  session->address_reserved_ = true;
+  if (!session->parts_->device_memory.Reserve(error)) return nullptr;
   session->streams_.Add(wire::kLegacyStream, true, 0, wire::Ticket{0});
   return session;
 }
 
-Session::~Session() {
-  if (address_reserved_ && blocks_.empty() && mappings_.empty()) {
-    place_.device->cuda().cuMemAddressFree(order_.device_range_begin, order_.device_range_bytes);
-  }
-}
+Session::~Session() = default;
 
 bool Session::Gone() const {
   return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && parts_->links.Idle();
@@ -168,8 +138,7 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
 
 bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   now_ns_ = now_ns;
-  watching_words_ = words_overdue_ = false;
-  looks_left_ = kLooksAtATime;
+  parts_->memory_operations.BeginRound();
   bool any = false;
   if (!parts_->host_functions.Poll(&any)) {
     Refuse(wire::Fatal::kBadArgument);
@@ -264,6 +233,12 @@ bool Session::Poll(uint64_t now_ns, Slice* slice) {
   if (state_ == State::kEnding) any |= GoOnEnding();
   return any;
 }
+
+void Session::GiveBackOld(uint64_t now_ns) { parts_->device_memory.GiveBackOld(now_ns); }
+bool Session::HasKept() const { return parts_->device_memory.HasKept(); }
+void Session::Reclaim(uint64_t reclaim_id) { parts_->device_memory.Reclaim(reclaim_id); }
+bool Session::WatchesWords() const { return parts_->memory_operations.watching_words(); }
+bool Session::WordsOverdue() const { return parts_->memory_operations.words_overdue(); }
 
 void Session::LogBegin() const {
   LogFor(&tenant_->lines, LogLevel::kInfo, "session %llu (%s) begins",

@@ -25,12 +25,10 @@
 #include "agent/executor/context_memory.h"
 #include "agent/executor/device.h"
 #include "agent/executor/device_charge.h"
-#include "agent/executor/device_space.h"
 #include "agent/executor/graph.h"
 #include "agent/executor/host_memory.h"
 #include "agent/executor/id_table.h"
 #include "agent/executor/internal_stream.h"
-#include "agent/executor/kept_memory.h"
 #include "agent/executor/library_cache.h"
 #include "agent/executor/log.h"
 #include "agent/executor/managed_image.h"
@@ -38,7 +36,6 @@
 #include "agent/executor/place.h"
 #include "agent/executor/printer.h"
 #include "agent/executor/quiet.h"
-#include "agent/executor/range_table.h"
 #include "agent/executor/scheduler_link.h"
 #include "agent/executor/session_objects.h"
 #include "agent/executor/session_port.h"
@@ -105,10 +102,9 @@ class Session final : private SessionPort, private StreamSink {
   // Tells the scheduler how many kernels there were, when there were more.
   void SendCounters();
   bool HasCounters() const { return kernels_told_ != kernels_launched_; }
-  // Gives back to the scheduler what is kept for nothing. To be called about once a second.
+  // As DeviceMemory's.
   void GiveBackOld(uint64_t now_ns);
-  bool HasKept() const { return !kept_.empty(); }
-  // Gives back all that is kept, and says so to the scheduler when it has it.
+  bool HasKept() const;
   void Reclaim(uint64_t reclaim_id);
 
   State state() const { return state_; }
@@ -121,9 +117,9 @@ class Session final : private SessionPort, private StreamSink {
   // True when it was held, and is not any more.
   bool SetHeld(bool held) { return std::exchange(held_, held) && !held; }
   // A stream's turn has come to wait for a word, which nobody tells us of.
-  bool WatchesWords() const { return watching_words_; }
+  bool WatchesWords() const;
   // There were more words to look at than a round of the loop has room for.
-  bool WordsOverdue() const { return words_overdue_; }
+  bool WordsOverdue() const;
 
   // The handlers, in the order of proto/wire/commands.h.
   void On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&, const wire::Record&);
@@ -136,17 +132,9 @@ class Session final : private SessionPort, private StreamSink {
           const wire::Record&);
   void On(wire::Tag<wire::OccupancySharedMemory>, const wire::OccupancySharedMemory::Request&,
           const wire::Record&);
-  void On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request&, const wire::Record&);
-  void On(wire::Tag<wire::MemFree>, const wire::MemFree::Request&, const wire::Record&);
-  void On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&, const wire::Record&);
-  void On(wire::Tag<wire::Copy>, const wire::Copy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::CopyInline>, const wire::CopyInline::Request&, const wire::Record&);
-  void On(wire::Tag<wire::Fill>, const wire::Fill::Request&, const wire::Record&);
   void On(wire::Tag<wire::Launch>, const wire::Launch::Request&, const wire::Record&);
   void On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Request&, const wire::Record&);
   void On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request&, const wire::Record&);
-  void On(wire::Tag<wire::FillBlock>, const wire::FillBlock::Request&, const wire::Record&);
   void On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request&, const wire::Record&);
   void On(wire::Tag<wire::OccupancyClusters>, const wire::OccupancyClusters::Request&,
           const wire::Record&);
@@ -163,26 +151,6 @@ class Session final : private SessionPort, private StreamSink {
           const wire::Record&);
   void On(wire::Tag<wire::ConditionsDrop>, const wire::ConditionsDrop::Request&,
           const wire::Record&);
-  // Memory (proto/wire/memory_commands.h).
-  void On(wire::Tag<wire::AddressSpace>, const wire::AddressSpace::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PhysicalCreate>, const wire::PhysicalCreate::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::PhysicalRelease>, const wire::PhysicalRelease::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::PhysicalExport>, const wire::PhysicalExport::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::PhysicalImport>, const wire::PhysicalImport::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::MemExport>, const wire::MemExport::Request&, const wire::Record&);
-  void On(wire::Tag<wire::MemMap>, const wire::MemMap::Request&, const wire::Record&);
-  void On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request&, const wire::Record&);
-  void On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request&, const wire::Record&);
-  void On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PoolShare>, const wire::PoolShare::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PoolOpen>, const wire::PoolOpen::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PoolClose>, const wire::PoolClose::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PoolPut>, const wire::PoolPut::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PoolTake>, const wire::PoolTake::Request&, const wire::Record&);
   void On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request&, const wire::Record&);
   void On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request&, const wire::Record&);
   void On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request&, const wire::Record&);
@@ -192,10 +160,6 @@ class Session final : private SessionPort, private StreamSink {
           const wire::Record&);
   void On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Request&, const wire::Record&);
   void On(wire::Tag<wire::ReferenceSet>, const wire::ReferenceSet::Request&, const wire::Record&);
-  void On(wire::Tag<wire::StreamWriteValue>, const wire::StreamWriteValue::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::Request&,
-          const wire::Record&);
 
  private:
   struct Loading;  // loading.h
@@ -237,18 +201,12 @@ class Session final : private SessionPort, private StreamSink {
   // session_end.cc
   bool GoOnEnding();
   void ReturnEverything();
-  bool ReturnMemory();
   void SendEnded(bool drained);
 
-  // memory_operation.cc
-  struct WordWatch;
-  void LookAtWord(const std::shared_ptr<WordWatch>& watch, Gate* gate);
 
   // submit.cc
   void Submit(Stream& stream, StreamCommand& command) override;
   bool HasRoom(const StreamCommand& command) const override;
-  CUresult SubmitCopyInline(Stream& stream, const StreamCommand& command, uint64_t destination);
-  void FreeStaged(Stream& stream);
   bool TextTaken(Stream& stream, const PointRef& point);
   CUresult MakeStream(Stream& stream);
   void GiveStream(const Stream& stream);
@@ -339,43 +297,6 @@ class Session final : private SessionPort, private StreamSink {
   void LetGraphsGo();
   bool GraphsLetGo();  // nothing of LetGraphsGo's is at CUDA
 
-  // memory.cc
-  void AskForSlab();
-  void ServeSmall(CUresult failure);
-  void FreeAllocation(uint64_t address, wire::Ticket ticket, std::function<void()> done);
-  void TellMemory(Asker asker);
-
-  // grant.cc
-  struct NewMemory;
-  using OnMemory = std::function<void(CUresult, const PhysicalRef&)>;
-  void MapNew(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done);
-  void MapHeld(const PhysicalRef& memory, uint64_t address, std::function<void(CUresult)> done);
-  void ObtainUnmapped(uint64_t size_bytes, OnMemory done);
-  void Obtain(uint64_t address, uint64_t size_bytes, OnMemory done);
-  void OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer, OnMemory done);
-  void Arrive(NewMemory& memory, const OnMemory& done);
-  void Hold(const PhysicalRef& memory) { ++memory->holders[id()]; }
-
-  // give_back.cc
-  void Unmap(uint64_t address, PhysicalRef memory, std::function<void()> done);
-  void JudgeUnmap(CUresult result);
-  bool MayKeep(const Physical& memory) const;
-  bool LetGo(const PhysicalRef& memory);
-  void Drop(const PhysicalRef& memory, std::function<void()> done);
-  void GiveBack(std::vector<KeptMemory::Block> blocks, std::function<void()> done);
-  void GiveBackKept(std::vector<KeptMemory::Block> blocks);
-  void BeginReturn();
-  void EndReturn();
-  void TellReturned();
-  void LeaveToOthers(const PhysicalRef& memory);
-
-  // shared_pool.cc
-  SharedPoolRef* FindPool(wire::PoolId id_untrusted);  // refuses when there is none
-
-  // virtual_memory.cc
-  PhysicalRef* FindPhysical(wire::PhysicalId id_untrusted);  // refuses when there is none
-  void ChangeAccess(Asker asker, uint64_t address, uint64_t size_bytes, uint32_t flags);
-
   // texture_reference.cc
   struct ReferenceLookup;
   void FinishReference(Asker asker, const wire::ReferenceGet::Request& request,
@@ -388,12 +309,7 @@ class Session final : private SessionPort, private StreamSink {
   CUresult BindNow(const Bindings& bindings) const;
   void LetReferencesGo(const ArrayRef& whole);
 
-  // block.cc
-  // False: refused. `judged` is filled for an array only.
-  bool JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy, CopyEnd* judged);
 
-  // copy.cc
-  bool OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
 
   channel::UniqueFd doorbell_;
   TextSender text_{&writer_};
@@ -402,13 +318,9 @@ class Session final : private SessionPort, private StreamSink {
   bool marked_piece_ = false;  // at CUDA since the last look at what is done
   uint64_t deadline_ns_ = 0;
   uint64_t kernels_told_ = 0;
-  uint64_t staged_bytes_ = 0;
-  bool watching_words_ = false;
-  bool words_overdue_ = false;
   bool ring_empty_ = true;  // when it was read last
   static constexpr uint64_t kAtWorkNs = 1'000'000;
   uint64_t last_read_ns_ = 0;
-  uint32_t looks_left_ = 0;  // at words, in this round of the loop
 
   struct DoneMark {
     uint64_t order;
@@ -422,29 +334,12 @@ class Session final : private SessionPort, private StreamSink {
   IdTable<wire::LibraryId, Library, wire::kMaxLibraries> libraries_;
   IdTable<wire::KernelId, Kernel, wire::kMaxKernels> kernels_;
   IdTable<wire::ReferenceId, Reference, wire::kMaxReferences> references_;
-  RangeTable globals_;
   std::shared_ptr<uint64_t> graph_nodes_ = std::make_shared<uint64_t>(0);
   IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
   std::shared_ptr<uint64_t> conditions_ = std::make_shared<uint64_t>(0);
   IdTable<wire::ReservationId, ReservationEntry, wire::kMaxReservations> reservations_;
   std::vector<GraphToMake> graphs_to_make_;
   GraphWaits graph_waits_;
-
-  DeviceSpace space_;
-  bool address_reserved_ = false;
-  std::map<uint64_t, PhysicalRef> blocks_;  // behind the spans of space_
-  channel::Range reservable_;               // the tenant's own part of the device range
-  IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: on its way
-  std::map<uint64_t, MappedRange> mappings_;
-  IdTable<wire::PoolId, SharedPoolRef, wire::kMaxSharedPools> pools_;
-  KeptMemory kept_;                  // what is mapped of it is in blocks_, too
-  uint64_t freeing_bytes_ = 0;       // of allocations that wait to be freed until work is done
-  uint32_t returning_ = 0;           // pieces of memory on their way back to the scheduler
-  std::vector<uint64_t> reclaims_;   // of the scheduler's, answered when nothing is on its way
-  std::deque<Asker> asking_memory_;  // until they are there
-  RangeTable accessible_;            // what of them commands may name
-  std::deque<std::pair<Asker, uint64_t>> small_waiting_;  // for a slab; sizes
-  bool slab_coming_ = false;
 
   CompletionWords words_;
   struct Parts;

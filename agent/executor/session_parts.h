@@ -4,10 +4,13 @@
 
 #include "agent/executor/arrays.h"
 #include "agent/executor/context_limits.h"
+#include "agent/executor/copies.h"
+#include "agent/executor/device_memory.h"
 #include "agent/executor/events.h"
 #include "agent/executor/green_contexts.h"
 #include "agent/executor/host_functions.h"
 #include "agent/executor/links.h"
+#include "agent/executor/memory_operations.h"
 #include "agent/executor/pinned_memory.h"
 #include "agent/executor/session.h"
 #include "agent/executor/tensor_maps.h"
@@ -29,12 +32,15 @@ struct Session::Parts {
   Events events{&session};
   PinnedMemory pinned_memory{&session};
   Arrays arrays{&session, [this](const ArrayRef& array) { session.LetReferencesGo(array); }};
+  DeviceMemory device_memory{&session};
+  MemoryOperations memory_operations{&session, &device_memory};
+  Copies copies{&session, &device_memory, &arrays};
 
   // To the part that handles the command.
   template <wire::Command C>
   void On(wire::Tag<C> tag, const typename C::Request& request, const wire::Record& record) {
     wire::PartWith<C>(session, context_limits, tensor_maps, unsupported_calls, host_functions,
-                      green_contexts, links, events, pinned_memory, arrays)
+                      green_contexts, links, events, pinned_memory, arrays, device_memory, memory_operations, copies)
         .On(tag, request, record);
   }
 };

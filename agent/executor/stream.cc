@@ -38,4 +38,13 @@ void Session::On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Requ
   stream->destroyed = true;
 }
 
+void Session::On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request& request,
+                 const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  StreamCommand command;
+  command.ticket = record.ticket;
+  streams_.Enqueue(*stream, std::move(command));
+}
+
 }  // namespace gpuloom::executor

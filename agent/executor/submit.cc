@@ -85,31 +85,8 @@ bool Session::HasRoom(const StreamCommand& command) const {
     if (!MayLaunchGraph(*work, command.ticket)) return false;
   }
   if (Prints(command.work) && !place_.printer->MayPrint(id())) return false;
-  return staged_bytes_ == 0 || !std::holds_alternative<CopyInlineWork>(command.work) ||
-         staged_bytes_ + Staging::CostBytes(command.payload.size()) <= Staging::kSessionBytes;
-}
-
-CUresult Session::SubmitCopyInline(Stream& stream, const StreamCommand& command,
-                                   uint64_t destination) {
-  const std::span<const uint8_t> payload = command.payload;
-  const uint8_t* source = payload.data();
-  if (uint8_t* copy = place_.staging->Copy(tenant_.get(), payload)) {
-    stream.staged.push_back({static_cast<uint64_t>(command.ticket), copy, payload.size()});
-    staged_bytes_ += Staging::CostBytes(payload.size());
-    source = copy;
-  }
-  // Otherwise from pageable memory, of which CUDA has taken a copy when the call returns.
-  return place_.device->cuda().cuMemcpyHtoDAsync_v2(destination, source, payload.size(),
-                                                    stream.cuda);
-}
-
-void Session::FreeStaged(Stream& stream) {
-  while (!stream.staged.empty() && stream.staged.front().ticket <= stream.completed) {
-    const Staged& staged = stream.staged.front();
-    place_.staging->Give(tenant_.get(), staged.copy, staged.size_bytes);
-    staged_bytes_ -= Staging::CostBytes(staged.size_bytes);
-    stream.staged.pop_front();
-  }
+  return !std::holds_alternative<CopyInlineWork>(command.work) ||
+         parts_->copies.HasRoom(command.payload.size());
 }
 
 CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
@@ -145,7 +122,7 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (const auto* copy = std::get_if<CopyInlineWork>(&command.work)) {
-    return SubmitCopyInline(stream, command, copy->destination);
+    return parts_->copies.SubmitCopyInline(stream, command, copy->destination);
   }
   if (const auto* fill = std::get_if<FillWork>(&command.work)) {
     const wire::Fill::Request& r = fill->request;
@@ -304,7 +281,7 @@ bool Session::TakeDone(Stream& stream) {
     streams_.CompleteOldestMark(stream, now_ns_);
   }
   if (stream.completed == before) return false;
-  FreeStaged(stream);
+  parts_->copies.FreeStaged(stream);
   FinishGraphs(stream);
   FinishChains(stream);
   return true;
