@@ -67,7 +67,7 @@ Side SideOf(const wire::GraphCopyEnd& end, CUarray array, const wire::GraphCopy&
 }  // namespace
 
 bool Copies::JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy,
-                           CopyEnd* judged) {
+                          CopyEnd* judged) {
   switch (end.space) {
     case wire::GraphCopySpace::kArray: {
       const ArrayEntry* entry = arrays_->Find(wire::ArrayId{end.array});
@@ -95,7 +95,7 @@ bool Copies::JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& 
 }
 
 void Copies::On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request& request,
-                 const wire::Record& record) {
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   const wire::GraphCopy& copy = request.copy;
@@ -111,7 +111,7 @@ void Copies::On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request& requ
 }
 
 void Copies::On(wire::Tag<wire::FillBlock>, const wire::FillBlock::Request& request,
-                 const wire::Record& record) {
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   const wire::GraphFill& fill = request.fill;

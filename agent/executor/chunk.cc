@@ -11,25 +11,7 @@ constexpr uint32_t kChainWeight = 4;
 constexpr uint32_t kMaxGridY = 65535;
 constexpr uint32_t kMaxBlockZ = 64;
 
-uint32_t Limit(int32_t attribute) {
-  return attribute == wire::kNoAttribute || attribute < 0 ? 0 : static_cast<uint32_t>(attribute);
-}
-
 }  // namespace
-
-void Session::SetCollects(Kernel* kernel, const int32_t* attributes) const {
-  kernel->max_threads = Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
-  kernel->max_dynamic_shared_bytes =
-      Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]);
-  // Nodes of a chain have no clusters and must not use references, and what prints takes turns.
-  kernel->collects = place_.chains != nullptr && !kernel->library->prints &&
-                     kernel->library->references == nullptr &&
-                     kernel->param_bytes <= kMaxChunkedParamBytes &&
-                     Limit(attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]) == 0 &&
-                     Limit(attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]) == 0 &&
-                     !place_.chains->Refuses(kernel->function);
-  kernel->refused_known = place_.chains == nullptr ? 0 : place_.chains->refused();
-}
 
 // What CUDA would refuse in the launch goes by itself, so that its answer is that launch's.
 bool Session::MayCollect(Kernel* looked_up, const wire::Launch::Request& request) const {

@@ -10,7 +10,7 @@
 namespace gpuloom::executor {
 
 void Copies::On(wire::Tag<wire::Copy>, const wire::Copy::Request& request,
-                 const wire::Record& record) {
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   bool to_host = false;
@@ -31,8 +31,10 @@ void Copies::On(wire::Tag<wire::Copy>, const wire::Copy::Request& request,
       return Refuse(wire::Fatal::kBadArgument);
   }
   const uint64_t bytes = request.size_bytes;
-  if (!(to_host ? OwnsHost(request.destination, bytes) : device_memory_->OwnsDevice(request.destination, bytes)) ||
-      !(from_host ? OwnsHost(request.source, bytes) : device_memory_->OwnsDevice(request.source, bytes))) {
+  if (!(to_host ? OwnsHost(request.destination, bytes)
+                : device_memory_->OwnsDevice(request.destination, bytes)) ||
+      !(from_host ? OwnsHost(request.source, bytes)
+                  : device_memory_->OwnsDevice(request.source, bytes))) {
     return Refuse(wire::Fatal::kBadRange);
   }
   StreamCommand command;
@@ -42,11 +44,12 @@ void Copies::On(wire::Tag<wire::Copy>, const wire::Copy::Request& request,
 }
 
 void Copies::On(wire::Tag<wire::CopyInline>, const wire::CopyInline::Request& request,
-                 const wire::Record& record) {
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   const auto destination = static_cast<uint64_t>(request.destination);
-  if (!device_memory_->OwnsDevice(destination, record.payload.size())) return Refuse(wire::Fatal::kBadRange);
+  if (!device_memory_->OwnsDevice(destination, record.payload.size()))
+    return Refuse(wire::Fatal::kBadRange);
   StreamCommand command;
   command.ticket = record.ticket;
   command.payload = record.payload;
@@ -55,7 +58,7 @@ void Copies::On(wire::Tag<wire::CopyInline>, const wire::CopyInline::Request& re
 }
 
 void Copies::On(wire::Tag<wire::Fill>, const wire::Fill::Request& request,
-                 const wire::Record& record) {
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   if (request.element_bytes != 1 && request.element_bytes != 2 && request.element_bytes != 4) {
@@ -63,7 +66,8 @@ void Copies::On(wire::Tag<wire::Fill>, const wire::Fill::Request& request,
   }
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(request.count, uint64_t{request.element_bytes}, &bytes) ||
-      !(device_memory_->OwnsDevice(request.destination, bytes) || OwnsHost(request.destination, bytes))) {
+      !(device_memory_->OwnsDevice(request.destination, bytes) ||
+        OwnsHost(request.destination, bytes))) {
     return Refuse(wire::Fatal::kBadRange);
   }
   StreamCommand command;
@@ -78,7 +82,7 @@ bool Copies::HasRoom(size_t payload_bytes) const {
 }
 
 CUresult Copies::SubmitCopyInline(Stream& stream, const StreamCommand& command,
-                                   uint64_t destination) {
+                                  uint64_t destination) {
   const std::span<const uint8_t> payload = command.payload;
   const uint8_t* source = payload.data();
   if (uint8_t* copy = place_.staging->Copy(tenant_.get(), payload)) {

@@ -43,9 +43,9 @@ void DeviceMemory::JudgeUnmap(CUresult result) {
 
 // Nobody else has it or can get it, and it is held for one thing only.
 bool DeviceMemory::MayKeep(const Physical& memory) const {
-  return serving() && memory.charged_session == id() &&
-         memory.token == TokenKey{0, 0} && memory.holders.size() == 1 &&
-         memory.holders.begin()->first == id() && memory.holders.begin()->second == 1;
+  return serving() && memory.charged_session == id() && memory.token == TokenKey{0, 0} &&
+         memory.holders.size() == 1 && memory.holders.begin()->first == id() &&
+         memory.holders.begin()->second == 1;
 }
 
 // True when nobody holds it any more.
@@ -200,13 +200,12 @@ bool DeviceMemory::LeaveToOthers() {
 
 // The device's range is the session's own, so nothing of anybody else's is touched.
 void DeviceMemory::ReturnAddresses(std::function<void()> done) {
-  memory_.Post(
-      [&cuda = place_.device->cuda(), begin = order_.device_range_begin,
-       bytes = order_.device_range_bytes] { cuda.cuMemAddressFree(begin, bytes); },
-      [this, done = std::move(done)] {
-        address_reserved_ = false;
-        done();
-      });
+  memory_.Post([&cuda = place_.device->cuda(), begin = order_.device_range_begin,
+                bytes = order_.device_range_bytes] { cuda.cuMemAddressFree(begin, bytes); },
+               [this, done = std::move(done)] {
+                 address_reserved_ = false;
+                 done();
+               });
 }
 
 void DeviceMemory::DropTables() {

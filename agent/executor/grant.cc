@@ -25,7 +25,8 @@ CUresult MapAt(const Driver& cuda, CUdevice device, CUmemGenericAllocationHandle
 }  // namespace
 
 // Puts memory behind reserved addresses. `done` is called exactly once, on the ring thread.
-void DeviceMemory::MapNew(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done) {
+void DeviceMemory::MapNew(uint64_t address, uint64_t size_bytes,
+                          std::function<void(CUresult)> done) {
   if (KeptMemory::Block kept; kept_.TakeUnmapped(size_bytes, &kept)) {
     return MapHeld(kept.memory, address, std::move(done));
   }
@@ -38,7 +39,7 @@ void DeviceMemory::MapNew(uint64_t address, uint64_t size_bytes, std::function<v
 
 // Memory that this session holds for this. It lets go of it when it cannot be mapped.
 void DeviceMemory::MapHeld(const PhysicalRef& memory, uint64_t address,
-                      std::function<void(CUresult)> done) {
+                           std::function<void(CUresult)> done) {
   ++outstanding_;
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
   memory_.Post(
@@ -139,7 +140,7 @@ struct DeviceMemory::NewMemory {
 };
 
 void DeviceMemory::OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer,
-                        OnMemory done) {
+                             OnMemory done) {
   control::MemoryGranted granted;
   if (!answer->As(&granted) || granted.session_id != id()) {
     return done(CUDA_ERROR_OUT_OF_MEMORY, nullptr);

@@ -360,7 +360,8 @@ void Session::LetGraphsGo() {
       if (place / kLetGoAtATime != round % turns) continue;
       const Graph::ValueWait& wait = waits[begin + round / turns % (end - begin)];
       const uint64_t bytes = wait.wide ? 8 : 4;
-      if (!parts_->device_memory.OwnsDevice(wait.address, bytes) && !OwnsHost(wait.address, bytes)) continue;
+      if (!parts_->device_memory.OwnsDevice(wait.address, bytes) && !OwnsHost(wait.address, bytes))
+        continue;
       any = true;
       ++written;
       place_.device->Judge(wait.wide

@@ -87,7 +87,8 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
       uint64_t bytes = 0;
       if (__builtin_mul_overflow(fill.width, uint64_t{fill.element_bytes}, &rows.width_bytes) ||
           !SpanOf(rows.to, rows, &bytes) ||
-          !(parts_->device_memory.OwnsDevice(fill.address, bytes) || OwnsHost(fill.address, bytes))) {
+          !(parts_->device_memory.OwnsDevice(fill.address, bytes) ||
+            OwnsHost(fill.address, bytes))) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       return CUDA_SUCCESS;
@@ -113,7 +114,7 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
 CUresult Session::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
   const wire::GraphNode node = plan->reader.Node(entry);
   const auto request = plan->reader.Body<wire::GraphKernel>(node);
-  const Kernel* kernel = kernels_.Find(request.kernel);
+  const Kernel* kernel = parts_->libraries.kernels().Find(request.kernel);
   if (kernel == nullptr || kernel->function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (request.param_bytes != kernel->param_bytes) return CUDA_ERROR_INVALID_VALUE;
   for (uint32_t i = 0; i < request.attributes; ++i) {
@@ -145,7 +146,8 @@ CUresult Session::JudgeGraphOperations(const GraphPlan& plan, const wire::GraphN
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     if (operation.address % bytes != 0 ||
-        !(parts_->device_memory.OwnsDevice(operation.address, bytes) || OwnsHost(operation.address, bytes))) {
+        !(parts_->device_memory.OwnsDevice(operation.address, bytes) ||
+          OwnsHost(operation.address, bytes))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   }

@@ -1,6 +1,7 @@
 #include "agent/executor/green_context.h"
 #include "agent/executor/launch_attributes.h"
 #include "agent/executor/session.h"
+#include "agent/executor/session_parts.h"
 #include "agent/executor/texture_reference.h"
 
 namespace gpuloom::executor {
@@ -17,7 +18,7 @@ void Session::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
                  const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
-  Kernel* kernel = FindKernel(request.kernel);
+  Kernel* kernel = parts_->kernels.FindKernel(request.kernel);
   if (kernel == nullptr) return;
   if (record.payload.size() != kernel->param_bytes) return Refuse(wire::Fatal::kRecordSize);
   if (request.flags != 0) return Refuse(wire::Fatal::kBadArgument);
@@ -42,7 +43,7 @@ void Session::On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& reque
                  const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
-  const Kernel* kernel = FindKernel(request.kernel);
+  const Kernel* kernel = parts_->kernels.FindKernel(request.kernel);
   if (kernel == nullptr) return;
   if (record.payload.size() != kernel->param_bytes) return Refuse(wire::Fatal::kRecordSize);
   if (!KnowsAttributes(request.attributes)) return Refuse(wire::Fatal::kBadArgument);
@@ -57,7 +58,8 @@ void Session::On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& reque
 
 CUresult Session::SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
                                  CUstream stream) {
-  if (const CUresult bound = Bind(launch.bindings); bound != CUDA_SUCCESS) return bound;
+  if (const CUresult bound = Bind(place_.device->cuda(), launch.bindings); bound != CUDA_SUCCESS)
+    return bound;
   const wire::LaunchEx::Request& r = launch.request;
   const LaunchConfig config(r.grid, r.block, r.dynamic_shared_bytes, stream, r.attributes);
   size_t bytes = params.size();
@@ -66,31 +68,6 @@ CUresult Session::SubmitLaunchEx(const LaunchExWork& launch, std::span<const uin
   ++kernels_launched_;
   return place_.device->cuda().cuLaunchKernelEx(config.get(), launch.function, nullptr,
                                                 bytes == 0 ? nullptr : extra);
-}
-
-void Session::On(wire::Tag<wire::OccupancyClusters>,
-                 const wire::OccupancyClusters::Request& request, const wire::Record& record) {
-  const Kernel* kernel = FindKernel(request.kernel);
-  if (kernel == nullptr) return;
-  if (!KnowsAttributes(request.attributes) ||
-      (request.question != wire::ClusterQuestion::kMaxActiveClusters &&
-       request.question != wire::ClusterQuestion::kMaxPotentialSize)) {
-    return Refuse(wire::Fatal::kBadArgument);
-  }
-  auto answer = std::make_shared<std::pair<CUresult, int>>(CUDA_SUCCESS, 0);
-  modules_.Post(
-      [answer, request, function = kernel->function, &cuda = place_.device->cuda()] {
-        const LaunchConfig config(request.grid, request.block, request.dynamic_shared_bytes,
-                                  nullptr, request.attributes);
-        answer->first =
-            request.question == wire::ClusterQuestion::kMaxActiveClusters
-                ? cuda.cuOccupancyMaxActiveClusters(&answer->second, function, config.get())
-                : cuda.cuOccupancyMaxPotentialClusterSize(&answer->second, function, config.get());
-      },
-      [this, answer, asker = AskerOf(record), library = kernel->library] {
-        Reply<wire::OccupancyClusters>(asker, place_.device->Judge(answer->first),
-                                       {answer->second});
-      });
 }
 
 }  // namespace gpuloom::executor

@@ -56,7 +56,7 @@ bool DeviceMemory::OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_un
 }
 
 void DeviceMemory::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   const uint64_t size_bytes = request.size_bytes;
   if (size_bytes == 0) return Reply<wire::MemAlloc>(asker, CUDA_ERROR_INVALID_VALUE);
@@ -116,7 +116,7 @@ void DeviceMemory::AskForSlab() {
 }
 
 void DeviceMemory::On(wire::Tag<wire::MemFree>, const wire::MemFree::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);
   const Asker asker = AskerOf(record);
   // Retired at once: no later command may name it.
@@ -126,7 +126,7 @@ void DeviceMemory::On(wire::Tag<wire::MemFree>, const wire::MemFree::Request& re
 }
 
 void DeviceMemory::On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);
   if (!space_.Retire(address)) return Refuse(wire::Fatal::kBadRange);
   FreeAllocation(address, record.ticket, [] {});
@@ -134,7 +134,8 @@ void DeviceMemory::On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::R
 
 // A retired allocation, once the work before `ticket` is done. The tenant may know that, and ask what
 // is free, before we have seen it.
-void DeviceMemory::FreeAllocation(uint64_t address, wire::Ticket ticket, std::function<void()> done) {
+void DeviceMemory::FreeAllocation(uint64_t address, wire::Ticket ticket,
+                                  std::function<void()> done) {
   const uint64_t span_bytes = space_.SpanBytes(address);
   freeing_bytes_ += span_bytes;
   AfterEarlierWork(ticket, [this, address, span_bytes, done = std::move(done)] {
@@ -156,7 +157,7 @@ void DeviceMemory::FreeAllocation(uint64_t address, wire::Ticket ticket, std::fu
 
 // What is kept, and what is on its way back, already counts: a tenant that has freed sees it.
 void DeviceMemory::On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   if (returning_ != 0) {
     asking_memory_.push_back(AskerOf(record));
   } else {

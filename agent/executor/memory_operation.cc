@@ -62,8 +62,9 @@ void MemoryOperations::BeginRound() {
   looks_left_ = kLooksAtATime;
 }
 
-void MemoryOperations::On(wire::Tag<wire::StreamWriteValue>, const wire::StreamWriteValue::Request& request,
-                 const wire::Record& record) {
+void MemoryOperations::On(wire::Tag<wire::StreamWriteValue>,
+                          const wire::StreamWriteValue::Request& request,
+                          const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   if (!IsWord(request.address, request.word_bytes)) return Refuse(wire::Fatal::kBadArgument);
@@ -77,8 +78,9 @@ void MemoryOperations::On(wire::Tag<wire::StreamWriteValue>, const wire::StreamW
   streams_.Enqueue(*stream, std::move(command));
 }
 
-void MemoryOperations::On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::Request& request,
-                 const wire::Record& record) {
+void MemoryOperations::On(wire::Tag<wire::StreamWaitValue>,
+                          const wire::StreamWaitValue::Request& request,
+                          const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   if (!IsWord(request.address, request.word_bytes) ||

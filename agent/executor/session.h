@@ -31,7 +31,6 @@
 #include "agent/executor/internal_stream.h"
 #include "agent/executor/library_cache.h"
 #include "agent/executor/log.h"
-#include "agent/executor/managed_image.h"
 #include "agent/executor/physical_memory.h"
 #include "agent/executor/place.h"
 #include "agent/executor/printer.h"
@@ -122,25 +121,10 @@ class Session final : private SessionPort, private StreamSink {
   bool WordsOverdue() const;
 
   // The handlers, in the order of proto/wire/commands.h.
-  void On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Request&, const wire::Record&);
-  void On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request&, const wire::Record&);
-  void On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request&, const wire::Record&);
-  void On(wire::Tag<wire::KernelSetAttribute>, const wire::KernelSetAttribute::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::OccupancyBlocks>, const wire::OccupancyBlocks::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::OccupancySharedMemory>, const wire::OccupancySharedMemory::Request&,
-          const wire::Record&);
   void On(wire::Tag<wire::Launch>, const wire::Launch::Request&, const wire::Record&);
   void On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Request&, const wire::Record&);
   void On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request&, const wire::Record&);
   void On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request&, const wire::Record&);
-  void On(wire::Tag<wire::OccupancyClusters>, const wire::OccupancyClusters::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::KernelParams>, const wire::KernelParams::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Request&,
-          const wire::Record&);
   void On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate::Request&,
           const wire::Record&);
   void On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request&, const wire::Record&);
@@ -152,26 +136,8 @@ class Session final : private SessionPort, private StreamSink {
   void On(wire::Tag<wire::ConditionsDrop>, const wire::ConditionsDrop::Request&,
           const wire::Record&);
   void On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request&, const wire::Record&);
-  void On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LibraryLoadByHash>, const wire::LibraryLoadByHash::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Request&, const wire::Record&);
-  void On(wire::Tag<wire::ReferenceSet>, const wire::ReferenceSet::Request&, const wire::Record&);
 
  private:
-  struct Loading;  // loading.h
-  struct Library {
-    LibraryRef loaded;  // null while it is being loaded
-    std::shared_ptr<ImageCost> cost;
-    std::shared_ptr<Loading> placing;  // its managed variables have no place yet
-    std::vector<ManagedImage::Place> managed;
-    std::vector<wire::KernelId> kernels;
-    std::vector<uint64_t> globals;  // where they begin
-    std::vector<wire::ReferenceId> references;
-  };
   struct GraphEntry {
     GraphRef graph;  // null while it is made
   };
@@ -203,7 +169,6 @@ class Session final : private SessionPort, private StreamSink {
   void ReturnEverything();
   void SendEnded(bool drained);
 
-
   // submit.cc
   void Submit(Stream& stream, StreamCommand& command) override;
   bool HasRoom(const StreamCommand& command) const override;
@@ -222,7 +187,6 @@ class Session final : private SessionPort, private StreamSink {
 
   // chunk.cc
   bool MayCollect(Kernel* kernel, const wire::Launch::Request& request) const;
-  void SetCollects(Kernel* kernel, const int32_t* attributes) const;
   void SubmitChunk(Stream& stream, StreamCommand& command);
   void SubmitOneByOne(Stream& stream, const Chunk& chunk);
   void AfterChunk(ChunkPtr chunk);
@@ -231,41 +195,6 @@ class Session final : private SessionPort, private StreamSink {
   // launch.cc
   CUresult SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
                           CUstream stream);
-
-  // library_load.cc
-  bool LoadWhatIsKnown(const std::shared_ptr<Loading>& loading);
-  void LoadFresh(const std::shared_ptr<Loading>& loading);
-  void FinishLoad(const std::shared_ptr<Loading>& loading);
-  void CompileFresh(const std::shared_ptr<Loading>& loading,
-                    const wire::LibraryCompile::Request& request);
-  void AnswerCompile(const std::shared_ptr<Loading>& loading,
-                     const wire::LibraryCompile::Request& request);
-  void HoldLibrary(Loading* loading) const;
-  template <typename C>
-  void AnswerLoad(Asker asker, const Loading& loading, const typename C::Reply& reply);
-  void AnswerLoad(const Loading& loading);
-  void Settle(const Loading& loading);
-  void Remember(const std::shared_ptr<Loading>& loading);
-
-  // library.cc
-  void AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLibrary& library);
-  Library* FindLibrary(wire::LibraryId id_untrusted);  // refuses when there is none
-  // nullptr: what was looked up was unloaded meanwhile, and another may have got the id.
-  Library* FindLoaded(wire::LibraryId id, const LibraryRef& loaded);
-  // Runs `work`, a look-up, as soon as that disturbs nobody. `done` may come after the session's end.
-  void UseLibrary(const LibraryRef& library, std::function<void()> work,
-                  std::function<void()> done);
-  void UseCompiled(const LibraryRef& library, std::function<void()> work,
-                   std::function<void()> done);  // asked for a kernel already
-
-  // kernel.cc
-  struct KernelLookup;
-  void FinishLookup(Asker asker, const wire::KernelGet::Request& request,
-                    const std::shared_ptr<KernelLookup>& lookup, const LibraryRef& loaded);
-  // `facts` are the library's own and live as long as it.
-  void AnswerKernel(Asker asker, const wire::KernelGet::Request& request, const LibraryRef& loaded,
-                    const KernelFacts& facts);
-  Kernel* FindKernel(wire::KernelId id_untrusted);  // refuses when there is none
 
   // graph_judge.cc
   CUresult JudgeGraphNode(GraphPlan* plan, uint32_t entry);
@@ -297,20 +226,6 @@ class Session final : private SessionPort, private StreamSink {
   void LetGraphsGo();
   bool GraphsLetGo();  // nothing of LetGraphsGo's is at CUDA
 
-  // texture_reference.cc
-  struct ReferenceLookup;
-  void FinishReference(Asker asker, const wire::ReferenceGet::Request& request,
-                       const ReferenceLookup& lookup, const LibraryRef& loaded);
-  static std::shared_ptr<const Bindings> BindingsOf(const LoadedLibrary& library);
-  // Before the launch that they belong to.
-  CUresult Bind(const std::shared_ptr<const Bindings>& bindings) const {
-    return bindings == nullptr ? CUDA_SUCCESS : BindNow(*bindings);
-  }
-  CUresult BindNow(const Bindings& bindings) const;
-  void LetReferencesGo(const ArrayRef& whole);
-
-
-
   channel::UniqueFd doorbell_;
   TextSender text_{&writer_};
   bool held_ = false;          // nothing may be handed to CUDA now
@@ -331,9 +246,6 @@ class Session final : private SessionPort, private StreamSink {
   StreamSet stream_set_;              // the port's streams_
   std::vector<DoneMark> done_marks_;  // of PollStreams
   std::deque<Fence> fences_;
-  IdTable<wire::LibraryId, Library, wire::kMaxLibraries> libraries_;
-  IdTable<wire::KernelId, Kernel, wire::kMaxKernels> kernels_;
-  IdTable<wire::ReferenceId, Reference, wire::kMaxReferences> references_;
   std::shared_ptr<uint64_t> graph_nodes_ = std::make_shared<uint64_t>(0);
   IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
   std::shared_ptr<uint64_t> conditions_ = std::make_shared<uint64_t>(0);

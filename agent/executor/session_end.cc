@@ -61,9 +61,9 @@ void Session::ReturnEverything() {
   state_ = State::kReturning;
   chores_.Do([this] { return DropPiece(&graphs_); });
   chores_.Do([this] { return DropPiece(&reservations_); });
-  chores_.Do([this] { return DropPiece(&references_); });
-  chores_.Do([this] { return DropPiece(&kernels_); });
-  chores_.Do([this] { return DropPiece(&libraries_); });
+  chores_.Do([this] { return parts_->libraries.DropReferences(); });
+  chores_.Do([this] { return parts_->libraries.DropKernels(); });
+  chores_.Do([this] { return parts_->libraries.DropLibraries(); });
   chores_.Do([this] { return parts_->events.DropPiece(); });
   chores_.Do([this] { return parts_->arrays.DestroyViews(); });
   chores_.Do([this] { return parts_->arrays.DropPiece(); });

@@ -9,11 +9,15 @@
 #include "agent/executor/events.h"
 #include "agent/executor/green_contexts.h"
 #include "agent/executor/host_functions.h"
+#include "agent/executor/kernels.h"
+#include "agent/executor/libraries.h"
+#include "agent/executor/library_loader.h"
 #include "agent/executor/links.h"
 #include "agent/executor/memory_operations.h"
 #include "agent/executor/pinned_memory.h"
 #include "agent/executor/session.h"
 #include "agent/executor/tensor_maps.h"
+#include "agent/executor/texture_references.h"
 #include "agent/executor/unsupported_calls.h"
 #include "proto/wire/dispatch.h"
 
@@ -31,16 +35,23 @@ struct Session::Parts {
   Links links{&session};
   Events events{&session};
   PinnedMemory pinned_memory{&session};
-  Arrays arrays{&session, [this](const ArrayRef& array) { session.LetReferencesGo(array); }};
+  Arrays arrays{&session,
+                [this](const ArrayRef& array) { texture_references.LetReferencesGo(array); }};
   DeviceMemory device_memory{&session};
   MemoryOperations memory_operations{&session, &device_memory};
   Copies copies{&session, &device_memory, &arrays};
+  Libraries libraries{&session, &device_memory};
+  LibraryLoader library_loader{&session, &libraries};
+  Kernels kernels{&session, &libraries};
+  TextureReferences texture_references{&session, &libraries, &arrays};
 
   // To the part that handles the command.
   template <wire::Command C>
   void On(wire::Tag<C> tag, const typename C::Request& request, const wire::Record& record) {
     wire::PartWith<C>(session, context_limits, tensor_maps, unsupported_calls, host_functions,
-                      green_contexts, links, events, pinned_memory, arrays, device_memory, memory_operations, copies)
+                      green_contexts, links, events, pinned_memory, arrays, device_memory,
+                      memory_operations, copies, libraries, library_loader, kernels,
+                      texture_references)
         .On(tag, request, record);
   }
 };

@@ -10,7 +10,7 @@ SharedPoolRef* DeviceMemory::FindPool(wire::PoolId id_untrusted) {
 }
 
 void DeviceMemory::On(wire::Tag<wire::PoolShare>, const wire::PoolShare::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   SharedPoolRef* slot = pools_.Add(request.pool);
   if (slot == nullptr) return Refuse(wire::Fatal::kBadHandle);
@@ -26,7 +26,7 @@ void DeviceMemory::On(wire::Tag<wire::PoolShare>, const wire::PoolShare::Request
 }
 
 void DeviceMemory::On(wire::Tag<wire::PoolOpen>, const wire::PoolOpen::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   SharedPoolRef pool = place_.shared->FindPool(request.token);
   if (pool == nullptr) return Reply<wire::PoolOpen>(asker, CUDA_ERROR_INVALID_HANDLE);
@@ -37,12 +37,12 @@ void DeviceMemory::On(wire::Tag<wire::PoolOpen>, const wire::PoolOpen::Request& 
 }
 
 void DeviceMemory::On(wire::Tag<wire::PoolClose>, const wire::PoolClose::Request& request,
-                 const wire::Record&) {
+                      const wire::Record&) {
   if (FindPool(request.pool) != nullptr) pools_.Take(request.pool);
 }
 
 void DeviceMemory::On(wire::Tag<wire::PoolPut>, const wire::PoolPut::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   SharedPoolRef* pool = FindPool(request.pool);
   if (pool == nullptr) return;
   if ((*pool)->maker_session != id()) return Refuse(wire::Fatal::kBadHandle);
@@ -57,7 +57,7 @@ void DeviceMemory::On(wire::Tag<wire::PoolPut>, const wire::PoolPut::Request& re
 }
 
 void DeviceMemory::On(wire::Tag<wire::PoolTake>, const wire::PoolTake::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   const SharedPoolRef* pool = FindPool(request.pool);
   if (pool == nullptr) return;

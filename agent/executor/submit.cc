@@ -4,6 +4,7 @@
 #include "agent/executor/green_context.h"
 #include "agent/executor/session.h"
 #include "agent/executor/session_parts.h"
+#include "agent/executor/texture_reference.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -92,7 +93,7 @@ bool Session::HasRoom(const StreamCommand& command) const {
 CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
   const Driver& cuda = place_.device->cuda();
   if (const auto* launch = std::get_if<LaunchWork>(&command.work)) {
-    if (const CUresult bound = Bind(launch->bindings); bound != CUDA_SUCCESS) return bound;
+    if (const CUresult bound = Bind(cuda, launch->bindings); bound != CUDA_SUCCESS) return bound;
     const wire::Launch::Request& r = launch->request;
     size_t bytes = command.payload.size();
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(command.payload.data()),

@@ -16,7 +16,7 @@ bool IsAccess(uint32_t flags) {
 }  // namespace
 
 void DeviceMemory::On(wire::Tag<wire::AddressSpace>, const wire::AddressSpace::Request&,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   Reply<wire::AddressSpace>(AskerOf(record), CUDA_SUCCESS,
                             {reservable_.begin, reservable_.size_bytes});
 }
@@ -31,7 +31,7 @@ PhysicalRef* DeviceMemory::FindPhysical(wire::PhysicalId id_untrusted) {
 }
 
 void DeviceMemory::On(wire::Tag<wire::PhysicalCreate>, const wire::PhysicalCreate::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   const wire::PhysicalId physical = request.physical;
   const uint64_t size_bytes = request.size_bytes;
@@ -47,8 +47,8 @@ void DeviceMemory::On(wire::Tag<wire::PhysicalCreate>, const wire::PhysicalCreat
   });
 }
 
-void DeviceMemory::On(wire::Tag<wire::PhysicalRelease>, const wire::PhysicalRelease::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::PhysicalRelease>,
+                      const wire::PhysicalRelease::Request& request, const wire::Record& record) {
   const PhysicalRef* found = FindPhysical(request.physical);
   if (found == nullptr) return;
   const PhysicalRef memory = *found;
@@ -58,7 +58,7 @@ void DeviceMemory::On(wire::Tag<wire::PhysicalRelease>, const wire::PhysicalRele
 }
 
 void DeviceMemory::On(wire::Tag<wire::PhysicalExport>, const wire::PhysicalExport::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   const PhysicalRef* memory = FindPhysical(request.physical);
   if (memory == nullptr) return;
   if (!place_.shared->Export(*memory)) {
@@ -69,7 +69,7 @@ void DeviceMemory::On(wire::Tag<wire::PhysicalExport>, const wire::PhysicalExpor
 }
 
 void DeviceMemory::On(wire::Tag<wire::PhysicalImport>, const wire::PhysicalImport::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   const PhysicalRef memory = place_.shared->Find(request.token);
   if (memory == nullptr) return Reply<wire::PhysicalImport>(asker, CUDA_ERROR_INVALID_HANDLE);
@@ -81,7 +81,7 @@ void DeviceMemory::On(wire::Tag<wire::PhysicalImport>, const wire::PhysicalImpor
 }
 
 void DeviceMemory::On(wire::Tag<wire::MemExport>, const wire::MemExport::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   const auto address = static_cast<uint64_t>(request.address);
   auto block = blocks_.upper_bound(address);
@@ -99,7 +99,7 @@ void DeviceMemory::On(wire::Tag<wire::MemExport>, const wire::MemExport::Request
 }
 
 void DeviceMemory::On(wire::Tag<wire::MemMap>, const wire::MemMap::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   const auto address = static_cast<uint64_t>(request.address);
   const uint64_t size_bytes = request.size_bytes;
@@ -135,7 +135,7 @@ void DeviceMemory::On(wire::Tag<wire::MemMap>, const wire::MemMap::Request& requ
 }
 
 void DeviceMemory::On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);
   const auto it = mappings_.find(address);
   if (it == mappings_.end() || it->second.size_bytes != request.size_bytes || it->second.busy) {
@@ -152,7 +152,7 @@ void DeviceMemory::On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request& 
 }
 
 void DeviceMemory::On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request& request,
-                 const wire::Record& record) {
+                      const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);
   const uint64_t size_bytes = request.size_bytes;
   const uint32_t flags = request.flags;
@@ -186,7 +186,8 @@ void DeviceMemory::On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::R
   });
 }
 
-void DeviceMemory::ChangeAccess(Asker asker, uint64_t address, uint64_t size_bytes, uint32_t flags) {
+void DeviceMemory::ChangeAccess(Asker asker, uint64_t address, uint64_t size_bytes,
+                                uint32_t flags) {
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
   memory_.Post(
       [result, address, size_bytes, flags, device = place_.device->device(),
