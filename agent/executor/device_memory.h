@@ -18,6 +18,7 @@
 #include "agent/executor/physical_memory.h"
 #include "agent/executor/range_table.h"
 #include "agent/executor/session_port.h"
+#include "proto/control/connection.h"
 
 namespace gpuloom::executor {
 

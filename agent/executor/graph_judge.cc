@@ -2,8 +2,12 @@
 // and still name memory that is gone by now, so these are answers, with the node that is wrong.
 #include <algorithm>
 
-#include "agent/executor/session.h"
-#include "agent/executor/session_parts.h"
+#include "agent/executor/arrays.h"
+#include "agent/executor/conditions.h"
+#include "agent/executor/device_memory.h"
+#include "agent/executor/events.h"
+#include "agent/executor/graphs.h"
+#include "agent/executor/libraries.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -44,7 +48,7 @@ bool KnownAttribute(uint32_t id) {
 
 }  // namespace
 
-CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
+CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
   const wire::GraphNode node = plan->reader.Node(entry);
   if (!plan->Count(entry, node.kind)) return CUDA_ERROR_NOT_SUPPORTED;
   if (node.body_bytes == 0) return CUDA_SUCCESS;
@@ -56,7 +60,7 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
       for (const wire::GraphCopyEnd* end : {&copy.to, &copy.from}) {
         uint64_t bytes = 0;
         if (end->space == wire::GraphCopySpace::kArray) {
-          const ArrayEntry* array = parts_->arrays.Find(wire::ArrayId{end->array});
+          const ArrayEntry* array = arrays_->Find(wire::ArrayId{end->array});
           if (array == nullptr || array->array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
           if (plan->arrays.empty() || plan->arrays.back().entry != entry) {
             plan->arrays.push_back({entry});
@@ -70,7 +74,7 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
         if (!SpanOf(*end, copy, &bytes)) return CUDA_ERROR_INVALID_VALUE;
         const bool owned = end->space == wire::GraphCopySpace::kHost
                                ? OwnsHost(end->address, bytes)
-                               : parts_->device_memory.OwnsDevice(end->address, bytes);
+                               : device_memory_->OwnsDevice(end->address, bytes);
         if (!owned) return CUDA_ERROR_INVALID_VALUE;
       }
       return CUDA_SUCCESS;
@@ -87,15 +91,14 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
       uint64_t bytes = 0;
       if (__builtin_mul_overflow(fill.width, uint64_t{fill.element_bytes}, &rows.width_bytes) ||
           !SpanOf(rows.to, rows, &bytes) ||
-          !(parts_->device_memory.OwnsDevice(fill.address, bytes) ||
-            OwnsHost(fill.address, bytes))) {
+          !(device_memory_->OwnsDevice(fill.address, bytes) || OwnsHost(fill.address, bytes))) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       return CUDA_SUCCESS;
     }
     case GraphNodeKind::kEventRecord:
     case GraphNodeKind::kEventWait:
-      return parts_->events.Find(plan->reader.Body<wire::GraphEvent>(node).event) != nullptr
+      return events_->Find(plan->reader.Body<wire::GraphEvent>(node).event) != nullptr
                  ? CUDA_SUCCESS
                  : CUDA_ERROR_INVALID_HANDLE;
     case GraphNodeKind::kMemoryOperations:
@@ -103,7 +106,7 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
       if (plan->operations > kMaxGraphOperations) return CUDA_ERROR_NOT_SUPPORTED;
       return JudgeGraphOperations(*plan, node);
     case GraphNodeKind::kConditional:
-      return JudgeConditional(plan, entry);
+      return conditions_->JudgeConditional(plan, entry);
     case GraphNodeKind::kEmpty:
     case GraphNodeKind::kHost:
       return CUDA_SUCCESS;
@@ -111,10 +114,10 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult Session::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
+CUresult Graphs::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
   const wire::GraphNode node = plan->reader.Node(entry);
   const auto request = plan->reader.Body<wire::GraphKernel>(node);
-  const Kernel* kernel = parts_->libraries.kernels().Find(request.kernel);
+  const Kernel* kernel = libraries_->kernels().Find(request.kernel);
   if (kernel == nullptr || kernel->function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (request.param_bytes != kernel->param_bytes) return CUDA_ERROR_INVALID_VALUE;
   for (uint32_t i = 0; i < request.attributes; ++i) {
@@ -126,7 +129,7 @@ CUresult Session::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
   return plan->Hold(kernel->library) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult Session::JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNode& node) const {
+CUresult Graphs::JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNode& node) const {
   const auto head = plan.reader.Body<wire::GraphMemoryOperations>(node);
   if (head.operations == 0) return CUDA_ERROR_INVALID_VALUE;
   for (uint32_t i = 0; i < head.operations; ++i) {
@@ -145,9 +148,8 @@ CUresult Session::JudgeGraphOperations(const GraphPlan& plan, const wire::GraphN
       default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (operation.address % bytes != 0 ||
-        !(parts_->device_memory.OwnsDevice(operation.address, bytes) ||
-          OwnsHost(operation.address, bytes))) {
+    if (operation.address % bytes != 0 || !(device_memory_->OwnsDevice(operation.address, bytes) ||
+                                            OwnsHost(operation.address, bytes))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   }

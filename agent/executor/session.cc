@@ -2,6 +2,10 @@
 
 #include <utility>
 
+#include "agent/executor/device.h"
+#include "agent/executor/host_memory.h"
+#include "agent/executor/log.h"
+#include "agent/executor/scheduler_link.h"
 #include "agent/executor/session_parts.h"
 #include "proto/channel/socket.h"
 
@@ -13,8 +17,6 @@ constexpr int kReadAtATime = 256;
 // Whether the slice is used up is asked behind commands of so much weight: looking at the clock costs as much as
 // reading a quarter of a launch.
 constexpr int kWeightAtATime = 16;
-// Actions that wait for work that is under way.
-constexpr size_t kMaxFences = 64u << 10;
 // With so much queued the ring itself is the queue: it is not read until some of it has gone.
 constexpr size_t kMaxWaitingCommands = 64u << 10;
 constexpr size_t kMaxWaitingBytes = 64u << 20;
@@ -36,9 +38,8 @@ Session::Session(const Place& place, const control::AddSession& order, channel::
     : SessionPort(place, order, place.tenants->Find(LabelOf(order)), std::move(commands),
                   std::move(completions), &stream_set_),
       doorbell_(std::move(doorbell)),
-      stream_set_(this, &held_, place.room),
-      words_(place.device, place.quiet, completions_),
-      parts_(std::make_unique<Parts>(this)) {}
+      parts_(std::make_unique<Parts>(static_cast<SessionPort*>(this))),
+      stream_set_(&parts_->submission, &held_, place.room) {}
 
 std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSession& order,
                                        channel::UniqueFd* fds, std::string* error) {
@@ -89,7 +90,7 @@ bool Session::Gone() const {
 bool Session::MayRead() const {
   return state_ == State::kServing && streams_.waiting_commands() < kMaxWaitingCommands &&
          streams_.waiting_bytes() < kMaxWaitingBytes && chores_.empty() &&
-         fences_.size() < kMaxFences;
+         parts_->submission.fences() < Submission::kMaxFences;
 }
 
 bool Session::Read(uint64_t now_ns, Slice* slice) {
@@ -121,7 +122,7 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
       break;
     }
     // Somebody waits for the pieces before this one: look at them before handing over the next.
-    if (std::exchange(marked_piece_, false)) break;
+    if (parts_->submission.TakeMarkedPiece()) break;
     if (status != wire::RingReader::Status::kRecord) continue;
     weight += WeightOf(record);
     if (weight < kWeightAtATime) continue;
@@ -133,7 +134,7 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
     last_read_ns_ = now_ns;
     streams_.Flush(ring_empty_);
   }
-  return AddMarks() || any;
+  return parts_->submission.AddMarks() || any;
 }
 
 bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
@@ -149,7 +150,7 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   if (ring_empty_) streams_.Flush(true);
   // Functions that have become due are to be run at once.
   any |= published_;
-  return AddMarks() || any;
+  return parts_->submission.AddMarks() || any;
 }
 
 bool Session::AnnounceSleep() {
@@ -197,38 +198,37 @@ void Session::Notify() {
 }
 
 void Session::AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) {
-  streams_.Flush(true);
-  AddMarks();
-  fences_.push_back({static_cast<uint64_t>(ticket), std::move(action)});
-  Slice shortest(0);
-  RunFences(&shortest);
+  parts_->submission.AfterEarlierWork(ticket, std::move(action));
 }
 
-bool Session::RunFences(Slice* slice) {
-  if (fences_.empty() || (state_ != State::kServing && state_ != State::kEnding)) return false;
+bool Session::PollStreams() { return parts_->submission.PollStreams(); }
+
+bool Session::AnyoneWaitsForUs() const {
+  return std::any_of(streams_.active().begin(), streams_.active().end(), [](const Stream* stream) {
+    return !stream->marks.empty() && !stream->marks.front().point->told;
+  });
+}
+
+void Session::ServeGraphCalls() {
   bool any = false;
-  const uint64_t oldest = streams_.OldestUnfinished();
-  while (!fences_.empty() && fences_.front().ticket < oldest) {
-    const auto action = std::move(fences_.front().action);
-    fences_.pop_front();
-    action();
-    any = true;
-    if (slice->Over()) break;
-  }
-  return any;
+  // A count that is impossible is for the ring thread to find again.
+  if (state_ == State::kServing && !parts_->host_functions.Poll(&any)) return;
+  parts_->graphs.PollGraphCalls();
+  Notify();
 }
 
 bool Session::Poll(uint64_t now_ns, Slice* slice) {
   now_ns_ = now_ns;
   bool any = chores_.Run(slice);
   any |= PollStreams();
-  any |= text_.Poll();
-  if (state_ == State::kEnding) LetGraphsGo();
-  any |= PollGraphCalls();
-  if (!graphs_to_make_.empty()) MakeWaitingGraphs();
+  any |= parts_->submission.PollText();
+  if (state_ == State::kEnding) parts_->graphs.LetGraphsGo();
+  any |= parts_->graphs.PollGraphCalls();
+  parts_->graphs.MakeWaitingGraphs();
   // At the end all at once, when nothing of the session runs any more: looks at words, too, whose waits are
   // in no queue then.
-  if (state_ != State::kEnding || (streams_.Idle() && outstanding_ == 0)) any |= RunFences(slice);
+  if (state_ != State::kEnding || (streams_.Idle() && outstanding_ == 0))
+    any |= parts_->submission.RunFences(slice);
   any |= parts_->events.AnswerEventWaits();
   if (state_ == State::kEnding) any |= GoOnEnding();
   return any;
@@ -237,6 +237,7 @@ bool Session::Poll(uint64_t now_ns, Slice* slice) {
 void Session::GiveBackOld(uint64_t now_ns) { parts_->device_memory.GiveBackOld(now_ns); }
 bool Session::HasKept() const { return parts_->device_memory.HasKept(); }
 void Session::Reclaim(uint64_t reclaim_id) { parts_->device_memory.Reclaim(reclaim_id); }
+bool Session::HasText() const { return parts_->submission.HasText(); }
 bool Session::WatchesWords() const { return parts_->memory_operations.watching_words(); }
 bool Session::WordsOverdue() const { return parts_->memory_operations.words_overdue(); }
 

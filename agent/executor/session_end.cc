@@ -2,9 +2,16 @@
 // waits for a tenant that has made much.
 #include <utility>
 
+#include "agent/executor/device.h"
+#include "agent/executor/host_memory.h"
+#include "agent/executor/log.h"
+#include "agent/executor/printer.h"
+#include "agent/executor/quiet.h"
+#include "agent/executor/scheduler_link.h"
 #include "agent/executor/session_parts.h"
 
 namespace gpuloom::executor {
+
 void Session::End(wire::Fatal reason, uint64_t now_ns) {
   if (state_ != State::kServing) return;
   state_ = State::kEnding;
@@ -26,7 +33,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   parts_->device_memory.End();
   parts_->events.End();
   parts_->pinned_memory.End();
-  graphs_to_make_.clear();
+  parts_->graphs.End();
   *left_ = true;
   place_.device->linker().LookAgain();
   modules_.Leave();
@@ -36,9 +43,14 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   // The memory lane runs out, and so do the fences: they hold what must be returned, which is nowhere else any more.
 }
 
+// Of what goes on behind its end, what has to run out before anything is returned.
+bool Session::HasRunOut() {
+  return chores_.empty() && streams_.Idle() && parts_->submission.fences() == 0 && memory_.Idle() &&
+         outstanding_ == 0 && parts_->graphs.GraphsLetGo();
+}
+
 bool Session::GoOnEnding() {
-  if (chores_.empty() && streams_.Idle() && fences_.empty() && memory_.Idle() &&
-      outstanding_ == 0 && GraphsLetGo()) {
+  if (HasRunOut()) {
     ReturnEverything();
     return true;
   }
@@ -59,8 +71,8 @@ bool Session::GoOnEnding() {
 
 void Session::ReturnEverything() {
   state_ = State::kReturning;
-  chores_.Do([this] { return DropPiece(&graphs_); });
-  chores_.Do([this] { return DropPiece(&reservations_); });
+  chores_.Do([this] { return parts_->graphs.DropPiece(); });
+  chores_.Do([this] { return parts_->conditions.DropPiece(); });
   chores_.Do([this] { return parts_->libraries.DropReferences(); });
   chores_.Do([this] { return parts_->libraries.DropKernels(); });
   chores_.Do([this] { return parts_->libraries.DropLibraries(); });
@@ -69,14 +81,7 @@ void Session::ReturnEverything() {
   chores_.Do([this] { return parts_->arrays.DropPiece(); });
   chores_.Do([this] { return parts_->green_contexts.DropPiece(); });
   chores_.Do([this] { return parts_->pinned_memory.RetirePiece(); });
-  chores_.Do([this] {
-    for (size_t left = Chores::kPiece; left != 0; --left) {
-      const std::unique_ptr<Stream> stream = streams_.TakeAny();
-      if (stream == nullptr) return true;
-      GiveStream(*stream);
-    }
-    return false;
-  });
+  chores_.Do([this] { return parts_->submission.GiveStreams(); });
   chores_.Do([this] {
     parts_->green_contexts.GiveSpares();
     return true;
@@ -85,7 +90,7 @@ void Session::ReturnEverything() {
   chores_.Do([this] { return parts_->device_memory.LeaveToOthers(); });
   chores_.Do([this] {
     parts_->device_memory.ReturnAddresses([this] {
-      words_.End();
+      parts_->submission.EndWords();
       SendEnded(true);
       // A compilation may hold this session for long, and must not hold the tenant's memory with it.
       host_->on_unpinned = nullptr;

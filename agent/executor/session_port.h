@@ -47,6 +47,7 @@ class SessionPort {
   const char* label() const { return order_.label; }
   // By which the executor's sessions are told apart: a name, never followed.
   const void* owner() const { return this; }
+  State state() const { return state_; }
   bool serving() const { return state_ == State::kServing; }
   // When the ring thread began with this session in this round.
   uint64_t now_ns() const { return now_ns_; }
@@ -139,7 +140,11 @@ class Part {
   const void* owner() const { return port_->owner(); }
   bool serving() const { return port_->serving(); }
   uint64_t now_ns() const { return port_->now_ns(); }
+  bool ending() const { return port_->state() == SessionPort::State::kEnding; }
   wire::CompletionWriter* writer() const { return &port_->writer_; }
+  const std::shared_ptr<channel::Mapping>& completions() const { return port_->completions_; }
+  // There are commands in the ring.
+  bool MoreToRead() const { return port_->reader_.HasWork(); }
 
   static Asker AskerOf(const wire::Record& record) { return SessionPort::AskerOf(record); }
   template <typename C>
