@@ -78,18 +78,18 @@ run_fuzzers() {
   done
 }
 
-# An hour of new seeds; what goes wrong names its seed.
-run_long() {  # name command…
+# New seeds each time; what goes wrong names its seed.
+run_random() {  # name how-long command…
   local name=$1 log=build/long/$1.log
-  shift
-  say "long: $name for an hour, see $log"
+  say "random: $name for $2, see $log"
+  shift 2
   mkdir -p build/long
   if "$@" >"$log" 2>&1; then
     tail -20 "$log"
     ((++passed))
   else
     tail -80 "$log"
-    say "long: $name failed"
+    say "random: $name failed"
     ((++failed))
   fi
 }
@@ -97,14 +97,18 @@ run_long() {  # name command…
 build dev && run_tests dev
 if ((!quick)); then
   export ASAN_OPTIONS=detect_stack_use_after_return=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1
-  build asan && { run_tests asan; run_fuzzers; }
+  if build asan; then
+    run_tests asan
+    run_fuzzers
+    ((long)) || run_random hostility "two minutes" build/asan/tests/gpuloom-random-hostility --seconds 120 --log build/long/executors.log
+  fi
   # ThreadSanitizer does not look across processes (its preset leaves tests/ out), and has its own map of the address
   # space, where nothing can be mapped at the addresses that sessions get.
   build tsan && TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/tsan.supp" run_tests tsan -LE device-addresses
 fi
 if ((long)); then
-  run_long random_hostility build/asan/tests/gpuloom-random-hostility --seconds 3600 --log build/long/executors.log
-  run_long valid_sequences env GPULOOM_SOFTGPU_MEMORY=1GiB GPULOOM_SOFTGPU_QUIET=1 \
+  run_random hostility "an hour" build/asan/tests/gpuloom-random-hostility --seconds 3600 --log build/long/executors.log
+  run_random sequences "an hour" env GPULOOM_SOFTGPU_MEMORY=1GiB GPULOOM_SOFTGPU_QUIET=1 \
     build/dev/bin/gpuloom run --slots 8 --state-dir build/long/sequences --domain sequences --softgpu -- \
     build/dev/tests/gpuloom-valid-sequences --seconds 3600 --processes 3
 fi

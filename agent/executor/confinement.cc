@@ -120,8 +120,8 @@ bool Confine(const ConfinementWishes& wishes, Confinement* confinement, std::str
     ReachableFiles files = FilesOfEveryExecutor();
     AddLibraryFolders(wishes.driver, &files.read);
     if (confinement->has_folder) files.own.push_back(wishes.folder);
-    // As long as somebody holds it the kernel keeps this entry, and the rule with it.
-    confinement->self.Reset(open("/proc/self", O_PATH | O_CLOEXEC));
+    // As long as somebody holds it the kernel keeps this entry and those above it, and the rules with them.
+    confinement->threads.Reset(open("/proc/self/task", O_PATH | O_CLOEXEC));
     std::string why;
     if (const int version = RestrictFiles(files, &why); version > 0) {
       mechanisms.Had("Landlock", "version " + std::to_string(version));

@@ -45,8 +45,9 @@ struct Confinement {
   // By which the kernel tells of system calls that are refused; invalid where it cannot. Whoever
   // holds it can let such a call through: to be handed over and closed before anything else.
   channel::UniqueFd refused_calls;
-  // Keeps the kernel's entry of this process in /proc, which the rules for files name.
-  channel::UniqueFd self;
+  // Keeps the kernel's entries of this process and of its threads in /proc, which the rules for files
+  // name.
+  channel::UniqueFd threads;
 };
 
 // False with a message where what no machine lacks was refused: the own user that was asked for,

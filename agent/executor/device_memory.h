@@ -58,7 +58,14 @@ class DeviceMemory final : public Part {
   [[nodiscard]] bool AddGlobal(uint64_t address, uint64_t size_bytes) {
     return globals_.Add(address, size_bytes);
   }
-  void RemoveGlobal(uint64_t address) { globals_.Remove(address); }
+  // Of a library that is unloaded: the tenant may not name it any more, but work before may still use it.
+  void RetireGlobal(uint64_t address) {
+    (void)leaving_globals_.Add(address, globals_.SizeAt(address));
+    globals_.Remove(address);
+  }
+  void ForgetGlobal(uint64_t address) { leaving_globals_.Remove(address); }
+  // Host memory included, and what the tenant may not name any more and is still there for earlier work.
+  bool MayStillWrite(uint64_t address, uint64_t size_bytes) const;
 
   // Gives back to the scheduler what is kept for nothing. To be called about once a second.
   void GiveBackOld(uint64_t now_ns);
@@ -129,6 +136,7 @@ class DeviceMemory final : public Part {
   std::deque<std::pair<Asker, uint64_t>> small_waiting_;  // for a slab; sizes
   bool slab_coming_ = false;
   RangeTable globals_;
+  RangeTable leaving_globals_;  // of libraries that are unloaded behind earlier work
 };
 
 }  // namespace gpuloom::executor

@@ -92,14 +92,24 @@ uint64_t DeviceSpace::TakeSlice(uint64_t size_bytes) {
   return address;
 }
 
-bool DeviceSpace::Contains(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
-  auto it = allocations_.upper_bound(address_untrusted);
-  if (it == allocations_.begin()) return false;
+const DeviceSpace::Allocation* DeviceSpace::Find(uint64_t address, uint64_t size_bytes) const {
+  auto it = allocations_.upper_bound(address);
+  if (it == allocations_.begin()) return nullptr;
   --it;
   const Allocation& allocation = it->second;
-  const uint64_t offset = address_untrusted - it->first;
-  return !allocation.retired && offset <= allocation.size_bytes &&
-         size_bytes_untrusted <= allocation.size_bytes - offset;
+  const uint64_t offset = address - it->first;
+  return offset <= allocation.size_bytes && size_bytes <= allocation.size_bytes - offset
+             ? &allocation
+             : nullptr;
+}
+
+bool DeviceSpace::Contains(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
+  const Allocation* allocation = Find(address_untrusted, size_bytes_untrusted);
+  return allocation != nullptr && !allocation->retired;
+}
+
+bool DeviceSpace::Holds(uint64_t address, uint64_t size_bytes) const {
+  return Find(address, size_bytes) != nullptr;
 }
 
 bool DeviceSpace::Retire(uint64_t address_untrusted) {

@@ -66,6 +66,9 @@ class DeviceSpace {
   // True when all bytes lie in one allocation that has not been retired.
   bool Contains(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
 
+  // The same of one that has been retired and not freed, too.
+  bool Holds(uint64_t address, uint64_t size_bytes) const;
+
   // The first half of a free: the tenant may not name the allocation any more. False when no
   // allocation begins here.
   [[nodiscard]] bool Retire(uint64_t address_untrusted);
@@ -87,6 +90,9 @@ class DeviceSpace {
     uint64_t span_bytes;  // 0 for a slice
     bool retired;
   };
+
+  // In which all bytes lie; null when there is none.
+  const Allocation* Find(uint64_t address, uint64_t size_bytes) const;
 
   using Slabs = std::map<uint64_t, FreeAddresses>;
   // Does something with a slab whose largest hole may change by that.

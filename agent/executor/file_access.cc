@@ -81,6 +81,9 @@ ReachableFiles FilesOfEveryExecutor() {
                 "/proc/version", "/proc/devices", "/proc/modules",
                 "/proc/driver",  "/proc/sys",     "/proc/filesystems",
                 "/dev/urandom",  "/dev/random"};
+  // pthread_setname_np writes another thread's name to /proc/self/task/TID/comm. cuInit does that from
+  // driver 570 on, and answers CUDA_ERROR_OPERATING_SYSTEM where it cannot.
+  files.written = {"/proc/self/task"};
   files.devices = {"/dev/null", "/dev/zero"};
   std::error_code unreadable;
   for (const auto& entry : std::filesystem::directory_iterator("/dev", unreadable)) {
@@ -119,7 +122,10 @@ int RestrictFiles(const ReachableFiles& files, std::string* why) {
   constexpr uint64_t kOwn = kRead | kWriteFile | kRemoveFolder | kRemoveFile | kMakeFolder |
                             kMakeFile | kMoveBetweenFolders | kTruncate;
   const std::pair<const std::vector<std::string>&, uint64_t> rules[] = {
-      {files.read, kRead}, {files.devices, kDevice}, {files.own, kOwn}};
+      {files.read, kRead},
+      {files.written, kRead | kWriteFile},
+      {files.devices, kDevice},
+      {files.own, kOwn}};
   for (const auto& [paths, rights] : rules) {
     for (const std::string& path : paths) {
       if (!Allow(ruleset.get(), path, rights & handled.files)) {

@@ -1,6 +1,6 @@
 // Which files this process reaches, by Landlock: reading where programs, libraries, settings and
-// the machine's description lie, and of /proc itself only; writing to the GPU's device nodes and to
-// one folder. With it go, where the kernel's Landlock knows them, TCP, abstract Unix sockets, signals to others and
+// the machine's description lie, and of /proc itself only; writing to the GPU's device nodes, to what its
+// own threads are called, and to one folder. With it go, where the kernel's Landlock knows them, TCP, abstract Unix sockets, signals to others and
 // looking into other processes. Of the calling thread and those it starts from then on.
 #pragma once
 
@@ -11,6 +11,7 @@ namespace gpuloom::executor {
 
 struct ReachableFiles {
   std::vector<std::string> read;     // folders with all below them, or files
+  std::vector<std::string> written;  // folders whose files may be read and written, but none made
   std::vector<std::string> devices;  // device nodes or folders of them, to read, write and control
   std::vector<std::string>
       own;  // folders in which everything but devices, links and sockets may be made

@@ -13,6 +13,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <thread>
 
 #include "agent/executor/sanitized.h"
 
@@ -26,7 +28,7 @@ class FileAccess : public ::testing::Test {
     version_ = syscall(kCreateRuleset, nullptr, 0, 1);
     char name[] = "/tmp/gpuloom-file-access-XXXXXX";
     root_ = mkdtemp(name);
-    for (const char* folder : {"read", "own", "outside"}) {
+    for (const char* folder : {"read", "written", "own", "outside"}) {
       std::filesystem::create_directory(root_ / folder);
       std::ofstream(root_ / folder / "file") << "text\n";
     }
@@ -39,8 +41,10 @@ class FileAccess : public ::testing::Test {
     const pid_t child = fork();
     if (child == 0) {
       std::string why;
-      const ReachableFiles files{
-          {root_ / "read", root_ / "missing"}, {"/dev/null"}, {root_ / "own"}};
+      const ReachableFiles files{{root_ / "read", root_ / "missing"},
+                                 {root_ / "written", "/proc/self/task"},
+                                 {"/dev/null"},
+                                 {root_ / "own"}};
       prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
       _exit(RestrictFiles(files, &why) > 0 ? body() : 100);
     }
@@ -72,7 +76,23 @@ TEST_F(FileAccess, OnlyWhatIsNamedIsReached) {
               if (symlink("/", (root_ / "own/link").c_str()) == 0) return 8;
               if (open("/dev/null", O_RDWR) < 0) return 9;
               if (open("/dev/zero", O_RDONLY) >= 0) return 10;
+              if (!Opens("written/file", O_RDWR) || Opens("written/new", O_WRONLY | O_CREAT)) {
+                return 11;
+              }
               return 0;
+            }),
+            0);
+}
+
+TEST_F(FileAccess, ThreadsCanBeNamed) {
+  if (version_ <= 0 || kSanitized) GTEST_SKIP() << "no Landlock here";
+  EXPECT_EQ(Restricted([] {
+              std::promise<void> named;
+              std::thread other([&] { named.get_future().wait(); });
+              const int result = pthread_setname_np(other.native_handle(), "driver");
+              named.set_value();
+              other.join();
+              return result;
             }),
             0);
 }

@@ -209,6 +209,7 @@ void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
       return EndFor(wire::Fatal::kBadArgument);
     }
     update->renames |= node.kind == wire::GraphNodeKind::kHost;
+    update->rewaits |= node.kind == wire::GraphNodeKind::kMemoryOperations;
   }
   if (!JudgeGraph(plan, kJudgeAtATime)) {
     return modules_.PostNext([] {}, [this, graph, ticket] { JudgeUpdate(graph, ticket); });
@@ -221,9 +222,13 @@ void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
 void Graphs::TryUpdate(const GraphRef& graph) {
   while (!graph->updates.empty()) {
     Graph::Update& update = graph->updates.front();
-    // The functions of running launches are still to be asked for under their old tokens.
-    const bool tokens_in_use = update.renames && graph->in_flight != 0;
-    if (!update.judged || update.running || update.launches_before != 0 || tokens_in_use) return;
+    // The functions of running launches are still to be asked for under their old tokens, and what
+    // they wait for is still to be let go of.
+    const bool in_use = update.renames || (update.rewaits && graph->HasManyFormerWaits());
+    if (!update.judged || update.running || update.launches_before != 0 ||
+        (in_use && graph->in_flight != 0)) {
+      return;
+    }
     update.running = true;
     const PlanRef plan = update.plan;
     if (plan->result == CUDA_SUCCESS &&

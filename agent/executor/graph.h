@@ -221,8 +221,13 @@ class Graph {
     uint64_t address;
     uint64_t value;
   };
-  // All of them by address, for the end of the session: no update may follow.
+  // All of them by address, those that launches at CUDA have from before updates, too. For the end of the
+  // session: no update may follow.
   const std::vector<ValueWait>& SortedValueWaits();
+  // So many of them are from before updates that no more may come while launches are at CUDA.
+  bool HasManyFormerWaits() const { return former_waits_.size() >= kManyFormerWaits; }
+  // Nothing of it is at CUDA any more.
+  void ForgetFormerWaits() { former_waits_.clear(); }
   // The GPU may wait in it for somebody outside of it.
   bool MayWait() const { return !host_calls_.empty() || !value_waits_.empty(); }
   // So many of its nodes may do so at a time (graph_waits.h).
@@ -245,6 +250,7 @@ class Graph {
     bool judged = false;
     bool running = false;
     bool renames = false;  // host calls get other tokens
+    bool rewaits = false;  // memory operations are others
   };
   std::deque<Update> updates;
   uint32_t launches_queued = 0;  // behind the last update
@@ -304,6 +310,8 @@ class Graph {
   std::vector<Wait> waits_;
   std::vector<HostCall> host_calls_;
   std::unordered_map<uint32_t, std::vector<ValueWait>> value_waits_;  // by node
+  static constexpr size_t kManyFormerWaits = 1024;
+  std::vector<ValueWait> former_waits_;
   uint32_t waits_at_once_ = 0;
   std::vector<ValueWait> sorted_value_waits_;
   GraphHostWord* words_ = nullptr;  // one per host call, in the staging memory

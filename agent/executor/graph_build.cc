@@ -111,6 +111,7 @@ void Graph::SetValueWaits(const GraphPlan& plan, uint32_t entry) {
   const wire::GraphNode node = plan.reader.Node(entry);
   const auto head = plan.reader.Body<wire::GraphMemoryOperations>(node);
   std::vector<ValueWait>& waits = value_waits_[node.index];
+  if (in_flight != 0) former_waits_.insert(former_waits_.end(), waits.begin(), waits.end());
   waits.clear();
   for (uint32_t i = 0; i < head.operations; ++i) {
     const wire::GraphMemoryOperation one = plan.reader.Operation(node, i);
@@ -124,6 +125,7 @@ void Graph::SetValueWaits(const GraphPlan& plan, uint32_t entry) {
 
 const std::vector<Graph::ValueWait>& Graph::SortedValueWaits() {
   if (!sorted_value_waits_.empty()) return sorted_value_waits_;
+  sorted_value_waits_ = std::move(former_waits_);
   for (const auto& [node, waits] : value_waits_) {
     sorted_value_waits_.insert(sorted_value_waits_.end(), waits.begin(), waits.end());
   }

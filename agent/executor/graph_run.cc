@@ -63,6 +63,7 @@ void Graphs::FinishGraphs(Stream& stream) {
     place_.graphs->waits -= run.waits;
     if (--run.graph->in_flight != 0) continue;
     std::erase(graph_waits_.graphs, run.graph);
+    run.graph->ForgetFormerWaits();
     TryUpdate(run.graph);
   }
 }
@@ -87,8 +88,7 @@ void Graphs::LetGraphsGo() {
       if (place / kLetGoAtATime != round % turns) continue;
       const Graph::ValueWait& wait = waits[begin + round / turns % (end - begin)];
       const uint64_t bytes = wait.wide ? 8 : 4;
-      if (!device_memory_->OwnsDevice(wait.address, bytes) && !OwnsHost(wait.address, bytes))
-        continue;
+      if (!device_memory_->MayStillWrite(wait.address, bytes)) continue;
       any = true;
       ++written;
       place_.device->Judge(wait.wide

@@ -58,22 +58,35 @@ void Libraries::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Re
   const bool unplaced = found != nullptr && found->placing != nullptr;
   if (!unplaced && FindLibrary(request.library) == nullptr) return;
   chores_.Do([this, library = std::shared_ptr<Library>(libraries_.Take(request.library)),
-              asker = AskerOf(record), ticket = record.ticket, has_globals = false]() mutable {
+              asker = AskerOf(record), ticket = record.ticket,
+              globals = std::vector<uint64_t>()]() mutable {
     size_t left = Chores::kPiece;
     const auto forget = [&left](auto* names, auto drop) {
       for (; left != 0 && !names->empty(); --left, names->pop_back()) drop(names->back());
       return names->empty();
     };
-    has_globals |= !library->globals.empty();
     if (!forget(&library->kernels, [this](wire::KernelId id) { kernels_.Take(id); }) ||
         !forget(&library->globals,
-                [this](uint64_t begin) { device_memory_->RemoveGlobal(begin); }) ||
+                [&](uint64_t begin) {
+                  device_memory_->RetireGlobal(begin);
+                  globals.push_back(begin);
+                }) ||
         !forget(&library->references, [this](wire::ReferenceId id) { references_.Take(id); })) {
       return false;
     }
     // Kernels hold their library; copies that name its variables may still wait here, behind a function
     // of the tenant's for instance.
-    if (has_globals) AfterEarlierWork(ticket, [held = library->loaded] {});
+    if (!globals.empty()) {
+      AfterEarlierWork(ticket, [this, held = library->loaded, globals = std::move(globals)] {
+        chores_.Do([this, held, globals]() mutable {
+          size_t piece = Chores::kPiece;
+          for (; piece != 0 && !globals.empty(); --piece, globals.pop_back()) {
+            device_memory_->ForgetGlobal(globals.back());
+          }
+          return globals.empty();
+        });
+      });
+    }
     Reply<wire::LibraryUnload>(asker, CUDA_SUCCESS);
     return true;
   });

@@ -1,9 +1,12 @@
 // Device memory: asked of the scheduler in granules (grant.cc), cut by DeviceSpace, kept for a while
 // when it is freed (KeptMemory), given back (give_back.cc).
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 
 #include "agent/executor/device.h"
 #include "agent/executor/device_memory.h"
+#include "agent/executor/host_memory.h"
 #include "agent/executor/scheduler_link.h"
 
 namespace gpuloom::executor {
@@ -53,6 +56,20 @@ bool DeviceMemory::OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_un
   return space_.Contains(address_untrusted, size_bytes_untrusted) ||
          accessible_.Contains(address_untrusted, size_bytes_untrusted) ||
          globals_.Contains(address_untrusted, size_bytes_untrusted);
+}
+
+bool DeviceMemory::MayStillWrite(uint64_t address, uint64_t size_bytes) const {
+  if (space_.Holds(address, size_bytes) || globals_.Contains(address, size_bytes) ||
+      leaving_globals_.Contains(address, size_bytes) ||
+      host_->pinned.Contains(address, size_bytes)) {
+    return true;
+  }
+  const auto after = mappings_.upper_bound(address);
+  if (after == mappings_.begin()) return false;
+  const auto& [begin, mapping] = *std::prev(after);
+  const uint64_t offset = address - begin;
+  return mapping.access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE && offset < mapping.size_bytes &&
+         size_bytes <= mapping.size_bytes - offset;
 }
 
 void DeviceMemory::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& request,

@@ -159,6 +159,31 @@ class SoftGpuTest : public ::testing::Test {
   }
   static inline uint64_t raised_ = 0;
 
+  // A graph that waits until there is a 5.
+  static TestingGraph WaitFor(uint64_t word) {
+    TestingGraph graph;
+    graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_EQ, word, 5});
+    return graph;
+  }
+  void LaunchWaitFor(uint64_t word) {
+    const wire::GraphInstantiate::Request request{wire::GraphId{1}, 0, HostPtr{0}, 0};
+    ASSERT_EQ(tenant_->Call<wire::GraphInstantiate>(request, nullptr, WaitFor(word).Block()),
+              CUDA_SUCCESS);
+    const Ticket launch = tenant_->Post<wire::GraphLaunch>({wire::GraphId{1}, StreamId{0}});
+    EXPECT_FALSE(
+        tenant_->Wait([&] { return tenant_->reader.Done(StreamId{0}, launch); }, milliseconds(50)));
+  }
+  void ExpectDrains() {
+    tenant_->doorbell.Reset();
+    const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->fatal, 0u);
+    EXPECT_EQ(ended->drained, 1u);
+    // A library goes, with what it is charged for, in a quiet moment.
+    auto next = scheduler_.AddTenant();
+    EXPECT_TRUE(next->Wait([&] { return scheduler_.memory_in_use() == 0; }));
+  }
+
   TestingScheduler scheduler_{SoftGpu()};
   std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
 };
@@ -326,6 +351,76 @@ TEST_F(SoftGpuTest, GraphsThatWaitEndWithTheirSession) {
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(ended->drained, 1u);
   EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+}
+
+// ---- what a launch at the GPU waits for, when the tenant changes its mind about it and ends
+
+TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsForAnotherWordSince) {
+  const uint64_t memory = tenant_->Alloc(4096);
+  LaunchWaitFor(memory);
+  ASSERT_EQ(tenant_->Call<wire::GraphUpdate>({wire::GraphId{1}, 0, HostPtr{0}, 0}, nullptr,
+                                             WaitFor(memory + 64).Block()),
+            CUDA_SUCCESS);
+  ExpectDrains();
+}
+
+// More former ones than are kept: the next update waits for the launch.
+TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsForManyWordsSince) {
+  constexpr uint32_t kKept = 1024;
+  const wire::GraphUpdate::Request request{wire::GraphId{1}, 0, HostPtr{0}, 0};
+  const uint64_t memory = tenant_->Alloc(8 * (kKept + 2));
+  LaunchWaitFor(memory);
+  for (uint32_t i = 1; i <= kKept; ++i) {
+    ASSERT_EQ(tenant_->Call<wire::GraphUpdate>(request, nullptr, WaitFor(memory + 8 * i).Block()),
+              CUDA_SUCCESS);
+  }
+  const Ticket next =
+      tenant_->Post<wire::GraphUpdate>(request, WaitFor(memory + 8 * (kKept + 1)).Block(), 5);
+  EXPECT_FALSE(tenant_->Wait([&] { return tenant_->reader.FindReply(5, next) != nullptr; },
+                             milliseconds(50)));
+  ExpectDrains();
+}
+
+TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsInMemoryThatIsFreedMeanwhile) {
+  const uint64_t memory = tenant_->Alloc(4096);
+  LaunchWaitFor(memory);
+  tenant_->Post<wire::MemFreeLater>({DevicePtr{memory}});
+  ASSERT_NE(tenant_->Alloc(4096), 0u);  // that has been read
+  ExpectDrains();
+}
+
+TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsInMemoryThatIsUnregisteredMeanwhile) {
+  const uint32_t* host = Pin(tenant_.get());
+  const auto page = reinterpret_cast<uint64_t>(host);
+  LaunchWaitFor(page);
+  tenant_->Post<wire::HostUnregister>({HostPtr{page}, 4096}, {}, 3);
+  ASSERT_NE(tenant_->Alloc(4096), 0u);  // that has been read
+  ExpectDrains();
+}
+
+TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsInAVariableWhoseLibraryIsUnloadedMeanwhile) {
+  ASSERT_TRUE(LoadProgram(tenant_.get(), std::string(kProgram) + ".visible .global .u32 word;\n"));
+  wire::GlobalGet::Reply variable{};
+  const uint8_t name[] = {'w', 'o', 'r', 'd'};
+  ASSERT_EQ(tenant_->Call<wire::GlobalGet>({LibraryId{1}}, &variable, name), CUDA_SUCCESS);
+  LaunchWaitFor(static_cast<uint64_t>(variable.address));
+  ASSERT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+  ExpectDrains();
+}
+
+TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsForWhatNoValueEnds) {
+  const uint64_t memory = tenant_->Alloc(4096);
+  const wire::GraphMemoryOperation endless[] = {
+      {CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_AND, memory, 0},
+      {CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_NOR, memory, ~uint32_t{0}},
+      {CU_STREAM_MEM_OP_WAIT_VALUE_64, CU_STREAM_WAIT_VALUE_NOR, memory, ~uint64_t{0}}};
+  for (const wire::GraphMemoryOperation& operation : endless) {
+    TestingGraph graph;
+    graph.AddOperation(operation);
+    EXPECT_EQ(tenant_->Call<wire::GraphInstantiate>({wire::GraphId{1}, 0, HostPtr{0}, 0}, nullptr,
+                                                    graph.Block()),
+              CUDA_ERROR_NOT_SUPPORTED);
+  }
 }
 
 // A tenant whose kernel runs without end wishes for a moment of quiet, by raising a limit; a neighbour that loads

@@ -414,6 +414,8 @@ std::vector<std::unique_ptr<Stream>> StreamSet::TakeEnded() {
   if (std::any_of(active_.begin(), active_.end(), has_ended)) {
     std::erase_if(blocking_since_legacy_, has_ended);
     std::erase_if(open_, has_ended);
+    // Nothing of it is unmarked any more, but it is listed until somebody asks.
+    std::erase_if(unmarked_, has_ended);
   }
   std::erase_if(active_, [&](Stream* stream) {
     if (!stream->Idle()) return false;

@@ -300,6 +300,7 @@ TEST_F(StreamSetTest, DestroyedStreamGoesWhenItIsDone) {
   EXPECT_THAT(set_.TakeEnded(), IsEmpty());
   Complete(a);
   EXPECT_EQ(set_.TakeEnded().size(), 1u);
+  EXPECT_THAT(set_.TakeUnmarked(), IsEmpty()) << "marked by what came after its last command";
   EXPECT_NE(set_.Add(StreamId{1}, true, 0, Ticket{1}), nullptr);
 }
 

@@ -77,11 +77,11 @@ void RunCopy(const Copy& copy, uint64_t to_span, uint64_t from_span, bool check_
              bool check_from) {
   const Retirement::Touching touching;
   const AddressTable& table = AddressTable::Instance();
-  if ((check_to && !table.Covers(copy.to.address, to_span, true)) ||
-      (check_from && !table.Covers(copy.from.address, from_span, false))) {
-    RecordFault(CUDA_ERROR_ILLEGAL_ADDRESS,
-                "a copy found its memory freed or inaccessible; was it freed too early?");
-    return;
+  if (check_to && !table.Covers(copy.to.address, to_span, true)) {
+    return RecordMemoryLost("a copy to memory", copy.to.address, to_span);
+  }
+  if (check_from && !table.Covers(copy.from.address, from_span, false)) {
+    return RecordMemoryLost("a copy from memory", copy.from.address, from_span);
   }
   CopyRows(copy);
 }
@@ -162,9 +162,7 @@ CUresult PrepareFill(const Fill& fill, std::function<void()>& run) {
   run = [fill, span] {
     const Retirement::Touching touching;
     if (!AddressTable::Instance().Covers(fill.address, span, true)) {
-      RecordFault(CUDA_ERROR_ILLEGAL_ADDRESS,
-                  "a memset found its memory freed or inaccessible; was it freed too early?");
-      return;
+      return RecordMemoryLost("a memset", fill.address, span);
     }
     switch (fill.element_bytes) {
       case 1:

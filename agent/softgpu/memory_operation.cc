@@ -57,9 +57,8 @@ void RunOne(const MemoryOperation& operation) {
     {
       const Retirement::Touching touching;
       if (!Reachable(operation)) {
-        RecordFault(CUDA_ERROR_ILLEGAL_ADDRESS,
-                    "a stream's write or wait found its memory freed or inaccessible");
-        return;
+        return RecordMemoryLost("a stream's write or wait", operation.address,
+                                operation.wide ? 8 : 4);
       }
       if (operation.kind == MemoryOperation::Kind::kWrite) {
         return operation.wide ? Write<uint64_t>(operation) : Write<uint32_t>(operation);

@@ -1,10 +1,14 @@
 #include "agent/softgpu/state.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <future>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "agent/softgpu/device.h"
 
@@ -34,6 +38,19 @@ void AfterForkInChild() { phase.store(Phase::kForked, std::memory_order_relaxed)
   stopping.store(true);
 }
 
+// What NVIDIA's driver does, too, when it starts, and gives up where it may not (seen from 570 on): naming
+// another thread, which is writing to /proc/self/task/TID/comm, and making memory with a descriptor.
+bool StartsAsADriverDoes() {
+  std::promise<void> done;
+  std::thread thread([&] { done.get_future().wait(); });
+  const bool named = pthread_setname_np(thread.native_handle(), "softgpu-start") == 0;
+  done.set_value();
+  thread.join();
+  const int memory = memfd_create("softgpu", MFD_CLOEXEC);
+  if (memory >= 0) close(memory);
+  return named && memory >= 0;
+}
+
 }  // namespace
 
 CUresult Start(unsigned flags) {
@@ -50,6 +67,10 @@ CUresult Start(unsigned flags) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   MutableSettings() = settings;
+  if (!StartsAsADriverDoes()) {
+    Say("the process may not name its threads or make memory with a descriptor");
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
   if (settings.device_count == 0) return CUDA_ERROR_NO_DEVICE;
   MakeDevices(settings);
   pthread_atfork(nullptr, nullptr, AfterForkInChild);
@@ -84,6 +105,16 @@ void RecordFault(CUresult code, std::string_view reason) {
   if (!fault.compare_exchange_strong(none, code)) return;
   stopping.store(true);
   Say(reason);
+}
+
+void RecordMemoryLost(std::string_view what, uint64_t address, uint64_t size_bytes) {
+  char text[160];
+  std::snprintf(text, sizeof(text),
+                "%.*s found %llu bytes at 0x%llx freed or inaccessible; was it freed too early?",
+                static_cast<int>(what.size()), what.data(),
+                static_cast<unsigned long long>(size_bytes),
+                static_cast<unsigned long long>(address));
+  RecordFault(CUDA_ERROR_ILLEGAL_ADDRESS, text);
 }
 
 void Say(std::string_view line) {

@@ -35,6 +35,8 @@ const Settings& CurrentSettings();
 
 // Makes `code` the sticky fault unless there is one, and says why on stderr.
 void RecordFault(CUresult code, std::string_view reason);
+// The same for `what` ("a copy") of memory that is not there any more.
+void RecordMemoryLost(std::string_view what, uint64_t address, uint64_t size_bytes);
 
 // Set at a fault and while the process exits, so that running kernels and waits end.
 const std::atomic<bool>& Stopping();

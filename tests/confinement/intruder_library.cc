@@ -259,6 +259,8 @@ void AttackFiles() {
   Try("list of all processes", [] { return Lists("/proc"); });
   Try("terminal", [] { return Opens("/dev/tty", O_RDWR); });
   Try("own out-of-memory score", [] { return Opens("/proc/self/oom_score_adj", O_WRONLY); });
+  Try("own out-of-memory score as a thread's",
+      [] { return Opens("/proc/thread-self/oom_score_adj", O_WRONLY); });
   Try("setting of the kernel", [] { return Opens("/proc/sys/kernel/core_pattern", O_WRONLY); });
   Try("folder of the victim", [] { return Lists(g_targets["victims-folder"]); });
   Try("new file in the folder of the victim",

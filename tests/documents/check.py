@@ -26,7 +26,7 @@ def Tests():
 def main():
     tests = Tests()
     wrong = []
-    for document in sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")]):
+    for document in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]):
         for number, line in enumerate(document.read_text().splitlines(), 1):
             where = f"{document.relative_to(ROOT)}:{number}"
             wrong += [f"{where}: no test is called {name}" for name in NAMED_TEST.findall(line) if name not in tests]

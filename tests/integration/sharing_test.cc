@@ -284,6 +284,10 @@ TEST_F(Sharing, TheExecutorIsConfined) {
   for (std::string entry; std::getline(environment, entry, '\0');) {
     EXPECT_NE(entry.rfind("LD_PRELOAD=", 0), 0u) << entry;
   }
+  std::ifstream arguments(folder + "/cmdline", std::ios::binary);
+  for (std::string argument; std::getline(arguments, argument, '\0');) {
+    EXPECT_NE(argument, "--lenient") << "the driver does not start fully confined";
+  }
   tenant.CloseInput();
 }
 
