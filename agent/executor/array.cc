@@ -5,7 +5,10 @@
 
 #include <bit>
 
-#include "agent/executor/session.h"
+#include "agent/executor/arrays.h"
+#include "agent/executor/device.h"
+#include "agent/executor/quiet.h"
+#include "agent/executor/scheduler_link.h"
 #include "proto/cuda/array_format.h"
 
 namespace gpuloom::executor {
@@ -123,7 +126,7 @@ void DeviceArray::Destroy() {
 }
 
 // An array on its way to its tenant. Make runs on a worker.
-struct Session::NewArray {
+struct Arrays::NewArray {
   wire::ArrayCreate::Request request{};
   CUarray array = nullptr;
   CUmipmappedArray mipmap = nullptr;
@@ -161,8 +164,8 @@ struct Session::NewArray {
   }
 };
 
-void Session::On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request& request,
-                 const wire::Record& record) {
+void Arrays::On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request& request,
+                const wire::Record& record) {
   if (arrays_.Add(request.array) == nullptr) return Refuse(wire::Fatal::kBadHandle);
   const Asker asker = AskerOf(record);
   const auto fail = [this, asker, id = request.array](CUresult result) {
@@ -191,8 +194,7 @@ void Session::On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request&
                         });
 }
 
-void Session::MakeArray(Asker asker, const wire::ArrayCreate::Request& request,
-                        uint64_t memory_id) {
+void Arrays::MakeArray(Asker asker, const wire::ArrayCreate::Request& request, uint64_t memory_id) {
   const auto give_back = [scheduler = place_.scheduler, session = id(), memory_id] {
     scheduler->Send(control::MemoryReturn{session, memory_id});
   };
@@ -220,15 +222,15 @@ void Session::MakeArray(Asker asker, const wire::ArrayCreate::Request& request,
                });
 }
 
-ArrayEntry* Session::FindArray(wire::ArrayId id_untrusted) {
+ArrayEntry* Arrays::FindArray(wire::ArrayId id_untrusted) {
   ArrayEntry* entry = arrays_.Find(id_untrusted);
   if (entry != nullptr && entry->whole != nullptr) return entry;
   Refuse(wire::Fatal::kBadHandle);
   return nullptr;
 }
 
-void Session::On(wire::Tag<wire::ArrayLevel>, const wire::ArrayLevel::Request& request,
-                 const wire::Record& record) {
+void Arrays::On(wire::Tag<wire::ArrayLevel>, const wire::ArrayLevel::Request& request,
+                const wire::Record& record) {
   ArrayEntry* whole = FindArray(request.whole);
   if (whole == nullptr) return;
   if (whole->array != nullptr) return Refuse(wire::Fatal::kBadHandle);
@@ -246,8 +248,8 @@ void Session::On(wire::Tag<wire::ArrayLevel>, const wire::ArrayLevel::Request& r
   Reply<wire::ArrayLevel>(AskerOf(record), result);
 }
 
-void Session::On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request& request,
-                 const wire::Record& record) {
+void Arrays::On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request& request,
+                const wire::Record& record) {
   const ArrayEntry* entry = FindArray(request.array);
   if (entry == nullptr) return;
   if (entry->is_level) return Refuse(wire::Fatal::kBadHandle);
@@ -265,13 +267,13 @@ void Session::On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Reques
   });
 }
 
-void Session::DestroyArray(Asker asker, ArrayRef whole) {
-  LetReferencesGo(whole);
+void Arrays::DestroyArray(Asker asker, ArrayRef whole) {
+  on_destroy_(whole);
   // A view or a graph that still has it ends it later.
   if (whole.use_count() > 1) return Reply<wire::ArrayDestroy>(asker, CUDA_SUCCESS);
   ++outstanding_;
   place_.quiet->Need(
-      this, [whole] { whole->Destroy(); },
+      owner(), [whole] { whole->Destroy(); },
       [this, asker, whole] {
         // Asked, not sent: the tenant sees its quota free again when the answer comes.
         whole->on_destroyed = nullptr;

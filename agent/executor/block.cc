@@ -2,7 +2,10 @@
 // whether a block lies inside an array is the driver's to say.
 #include "agent/executor/block.h"
 
-#include "agent/executor/session.h"
+#include "agent/executor/arrays.h"
+#include "agent/executor/copies.h"
+#include "agent/executor/device_memory.h"
+#include "agent/executor/stream_set.h"
 #include "proto/wire/block_commands.h"
 
 namespace gpuloom::executor {
@@ -63,11 +66,11 @@ Side SideOf(const wire::GraphCopyEnd& end, CUarray array, const wire::GraphCopy&
 
 }  // namespace
 
-bool Session::JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy,
-                           CopyEnd* judged) {
+bool Copies::JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy,
+                          CopyEnd* judged) {
   switch (end.space) {
     case wire::GraphCopySpace::kArray: {
-      const ArrayEntry* entry = arrays_.Find(wire::ArrayId{end.array});
+      const ArrayEntry* entry = arrays_->Find(wire::ArrayId{end.array});
       if (entry == nullptr || entry->array == nullptr) {
         Refuse(wire::Fatal::kBadHandle);
         return false;
@@ -80,7 +83,7 @@ bool Session::JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy&
       uint64_t span = 0;
       const bool host = end.space == wire::GraphCopySpace::kHost;
       if (!SpanOf(end.pitch_bytes, end.rows, {copy.width_bytes, copy.height, copy.depth}, &span) ||
-          !(host ? OwnsHost(end.address, span) : OwnsDevice(end.address, span))) {
+          !(host ? OwnsHost(end.address, span) : device_memory_->OwnsDevice(end.address, span))) {
         Refuse(wire::Fatal::kBadRange);
         return false;
       }
@@ -91,8 +94,8 @@ bool Session::JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy&
   return false;
 }
 
-void Session::On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request& request,
-                 const wire::Record& record) {
+void Copies::On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request& request,
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   const wire::GraphCopy& copy = request.copy;
@@ -107,8 +110,8 @@ void Session::On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request& req
   streams_.Enqueue(*stream, std::move(command));
 }
 
-void Session::On(wire::Tag<wire::FillBlock>, const wire::FillBlock::Request& request,
-                 const wire::Record& record) {
+void Copies::On(wire::Tag<wire::FillBlock>, const wire::FillBlock::Request& request,
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   const wire::GraphFill& fill = request.fill;
@@ -120,7 +123,7 @@ void Session::On(wire::Tag<wire::FillBlock>, const wire::FillBlock::Request& req
   uint64_t span = 0;
   if (__builtin_mul_overflow(fill.width, uint64_t{fill.element_bytes}, &row_bytes) ||
       !SpanOf(fill.pitch_bytes, fill.height, {row_bytes, fill.height, 1}, &span) ||
-      !(OwnsDevice(fill.address, span) || OwnsHost(fill.address, span))) {
+      !(device_memory_->OwnsDevice(fill.address, span) || OwnsHost(fill.address, span))) {
     return Refuse(wire::Fatal::kBadRange);
   }
   StreamCommand command;

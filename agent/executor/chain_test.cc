@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "agent/executor/chunk.h"
 #include "agent/executor/testing_driver.h"
 #include "agent/executor/testing_peer.h"
 

@@ -41,4 +41,13 @@ class Chores {
   std::deque<Chore> waiting_;
 };
 
+// Of a table of objects, at the end of what owns it: a piece. True when that was the last.
+template <typename Table>
+bool DropPiece(Table* table) {
+  for (size_t left = Chores::kPiece; left != 0; --left) {
+    if (table->TakeAny() == nullptr) return true;
+  }
+  return false;
+}
+
 }  // namespace gpuloom::executor

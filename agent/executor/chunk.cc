@@ -1,5 +1,10 @@
 // Launches that go to CUDA together: which may, and how a chunk of them goes.
-#include "agent/executor/session.h"
+#include "agent/executor/chain.h"
+#include "agent/executor/device.h"
+#include "agent/executor/kernels.h"
+#include "agent/executor/launches.h"
+#include "agent/executor/stream_set.h"
+#include "agent/executor/submitters.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -8,31 +13,16 @@ namespace {
 // counted as more, because the device needs only a few ahead.
 constexpr uint32_t kChainWeight = 4;
 
+// Chunks of one session that other threads have at a time: the neighbours' come behind them.
+constexpr uint32_t kMostJobsOut = 8;
+
 constexpr uint32_t kMaxGridY = 65535;
 constexpr uint32_t kMaxBlockZ = 64;
 
-uint32_t Limit(int32_t attribute) {
-  return attribute == wire::kNoAttribute || attribute < 0 ? 0 : static_cast<uint32_t>(attribute);
-}
-
 }  // namespace
 
-void Session::SetCollects(Kernel* kernel, const int32_t* attributes) const {
-  kernel->max_threads = Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
-  kernel->max_dynamic_shared_bytes =
-      Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]);
-  // Nodes of a chain have no clusters and must not use references, and what prints takes turns.
-  kernel->collects = place_.chains != nullptr && !kernel->library->prints &&
-                     kernel->library->references == nullptr &&
-                     kernel->param_bytes <= kMaxChunkedParamBytes &&
-                     Limit(attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]) == 0 &&
-                     Limit(attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]) == 0 &&
-                     !place_.chains->Refuses(kernel->function);
-  kernel->refused_known = place_.chains == nullptr ? 0 : place_.chains->refused();
-}
-
 // What CUDA would refuse in the launch goes by itself, so that its answer is that launch's.
-bool Session::MayCollect(Kernel* looked_up, const wire::Launch::Request& request) const {
+bool Launches::MayCollect(Kernel* looked_up, const wire::Launch::Request& request) const {
   const Kernel& kernel = *looked_up;
   if (!kernel.collects) return false;
   // Since a reference of its library was asked for, launches go with what that is bound to, one by one.
@@ -56,9 +46,9 @@ bool Session::MayCollect(Kernel* looked_up, const wire::Launch::Request& request
          request.dynamic_shared_bytes <= kernel.max_dynamic_shared_bytes;
 }
 
-void Session::SubmitChunk(Stream& stream, StreamCommand& command) {
+void Launches::SubmitChunk(Stream& stream, StreamCommand& command) {
   ChunkPtr chunk = std::move(std::get<ChunkWork>(command.work).chunk);
-  kernels_launched_ += chunk->size();
+  port_->CountKernels(chunk->size());
   const bool idle = stream.in_flight == 0;
   if (place_.submitters != nullptr && *place_.several_at_work) {
     stream.busy = true;
@@ -76,12 +66,14 @@ void Session::SubmitChunk(Stream& stream, StreamCommand& command) {
   AfterChunk(std::move(chunk));
 }
 
-void Session::AfterChunk(ChunkPtr chunk) {
+void Launches::AfterChunk(ChunkPtr chunk) {
   streams_.Recycle(std::move(chunk));
   place_.chains->MakeWanted();
 }
 
-void Session::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
+bool Launches::HasRoom() const { return jobs_out_ < kMostJobsOut; }
+
+void Launches::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
   const Driver& cuda = place_.device->cuda();
   const uint8_t* params = chunk.params.data();
   for (const ChunkNode& node : chunk.nodes) {
@@ -89,15 +81,16 @@ void Session::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
       params += Chunk::RoundUp(node.param_bytes);
       continue;
     }
-    TellAsyncError(stream, place_.device->Judge(LaunchPlainly(cuda, node, params, stream.cuda)));
+    port_->TellAsyncError(stream.id,
+                          place_.device->Judge(LaunchPlainly(cuda, node, params, stream.cuda)));
     params += Chunk::RoundUp(node.param_bytes);
   }
 }
 
-void Session::OnHanded(SubmitJobPtr job) {
+void Launches::OnHanded(SubmitJobPtr job) {
   Stream& stream = *job->stream;
   --jobs_out_;
-  for (const CUresult error : job->errors) TellAsyncError(stream, error);
+  for (const CUresult error : job->errors) port_->TellAsyncError(stream.id, error);
   uint32_t weight = job->chunk->size();
   if (job->chain != nullptr) {
     weight = std::min(kChainWeight, weight);
@@ -107,7 +100,7 @@ void Session::OnHanded(SubmitJobPtr job) {
   streams_.Handed(stream, weight);
 }
 
-void Session::FinishChains(Stream& stream) {
+void Launches::FinishChains(Stream& stream) {
   while (!stream.chains.empty() && stream.chains.front().ticket <= stream.completed) {
     Chains::Done(*stream.chains.front().chain);
     stream.chains.pop_front();

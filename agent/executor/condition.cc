@@ -1,7 +1,9 @@
 // Conditional handles of a tenant's graphs.
 #include "agent/executor/condition.h"
 
-#include "agent/executor/session.h"
+#include "agent/executor/conditions.h"
+#include "agent/executor/device.h"
+#include "agent/executor/graph.h"
 
 namespace gpuloom::executor {
 
@@ -14,8 +16,8 @@ Reservation::~Reservation() {
              [held = std::move(libraries)] {});
 }
 
-void Session::On(wire::Tag<wire::ConditionCreate>, const wire::ConditionCreate::Request& request,
-                 const wire::Record& record) {
+void Conditions::On(wire::Tag<wire::ConditionCreate>, const wire::ConditionCreate::Request& request,
+                    const wire::Record& record) {
   if ((request.flags & ~wire::kConditionAssignsDefault) != 0) {
     return Refuse(wire::Fatal::kBadArgument);
   }
@@ -63,17 +65,17 @@ void Session::On(wire::Tag<wire::ConditionCreate>, const wire::ConditionCreate::
       [this, reservation, made, asker] {
         --reservation->creating;
         if (made->result == CUDA_SUCCESS) reservation->handles.push_back(made->handle);
-        if (state_ != State::kServing) return;
+        if (!serving()) return;
         Reply<wire::ConditionCreate>(asker, place_.device->Judge(made->result), {made->handle});
       });
 }
 
-void Session::On(wire::Tag<wire::ConditionsDrop>, const wire::ConditionsDrop::Request& request,
-                 const wire::Record&) {
+void Conditions::On(wire::Tag<wire::ConditionsDrop>, const wire::ConditionsDrop::Request& request,
+                    const wire::Record&) {
   if (reservations_.Take(request.reservation) == nullptr) Refuse(wire::Fatal::kBadHandle);
 }
 
-CUresult Session::JudgeConditional(GraphPlan* plan, uint32_t entry) {
+CUresult Conditions::JudgeConditional(GraphPlan* plan, uint32_t entry) {
   const auto asked = plan->reader.Body<wire::GraphConditional>(plan->reader.Node(entry));
   const ReservationEntry* found = reservations_.Find(asked.reservation);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -87,30 +89,6 @@ CUresult Session::JudgeConditional(GraphPlan* plan, uint32_t entry) {
   if (plan->conditions[asked.condition]) return CUDA_ERROR_INVALID_VALUE;  // another node's
   plan->conditions[asked.condition] = true;
   return asked.kind <= CU_GRAPH_COND_TYPE_SWITCH ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-bool Session::TakesReservation(Asker asker, const wire::GraphInstantiate::Request& request,
-                               const PlanRef& plan) {
-  // The shim has one such call at a time.
-  constexpr size_t kMostWaiting = 16;
-  Reservation& reservation = *plan->reservation;
-  if (reservation.creating != 0 || graphs_to_make_.size() == kMostWaiting) {
-    EndFor(wire::Fatal::kBadArgument);
-    return false;
-  }
-  if (reservation.users != 0) {
-    if (place_.graphs->buried != 0) place_.quiet->HurryBuried();
-    graphs_to_make_.push_back({asker, request, plan});
-    return false;
-  }
-  return true;
-}
-
-// Those whose reservation's earlier Graph is gone.
-void Session::MakeWaitingGraphs() {
-  std::vector<GraphToMake> waiting;
-  waiting.swap(graphs_to_make_);
-  for (const GraphToMake& one : waiting) MakeGraph(one.asker, one.request, one.plan);
 }
 
 }  // namespace gpuloom::executor

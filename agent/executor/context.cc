@@ -1,5 +1,9 @@
 // The one real context, as tenants may change it.
-#include "agent/executor/session.h"
+#include "agent/executor/context_limits.h"
+#include "agent/executor/context_memory.h"
+#include "agent/executor/device.h"
+#include "agent/executor/device_charge.h"
+#include "agent/executor/quiet.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -31,8 +35,8 @@ ContextMemory::Kind KindOf(uint32_t limit) {
 
 }  // namespace
 
-void Session::On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::Request& request,
-                 const wire::Record& record) {
+void ContextLimits::On(wire::Tag<wire::ContextSetLimit>,
+                       const wire::ContextSetLimit::Request& request, const wire::Record& record) {
   const uint64_t bound = BoundOf(request.limit);
   if (bound == 0) return Refuse(wire::Fatal::kBadArgument);
   const Asker asker = AskerOf(record);
@@ -54,10 +58,10 @@ void Session::On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::
   };
   ChargeDevice(place_.scheduler, id(), price, &outstanding_,
                [this, result, request, asker, set](CUresult charged, DeviceChargeRef charge) {
-                 if (state_ != State::kServing) return;
+                 if (!serving()) return;
                  if (charged != CUDA_SUCCESS) return Reply<wire::ContextSetLimit>(asker, charged);
                  ++outstanding_;
-                 place_.quiet->Need(this, set, [this, result, request, asker, charge] {
+                 place_.quiet->Need(owner(), set, [this, result, request, asker, charge] {
                    --outstanding_;
                    if (*result == CUDA_SUCCESS && MayGrow(request.limit)) {
                      place_.context->Raise(KindOf(request.limit), request.value, charge);

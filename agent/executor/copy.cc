@@ -1,44 +1,16 @@
 // Copies and fills. Every address is judged when the command is read: the device side must lie in
 // one of the session's live allocations or its modules' globals, the host side in registered parts
 // of its arena (CUDA could block on memory that is not).
-#include <iterator>
-
-#include "agent/executor/session.h"
+#include "agent/executor/copies.h"
+#include "agent/executor/device.h"
+#include "agent/executor/device_memory.h"
+#include "agent/executor/staging.h"
+#include "agent/executor/stream_set.h"
 
 namespace gpuloom::executor {
 
-bool Session::OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
-  return space_.Contains(address_untrusted, size_bytes_untrusted) ||
-         accessible_.Contains(address_untrusted, size_bytes_untrusted) ||
-         globals_.Contains(address_untrusted, size_bytes_untrusted);
-}
-
-bool Session::OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
-  return host_->registered.Contains(address_untrusted, size_bytes_untrusted);
-}
-
-bool Session::MayStillWrite(uint64_t address, uint64_t size_bytes) const {
-  if (space_.Holds(address, size_bytes) || globals_.Contains(address, size_bytes) ||
-      leaving_globals_.Contains(address, size_bytes) ||
-      host_->pinned.Contains(address, size_bytes)) {
-    return true;
-  }
-  const auto after = mappings_.upper_bound(address);
-  if (after == mappings_.begin()) return false;
-  const auto& [begin, mapping] = *std::prev(after);
-  const uint64_t offset = address - begin;
-  return mapping.access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE && offset < mapping.size_bytes &&
-         size_bytes <= mapping.size_bytes - offset;
-}
-
-Stream* Session::FindStream(wire::StreamId id_untrusted) {
-  Stream* stream = streams_.Find(id_untrusted);
-  if (stream == nullptr) Refuse(wire::Fatal::kBadHandle);
-  return stream;
-}
-
-void Session::On(wire::Tag<wire::Copy>, const wire::Copy::Request& request,
-                 const wire::Record& record) {
+void Copies::On(wire::Tag<wire::Copy>, const wire::Copy::Request& request,
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   bool to_host = false;
@@ -59,8 +31,10 @@ void Session::On(wire::Tag<wire::Copy>, const wire::Copy::Request& request,
       return Refuse(wire::Fatal::kBadArgument);
   }
   const uint64_t bytes = request.size_bytes;
-  if (!(to_host ? OwnsHost(request.destination, bytes) : OwnsDevice(request.destination, bytes)) ||
-      !(from_host ? OwnsHost(request.source, bytes) : OwnsDevice(request.source, bytes))) {
+  if (!(to_host ? OwnsHost(request.destination, bytes)
+                : device_memory_->OwnsDevice(request.destination, bytes)) ||
+      !(from_host ? OwnsHost(request.source, bytes)
+                  : device_memory_->OwnsDevice(request.source, bytes))) {
     return Refuse(wire::Fatal::kBadRange);
   }
   StreamCommand command;
@@ -69,12 +43,13 @@ void Session::On(wire::Tag<wire::Copy>, const wire::Copy::Request& request,
   streams_.Enqueue(*stream, std::move(command));
 }
 
-void Session::On(wire::Tag<wire::CopyInline>, const wire::CopyInline::Request& request,
-                 const wire::Record& record) {
+void Copies::On(wire::Tag<wire::CopyInline>, const wire::CopyInline::Request& request,
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   const auto destination = static_cast<uint64_t>(request.destination);
-  if (!OwnsDevice(destination, record.payload.size())) return Refuse(wire::Fatal::kBadRange);
+  if (!device_memory_->OwnsDevice(destination, record.payload.size()))
+    return Refuse(wire::Fatal::kBadRange);
   StreamCommand command;
   command.ticket = record.ticket;
   command.payload = record.payload;
@@ -82,8 +57,8 @@ void Session::On(wire::Tag<wire::CopyInline>, const wire::CopyInline::Request& r
   streams_.Enqueue(*stream, std::move(command));
 }
 
-void Session::On(wire::Tag<wire::Fill>, const wire::Fill::Request& request,
-                 const wire::Record& record) {
+void Copies::On(wire::Tag<wire::Fill>, const wire::Fill::Request& request,
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   if (request.element_bytes != 1 && request.element_bytes != 2 && request.element_bytes != 4) {
@@ -91,13 +66,42 @@ void Session::On(wire::Tag<wire::Fill>, const wire::Fill::Request& request,
   }
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(request.count, uint64_t{request.element_bytes}, &bytes) ||
-      !(OwnsDevice(request.destination, bytes) || OwnsHost(request.destination, bytes))) {
+      !(device_memory_->OwnsDevice(request.destination, bytes) ||
+        OwnsHost(request.destination, bytes))) {
     return Refuse(wire::Fatal::kBadRange);
   }
   StreamCommand command;
   command.ticket = record.ticket;
   if (bytes != 0) command.work = FillWork{request};
   streams_.Enqueue(*stream, std::move(command));
+}
+
+bool Copies::HasRoom(size_t payload_bytes) const {
+  return staged_bytes_ == 0 ||
+         staged_bytes_ + Staging::CostBytes(payload_bytes) <= Staging::kSessionBytes;
+}
+
+CUresult Copies::SubmitCopyInline(Stream& stream, const StreamCommand& command,
+                                  uint64_t destination) {
+  const std::span<const uint8_t> payload = command.payload;
+  const uint8_t* source = payload.data();
+  if (uint8_t* copy = place_.staging->Copy(tenant_.get(), payload)) {
+    stream.staged.push_back({static_cast<uint64_t>(command.ticket), copy, payload.size()});
+    staged_bytes_ += Staging::CostBytes(payload.size());
+    source = copy;
+  }
+  // Otherwise from pageable memory, of which CUDA has taken a copy when the call returns.
+  return place_.device->cuda().cuMemcpyHtoDAsync_v2(destination, source, payload.size(),
+                                                    stream.cuda);
+}
+
+void Copies::FreeStaged(Stream& stream) {
+  while (!stream.staged.empty() && stream.staged.front().ticket <= stream.completed) {
+    const Staged& staged = stream.staged.front();
+    place_.staging->Give(tenant_.get(), staged.copy, staged.size_bytes);
+    staged_bytes_ -= Staging::CostBytes(staged.size_bytes);
+    stream.staged.pop_front();
+  }
 }
 
 }  // namespace gpuloom::executor

@@ -1,23 +1,25 @@
 #include <cstring>
 
-#include "agent/executor/session.h"
+#include "agent/executor/device.h"
+#include "agent/executor/events.h"
+#include "agent/executor/stream_set.h"
 
 namespace gpuloom::executor {
 
-void Session::On(wire::Tag<wire::EventCreate>, const wire::EventCreate::Request& request,
-                 const wire::Record&) {
+void Events::On(wire::Tag<wire::EventCreate>, const wire::EventCreate::Request& request,
+                const wire::Record&) {
   Event* event = events_.Add(request.event);
   if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
   event->timing = request.timing != 0;
 }
 
-void Session::On(wire::Tag<wire::EventDestroy>, const wire::EventDestroy::Request& request,
-                 const wire::Record&) {
+void Events::On(wire::Tag<wire::EventDestroy>, const wire::EventDestroy::Request& request,
+                const wire::Record&) {
   if (events_.Take(request.event) == nullptr) Refuse(wire::Fatal::kBadHandle);
 }
 
-void Session::On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request& request,
-                 const wire::Record& record) {
+void Events::On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request& request,
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   Event* event = events_.Find(request.event);
@@ -35,8 +37,8 @@ void Session::On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request&
   streams_.Enqueue(*stream, std::move(command));
 }
 
-void Session::On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::Request& request,
-                 const wire::Record& record) {
+void Events::On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::Request& request,
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   const Event* event = events_.Find(request.event);
@@ -54,8 +56,8 @@ void Session::On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::
   streams_.Enqueue(*stream, std::move(command));
 }
 
-void Session::On(wire::Tag<wire::EventShare>, const wire::EventShare::Request& request,
-                 const wire::Record& record) {
+void Events::On(wire::Tag<wire::EventShare>, const wire::EventShare::Request& request,
+                const wire::Record& record) {
   Event* event = events_.Find(request.event);
   if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
   const Asker asker = AskerOf(record);
@@ -73,8 +75,8 @@ void Session::On(wire::Tag<wire::EventShare>, const wire::EventShare::Request& r
   Reply<wire::EventShare>(asker, CUDA_SUCCESS, {{{first, second}}});
 }
 
-void Session::On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request& request,
-                 const wire::Record& record) {
+void Events::On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request& request,
+                const wire::Record& record) {
   const SharedEventRef shared = place_.shared->FindEvent(request.token);
   const Asker asker = AskerOf(record);
   if (shared == nullptr) return Reply<wire::EventOpen>(asker, CUDA_ERROR_INVALID_HANDLE);
@@ -85,9 +87,9 @@ void Session::On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request& req
   Reply<wire::EventOpen>(asker, CUDA_SUCCESS);
 }
 
-void Session::On(wire::Tag<wire::EventDone>, const wire::EventDone::Request& request,
-                 const wire::Record& record) {
-  PollStreams();  // the device may have told the tenant more than we know
+void Events::On(wire::Tag<wire::EventDone>, const wire::EventDone::Request& request,
+                const wire::Record& record) {
+  port_->PollStreams();  // the device may have told the tenant more than we know
   const Event* event = events_.Find(request.event);
   if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
   const PointRef latest = event->shared != nullptr ? event->shared->latest : event->latest;
@@ -97,7 +99,7 @@ void Session::On(wire::Tag<wire::EventDone>, const wire::EventDone::Request& req
   event_waiting_.emplace_back(asker, latest);
 }
 
-bool Session::AnswerEventWaits() {
+bool Events::AnswerEventWaits() {
   return std::erase_if(event_waiting_, [this](const auto& waiting) {
            if (!waiting.second->done) return false;
            Reply<wire::EventDone>(waiting.first, CUDA_SUCCESS);
@@ -105,9 +107,9 @@ bool Session::AnswerEventWaits() {
          }) != 0;
 }
 
-void Session::On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request& request,
-                 const wire::Record& record) {
-  PollStreams();  // the device may have told the tenant more than we know
+void Events::On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request& request,
+                const wire::Record& record) {
+  port_->PollStreams();  // the device may have told the tenant more than we know
   const Event* start = events_.Find(request.start);
   const Event* end = events_.Find(request.end);
   if (start == nullptr || end == nullptr) return Refuse(wire::Fatal::kBadHandle);

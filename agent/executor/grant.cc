@@ -1,6 +1,10 @@
 // Physical memory for a session: what it has kept, or what the scheduler grants, imported and
 // cleared before the tenant can reach it.
-#include "agent/executor/session.h"
+#include "agent/executor/device.h"
+#include "agent/executor/device_memory.h"
+#include "agent/executor/internal_stream.h"
+#include "agent/executor/log.h"
+#include "agent/executor/scheduler_link.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -21,7 +25,8 @@ CUresult MapAt(const Driver& cuda, CUdevice device, CUmemGenericAllocationHandle
 }  // namespace
 
 // Puts memory behind reserved addresses. `done` is called exactly once, on the ring thread.
-void Session::MapNew(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done) {
+void DeviceMemory::MapNew(uint64_t address, uint64_t size_bytes,
+                          std::function<void(CUresult)> done) {
   if (KeptMemory::Block kept; kept_.TakeUnmapped(size_bytes, &kept)) {
     return MapHeld(kept.memory, address, std::move(done));
   }
@@ -33,8 +38,8 @@ void Session::MapNew(uint64_t address, uint64_t size_bytes, std::function<void(C
 }
 
 // Memory that this session holds for this. It lets go of it when it cannot be mapped.
-void Session::MapHeld(const PhysicalRef& memory, uint64_t address,
-                      std::function<void(CUresult)> done) {
+void DeviceMemory::MapHeld(const PhysicalRef& memory, uint64_t address,
+                           std::function<void(CUresult)> done) {
   ++outstanding_;
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
   memory_.Post(
@@ -53,7 +58,7 @@ void Session::MapHeld(const PhysicalRef& memory, uint64_t address,
 }
 
 // Memory for an id, mapped nowhere.
-void Session::ObtainUnmapped(uint64_t size_bytes, OnMemory done) {
+void DeviceMemory::ObtainUnmapped(uint64_t size_bytes, OnMemory done) {
   KeptMemory::Block kept;
   if (kept_.TakeUnmapped(size_bytes, &kept)) return done(CUDA_SUCCESS, kept.memory);
   if (!kept_.TakeMapped(size_bytes, &kept)) return Obtain(0, size_bytes, std::move(done));
@@ -74,7 +79,7 @@ void Session::ObtainUnmapped(uint64_t size_bytes, OnMemory done) {
 
 // New memory, held once; mapped at `address` unless that is 0. `done` is called exactly once, on
 // the ring thread.
-void Session::Obtain(uint64_t address, uint64_t size_bytes, OnMemory done) {
+void DeviceMemory::Obtain(uint64_t address, uint64_t size_bytes, OnMemory done) {
   ++outstanding_;
   place_.memory->Expect();
   place_.scheduler->Ask(
@@ -89,7 +94,7 @@ void Session::Obtain(uint64_t address, uint64_t size_bytes, OnMemory done) {
 }
 
 // A granted piece on its way to the tenant's address. Its functions run on a worker.
-struct Session::NewMemory {
+struct DeviceMemory::NewMemory {
   uint64_t memory_id = 0;
   uint64_t address = 0;  // 0: it is to be mapped nowhere
   uint64_t size_bytes = 0;
@@ -134,8 +139,8 @@ struct Session::NewMemory {
   }
 };
 
-void Session::OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer,
-                        OnMemory done) {
+void DeviceMemory::OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer,
+                             OnMemory done) {
   control::MemoryGranted granted;
   if (!answer->As(&granted) || granted.session_id != id()) {
     return done(CUDA_ERROR_OUT_OF_MEMORY, nullptr);
@@ -168,7 +173,7 @@ void Session::OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming
                });
 }
 
-void Session::Arrive(NewMemory& memory, const OnMemory& done) {
+void DeviceMemory::Arrive(NewMemory& memory, const OnMemory& done) {
   if (memory.hidden != 0 && !memory.hidden_is_its_own) {
     place_.internal->GiveHidden(memory.hidden, memory.size_bytes);
   }

@@ -3,28 +3,32 @@
 #include "agent/executor/graph.h"
 
 #include <algorithm>
-#include <optional>
 
+#include "agent/executor/conditions.h"
+#include "agent/executor/device.h"
+#include "agent/executor/device_charge.h"
+#include "agent/executor/device_memory.h"
+#include "agent/executor/events.h"
 #include "agent/executor/graph_waits.h"
-#include "agent/executor/session.h"
+#include "agent/executor/graphs.h"
+#include "agent/executor/host_functions.h"
+#include "agent/executor/host_memory.h"
+#include "agent/executor/libraries.h"
+#include "agent/executor/quiet.h"
+#include "agent/executor/stream_set.h"
 
 namespace gpuloom::executor {
 namespace {
 
 // So many nodes and memory operations are judged before other work of the ring thread has its turn.
 constexpr uint32_t kJudgeAtATime = 256;
-// A graph whose session ends has so long to come to its next wait.
-constexpr uint64_t kLetGoEveryNs = 2'000'000;
-constexpr size_t kLetGoAtATime = 64;  // places
 // Updates up to this size are made on the ring thread: 1–7 µs each, measured.
 constexpr uint32_t kUpdateAtOnce = 16;
-// Functions of running graphs that are looked at in a round.
-constexpr size_t kCallsAtATime = 1024;
 
 }  // namespace
 
 // Where the block of a graph command lies: nowhere any more when it came with the record.
-struct Session::GraphBlock {
+struct Graphs::GraphBlock {
   std::shared_ptr<HostMemory> host;
   uint64_t address;
   uint64_t size_bytes;
@@ -49,8 +53,8 @@ struct Session::GraphBlock {
   }
 };
 
-bool Session::FindGraphBlock(wire::HostPtr address, uint64_t size_bytes, const wire::Record& record,
-                             GraphPlan* plan, GraphBlock* block) {
+bool Graphs::FindGraphBlock(wire::HostPtr address, uint64_t size_bytes, const wire::Record& record,
+                            GraphPlan* plan, GraphBlock* block) {
   *block = {host_, static_cast<uint64_t>(address), size_bytes};
   if (!record.payload.empty()) {
     block->size_bytes = 0;
@@ -65,12 +69,7 @@ bool Session::FindGraphBlock(wire::HostPtr address, uint64_t size_bytes, const w
   return false;
 }
 
-void Session::EndFor(wire::Fatal reason) {
-  Refuse(reason);
-  End(reason, now_ns_);
-}
-
-bool Session::JudgeGraph(GraphPlan* plan, uint32_t entries) {
+bool Graphs::JudgeGraph(GraphPlan* plan, uint32_t entries) {
   for (uint32_t spent = 0; spent < entries && plan->judged < plan->reader.nodes(); ++spent) {
     spent += plan->reader.Operations(plan->reader.Node(plan->judged));
     const CUresult result = JudgeGraphNode(plan, plan->judged);
@@ -83,8 +82,8 @@ bool Session::JudgeGraph(GraphPlan* plan, uint32_t entries) {
   return plan->judged == plan->reader.nodes();
 }
 
-void Session::On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate::Request& request,
-                 const wire::Record& record) {
+void Graphs::On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate::Request& request,
+                const wire::Record& record) {
   if ((request.flags & ~wire::kGraphUseNodePriority) != 0) {
     return Refuse(wire::Fatal::kBadArgument);
   }
@@ -97,15 +96,15 @@ void Session::On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate
   modules_.Post([plan, block] { block.Read(plan.get(), wire::GraphReader::Form::kDefinition); },
                 // With the block the arena is let go of on this thread.
                 [this, plan, block, asker = AskerOf(record), request] {
-                  if (state_ != State::kServing) return;
+                  if (!serving()) return;
                   if (!plan->well_formed) return EndFor(wire::Fatal::kBadArgument);
                   MakeGraph(asker, request, plan);
                 });
 }
 
-void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& request,
-                        const PlanRef& plan) {
-  if (state_ != State::kServing) return;
+void Graphs::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& request,
+                       const PlanRef& plan) {
+  if (!serving()) return;
   if (!JudgeGraph(plan.get(), kJudgeAtATime)) {
     return modules_.PostNext([] {},
                              [this, asker, request, plan] { MakeGraph(asker, request, plan); });
@@ -123,14 +122,15 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
   }
   const bool conditional = plan->reservation != nullptr && plan->result == CUDA_SUCCESS;
   if (conditional && !TakesReservation(asker, request, plan)) return;
-  auto graph = std::make_shared<Graph>(place_.device, place_.modules, place_.quiet, place_.staging,
-                                       place_.graphs, tenant_, graph_nodes_, host_->budget);
+  auto graph =
+      std::make_shared<Graph>(place_.device, place_.modules, place_.quiet, place_.staging,
+                              place_.graphs, tenant_, conditions_->graph_nodes(), host_->budget);
   // Those that are gone wait for a quiet moment, so a new one may as well.
   const bool fits = !conditional && place_.graphs->Fits(plan->reader.nodes());
   if (plan->result == CUDA_SUCCESS) plan->result = graph->Prepare(*plan);
   const auto finish = [this, asker, request, plan, graph, conditional] {
     if (conditional) plan->reservation->busy = 0;
-    if (state_ != State::kServing) return;
+    if (!serving()) return;
     place_.device->Judge(plan->result);
     if (plan->result == CUDA_SUCCESS) {
       graphs_.Find(request.graph)->graph = graph;
@@ -150,21 +150,21 @@ void Session::MakeGraph(Asker asker, const wire::GraphInstantiate::Request& requ
     if (place_.graphs->buried != 0) place_.quiet->HurryBuried();
   }
   ++outstanding_;
-  place_.quiet->Need(this, build, [this, finish] {
+  place_.quiet->Need(owner(), build, [this, finish] {
     --outstanding_;
     finish();
   });
 }
 
-Graph* Session::FindGraph(wire::GraphId id_untrusted) {
+Graph* Graphs::FindGraph(wire::GraphId id_untrusted) {
   const GraphEntry* entry = graphs_.Find(id_untrusted);
   if (entry != nullptr && entry->graph != nullptr) return entry->graph.get();
   Refuse(wire::Fatal::kBadHandle);
   return nullptr;
 }
 
-void Session::On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request& request,
-                 const wire::Record& record) {
+void Graphs::On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request& request,
+                const wire::Record& record) {
   Graph* graph = FindGraph(request.graph);
   if (graph == nullptr) return;
   Reservation* reservation = graph->reservation();
@@ -194,8 +194,8 @@ void Session::On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request&
                 [this, block, held, ticket = record.ticket] { JudgeUpdate(held, ticket); });
 }
 
-void Session::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
-  if (state_ != State::kServing) return;
+void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
+  if (!serving()) return;
   const auto update =
       std::find_if(graph->updates.begin(), graph->updates.end(),
                    [ticket](const Graph::Update& one) { return one.ticket == ticket; });
@@ -219,7 +219,7 @@ void Session::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
 }
 
 // Makes what updates have their turn: every launch before them is at CUDA, none behind.
-void Session::TryUpdate(const GraphRef& graph) {
+void Graphs::TryUpdate(const GraphRef& graph) {
   while (!graph->updates.empty()) {
     Graph::Update& update = graph->updates.front();
     // The functions of running launches are still to be asked for under their old tokens, and what
@@ -235,7 +235,7 @@ void Session::TryUpdate(const GraphRef& graph) {
         (plan->reader.nodes() > kUpdateAtOnce || graph->ChangesAttributes(*plan))) {
       return modules_.Post([graph, plan] { graph->Apply(plan.get()); },
                            [this, graph] {
-                             if (state_ != State::kServing) return;
+                             if (!serving()) return;
                              FinishUpdate(*graph);
                              TryUpdate(graph);
                            });
@@ -245,7 +245,7 @@ void Session::TryUpdate(const GraphRef& graph) {
   }
 }
 
-void Session::FinishUpdate(Graph& graph) {
+void Graphs::FinishUpdate(Graph& graph) {
   const Graph::Update update = std::move(graph.updates.front());
   graph.updates.pop_front();
   graph.AdoptUpdate(*update.plan);
@@ -253,8 +253,8 @@ void Session::FinishUpdate(Graph& graph) {
   update.answer();
 }
 
-void Session::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request& request,
-                 const wire::Record& record) {
+void Graphs::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request& request,
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   Graph* graph = FindGraph(request.graph);
@@ -265,12 +265,12 @@ void Session::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request&
   // All of the launch waits, not the node alone: the record is an older command, so this is later
   // than it might be and never in a circle.
   for (const Graph::Wait& wait : graph->waits()) {
-    const Event* event = events_.Find(wait.event);
+    const Event* event = events_->Find(wait.event);
     if (event == nullptr || event->latest == nullptr || event->latest->done) continue;
     command.dependencies.push_back({event->latest->stream, event->latest->ticket, event->latest});
   }
   for (const Graph::Record& recorded : graph->records()) {
-    Event* event = events_.Find(recorded.event);
+    Event* event = events_->Find(recorded.event);
     if (event == nullptr) continue;  // destroyed since
     event->latest =
         std::make_shared<Point>(place_.device, request.stream, record.ticket, event->timing);
@@ -283,8 +283,8 @@ void Session::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request&
   streams_.Enqueue(*stream, std::move(command));
 }
 
-void Session::On(wire::Tag<wire::GraphUpload>, const wire::GraphUpload::Request& request,
-                 const wire::Record& record) {
+void Graphs::On(wire::Tag<wire::GraphUpload>, const wire::GraphUpload::Request& request,
+                const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   Graph* graph = FindGraph(request.graph);
@@ -296,150 +296,33 @@ void Session::On(wire::Tag<wire::GraphUpload>, const wire::GraphUpload::Request&
   streams_.Enqueue(*stream, std::move(command));
 }
 
-void Session::On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request& request,
-                 const wire::Record&) {
+void Graphs::On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request& request,
+                const wire::Record&) {
   if (FindGraph(request.graph) != nullptr) graphs_.Take(request.graph);
 }
 
-// ---- at CUDA
-
-bool Session::MayLaunchGraph(const GraphWork& work, wire::Ticket ticket) const {
-  if (!work.graph->MayLaunch(ticket)) return false;
-  const uint32_t waits = work.upload ? 0 : work.graph->waits_at_once();
-  if (waits == 0) return true;
-  return place_.graphs->waits + waits <= kMostGraphWaits &&
-         (graph_waits_.at_once == 0 || graph_waits_.at_once + waits <= kMostSessionGraphWaits);
-}
-
-CUresult Session::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work) {
-  const Driver& cuda = place_.device->cuda();
-  const GraphRef graph = work.graph;
-  CUresult result = CUDA_SUCCESS;
-  uint32_t waits = 0;
-  if (graph->MayWait() && graph->in_flight == 0) graph_waits_.graphs.push_back(graph);
-  if (work.upload) {
-    if (!graph->IsUploaded()) result = cuda.cuGraphUpload(graph->exec(), stream.cuda);
-  } else {
-    std::optional<StandIn::Absence> absence;
-    if (graph->MayWait()) absence.emplace(place_.stand_in);
-    result = cuda.cuGraphLaunch(graph->exec(), stream.cuda);
-    absence.reset();
-    kernels_launched_ += graph->kernels();
-    waits = graph->waits_at_once();
-    graph_waits_.at_once += waits;
-    place_.graphs->waits += waits;
-  }
-  ++graph->in_flight;
-  stream.graphs.push_back({static_cast<uint64_t>(ticket), graph, waits, std::move(work.points)});
-  graph->OnSubmitted();
-  TryUpdate(graph);
-  return result;
-}
-
-void Session::FinishGraphs(Stream& stream) {
-  while (!stream.graphs.empty() && stream.graphs.front().ticket <= stream.completed) {
-    const GraphRun run = std::move(stream.graphs.front());
-    stream.graphs.pop_front();
-    for (const PointRef& point : run.points) point->done = true;
-    graph_waits_.at_once -= run.waits;
-    place_.graphs->waits -= run.waits;
-    if (--run.graph->in_flight != 0) continue;
-    std::erase(graph_waits_.graphs, run.graph);
-    run.graph->ForgetFormerWaits();
-    TryUpdate(run.graph);
-  }
-}
-
-// Nobody is left who would write what graphs wait for. Again and again: of several values for one
-// place the GPU must find each there for a while.
-void Session::LetGraphsGo() {
-  if (graph_waits_.graphs.empty() || now_ns_ - graph_waits_.let_go_ns < kLetGoEveryNs) return;
-  graph_waits_.let_go_ns = now_ns_;
-  const Driver& cuda = place_.device->cuda();
-  CUstream stream = place_.graphs->stream;
-  bool any = false;
-  size_t written = 0;
-  for (size_t turn = 0; turn < graph_waits_.graphs.size() && written < kLetGoAtATime; ++turn) {
-    graph_waits_.turn = (graph_waits_.turn + 1) % graph_waits_.graphs.size();
-    const GraphRef& graph = graph_waits_.graphs[graph_waits_.turn];
-    const uint64_t round = graph->let_go_rounds++;
-    const std::vector<Graph::ValueWait>& waits = graph->SortedValueWaits();
-    const size_t turns = waits.size() / kLetGoAtATime + 1;
-    for (size_t begin = 0, end = 0, place = 0; begin < waits.size(); begin = end, ++place) {
-      while (end < waits.size() && waits[end].address == waits[begin].address) ++end;
-      if (place / kLetGoAtATime != round % turns) continue;
-      const Graph::ValueWait& wait = waits[begin + round / turns % (end - begin)];
-      const uint64_t bytes = wait.wide ? 8 : 4;
-      if (!MayStillWrite(wait.address, bytes)) continue;
-      any = true;
-      ++written;
-      place_.device->Judge(wait.wide
-                               ? cuda.cuStreamWriteValue64_v2(stream, wait.address, wait.value, 0)
-                               : cuda.cuStreamWriteValue32_v2(
-                                     stream, wait.address, static_cast<uint32_t>(wait.value), 0));
-    }
-  }
-  if (!any) return;
-  if (graph_waits_.let_go == nullptr &&
-      place_.device->TakeEvent(false, &graph_waits_.let_go) != CUDA_SUCCESS) {
-    return;
-  }
-  place_.device->Judge(cuda.cuEventRecord(graph_waits_.let_go, stream));
-}
-
-// The memory must not go before what writes to it.
-bool Session::GraphsLetGo() {
-  if (graph_waits_.let_go == nullptr) return true;
-  if (place_.device->Judge(place_.device->cuda().cuEventQuery(graph_waits_.let_go)) ==
-      CUDA_ERROR_NOT_READY) {
+bool Graphs::TakesReservation(Asker asker, const wire::GraphInstantiate::Request& request,
+                              const PlanRef& plan) {
+  // The shim has one such call at a time.
+  constexpr size_t kMostWaiting = 16;
+  Reservation& reservation = *plan->reservation;
+  if (reservation.creating != 0 || graphs_to_make_.size() == kMostWaiting) {
+    EndFor(wire::Fatal::kBadArgument);
     return false;
   }
-  place_.device->GiveEvent(false, graph_waits_.let_go);
-  graph_waits_.let_go = nullptr;
+  if (reservation.users != 0) {
+    if (place_.graphs->buried != 0) place_.quiet->HurryBuried();
+    graphs_to_make_.push_back({asker, request, plan});
+    return false;
+  }
   return true;
 }
 
-void Session::ServeGraphCalls() {
-  bool any = false;
-  // A count that is impossible is for the ring thread to find again.
-  if (state_ == State::kServing && !host_functions_.Poll(&any)) return;
-  PollGraphCalls();
-  Notify();
-}
-
-// Asks the tenant for the functions that the GPU has come to. At the session's end the GPU goes on
-// without them.
-bool Session::PollGraphCalls() {
-  bool any = false;
-  size_t looks = 0;
-  // Where the last round has stopped; all of them are a few as a rule.
-  for (size_t turn = 0; turn < graph_waits_.graphs.size() && looks < kCallsAtATime; ++turn) {
-    graph_waits_.turn = (graph_waits_.turn + 1) % graph_waits_.graphs.size();
-    const GraphRef& graph = graph_waits_.graphs[graph_waits_.turn];
-    auto& calls = graph->host_calls();
-    looks += calls.size() + 1;
-    for (uint32_t i = 0; i < calls.size(); ++i) {
-      if (state_ != State::kServing) {
-        if (graph->TakeReady(i) || calls[i].ready || calls[i].called) graph->SetDone(i);
-        calls[i].ready = calls[i].called = false;
-        continue;
-      }
-      if (calls[i].called) continue;
-      if (!calls[i].ready && !(calls[i].ready = graph->TakeReady(i))) continue;
-      calls[i].called = host_functions_.Call(calls[i].token, [weak = std::weak_ptr(graph), i] {
-        // Gone, or let go already, when the session has ended meanwhile.
-        const GraphRef asker = weak.lock();
-        if (asker == nullptr || !asker->host_calls()[i].called) return;
-        asker->host_calls()[i].called = false;
-        asker->SetDone(i);
-      });
-      if (!calls[i].called) continue;  // the board is full
-      calls[i].ready = false;
-      published_ = true;
-      any = true;
-    }
-  }
-  return any;
+// Those whose reservation's earlier Graph is gone.
+void Graphs::MakeWaitingGraphs() {
+  std::vector<GraphToMake> waiting;
+  waiting.swap(graphs_to_make_);
+  for (const GraphToMake& one : waiting) MakeGraph(one.asker, one.request, one.plan);
 }
 
 }  // namespace gpuloom::executor

@@ -2,7 +2,7 @@
 // from it. docs/design/running-graphs.md says how graphs run.
 //
 // A GraphPlan is a definition or an update in private memory; the ring thread judges it, a worker
-// reads it. A Graph is made by Session (graph.cc); the session's table, queued launches and running
+// reads it. A Graph is made by Graphs (graph.cc); the session's table, queued launches and running
 // ones share it. Build and Apply run on a worker while nothing else uses the Graph; everything else
 // is the ring thread's, its end too: the driver's objects are then destroyed on a worker, and in a
 // quiet moment (quiet.h) when there are conditional nodes, because that waits for the device.
@@ -241,7 +241,7 @@ class Graph {
   // Lets the GPU go on behind it.
   void SetDone(uint32_t host_call);
 
-  // ---- the order of launches and updates, kept by Session
+  // ---- the order of launches and updates, kept by Graphs
   struct Update {
     wire::Ticket ticket;
     PlanRef plan;

@@ -2,7 +2,12 @@
 // and still name memory that is gone by now, so these are answers, with the node that is wrong.
 #include <algorithm>
 
-#include "agent/executor/session.h"
+#include "agent/executor/arrays.h"
+#include "agent/executor/conditions.h"
+#include "agent/executor/device_memory.h"
+#include "agent/executor/events.h"
+#include "agent/executor/graphs.h"
+#include "agent/executor/libraries.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -53,7 +58,7 @@ bool NothingEnds(const wire::GraphMemoryOperation& operation) {
 
 }  // namespace
 
-CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
+CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
   const wire::GraphNode node = plan->reader.Node(entry);
   if (!plan->Count(entry, node.kind)) return CUDA_ERROR_NOT_SUPPORTED;
   if (node.body_bytes == 0) return CUDA_SUCCESS;
@@ -65,7 +70,7 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
       for (const wire::GraphCopyEnd* end : {&copy.to, &copy.from}) {
         uint64_t bytes = 0;
         if (end->space == wire::GraphCopySpace::kArray) {
-          const ArrayEntry* array = arrays_.Find(wire::ArrayId{end->array});
+          const ArrayEntry* array = arrays_->Find(wire::ArrayId{end->array});
           if (array == nullptr || array->array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
           if (plan->arrays.empty() || plan->arrays.back().entry != entry) {
             plan->arrays.push_back({entry});
@@ -79,7 +84,7 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
         if (!SpanOf(*end, copy, &bytes)) return CUDA_ERROR_INVALID_VALUE;
         const bool owned = end->space == wire::GraphCopySpace::kHost
                                ? OwnsHost(end->address, bytes)
-                               : OwnsDevice(end->address, bytes);
+                               : device_memory_->OwnsDevice(end->address, bytes);
         if (!owned) return CUDA_ERROR_INVALID_VALUE;
       }
       return CUDA_SUCCESS;
@@ -96,14 +101,14 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
       uint64_t bytes = 0;
       if (__builtin_mul_overflow(fill.width, uint64_t{fill.element_bytes}, &rows.width_bytes) ||
           !SpanOf(rows.to, rows, &bytes) ||
-          !(OwnsDevice(fill.address, bytes) || OwnsHost(fill.address, bytes))) {
+          !(device_memory_->OwnsDevice(fill.address, bytes) || OwnsHost(fill.address, bytes))) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       return CUDA_SUCCESS;
     }
     case GraphNodeKind::kEventRecord:
     case GraphNodeKind::kEventWait:
-      return events_.Find(plan->reader.Body<wire::GraphEvent>(node).event) != nullptr
+      return events_->Find(plan->reader.Body<wire::GraphEvent>(node).event) != nullptr
                  ? CUDA_SUCCESS
                  : CUDA_ERROR_INVALID_HANDLE;
     case GraphNodeKind::kMemoryOperations:
@@ -111,7 +116,7 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
       if (plan->operations > kMaxGraphOperations) return CUDA_ERROR_NOT_SUPPORTED;
       return JudgeGraphOperations(*plan, node);
     case GraphNodeKind::kConditional:
-      return JudgeConditional(plan, entry);
+      return conditions_->JudgeConditional(plan, entry);
     case GraphNodeKind::kEmpty:
     case GraphNodeKind::kHost:
       return CUDA_SUCCESS;
@@ -119,10 +124,10 @@ CUresult Session::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult Session::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
+CUresult Graphs::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
   const wire::GraphNode node = plan->reader.Node(entry);
   const auto request = plan->reader.Body<wire::GraphKernel>(node);
-  const Kernel* kernel = kernels_.Find(request.kernel);
+  const Kernel* kernel = libraries_->kernels().Find(request.kernel);
   if (kernel == nullptr || kernel->function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (request.param_bytes != kernel->param_bytes) return CUDA_ERROR_INVALID_VALUE;
   for (uint32_t i = 0; i < request.attributes; ++i) {
@@ -134,7 +139,7 @@ CUresult Session::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
   return plan->Hold(kernel->library) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult Session::JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNode& node) const {
+CUresult Graphs::JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNode& node) const {
   const auto head = plan.reader.Body<wire::GraphMemoryOperations>(node);
   if (head.operations == 0) return CUDA_ERROR_INVALID_VALUE;
   for (uint32_t i = 0; i < head.operations; ++i) {
@@ -154,8 +159,8 @@ CUresult Session::JudgeGraphOperations(const GraphPlan& plan, const wire::GraphN
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     if (NothingEnds(operation)) return CUDA_ERROR_NOT_SUPPORTED;
-    if (operation.address % bytes != 0 ||
-        !(OwnsDevice(operation.address, bytes) || OwnsHost(operation.address, bytes))) {
+    if (operation.address % bytes != 0 || !(device_memory_->OwnsDevice(operation.address, bytes) ||
+                                            OwnsHost(operation.address, bytes))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   }

@@ -1,4 +1,6 @@
 // Graphs in sessions of the real loop, with a driver that needs no GPU.
+#include "agent/executor/graph.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

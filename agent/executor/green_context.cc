@@ -6,7 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "agent/executor/session.h"
+#include "agent/executor/device.h"
+#include "agent/executor/green_contexts.h"
+#include "agent/executor/log.h"
+#include "agent/executor/quiet.h"
+#include "agent/executor/scheduler_link.h"
+#include "agent/executor/stream_set.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -43,7 +48,7 @@ bool IsPick(const wire::PartPick& pick) {
 }  // namespace
 
 // A context on its way to its tenant. Make runs on a worker.
-struct Session::NewGreen {
+struct GreenContexts::NewGreen {
   Asker asker{};
   GreenContextRef owner;
   wire::GreenCreate::Request request{};
@@ -183,13 +188,13 @@ wire::Multiprocessors MultiprocessorsOf(const CUdevResource& resource) {
           0};
 }
 
-const CUdevResource* Session::FindPart(wire::DevicePartId id_untrusted) {
+const CUdevResource* GreenContexts::FindPart(wire::DevicePartId id_untrusted) {
   static constexpr CUdevResource kAskedLater{};
   return id_untrusted == wire::kWholeDevice ? &kAskedLater : parts_.Find(id_untrusted);
 }
 
-void Session::On(wire::Tag<wire::PartGet>, const wire::PartGet::Request& request,
-                 const wire::Record& record) {
+void GreenContexts::On(wire::Tag<wire::PartGet>, const wire::PartGet::Request& request,
+                       const wire::Record& record) {
   const CUdevResource* part = FindPart(request.part);
   const Asker asker = AskerOf(record);
   // A program can write anything into a CUdevResource.
@@ -208,8 +213,8 @@ void Session::On(wire::Tag<wire::PartGet>, const wire::PartGet::Request& request
   Reply<wire::PartGet>(asker, place_.device->Judge(result), {MultiprocessorsOf(resource)});
 }
 
-void Session::On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Request& request,
-                 const wire::Record& record) {
+void GreenContexts::On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Request& request,
+                       const wire::Record& record) {
   const CUdevResource* part = FindPart(request.part);
   if (!IsSplit(request.split)) return Refuse(wire::Fatal::kBadArgument);
   const Asker asker = AskerOf(record);
@@ -246,8 +251,8 @@ void Session::On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Request& req
       });
 }
 
-void Session::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request& request,
-                 const wire::Record& record) {
+void GreenContexts::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request& request,
+                       const wire::Record& record) {
   auto made = std::make_shared<NewGreen>();
   made->request = request;
   made->more.resize(record.payload.size() / sizeof(wire::PartPick));
@@ -294,12 +299,12 @@ void Session::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request&
                               scheduler->Send(control::MemoryReturn{session, memory_id});
                             };
                           }
-                          if (state_ == State::kServing) MakeGreen(made);
+                          if (serving()) MakeGreen(made);
                         });
 }
 
 // It is charged.
-void Session::MakeGreen(const std::shared_ptr<NewGreen>& made) {
+void GreenContexts::MakeGreen(const std::shared_ptr<NewGreen>& made) {
   GreenContext& owner = *made->owner;
   if (made->result == CUDA_SUCCESS && place_.greens->Take(owner.key, &owner.made)) {
     return AnswerGreen(*made);
@@ -317,7 +322,7 @@ void Session::MakeGreen(const std::shared_ptr<NewGreen>& made) {
   made->tenant = tenant_;
   ++outstanding_;
   place_.quiet->Need(
-      this,
+      port_->owner(),
       [made, device = place_.device->device(), &cuda = place_.device->cuda()] {
         made->result = made->Make(cuda, device);
       },
@@ -325,11 +330,11 @@ void Session::MakeGreen(const std::shared_ptr<NewGreen>& made) {
         --outstanding_;
         place_.device->Judge(made->result);
         made->owner->made = made->made;
-        if (state_ == State::kServing) AnswerGreen(*made);
+        if (serving()) AnswerGreen(*made);
       });
 }
 
-void Session::AnswerGreen(NewGreen& made) {
+void GreenContexts::AnswerGreen(NewGreen& made) {
   GreenContextRef owner = std::move(made.owner);
   if (made.result != CUDA_SUCCESS) {
     green_.Take(made.request.context);
@@ -342,20 +347,21 @@ void Session::AnswerGreen(NewGreen& made) {
   Reply<wire::GreenCreate>(made.asker, CUDA_SUCCESS, {MultiprocessorsOf(has)});
 }
 
-GreenContextRef Session::FindGreen(wire::GreenContextId id_untrusted) {
+GreenContextRef GreenContexts::FindGreen(wire::GreenContextId id_untrusted) {
   const GreenContextRef* context = green_.Find(id_untrusted);
   if (context != nullptr && *context != nullptr) return *context;
   Refuse(wire::Fatal::kBadHandle);
   return nullptr;
 }
 
-void Session::On(wire::Tag<wire::GreenDestroy>, const wire::GreenDestroy::Request& request,
-                 const wire::Record&) {
+void GreenContexts::On(wire::Tag<wire::GreenDestroy>, const wire::GreenDestroy::Request& request,
+                       const wire::Record&) {
   if (FindGreen(request.context) != nullptr) green_.Take(request.context);
 }
 
-void Session::On(wire::Tag<wire::GreenStreamCreate>,
-                 const wire::GreenStreamCreate::Request& request, const wire::Record& record) {
+void GreenContexts::On(wire::Tag<wire::GreenStreamCreate>,
+                       const wire::GreenStreamCreate::Request& request,
+                       const wire::Record& record) {
   const GreenContextRef* found = green_.Find(request.context);
   // Another thread of the program may destroy it meanwhile.
   if (found == nullptr || *found == nullptr) {

@@ -1,11 +1,11 @@
 #include "agent/executor/host_functions.h"
 
-#include "agent/executor/session.h"
+#include "agent/executor/stream_set.h"
 
 namespace gpuloom::executor {
 
-void Session::On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request& request,
-                 const wire::Record& record) {
+void HostFunctions::On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request& request,
+                       const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   StreamCommand command;
@@ -13,11 +13,11 @@ void Session::On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Reques
   command.gate = std::make_shared<Gate>();
   command.gate->knock = [this, id = request.id, asked = false](Gate* gate) mutable {
     if (asked) return;
-    asked = host_functions_.Call(id, [weak = gate->weak_from_this()] {
+    asked = Call(id, [weak = gate->weak_from_this()] {
       // Not there any more when the queue was dropped meanwhile.
       if (const auto asker = weak.lock()) asker->open = true;
     });
-    published_ |= asked;
+    if (asked) port_->Publish();
   };
   streams_.Enqueue(*stream, std::move(command));
 }

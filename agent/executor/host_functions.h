@@ -1,7 +1,7 @@
 // The functions that one tenant is to run in its own process: which are due, and which it has run. The
 // words between the two are explained in proto/wire/host_function_commands.h.
 //
-// Ring thread only; owned by the session. Nothing here waits: a function that never returns holds
+// A part of the session; ring thread only. Nothing here waits: a function that never returns holds
 // what stands behind it in the session's own queues, and goes with the session.
 #pragma once
 
@@ -9,13 +9,15 @@
 #include <deque>
 #include <functional>
 
-#include "proto/wire/completion_writer.h"
+#include "agent/executor/session_port.h"
 
 namespace gpuloom::executor {
 
-class HostFunctions {
+class HostFunctions final : public Part {
  public:
-  explicit HostFunctions(wire::CompletionWriter* writer) : writer_(writer) {}
+  explicit HostFunctions(SessionPort* port) : Part(port), writer_(writer()) {}
+
+  void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request&, const wire::Record&);
 
   // Tells the tenant to run the function that it calls `id`; `on_done` runs in Poll when it has.
   // False when as many are due as the board holds: ask again later.
@@ -50,7 +52,7 @@ class HostFunctions {
   bool empty() const { return due_.empty(); }
 
  private:
-  wire::CompletionWriter* writer_;
+  wire::CompletionWriter* const writer_;
   std::deque<std::function<void()>> due_;
   uint32_t done_ = 0;
 };

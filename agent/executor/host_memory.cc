@@ -3,7 +3,9 @@
 
 #include <unistd.h>
 
-#include "agent/executor/session.h"
+#include "agent/executor/device.h"
+#include "agent/executor/pinned_memory.h"
+#include "agent/executor/quiet.h"
 
 namespace gpuloom::executor {
 
@@ -41,8 +43,16 @@ bool HostMemory::Write(uint64_t address, const void* from, uint64_t size_bytes) 
   return true;
 }
 
-void Session::On(wire::Tag<wire::HostRegister>, const wire::HostRegister::Request& request,
-                 const wire::Record& record) {
+PinnedMemory::PinnedMemory(SessionPort* port) : Part(port) {
+  host_->on_unpinned = [this] { TryWaiting(); };
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (host_ != nullptr) host_->on_unpinned = nullptr;
+}
+
+void PinnedMemory::On(wire::Tag<wire::HostRegister>, const wire::HostRegister::Request& request,
+                      const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);
   const uint64_t size_bytes = request.size_bytes;
   if (size_bytes == 0 || address % wire::kPageBytes != 0 || size_bytes % wire::kPageBytes != 0) {
@@ -53,7 +63,7 @@ void Session::On(wire::Tag<wire::HostRegister>, const wire::HostRegister::Reques
   TryHostRegister(AskerOf(record), address, size_bytes);
 }
 
-void Session::TryHostRegister(Asker asker, uint64_t address, uint64_t size_bytes) {
+void PinnedMemory::TryHostRegister(Asker asker, uint64_t address, uint64_t size_bytes) {
   HostMemory& host = *host_;
   if (host.pinned.Overlaps(address, size_bytes)) {
     // Still pinned from earlier: to CUDA those are other pages than the tenant has there now.
@@ -88,8 +98,14 @@ void Session::TryHostRegister(Asker asker, uint64_t address, uint64_t size_bytes
       });
 }
 
-void Session::On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Request& request,
-                 const wire::Record& record) {
+void PinnedMemory::TryWaiting() {
+  std::deque<HostWaiting> waiting;
+  waiting.swap(host_waiting_);
+  for (const HostWaiting& one : waiting) TryHostRegister(one.asker, one.address, one.size_bytes);
+}
+
+void PinnedMemory::On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Request& request,
+                      const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);
   const uint64_t size_bytes = host_->registered.SizeAt(address);
   if (size_bytes == 0 || size_bytes != request.size_bytes) return Refuse(wire::Fatal::kBadRange);
@@ -100,7 +116,7 @@ void Session::On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Re
   });
 }
 
-void Session::RetireHost(uint64_t address, uint64_t size_bytes) {
+void PinnedMemory::RetireHost(uint64_t address, uint64_t size_bytes) {
   host_->registered.Remove(address);
   place_.quiet->Bury(
       [address, &cuda = place_.device->cuda()] {
@@ -112,6 +128,15 @@ void Session::RetireHost(uint64_t address, uint64_t size_bytes) {
         keep->pinned_bytes -= size_bytes;
         if (keep->on_unpinned) keep->on_unpinned();
       });
+}
+
+bool PinnedMemory::RetirePiece() {
+  for (size_t left = Chores::kPiece; left != 0; --left) {
+    if (host_->registered.empty()) return true;
+    const auto [address, size_bytes] = *host_->registered.begin();
+    RetireHost(address, size_bytes);
+  }
+  return false;
 }
 
 }  // namespace gpuloom::executor

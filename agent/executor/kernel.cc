@@ -2,7 +2,15 @@
 // that loads code waits for the whole device.
 #include <algorithm>
 
-#include "agent/executor/session.h"
+#include "agent/executor/chain.h"
+#include "agent/executor/chunk.h"
+#include "agent/executor/context_memory.h"
+#include "agent/executor/device.h"
+#include "agent/executor/device_charge.h"
+#include "agent/executor/kernels.h"
+#include "agent/executor/launch_attributes.h"
+#include "agent/executor/quiet.h"
+#include "agent/executor/stream_set.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -24,9 +32,13 @@ bool MayBeSetForAll(int32_t attribute) {
          attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
 }
 
+uint32_t Limit(int32_t attribute) {
+  return attribute == wire::kNoAttribute || attribute < 0 ? 0 : static_cast<uint32_t>(attribute);
+}
+
 }  // namespace
 
-struct Session::KernelLookup {
+struct Kernels::KernelLookup {
   std::string name;
   CUlibrary library = nullptr;
   CUdevice device = 0;
@@ -69,9 +81,23 @@ struct Session::KernelLookup {
   }
 };
 
-void Session::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& request,
+void Kernels::SetCollects(Kernel* kernel, const int32_t* attributes) const {
+  kernel->max_threads = Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
+  kernel->max_dynamic_shared_bytes =
+      Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]);
+  // Nodes of a chain have no clusters and must not use references, and what prints takes turns.
+  kernel->collects = place_.chains != nullptr && !kernel->library->prints &&
+                     kernel->library->references == nullptr &&
+                     kernel->param_bytes <= kMaxChunkedParamBytes &&
+                     Limit(attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]) == 0 &&
+                     Limit(attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]) == 0 &&
+                     !place_.chains->Refuses(kernel->function);
+  kernel->refused_known = place_.chains == nullptr ? 0 : place_.chains->refused();
+}
+
+void Kernels::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& request,
                  const wire::Record& record) {
-  const Library* library = FindLibrary(request.library);
+  const Library* library = libraries_->FindLibrary(request.library);
   if (library == nullptr) return;
   if (kernels_.Add(request.kernel) == nullptr) return Refuse(wire::Fatal::kBadHandle);
   const Asker asker = AskerOf(record);
@@ -93,8 +119,8 @@ void Session::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
         if (usable || lookup->result != CUDA_SUCCESS) {
           return FinishLookup(asker, request, lookup, loaded);
         }
-        if (state_ != State::kServing) return;
-        UseCompiled(
+        if (!serving()) return;
+        libraries_->UseCompiled(
             loaded,
             [lookup, &cuda = place_.device->cuda()] { lookup->result = lookup->Find(cuda); },
             [this, lookup, asker, request, loaded] {
@@ -103,21 +129,21 @@ void Session::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
       });
 }
 
-void Session::FinishLookup(Asker asker, const wire::KernelGet::Request& request,
+void Kernels::FinishLookup(Asker asker, const wire::KernelGet::Request& request,
                            const std::shared_ptr<KernelLookup>& lookup, const LibraryRef& loaded) {
   place_.device->JudgeImage(lookup->result);
   if (lookup->result == CUDA_SUCCESS) {
     const auto [known, added] = loaded->kernels.emplace(lookup->name, std::move(lookup->facts));
-    if (state_ != State::kServing) return;
+    if (!serving()) return;
     return AnswerKernel(asker, request, loaded, known->second);
   }
   kernels_.Take(request.kernel);
   Reply<wire::KernelGet>(asker, lookup->result);
 }
 
-void Session::AnswerKernel(Asker asker, const wire::KernelGet::Request& request,
+void Kernels::AnswerKernel(Asker asker, const wire::KernelGet::Request& request,
                            const LibraryRef& loaded, const KernelFacts& facts) {
-  Library* owner = FindLoaded(request.library, loaded);
+  Library* owner = libraries_->FindLoaded(request.library, loaded);
   if (owner == nullptr) {
     kernels_.Take(request.kernel);
     return Reply<wire::KernelGet>(asker, CUDA_ERROR_INVALID_HANDLE);
@@ -133,7 +159,7 @@ void Session::AnswerKernel(Asker asker, const wire::KernelGet::Request& request,
                           if (charged == CUDA_SUCCESS) {
                             place_.context->Raise(kKind, thread_bytes, std::move(charge));
                           }
-                          if (state_ != State::kServing) return;
+                          if (!serving()) return;
                           if (charged == CUDA_SUCCESS) {
                             return AnswerKernel(asker, request, loaded, facts);
                           }
@@ -153,7 +179,7 @@ void Session::AnswerKernel(Asker asker, const wire::KernelGet::Request& request,
   Reply<wire::KernelGet>(asker, CUDA_SUCCESS, facts.reply, ParamsFrom(facts.params, 0));
 }
 
-void Session::On(wire::Tag<wire::KernelParams>, const wire::KernelParams::Request& request,
+void Kernels::On(wire::Tag<wire::KernelParams>, const wire::KernelParams::Request& request,
                  const wire::Record& record) {
   const Kernel* kernel = FindKernel(request.kernel);
   if (kernel == nullptr) return;
@@ -162,14 +188,14 @@ void Session::On(wire::Tag<wire::KernelParams>, const wire::KernelParams::Reques
                             ParamsFrom(*kernel->params, request.first));
 }
 
-Kernel* Session::FindKernel(wire::KernelId id_untrusted) {
+Kernel* Kernels::FindKernel(wire::KernelId id_untrusted) {
   Kernel* kernel = kernels_.Find(id_untrusted);
   if (kernel != nullptr && kernel->function != nullptr) return kernel;
   Refuse(wire::Fatal::kBadHandle);
   return nullptr;
 }
 
-void Session::On(wire::Tag<wire::KernelSetAttribute>,
+void Kernels::On(wire::Tag<wire::KernelSetAttribute>,
                  const wire::KernelSetAttribute::Request& request, const wire::Record& record) {
   const Kernel* kernel = FindKernel(request.kernel);
   if (kernel == nullptr) return;
@@ -231,7 +257,7 @@ void Session::On(wire::Tag<wire::KernelSetAttribute>,
       });
 }
 
-void Session::On(wire::Tag<wire::OccupancyBlocks>, const wire::OccupancyBlocks::Request& request,
+void Kernels::On(wire::Tag<wire::OccupancyBlocks>, const wire::OccupancyBlocks::Request& request,
                  const wire::Record& record) {
   const Kernel* kernel = FindKernel(request.kernel);
   if (kernel == nullptr) return;
@@ -248,7 +274,7 @@ void Session::On(wire::Tag<wire::OccupancyBlocks>, const wire::OccupancyBlocks::
       });
 }
 
-void Session::On(wire::Tag<wire::OccupancySharedMemory>,
+void Kernels::On(wire::Tag<wire::OccupancySharedMemory>,
                  const wire::OccupancySharedMemory::Request& request, const wire::Record& record) {
   const Kernel* kernel = FindKernel(request.kernel);
   if (kernel == nullptr) return;
@@ -261,6 +287,31 @@ void Session::On(wire::Tag<wire::OccupancySharedMemory>,
       [this, answer, asker = AskerOf(record), library = kernel->library] {
         Reply<wire::OccupancySharedMemory>(asker, place_.device->Judge(answer->first),
                                            {answer->second});
+      });
+}
+
+void Kernels::On(wire::Tag<wire::OccupancyClusters>,
+                 const wire::OccupancyClusters::Request& request, const wire::Record& record) {
+  const Kernel* kernel = FindKernel(request.kernel);
+  if (kernel == nullptr) return;
+  if (!KnowsAttributes(request.attributes) ||
+      (request.question != wire::ClusterQuestion::kMaxActiveClusters &&
+       request.question != wire::ClusterQuestion::kMaxPotentialSize)) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  auto answer = std::make_shared<std::pair<CUresult, int>>(CUDA_SUCCESS, 0);
+  modules_.Post(
+      [answer, request, function = kernel->function, &cuda = place_.device->cuda()] {
+        const LaunchConfig config(request.grid, request.block, request.dynamic_shared_bytes,
+                                  nullptr, request.attributes);
+        answer->first =
+            request.question == wire::ClusterQuestion::kMaxActiveClusters
+                ? cuda.cuOccupancyMaxActiveClusters(&answer->second, function, config.get())
+                : cuda.cuOccupancyMaxPotentialClusterSize(&answer->second, function, config.get());
+      },
+      [this, answer, asker = AskerOf(record), library = kernel->library] {
+        Reply<wire::OccupancyClusters>(asker, place_.device->Judge(answer->first),
+                                       {answer->second});
       });
 }
 

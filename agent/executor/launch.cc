@@ -1,6 +1,9 @@
+#include "agent/executor/device.h"
 #include "agent/executor/green_context.h"
+#include "agent/executor/kernels.h"
 #include "agent/executor/launch_attributes.h"
-#include "agent/executor/session.h"
+#include "agent/executor/launches.h"
+#include "agent/executor/stream_set.h"
 #include "agent/executor/texture_reference.h"
 
 namespace gpuloom::executor {
@@ -13,11 +16,11 @@ CUfunction FunctionFor(const Stream& stream, CUkernel kernel, CUfunction functio
 
 }  // namespace
 
-void Session::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
-                 const wire::Record& record) {
+void Launches::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
+                  const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
-  Kernel* kernel = FindKernel(request.kernel);
+  Kernel* kernel = kernels_->FindKernel(request.kernel);
   if (kernel == nullptr) return;
   if (record.payload.size() != kernel->param_bytes) return Refuse(wire::Fatal::kRecordSize);
   if (request.flags != 0) return Refuse(wire::Fatal::kBadArgument);
@@ -38,11 +41,11 @@ void Session::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
   streams_.Enqueue(*stream, std::move(command));
 }
 
-void Session::On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& request,
-                 const wire::Record& record) {
+void Launches::On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& request,
+                  const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
-  const Kernel* kernel = FindKernel(request.kernel);
+  const Kernel* kernel = kernels_->FindKernel(request.kernel);
   if (kernel == nullptr) return;
   if (record.payload.size() != kernel->param_bytes) return Refuse(wire::Fatal::kRecordSize);
   if (!KnowsAttributes(request.attributes)) return Refuse(wire::Fatal::kBadArgument);
@@ -55,42 +58,32 @@ void Session::On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& reque
   streams_.Enqueue(*stream, std::move(command));
 }
 
-CUresult Session::SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
-                                 CUstream stream) {
-  if (const CUresult bound = Bind(launch.bindings); bound != CUDA_SUCCESS) return bound;
+CUresult Launches::SubmitLaunch(const LaunchWork& launch, std::span<const uint8_t> params,
+                                CUstream stream) {
+  const Driver& cuda = place_.device->cuda();
+  if (const CUresult bound = Bind(cuda, launch.bindings); bound != CUDA_SUCCESS) return bound;
+  const wire::Launch::Request& r = launch.request;
+  size_t bytes = params.size();
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(params.data()),
+                   CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  port_->CountKernels(1);
+  return cuda.cuLaunchKernel(launch.function, r.grid[0], r.grid[1], r.grid[2], r.block[0],
+                             r.block[1], r.block[2], r.dynamic_shared_bytes, stream, nullptr,
+                             bytes == 0 ? nullptr : extra);
+}
+
+CUresult Launches::SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
+                                  CUstream stream) {
+  if (const CUresult bound = Bind(place_.device->cuda(), launch.bindings); bound != CUDA_SUCCESS)
+    return bound;
   const wire::LaunchEx::Request& r = launch.request;
   const LaunchConfig config(r.grid, r.block, r.dynamic_shared_bytes, stream, r.attributes);
   size_t bytes = params.size();
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(params.data()),
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-  ++kernels_launched_;
+  port_->CountKernels(1);
   return place_.device->cuda().cuLaunchKernelEx(config.get(), launch.function, nullptr,
                                                 bytes == 0 ? nullptr : extra);
-}
-
-void Session::On(wire::Tag<wire::OccupancyClusters>,
-                 const wire::OccupancyClusters::Request& request, const wire::Record& record) {
-  const Kernel* kernel = FindKernel(request.kernel);
-  if (kernel == nullptr) return;
-  if (!KnowsAttributes(request.attributes) ||
-      (request.question != wire::ClusterQuestion::kMaxActiveClusters &&
-       request.question != wire::ClusterQuestion::kMaxPotentialSize)) {
-    return Refuse(wire::Fatal::kBadArgument);
-  }
-  auto answer = std::make_shared<std::pair<CUresult, int>>(CUDA_SUCCESS, 0);
-  modules_.Post(
-      [answer, request, function = kernel->function, &cuda = place_.device->cuda()] {
-        const LaunchConfig config(request.grid, request.block, request.dynamic_shared_bytes,
-                                  nullptr, request.attributes);
-        answer->first =
-            request.question == wire::ClusterQuestion::kMaxActiveClusters
-                ? cuda.cuOccupancyMaxActiveClusters(&answer->second, function, config.get())
-                : cuda.cuOccupancyMaxPotentialClusterSize(&answer->second, function, config.get());
-      },
-      [this, answer, asker = AskerOf(record), library = kernel->library] {
-        Reply<wire::OccupancyClusters>(asker, place_.device->Judge(answer->first),
-                                       {answer->second});
-      });
 }
 
 }  // namespace gpuloom::executor

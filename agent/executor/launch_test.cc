@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/executor/stream_set.h"
 #include "agent/executor/testing_driver.h"
 #include "agent/executor/testing_peer.h"
 

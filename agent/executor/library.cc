@@ -3,26 +3,30 @@
 #include <algorithm>
 #include <cstring>
 
-#include "agent/executor/session.h"
+#include "agent/executor/device.h"
+#include "agent/executor/device_memory.h"
+#include "agent/executor/host_memory.h"
+#include "agent/executor/libraries.h"
+#include "agent/executor/quiet.h"
 
 namespace gpuloom::executor {
 
-Session::Library* Session::FindLibrary(wire::LibraryId id_untrusted) {
+Library* Libraries::FindLibrary(wire::LibraryId id_untrusted) {
   Library* library = libraries_.Find(id_untrusted);
   if (library != nullptr && library->loaded != nullptr) return library;
   Refuse(wire::Fatal::kBadHandle);
   return nullptr;
 }
 
-Session::Library* Session::FindLoaded(wire::LibraryId id, const LibraryRef& loaded) {
+Library* Libraries::FindLoaded(wire::LibraryId id, const LibraryRef& loaded) {
   Library* library = libraries_.Find(id);
   return library != nullptr && library->loaded == loaded ? library : nullptr;
 }
 
 // Asked for a kernel, whatever its name, the driver compiles what is text. That may take long, and must
 // not do so in a quiet moment, in which everybody waits.
-void Session::UseLibrary(const LibraryRef& library, std::function<void()> work,
-                         std::function<void()> done) {
+void Libraries::UseLibrary(const LibraryRef& library, std::function<void()> work,
+                           std::function<void()> done) {
   if (library->usable) return UseCompiled(library, std::move(work), std::move(done));
   modules_.Post(
       [&cuda = place_.device->cuda(), handle = library->handle] {
@@ -30,26 +34,26 @@ void Session::UseLibrary(const LibraryRef& library, std::function<void()> work,
         (void)cuda.cuLibraryGetKernel(&none, handle, "-");
       },
       [this, library, work = std::move(work), done = std::move(done)] {
-        if (state_ == State::kServing) UseCompiled(library, work, done);
+        if (serving()) UseCompiled(library, work, done);
       });
 }
 
-void Session::UseCompiled(const LibraryRef& library, std::function<void()> work,
-                          std::function<void()> done) {
+void Libraries::UseCompiled(const LibraryRef& library, std::function<void()> work,
+                            std::function<void()> done) {
   // Either holds the library: its unloading waits for the device, but not for a worker.
   if (library->usable) {
     return modules_.Post(std::move(work), [library, done = std::move(done)] { done(); });
   }
   ++outstanding_;
-  place_.quiet->Need(this, std::move(work), [this, library, done = std::move(done)] {
+  place_.quiet->Need(owner(), std::move(work), [this, library, done = std::move(done)] {
     --outstanding_;
     library->usable = true;
     done();
   });
 }
 
-void Session::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Request& request,
-                 const wire::Record& record) {
+void Libraries::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Request& request,
+                   const wire::Record& record) {
   const Library* found = libraries_.Find(request.library);
   const bool unplaced = found != nullptr && found->placing != nullptr;
   if (!unplaced && FindLibrary(request.library) == nullptr) return;
@@ -64,8 +68,7 @@ void Session::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Requ
     if (!forget(&library->kernels, [this](wire::KernelId id) { kernels_.Take(id); }) ||
         !forget(&library->globals,
                 [&](uint64_t begin) {
-                  (void)leaving_globals_.Add(begin, globals_.SizeAt(begin));
-                  globals_.Remove(begin);
+                  device_memory_->RetireGlobal(begin);
                   globals.push_back(begin);
                 }) ||
         !forget(&library->references, [this](wire::ReferenceId id) { references_.Take(id); })) {
@@ -78,7 +81,7 @@ void Session::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Requ
         chores_.Do([this, held, globals]() mutable {
           size_t piece = Chores::kPiece;
           for (; piece != 0 && !globals.empty(); --piece, globals.pop_back()) {
-            leaving_globals_.Remove(globals.back());
+            device_memory_->ForgetGlobal(globals.back());
           }
           return globals.empty();
         });
@@ -89,7 +92,7 @@ void Session::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Requ
   });
 }
 
-void Session::AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLibrary& library) {
+void Libraries::AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLibrary& library) {
   const std::string& names = library.names;
   const size_t from = std::min<size_t>(offset_untrusted, names.size());
   const size_t bytes = std::min<size_t>(names.size() - from, wire::kReplyPayloadBytes);
@@ -98,8 +101,8 @@ void Session::AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLi
                               {reinterpret_cast<const uint8_t*>(names.data()) + from, bytes});
 }
 
-void Session::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Request& request,
-                 const wire::Record& record) {
+void Libraries::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Request& request,
+                   const wire::Record& record) {
   const Library* library = FindLibrary(request.library);
   if (library == nullptr) return;
   const Asker asker = AskerOf(record);
@@ -151,8 +154,8 @@ void Session::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Re
       });
 }
 
-void Session::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& request,
-                 const wire::Record& record) {
+void Libraries::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& request,
+                   const wire::Record& record) {
   const Library* library = FindLibrary(request.library);
   if (library == nullptr) return;
   struct Found {
@@ -173,7 +176,8 @@ void Session::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& req
         place_.device->JudgeImage(found->result);
         Library* owner = FindLoaded(id, loaded);
         if (owner == nullptr) found->result = CUDA_ERROR_INVALID_HANDLE;
-        if (found->result == CUDA_SUCCESS && globals_.Add(found->address, found->size_bytes)) {
+        if (found->result == CUDA_SUCCESS &&
+            device_memory_->AddGlobal(found->address, found->size_bytes)) {
           owner->globals.push_back(found->address);
         }
         Reply<wire::GlobalGet>(asker, found->result,

@@ -1,5 +1,7 @@
 // Loading images: what a tenant sends, or names by its hash (docs/design/module-loading.md).
+#include "agent/executor/device.h"
 #include "agent/executor/loading.h"
+#include "agent/executor/log.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -14,8 +16,8 @@ bool HashFirst(uint64_t image_bytes) {
 
 }  // namespace
 
-void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request& request,
-                 const wire::Record& record) {
+void LibraryLoader::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request& request,
+                       const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.image);
   const uint64_t size_bytes = request.image_bytes;
   if (size_bytes == 0 || !host_->range.Contains(address, size_bytes)) {
@@ -32,7 +34,7 @@ void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&
       },
       // The arena is let go of on this thread.
       [this, loading, held = host_] {
-        if (state_ != State::kServing) return;
+        if (!serving()) return;
         if (loading->fresh == nullptr) return AnswerLoad(*loading);
         if (loading->is_hashed && LoadWhatIsKnown(loading)) return;
         LoadFresh(loading);
@@ -40,8 +42,8 @@ void Session::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&
 }
 
 // Never what is known, and never known to others: it is what this tenant's options made of it.
-void Session::On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Request& request,
-                 const wire::Record& record) {
+void LibraryLoader::On(wire::Tag<wire::LibraryCompile>,
+                       const wire::LibraryCompile::Request& request, const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.image);
   const uint64_t size_bytes = request.image_bytes;
   if (size_bytes == 0 || !host_->range.Contains(address, size_bytes)) {
@@ -65,18 +67,18 @@ void Session::On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Re
       },
       // The arena is let go of on this thread, and not held while something is compiled.
       [this, loading, request, held = host_] {
-        if (state_ == State::kServing) CompileFresh(loading, request);
+        if (serving()) CompileFresh(loading, request);
       });
 }
 
-void Session::CompileFresh(const std::shared_ptr<Loading>& loading,
-                           const wire::LibraryCompile::Request& request) {
+void LibraryLoader::CompileFresh(const std::shared_ptr<Loading>& loading,
+                                 const wire::LibraryCompile::Request& request) {
   modules_.PostNext(
       [loading, device = place_.device, cache = place_.libraries] {
         if (loading->fresh != nullptr) loading->Look(device, *cache);
       },
       [this, loading, request] {
-        if (state_ != State::kServing) return;
+        if (!serving()) return;
         ChargeDevice(place_.scheduler, id(), loading->device_bytes(), &outstanding_,
                      [this, loading, request](CUresult charged, DeviceChargeRef charge) {
                        loading->Pay(charged, std::move(charge));
@@ -85,14 +87,14 @@ void Session::CompileFresh(const std::shared_ptr<Loading>& loading,
                            [this, loading, request] {
                              // Of a session that has ended it is unloaded again.
                              HoldLibrary(loading.get());
-                             if (state_ == State::kServing) AnswerCompile(loading, request);
+                             if (serving()) AnswerCompile(loading, request);
                            });
                      });
       });
 }
 
-void Session::AnswerCompile(const std::shared_ptr<Loading>& loading,
-                            const wire::LibraryCompile::Request& request) {
+void LibraryLoader::AnswerCompile(const std::shared_ptr<Loading>& loading,
+                                  const wire::LibraryCompile::Request& request) {
   modules_.PostNext(
       [loading, host = host_, request] {
         loading->report =
@@ -100,7 +102,7 @@ void Session::AnswerCompile(const std::shared_ptr<Loading>& loading,
                                 request.info_capacity_bytes, request.error_capacity_bytes);
       },
       [this, loading, held = host_] {
-        if (state_ != State::kServing) return;
+        if (!serving()) return;
         wire::LibraryCompile::Reply reply{};
         reply.report = loading->report;
         reply.result = static_cast<uint32_t>(loading->result);
@@ -115,8 +117,9 @@ void Session::AnswerCompile(const std::shared_ptr<Loading>& loading,
       });
 }
 
-void Session::On(wire::Tag<wire::LibraryLoadByHash>,
-                 const wire::LibraryLoadByHash::Request& request, const wire::Record& record) {
+void LibraryLoader::On(wire::Tag<wire::LibraryLoadByHash>,
+                       const wire::LibraryLoadByHash::Request& request,
+                       const wire::Record& record) {
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
   auto loading = std::make_shared<Loading>(AskerOf(record), request.library, left_, tenant_.get(),
                                            host_->budget);
@@ -128,8 +131,8 @@ void Session::On(wire::Tag<wire::LibraryLoadByHash>,
 }
 
 // False when nothing is known of its hash.
-bool Session::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
-  LibraryCache::Known known = place_.libraries->Find(loading->hash, now_ns_);
+bool LibraryLoader::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
+  LibraryCache::Known known = place_.libraries->Find(loading->hash, now_ns());
   if (known.image == nullptr) return false;
   loading->is_known = true;
   loading->fresh.reset();
@@ -144,7 +147,7 @@ bool Session::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
       place_.scheduler, id(), loading->image->device_bytes, &outstanding_,
       [this, loading, shared = std::move(known.library)](CUresult charged, DeviceChargeRef charge) {
         loading->Pay(charged, std::move(charge));
-        if (state_ != State::kServing) return;
+        if (!serving()) return;
         if (charged != CUDA_SUCCESS) return AnswerLoad(*loading);
         if (shared != nullptr) {
           loading->result = CUDA_SUCCESS;
@@ -159,11 +162,11 @@ bool Session::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
 }
 
 // Before the next image is copied.
-void Session::LoadFresh(const std::shared_ptr<Loading>& loading) {
+void LibraryLoader::LoadFresh(const std::shared_ptr<Loading>& loading) {
   modules_.PostNext([loading, device = place_.device,
                      cache = place_.libraries] { loading->Look(device, *cache); },
                     [this, loading] {
-                      if (state_ != State::kServing) return;
+                      if (!serving()) return;
                       ChargeDevice(
                           place_.scheduler, id(), loading->device_bytes(), &outstanding_,
                           [this, loading](CUresult charged, DeviceChargeRef charge) {
@@ -175,10 +178,10 @@ void Session::LoadFresh(const std::shared_ptr<Loading>& loading) {
                     });
 }
 
-void Session::FinishLoad(const std::shared_ptr<Loading>& loading) {
+void LibraryLoader::FinishLoad(const std::shared_ptr<Loading>& loading) {
   // Of a session that has ended it is unloaded again, and nobody else gets it.
   HoldLibrary(loading.get());
-  if (state_ != State::kServing) return;
+  if (!serving()) return;
   if (loading->managed != nullptr) {
     const auto bytes = static_cast<uint32_t>(loading->managed->size_bytes());
     libraries_.Find(loading->id)->placing = loading;
@@ -188,7 +191,7 @@ void Session::FinishLoad(const std::shared_ptr<Loading>& loading) {
   Remember(loading);
 }
 
-void Session::HoldLibrary(Loading* loading) const {
+void LibraryLoader::HoldLibrary(Loading* loading) const {
   if (loading->handle == nullptr) return;
   loading->library =
       std::make_shared<LoadedLibrary>(place_.quiet, place_.chains, &place_.device->cuda());
@@ -200,14 +203,14 @@ void Session::HoldLibrary(Loading* loading) const {
   library.prints = loading->image->prints;
 }
 
-void Session::AnswerLoad(const Loading& loading) {
+void LibraryLoader::AnswerLoad(const Loading& loading) {
   if (loading.by_hash) {
     return AnswerLoad<wire::LibraryLoadByHash>(loading.asker, loading, {loading.kernel_count, 1});
   }
   AnswerLoad<wire::LibraryLoad>(loading.asker, loading, {loading.kernel_count, 0});
 }
 
-void Session::Settle(const Loading& loading) {
+void LibraryLoader::Settle(const Loading& loading) {
   place_.device->JudgeImage(loading.result);
   const uint64_t image_bytes = loading.image == nullptr ? 0 : loading.image->bytes.size() - 1;
   Log(LogLevel::kDebug,
@@ -228,15 +231,15 @@ void Session::Settle(const Loading& loading) {
 }
 
 // For tenants to come. The tenant has its answer already: a large image's hash takes a while.
-void Session::Remember(const std::shared_ptr<Loading>& loading) {
+void LibraryLoader::Remember(const std::shared_ptr<Loading>& loading) {
   if (loading->result != CUDA_SUCCESS) return;
   LibraryCache* cache = place_.libraries;
   if (loading->is_hashed) {
-    return cache->Add(loading->hash, loading->image, loading->library, now_ns_);
+    return cache->Add(loading->hash, loading->image, loading->library, now_ns());
   }
   place_.modules->Post(
       [loading, cache] { loading->hash = cache->Hash(WithoutNul(loading->image->bytes)); },
-      [loading, cache, now_ns = now_ns_] {
+      [loading, cache, now_ns = now_ns()] {
         cache->Add(loading->hash, loading->image, loading->library, now_ns);
       });
 }

@@ -4,8 +4,12 @@
 // freed, and the next module that is compiled there crashes.
 #include <algorithm>
 
+#include "agent/executor/device.h"
+#include "agent/executor/host_budget.h"
+#include "agent/executor/host_memory.h"
 #include "agent/executor/jit.h"
-#include "agent/executor/session.h"
+#include "agent/executor/linker.h"
+#include "agent/executor/links.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -20,7 +24,7 @@ constexpr uint32_t kMaxLiveOfTenant = 16;
 }  // namespace
 
 // The driver's state. Made, used and destroyed on the link's own thread.
-struct Session::Link {
+struct Links::Link {
   Link(Device* owner, LeftFlag session_left, const void* of_tenant,
        std::shared_ptr<SessionBudget> budget)
       : device(owner),
@@ -68,7 +72,7 @@ struct Session::Link {
   Jit jit;  // the driver writes there until the end
 };
 
-void Session::EndLinks() {
+void Links::End() {
   links_.ForEach([this](LinkEntry& entry) {
     if (entry.link != nullptr)
       OnLinker(
@@ -78,7 +82,7 @@ void Session::EndLinks() {
 }
 
 // The session lives until `done` has run, but its end does not wait for it: linking takes its time.
-void Session::OnLinker(LinkEntry* entry, std::function<void()> work, std::function<void()> done) {
+void Links::OnLinker(LinkEntry* entry, std::function<void()> work, std::function<void()> done) {
   ++linking_;
   entry->thread->Post(std::move(work), [this, done = std::move(done)] {
     --linking_;
@@ -86,8 +90,8 @@ void Session::OnLinker(LinkEntry* entry, std::function<void()> work, std::functi
   });
 }
 
-void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& request,
-                 const wire::Record& record) {
+void Links::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& request,
+               const wire::Record& record) {
   if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
     return Refuse(wire::Fatal::kRecordSize);
   }
@@ -124,14 +128,14 @@ void Session::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& r
       });
 }
 
-Session::LinkEntry* Session::FindLink(wire::LinkId id_untrusted) {
+Links::LinkEntry* Links::FindLink(wire::LinkId id_untrusted) {
   LinkEntry* entry = links_.Find(id_untrusted);
   if (entry == nullptr) Refuse(wire::Fatal::kBadHandle);
   return entry;
 }
 
-void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request,
-                 const wire::Record& record) {
+void Links::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request,
+               const wire::Record& record) {
   LinkEntry* entry = FindLink(request.link);
   if (entry == nullptr) return;
   const auto address = static_cast<uint64_t>(request.data);
@@ -196,8 +200,8 @@ void Session::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request
       });
 }
 
-void Session::On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Request& request,
-                 const wire::Record& record) {
+void Links::On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Request& request,
+               const wire::Record& record) {
   LinkEntry* entry = FindLink(request.link);
   if (entry == nullptr) return;
   if (entry->link->completing) {
@@ -230,8 +234,8 @@ void Session::On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Reques
       });
 }
 
-void Session::On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request& request,
-                 const wire::Record& record) {
+void Links::On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request& request,
+               const wire::Record& record) {
   const LinkEntry* entry = FindLink(request.link);
   if (entry == nullptr) return;
   const Link& link = *entry->link;
@@ -245,8 +249,8 @@ void Session::On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request& reque
 }
 
 // On the link's thread: behind what the tenant asked for before, and never while the driver writes.
-void Session::On(wire::Tag<wire::LinkReport>, const wire::LinkReport::Request& request,
-                 const wire::Record& record) {
+void Links::On(wire::Tag<wire::LinkReport>, const wire::LinkReport::Request& request,
+               const wire::Record& record) {
   LinkEntry* entry = FindLink(request.link);
   if (entry == nullptr) return;
   if (const wire::Fatal fatal = JudgeTexts(host_->range, request.texts, request.info_capacity_bytes,
@@ -266,8 +270,8 @@ void Session::On(wire::Tag<wire::LinkReport>, const wire::LinkReport::Request& r
       });
 }
 
-void Session::On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request& request,
-                 const wire::Record& record) {
+void Links::On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request& request,
+               const wire::Record& record) {
   if (FindLink(request.link) == nullptr) return;
   const std::unique_ptr<LinkEntry> entry = links_.Take(request.link);
   // In its turn behind what the thread may still do with it.

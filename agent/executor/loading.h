@@ -12,9 +12,15 @@
 #include <utility>
 #include <vector>
 
+#include "agent/executor/device.h"
+#include "agent/executor/device_charge.h"
+#include "agent/executor/host_budget.h"
+#include "agent/executor/host_memory.h"
 #include "agent/executor/jit.h"
+#include "agent/executor/library_cache.h"
+#include "agent/executor/library_loader.h"
+#include "agent/executor/linker.h"
 #include "agent/executor/managed_image.h"
-#include "agent/executor/session.h"
 #include "proto/cuda/fatbin.h"
 #include "proto/cuda/fatbin_unpack.h"
 #include "proto/cuda/ptx_tokens.h"
@@ -62,7 +68,7 @@ inline bool IsLinkable(std::string_view text) {
 }
 
 // One load on its way. Its functions run on a worker; nobody else looks at it then.
-struct Session::Loading {
+struct Loading {
   using Clock = std::chrono::steady_clock;
 
   Loading(Asker who, wire::LibraryId library_id, LeftFlag session_left, const void* of_tenant,
@@ -274,7 +280,8 @@ struct Session::Loading {
 };
 
 template <typename C>
-void Session::AnswerLoad(Asker asker, const Loading& loading, const typename C::Reply& reply) {
+void LibraryLoader::AnswerLoad(Asker asker, const Loading& loading,
+                               const typename C::Reply& reply) {
   Settle(loading);
   const std::string_view log = loading.jit.error();
   Reply<C>(asker, loading.result, reply,

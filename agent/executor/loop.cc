@@ -8,6 +8,9 @@
 
 #include <algorithm>
 
+#include "agent/executor/launches.h"
+#include "agent/executor/log.h"
+#include "agent/executor/session.h"
 #include "agent/executor/spin.h"
 
 namespace gpuloom::executor {
@@ -177,7 +180,7 @@ bool Loop::Serve(uint64_t now_ns) {
   }
   worked |= internal_.Poll();
   submitters_.TakeDone(&handed_);
-  for (SubmitJobPtr& job : handed_) job->session->OnHanded(std::move(job));
+  for (SubmitJobPtr& job : handed_) job->launches->OnHanded(std::move(job));
   worked |= !handed_.empty();
   handed_.clear();
   int at_work = 0;

@@ -1,12 +1,13 @@
 // Libraries with `__managed__` variables: they are loaded when the tenant has given those a place.
 #include <string_view>
 
+#include "agent/executor/device.h"
 #include "agent/executor/loading.h"
 
 namespace gpuloom::executor {
 
-void Session::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request& request,
-                 const wire::Record& record) {
+void LibraryLoader::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request& request,
+                       const wire::Record& record) {
   Library* library = libraries_.Find(request.library);
   if (library == nullptr || library->placing == nullptr) return Refuse(wire::Fatal::kBadHandle);
   const auto place = static_cast<uint64_t>(request.place);
@@ -23,14 +24,14 @@ void Session::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Reques
                   if (loading->library != nullptr) {
                     loading->library->kept = std::move(loading->managed);
                   }
-                  if (state_ != State::kServing) return;
+                  if (!serving()) return;
                   AnswerLoad<wire::LibraryPlace>(asker, *loading, {loading->kernel_count, 0});
                 });
 }
 
-void Session::On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request& request,
-                 const wire::Record& record) {
-  const Library* library = FindLibrary(request.library);
+void LibraryLoader::On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request& request,
+                       const wire::Record& record) {
+  const Library* library = loaded_->FindLibrary(request.library);
   if (library == nullptr) return;
   const std::string_view name(reinterpret_cast<const char*>(record.payload.data()),
                               record.payload.size());

@@ -1,13 +1,79 @@
 // Device memory: asked of the scheduler in granules (grant.cc), cut by DeviceSpace, kept for a while
 // when it is freed (KeptMemory), given back (give_back.cc).
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 
-#include "agent/executor/session.h"
+#include "agent/executor/device.h"
+#include "agent/executor/device_memory.h"
+#include "agent/executor/host_memory.h"
+#include "agent/executor/scheduler_link.h"
 
 namespace gpuloom::executor {
+namespace {
 
-void Session::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& request,
-                 const wire::Record& record) {
+// The part of the device range that MemAlloc cuts from.
+uint64_t OwnBytes(const control::AddSession& order) {
+  const uint64_t own = order.device_own_bytes;
+  return own == 0 || own > order.device_range_bytes ? order.device_range_bytes
+                                                    : own & ~(kGranuleBytes - 1);
+}
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(SessionPort* port)
+    : Part(port),
+      space_(order_.device_range_begin, OwnBytes(order_)),
+      reservable_{order_.device_range_begin + OwnBytes(order_),
+                  order_.device_range_bytes - OwnBytes(order_)} {}
+
+DeviceMemory::~DeviceMemory() {
+  if (address_reserved_ && blocks_.empty() && mappings_.empty()) {
+    place_.device->cuda().cuMemAddressFree(order_.device_range_begin, order_.device_range_bytes);
+  }
+}
+
+bool DeviceMemory::Reserve(std::string* error) {
+  const Driver& cuda = place_.device->cuda();
+  CUdeviceptr reserved = 0;
+  CUresult result = place_.device->Judge(cuda.cuMemAddressReserve(
+      &reserved, order_.device_range_bytes, kGranuleBytes, order_.device_range_begin, 0));
+  if (result == CUDA_SUCCESS && reserved != order_.device_range_begin) {
+    // The driver takes the address for a wish; a tenant's pointers must be where it was told.
+    cuda.cuMemAddressFree(reserved, order_.device_range_bytes);
+    result = CUDA_ERROR_INVALID_ADDRESS_SPACE;
+  }
+  if (result != CUDA_SUCCESS) {
+    *error = std::string("cuda: reserving the session's device addresses: ") +
+             place_.device->NameOf(result);
+    return false;
+  }
+  address_reserved_ = true;
+  return true;
+}
+
+bool DeviceMemory::OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
+  return space_.Contains(address_untrusted, size_bytes_untrusted) ||
+         accessible_.Contains(address_untrusted, size_bytes_untrusted) ||
+         globals_.Contains(address_untrusted, size_bytes_untrusted);
+}
+
+bool DeviceMemory::MayStillWrite(uint64_t address, uint64_t size_bytes) const {
+  if (space_.Holds(address, size_bytes) || globals_.Contains(address, size_bytes) ||
+      leaving_globals_.Contains(address, size_bytes) ||
+      host_->pinned.Contains(address, size_bytes)) {
+    return true;
+  }
+  const auto after = mappings_.upper_bound(address);
+  if (after == mappings_.begin()) return false;
+  const auto& [begin, mapping] = *std::prev(after);
+  const uint64_t offset = address - begin;
+  return mapping.access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE && offset < mapping.size_bytes &&
+         size_bytes <= mapping.size_bytes - offset;
+}
+
+void DeviceMemory::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& request,
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   const uint64_t size_bytes = request.size_bytes;
   if (size_bytes == 0) return Reply<wire::MemAlloc>(asker, CUDA_ERROR_INVALID_VALUE);
@@ -36,7 +102,7 @@ void Session::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& reque
 }
 
 // Answers who waits for a slice, as far as there is room, and gets a slab for the rest.
-void Session::ServeSmall(CUresult failure) {
+void DeviceMemory::ServeSmall(CUresult failure) {
   while (!small_waiting_.empty()) {
     const auto [asker, size_bytes] = small_waiting_.front();
     const uint64_t address = space_.TakeSlice(size_bytes);
@@ -46,7 +112,7 @@ void Session::ServeSmall(CUresult failure) {
   }
 }
 
-void Session::AskForSlab() {
+void DeviceMemory::AskForSlab() {
   if (slab_coming_) return;
   if (KeptMemory::Block kept; kept_.TakeMapped(kGranuleBytes, &kept)) {
     space_.AddSlab(kept.address);
@@ -66,8 +132,8 @@ void Session::AskForSlab() {
   });
 }
 
-void Session::On(wire::Tag<wire::MemFree>, const wire::MemFree::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::MemFree>, const wire::MemFree::Request& request,
+                      const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);
   const Asker asker = AskerOf(record);
   // Retired at once: no later command may name it.
@@ -76,8 +142,8 @@ void Session::On(wire::Tag<wire::MemFree>, const wire::MemFree::Request& request
                  [this, asker] { Reply<wire::MemFree>(asker, CUDA_SUCCESS); });
 }
 
-void Session::On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::Request& request,
+                      const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);
   if (!space_.Retire(address)) return Refuse(wire::Fatal::kBadRange);
   FreeAllocation(address, record.ticket, [] {});
@@ -85,7 +151,8 @@ void Session::On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::Reques
 
 // A retired allocation, once the work before `ticket` is done. The tenant may know that, and ask what
 // is free, before we have seen it.
-void Session::FreeAllocation(uint64_t address, wire::Ticket ticket, std::function<void()> done) {
+void DeviceMemory::FreeAllocation(uint64_t address, wire::Ticket ticket,
+                                  std::function<void()> done) {
   const uint64_t span_bytes = space_.SpanBytes(address);
   freeing_bytes_ += span_bytes;
   AfterEarlierWork(ticket, [this, address, span_bytes, done = std::move(done)] {
@@ -93,7 +160,7 @@ void Session::FreeAllocation(uint64_t address, wire::Ticket ticket, std::functio
     const DeviceSpace::Span span = space_.Free(address);
     if (span.size_bytes == 0) return done();
     const auto block = blocks_.find(span.address);
-    if (MayKeep(*block->second) && kept_.Keep({block->second, span.address, now_ns_})) {
+    if (MayKeep(*block->second) && kept_.Keep({block->second, span.address, now_ns()})) {
       return done();
     }
     PhysicalRef memory = std::move(block->second);
@@ -106,8 +173,8 @@ void Session::FreeAllocation(uint64_t address, wire::Ticket ticket, std::functio
 }
 
 // What is kept, and what is on its way back, already counts: a tenant that has freed sees it.
-void Session::On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&,
+                      const wire::Record& record) {
   if (returning_ != 0) {
     asking_memory_.push_back(AskerOf(record));
   } else {
@@ -115,7 +182,7 @@ void Session::On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&,
   }
 }
 
-void Session::TellMemory(Asker asker) {
+void DeviceMemory::TellMemory(Asker asker) {
   ++outstanding_;
   // Charged when the scheduler reads the question, whatever becomes of it meanwhile.
   const uint64_t kept_bytes = kept_.size_bytes() + freeing_bytes_;

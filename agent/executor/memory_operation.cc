@@ -4,7 +4,11 @@
 // memory through the arena's descriptor, device memory through a copy on our own stream.
 #include <algorithm>
 
-#include "agent/executor/session.h"
+#include "agent/executor/device_memory.h"
+#include "agent/executor/host_memory.h"
+#include "agent/executor/internal_stream.h"
+#include "agent/executor/memory_operations.h"
+#include "agent/executor/stream_set.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -12,6 +16,8 @@ namespace {
 // A wait is looked at again after a sixty-fourth of the time that it has lasted, within these.
 constexpr uint64_t kLookSoonestNs = 1'000;
 constexpr uint64_t kLookLatestNs = 1'000'000;
+// Words that streams wait for are looked at so often in a round of the loop.
+constexpr uint32_t kLooksAtATime = 16;
 // Against a look at host memory: two calls of CUDA's.
 constexpr uint32_t kDeviceLookCost = 8;
 
@@ -36,7 +42,7 @@ bool IsWord(uint64_t address_untrusted, uint32_t word_bytes_untrusted) {
 
 }  // namespace
 
-struct Session::WordWatch {
+struct MemoryOperations::WordWatch {
   wire::StreamWaitValue::Request wait;
   bool in_host_memory;
   bool reading = false;  // a copy of the word is under way
@@ -51,12 +57,18 @@ struct Session::WordWatch {
   }
 };
 
-void Session::On(wire::Tag<wire::StreamWriteValue>, const wire::StreamWriteValue::Request& request,
-                 const wire::Record& record) {
+void MemoryOperations::BeginRound() {
+  watching_words_ = words_overdue_ = false;
+  looks_left_ = kLooksAtATime;
+}
+
+void MemoryOperations::On(wire::Tag<wire::StreamWriteValue>,
+                          const wire::StreamWriteValue::Request& request,
+                          const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   if (!IsWord(request.address, request.word_bytes)) return Refuse(wire::Fatal::kBadArgument);
-  if (!OwnsDevice(request.address, request.word_bytes) &&
+  if (!device_memory_->OwnsDevice(request.address, request.word_bytes) &&
       !OwnsHost(request.address, request.word_bytes)) {
     return Refuse(wire::Fatal::kBadRange);
   }
@@ -66,8 +78,9 @@ void Session::On(wire::Tag<wire::StreamWriteValue>, const wire::StreamWriteValue
   streams_.Enqueue(*stream, std::move(command));
 }
 
-void Session::On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::Request& request,
-                 const wire::Record& record) {
+void MemoryOperations::On(wire::Tag<wire::StreamWaitValue>,
+                          const wire::StreamWaitValue::Request& request,
+                          const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   if (!IsWord(request.address, request.word_bytes) ||
@@ -75,7 +88,7 @@ void Session::On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::
     return Refuse(wire::Fatal::kBadArgument);
   }
   const bool in_host_memory = OwnsHost(request.address, request.word_bytes);
-  if (!in_host_memory && !OwnsDevice(request.address, request.word_bytes)) {
+  if (!in_host_memory && !device_memory_->OwnsDevice(request.address, request.word_bytes)) {
     return Refuse(wire::Fatal::kBadRange);
   }
   StreamCommand command;
@@ -87,18 +100,18 @@ void Session::On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::
 }
 
 // Memory that a command names stays mapped until the command is done.
-void Session::LookAtWord(const std::shared_ptr<WordWatch>& watch, Gate* gate) {
+void MemoryOperations::LookAtWord(const std::shared_ptr<WordWatch>& watch, Gate* gate) {
   watching_words_ = true;
-  if (watch->reading || now_ns_ < watch->next_ns) return;
+  if (watch->reading || now_ns() < watch->next_ns) return;
   const uint32_t cost = watch->in_host_memory ? 1 : kDeviceLookCost;
   if (looks_left_ < cost) {
     words_overdue_ = true;
     return;
   }
   looks_left_ -= cost;
-  if (watch->since_ns == 0) watch->since_ns = now_ns_;
+  if (watch->since_ns == 0) watch->since_ns = now_ns();
   watch->next_ns =
-      now_ns_ + std::clamp((now_ns_ - watch->since_ns) / 64, kLookSoonestNs, kLookLatestNs);
+      now_ns() + std::clamp((now_ns() - watch->since_ns) / 64, kLookSoonestNs, kLookLatestNs);
   const wire::StreamWaitValue::Request& wait = watch->wait;
   if (watch->in_host_memory) {
     uint64_t word = 0;

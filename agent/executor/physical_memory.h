@@ -1,7 +1,7 @@
 // Physical device memory that the scheduler granted, and the names under which processes of the
 // domain pass it on. A session holds memory by an id, by a mapping or by its own allocations; when
-// nobody holds it any more it goes back to the scheduler (Session::Drop). What the session that it
-// is charged to leaves behind is charged to one that still holds it (Session::ReturnEverything).
+// nobody holds it any more it goes back to the scheduler (DeviceMemory::Drop). What the session that it
+// is charged to leaves behind is charged to one that still holds it (DeviceMemory::LeaveToOthers).
 //
 // Ring thread only. Owned by who holds it; the registry only knows it.
 #pragma once

@@ -2,26 +2,29 @@
 // sessions. Ring thread only, but where the parts say otherwise.
 #pragma once
 
-#include "agent/executor/chain.h"
-#include "agent/executor/context_memory.h"
-#include "agent/executor/device.h"
-#include "agent/executor/driver_room.h"
-#include "agent/executor/graph.h"
-#include "agent/executor/green_context.h"
-#include "agent/executor/host_budget.h"
-#include "agent/executor/internal_stream.h"
-#include "agent/executor/library_cache.h"
-#include "agent/executor/physical_memory.h"
-#include "agent/executor/printer.h"
-#include "agent/executor/quiet.h"
-#include "agent/executor/scheduler_link.h"
-#include "agent/executor/staging.h"
-#include "agent/executor/stand_in.h"
-#include "agent/executor/submitters.h"
-#include "agent/executor/tenant.h"
-#include "agent/executor/work_pool.h"
+#include <memory>
 
 namespace gpuloom::executor {
+
+class Chains;
+class ContextMemory;
+class Device;
+class DomainBudget;
+class DriverRoom;
+class InternalStream;
+class LibraryCache;
+class Printer;
+class Quiet;
+class SchedulerLink;
+class SharedMemory;
+class SpareGreens;
+class StandIn;
+class Staging;
+class Submitters;
+class Tenants;
+class WorkPool;
+
+struct GraphRoom;
 
 struct Place {
   Device* device;

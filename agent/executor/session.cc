@@ -2,6 +2,11 @@
 
 #include <utility>
 
+#include "agent/executor/device.h"
+#include "agent/executor/host_memory.h"
+#include "agent/executor/log.h"
+#include "agent/executor/scheduler_link.h"
+#include "agent/executor/session_parts.h"
 #include "proto/channel/socket.h"
 
 namespace gpuloom::executor {
@@ -12,13 +17,9 @@ constexpr int kReadAtATime = 256;
 // Whether the slice is used up is asked behind commands of so much weight: looking at the clock costs as much as
 // reading a quarter of a launch.
 constexpr int kWeightAtATime = 16;
-// Actions that wait for work that is under way.
-constexpr size_t kMaxFences = 64u << 10;
 // With so much queued the ring itself is the queue: it is not read until some of it has gone.
 constexpr size_t kMaxWaitingCommands = 64u << 10;
 constexpr size_t kMaxWaitingBytes = 64u << 20;
-// Words that streams wait for are looked at so often in a round of the loop.
-constexpr uint32_t kLooksAtATime = 16;
 
 // Launches are many and cheap; who asks a question waits for the answer, whatever that costs.
 int WeightOf(const wire::Record& record) {
@@ -30,37 +31,15 @@ std::string LabelOf(const control::AddSession& order) {
   return {order.label, strnlen(order.label, sizeof(order.label) - 1)};
 }
 
-// The part of the device range that MemAlloc cuts from.
-uint64_t OwnBytes(const control::AddSession& order) {
-  const uint64_t own = order.device_own_bytes;
-  return own == 0 || own > order.device_range_bytes ? order.device_range_bytes
-                                                    : own & ~(kGranuleBytes - 1);
-}
-
 }  // namespace
 
 Session::Session(const Place& place, const control::AddSession& order, channel::Mapping commands,
                  channel::Mapping completions, channel::UniqueFd doorbell)
-    : place_(place),
-      order_(order),
-      tenant_(place.tenants->Find(LabelOf(order))),
-      commands_(std::move(commands)),
-      completions_(std::make_shared<channel::Mapping>(std::move(completions))),
+    : SessionPort(place, order, place.tenants->Find(LabelOf(order)), std::move(commands),
+                  std::move(completions), &stream_set_),
       doorbell_(std::move(doorbell)),
-      reader_(reinterpret_cast<const wire::CommandRegion*>(commands_.data()),
-              &reinterpret_cast<wire::CompletionRegion*>(completions_->data())->head),
-      writer_(reinterpret_cast<wire::CompletionRegion*>(completions_->data()),
-              reinterpret_cast<const wire::CommandRegion*>(commands_.data())),
-      streams_(this, &held_, place.room),
-      space_(order.device_range_begin, OwnBytes(order)),
-      reservable_{order.device_range_begin + OwnBytes(order),
-                  order.device_range_bytes - OwnBytes(order)},
-      host_(std::make_shared<HostMemory>()),
-      modules_(place.modules, tenant_.get()),
-      memory_(place.memory),
-      words_(place.device, place.quiet, completions_) {
-  order_.label[sizeof(order_.label) - 1] = '\0';
-}
+      parts_(std::make_unique<Parts>(static_cast<SessionPort*>(this))),
+      stream_set_(&parts_->submission, &held_, place.room) {}
 
 std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSession& order,
                                        channel::UniqueFd* fds, std::string* error) {
@@ -97,43 +76,21 @@ std::unique_ptr<Session> Session::Make(const Place& place, const control::AddSes
     return fail("mapping the arena at its address");
   }
 
-  const Driver& cuda = place.device->cuda();
-  CUdeviceptr reserved = 0;
-  CUresult result = place.device->Judge(cuda.cuMemAddressReserve(
-      &reserved, order.device_range_bytes, kGranuleBytes, order.device_range_begin, 0));
-  if (result == CUDA_SUCCESS && reserved != order.device_range_begin) {
-    // The driver takes the address for a wish; a tenant's pointers must be where it was told.
-    cuda.cuMemAddressFree(reserved, order.device_range_bytes);
-    result = CUDA_ERROR_INVALID_ADDRESS_SPACE;
-  }
-  if (result != CUDA_SUCCESS) {
-    *error = std::string("cuda: reserving the session's device addresses: ") +
-             place.device->NameOf(result);
-    return nullptr;
-  }
-  session->address_reserved_ = true;
+  if (!session->parts_->device_memory.Reserve(error)) return nullptr;
   session->streams_.Add(wire::kLegacyStream, true, 0, wire::Ticket{0});
-  session->host_->on_unpinned = [raw = session.get()] {
-    std::deque<HostWaiting> waiting;
-    waiting.swap(raw->host_waiting_);
-    for (const HostWaiting& one : waiting) {
-      raw->TryHostRegister(one.asker, one.address, one.size_bytes);
-    }
-  };
   return session;
 }
 
-Session::~Session() {
-  if (host_ != nullptr) host_->on_unpinned = nullptr;
-  if (address_reserved_ && blocks_.empty() && mappings_.empty()) {
-    place_.device->cuda().cuMemAddressFree(order_.device_range_begin, order_.device_range_bytes);
-  }
+Session::~Session() = default;
+
+bool Session::Gone() const {
+  return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && parts_->links.Idle();
 }
 
 bool Session::MayRead() const {
   return state_ == State::kServing && streams_.waiting_commands() < kMaxWaitingCommands &&
          streams_.waiting_bytes() < kMaxWaitingBytes && chores_.empty() &&
-         fences_.size() < kMaxFences;
+         parts_->submission.fences() < Submission::kMaxFences;
 }
 
 bool Session::Read(uint64_t now_ns, Slice* slice) {
@@ -151,13 +108,13 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
     any = true;
     if (status == wire::RingReader::Status::kRecord) {
       if (record.reply_slot == wire::kNoReply) {
-        wire::Dispatch(*this, record);
+        wire::Dispatch(*parts_, record);
       } else if (answering_.test(record.reply_slot)) {
         // Also what bounds the work that a tenant can pile up on the workers.
         Refuse(wire::Fatal::kBadReplySlot);
       } else {
         answering_.set(record.reply_slot);
-        wire::Dispatch(*this, record);
+        wire::Dispatch(*parts_, record);
       }
     }
     if (reader_.fatal() != wire::Fatal::kNone) {
@@ -165,7 +122,7 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
       break;
     }
     // Somebody waits for the pieces before this one: look at them before handing over the next.
-    if (std::exchange(marked_piece_, false)) break;
+    if (parts_->submission.TakeMarkedPiece()) break;
     if (status != wire::RingReader::Status::kRecord) continue;
     weight += WeightOf(record);
     if (weight < kWeightAtATime) continue;
@@ -177,15 +134,14 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
     last_read_ns_ = now_ns;
     streams_.Flush(ring_empty_);
   }
-  return AddMarks() || any;
+  return parts_->submission.AddMarks() || any;
 }
 
 bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   now_ns_ = now_ns;
-  watching_words_ = words_overdue_ = false;
-  looks_left_ = kLooksAtATime;
+  parts_->memory_operations.BeginRound();
   bool any = false;
-  if (!host_functions_.Poll(&any)) {
+  if (!parts_->host_functions.Poll(&any)) {
     Refuse(wire::Fatal::kBadArgument);
     End(reader_.fatal(), now_ns_);
     return true;
@@ -194,19 +150,22 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   if (ring_empty_) streams_.Flush(true);
   // Functions that have become due are to be run at once.
   any |= published_;
-  return AddMarks() || any;
+  return parts_->submission.AddMarks() || any;
 }
 
 bool Session::AnnounceSleep() {
   // A tenant whose ring is not read rings for its functions all the same.
-  if (host_functions_.empty()) return !MayRead() || reader_.AnnounceSleep();
+  if (parts_->host_functions.empty()) return !MayRead() || reader_.AnnounceSleep();
   reader_.Announce();
-  if ((!MayRead() || !reader_.HasWork()) && !host_functions_.Moved()) return true;
+  if ((!MayRead() || !reader_.HasWork()) && !parts_->host_functions.Moved()) return true;
   reader_.Awake();
   return false;
 }
 
-void Session::Refuse(wire::Fatal reason) { (void)reader_.Fail(reason); }
+void Session::EndFor(wire::Fatal reason) {
+  Refuse(reason);
+  End(reason, now_ns_);
+}
 
 void Session::OnDoorbell(uint64_t now_ns) {
   if (!channel::DrainDoorbell(doorbell_.get())) OnHangUp(now_ns);
@@ -239,51 +198,52 @@ void Session::Notify() {
 }
 
 void Session::AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) {
-  streams_.Flush(true);
-  AddMarks();
-  fences_.push_back({static_cast<uint64_t>(ticket), std::move(action)});
-  Slice shortest(0);
-  RunFences(&shortest);
+  parts_->submission.AfterEarlierWork(ticket, std::move(action));
 }
 
-bool Session::RunFences(Slice* slice) {
-  if (fences_.empty() || (state_ != State::kServing && state_ != State::kEnding)) return false;
+bool Session::PollStreams() { return parts_->submission.PollStreams(); }
+
+bool Session::AnyoneWaitsForUs() const {
+  return std::any_of(streams_.active().begin(), streams_.active().end(), [](const Stream* stream) {
+    return !stream->marks.empty() && !stream->marks.front().point->told;
+  });
+}
+
+void Session::ServeGraphCalls() {
   bool any = false;
-  const uint64_t oldest = streams_.OldestUnfinished();
-  while (!fences_.empty() && fences_.front().ticket < oldest) {
-    const auto action = std::move(fences_.front().action);
-    fences_.pop_front();
-    action();
-    any = true;
-    if (slice->Over()) break;
-  }
-  return any;
+  // A count that is impossible is for the ring thread to find again.
+  if (state_ == State::kServing && !parts_->host_functions.Poll(&any)) return;
+  parts_->graphs.PollGraphCalls();
+  Notify();
 }
 
 bool Session::Poll(uint64_t now_ns, Slice* slice) {
   now_ns_ = now_ns;
   bool any = chores_.Run(slice);
   any |= PollStreams();
-  any |= text_.Poll();
-  if (state_ == State::kEnding) LetGraphsGo();
-  any |= PollGraphCalls();
-  if (!graphs_to_make_.empty()) MakeWaitingGraphs();
+  any |= parts_->submission.PollText();
+  if (state_ == State::kEnding) parts_->graphs.LetGraphsGo();
+  any |= parts_->graphs.PollGraphCalls();
+  parts_->graphs.MakeWaitingGraphs();
   // At the end all at once, when nothing of the session runs any more: looks at words, too, whose waits are
   // in no queue then.
-  if (state_ != State::kEnding || (streams_.Idle() && outstanding_ == 0)) any |= RunFences(slice);
-  any |= AnswerEventWaits();
+  if (state_ != State::kEnding || (streams_.Idle() && outstanding_ == 0))
+    any |= parts_->submission.RunFences(slice);
+  any |= parts_->events.AnswerEventWaits();
   if (state_ == State::kEnding) any |= GoOnEnding();
   return any;
 }
 
+void Session::GiveBackOld(uint64_t now_ns) { parts_->device_memory.GiveBackOld(now_ns); }
+bool Session::HasKept() const { return parts_->device_memory.HasKept(); }
+void Session::Reclaim(uint64_t reclaim_id) { parts_->device_memory.Reclaim(reclaim_id); }
+bool Session::HasText() const { return parts_->submission.HasText(); }
+bool Session::WatchesWords() const { return parts_->memory_operations.watching_words(); }
+bool Session::WordsOverdue() const { return parts_->memory_operations.words_overdue(); }
+
 void Session::LogBegin() const {
   LogFor(&tenant_->lines, LogLevel::kInfo, "session %llu (%s) begins",
          static_cast<unsigned long long>(id()), label());
-}
-
-void Session::LogRefusal(std::string_view command, CUresult result) const {
-  Log(LogLevel::kDebug, "session %llu (%s): %.*s: %s", static_cast<unsigned long long>(id()),
-      label(), static_cast<int>(command.size()), command.data(), place_.device->NameOf(result));
 }
 
 }  // namespace gpuloom::executor

@@ -1,7 +1,7 @@
 // One tenant process on this executor: its ring, its objects, its memory, its streams.
 //
 // Made by the loop when the scheduler says AddSession; ring thread only. Whatever a tenant's bytes say is
-// judged in the On handlers (one file a noun); what breaks the protocol ends this session alone, with
+// judged by the parts of the session (session_parts.h); what breaks the protocol ends this session alone, with
 // its first reason. What CUDA would have answered is a reply, or an asynchronous error.
 //
 // Life: kServing → End → kEnding (what CUDA has runs out, memory that is on its way arrives) → memory
@@ -10,51 +10,22 @@
 // results are dropped, and the loop deletes the session when it is done.
 #pragma once
 
-#include <atomic>
-#include <bitset>
-#include <deque>
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
-#include <vector>
+#include <string_view>
+#include <utility>
 
-#include "agent/executor/array.h"
-#include "agent/executor/chain.h"
-#include "agent/executor/chores.h"
-#include "agent/executor/completion_words.h"
-#include "agent/executor/device.h"
-#include "agent/executor/device_space.h"
-#include "agent/executor/graph.h"
-#include "agent/executor/green_context.h"
-#include "agent/executor/host_functions.h"
-#include "agent/executor/host_memory.h"
-#include "agent/executor/id_table.h"
-#include "agent/executor/internal_stream.h"
-#include "agent/executor/kept_memory.h"
-#include "agent/executor/library_cache.h"
-#include "agent/executor/log.h"
-#include "agent/executor/managed_image.h"
-#include "agent/executor/physical_memory.h"
-#include "agent/executor/place.h"
-#include "agent/executor/printer.h"
 #include "agent/executor/quiet.h"
-#include "agent/executor/range_table.h"
-#include "agent/executor/scheduler_link.h"
-#include "agent/executor/session_objects.h"
-#include "agent/executor/staging.h"
+#include "agent/executor/session_port.h"
+#include "agent/executor/slice.h"
 #include "agent/executor/stream_set.h"
-#include "agent/executor/submitters.h"
-#include "agent/executor/tenant.h"
-#include "agent/executor/text_sender.h"
-#include "agent/executor/work_pool.h"
-#include "proto/wire/completion_writer.h"
-#include "proto/wire/dispatch.h"
-#include "proto/wire/ring_reader.h"
+#include "proto/channel/unique_fd.h"
 
 namespace gpuloom::executor {
 
-class Session final : public StreamSink {
+class Session final : private SessionPort {
  public:
   // nullptr with a message. Takes kSessionFds descriptors.
   static std::unique_ptr<Session> Make(const Place& place, const control::AddSession& order,
@@ -63,8 +34,10 @@ class Session final : public StreamSink {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  uint64_t id() const { return order_.session_id; }
-  const char* label() const { return order_.label; }
+  using SessionPort::id;
+  using SessionPort::label;
+  using SessionPort::State;
+  using SessionPort::state;
   void LogBegin() const;
   int doorbell() const { return doorbell_.get(); }
 
@@ -78,8 +51,6 @@ class Session final : public StreamSink {
   bool Poll(uint64_t now_ns, Slice* slice);
   // Host functions of graphs, while the ring thread is in the driver (stand_in.h).
   void ServeGraphCalls();
-  // A chunk of this session has been launched.
-  void OnHanded(SubmitJobPtr job);
   // It has sent commands a moment ago.
   bool AtWork(uint64_t now_ns) const { return now_ns - last_read_ns_ < kAtWorkNs; }
   // Whether somebody may wait for what Poll finds: not for what the device tells, nor for nothing.
@@ -99,501 +70,55 @@ class Session final : public StreamSink {
   // `text` is what the driver says about it, for the tenant's standard error.
   void PublishFault(CUresult result, std::string_view text);
   // Printed text waits until the tenant takes it.
-  bool HasText() const { return !text_.empty(); }
+  bool HasText() const;
   // Tells the scheduler how many kernels there were, when there were more.
   void SendCounters();
   bool HasCounters() const { return kernels_told_ != kernels_launched_; }
-  // Gives back to the scheduler what is kept for nothing. To be called about once a second.
+  // As DeviceMemory's.
   void GiveBackOld(uint64_t now_ns);
-  bool HasKept() const { return !kept_.empty(); }
-  // Gives back all that is kept, and says so to the scheduler when it has it.
+  bool HasKept() const;
   void Reclaim(uint64_t reclaim_id);
 
-  enum class State { kServing, kEnding, kReturning, kEnded, kStuck };
-  State state() const { return state_; }
   // It has ended, and nothing of it is with a worker any more.
-  bool Gone() const {
-    return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && linking_ == 0;
-  }
+  bool Gone() const;
   bool AtDevice() const { return streams_.AtDevice(); }
   Quiet::Party Party() const {
-    return {this, tenant_.get(), AtDevice(), streams_.SlowestCommandNs()};
+    return {owner(), tenant_.get(), AtDevice(), streams_.SlowestCommandNs()};
   }
   // True when it was held, and is not any more.
   bool SetHeld(bool held) { return std::exchange(held_, held) && !held; }
   // A stream's turn has come to wait for a word, which nobody tells us of.
-  bool WatchesWords() const { return watching_words_; }
+  bool WatchesWords() const;
   // There were more words to look at than a round of the loop has room for.
-  bool WordsOverdue() const { return words_overdue_; }
-
-  // The handlers, in the order of proto/wire/commands.h.
-  void On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Request&, const wire::Record&);
-  void On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request&, const wire::Record&);
-  void On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request&, const wire::Record&);
-  void On(wire::Tag<wire::KernelSetAttribute>, const wire::KernelSetAttribute::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::OccupancyBlocks>, const wire::OccupancyBlocks::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::OccupancySharedMemory>, const wire::OccupancySharedMemory::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request&, const wire::Record&);
-  void On(wire::Tag<wire::MemFree>, const wire::MemFree::Request&, const wire::Record&);
-  void On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&, const wire::Record&);
-  void On(wire::Tag<wire::HostRegister>, const wire::HostRegister::Request&, const wire::Record&);
-  void On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::Copy>, const wire::Copy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::CopyInline>, const wire::CopyInline::Request&, const wire::Record&);
-  void On(wire::Tag<wire::Fill>, const wire::Fill::Request&, const wire::Record&);
-  void On(wire::Tag<wire::Launch>, const wire::Launch::Request&, const wire::Record&);
-  void On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::EventCreate>, const wire::EventCreate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::EventDestroy>, const wire::EventDestroy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request&, const wire::Record&);
-  void On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request&, const wire::Record&);
-  void On(wire::Tag<wire::TensorMapEncode>, const wire::TensorMapEncode::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::TensorMapReplaceAddress>, const wire::TensorMapReplaceAddress::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request&, const wire::Record&);
-  void On(wire::Tag<wire::FillBlock>, const wire::FillBlock::Request&, const wire::Record&);
-  void On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::ArrayLevel>, const wire::ArrayLevel::Request&, const wire::Record&);
-  void On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::TextureDestroy>, const wire::TextureDestroy::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::SurfaceCreate>, const wire::SurfaceCreate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::SurfaceDestroy>, const wire::SurfaceDestroy::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request&, const wire::Record&);
-  void On(wire::Tag<wire::OccupancyClusters>, const wire::OccupancyClusters::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::KernelParams>, const wire::KernelParams::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::GraphUpload>, const wire::GraphUpload::Request&, const wire::Record&);
-  void On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request&, const wire::Record&);
-  void On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::ConditionCreate>, const wire::ConditionCreate::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::ConditionsDrop>, const wire::ConditionsDrop::Request&,
-          const wire::Record&);
-  // Memory (proto/wire/memory_commands.h).
-  void On(wire::Tag<wire::AddressSpace>, const wire::AddressSpace::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PhysicalCreate>, const wire::PhysicalCreate::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::PhysicalRelease>, const wire::PhysicalRelease::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::PhysicalExport>, const wire::PhysicalExport::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::PhysicalImport>, const wire::PhysicalImport::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::MemExport>, const wire::MemExport::Request&, const wire::Record&);
-  void On(wire::Tag<wire::MemMap>, const wire::MemMap::Request&, const wire::Record&);
-  void On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request&, const wire::Record&);
-  void On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request&, const wire::Record&);
-  void On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::Request&, const wire::Record&);
-  void On(wire::Tag<wire::EventShare>, const wire::EventShare::Request&, const wire::Record&);
-  void On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request&, const wire::Record&);
-  void On(wire::Tag<wire::EventDone>, const wire::EventDone::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PoolShare>, const wire::PoolShare::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PoolOpen>, const wire::PoolOpen::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PoolClose>, const wire::PoolClose::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PoolPut>, const wire::PoolPut::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PoolTake>, const wire::PoolTake::Request&, const wire::Record&);
-  void On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request&, const wire::Record&);
-  void On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LinkReport>, const wire::LinkReport::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request&, const wire::Record&);
-  void On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request&, const wire::Record&);
-  void On(wire::Tag<wire::LibraryLoadByHash>, const wire::LibraryLoadByHash::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Request&, const wire::Record&);
-  void On(wire::Tag<wire::ReferenceSet>, const wire::ReferenceSet::Request&, const wire::Record&);
-  void On(wire::Tag<wire::UnsupportedCall>, const wire::UnsupportedCall::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::StreamWriteValue>, const wire::StreamWriteValue::Request&,
-          const wire::Record&);
-  void On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::Request&,
-          const wire::Record&);
-  // Green contexts (proto/wire/green_commands.h).
-  void On(wire::Tag<wire::PartGet>, const wire::PartGet::Request&, const wire::Record&);
-  void On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Request&, const wire::Record&);
-  void On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request&, const wire::Record&);
-  void On(wire::Tag<wire::GreenDestroy>, const wire::GreenDestroy::Request&, const wire::Record&);
-  void On(wire::Tag<wire::GreenStreamCreate>, const wire::GreenStreamCreate::Request&,
-          const wire::Record&);
+  bool WordsOverdue() const;
 
  private:
-  // Who waits for an answer.
-  struct Asker {
-    uint16_t slot;
-    wire::Ticket ticket;
-  };
-  // True from the session's end on: what it asked for is not wanted any more. For workers.
-  using LeftFlag = std::shared_ptr<const std::atomic<bool>>;
-  struct Loading;  // loading.h
-  struct Library {
-    LibraryRef loaded;  // null while it is being loaded
-    std::shared_ptr<ImageCost> cost;
-    std::shared_ptr<Loading> placing;  // its managed variables have no place yet
-    std::vector<ManagedImage::Place> managed;
-    std::vector<wire::KernelId> kernels;
-    std::vector<uint64_t> globals;  // where they begin
-    std::vector<wire::ReferenceId> references;
-  };
-  struct GraphEntry {
-    GraphRef graph;  // null while it is made
-  };
-  struct ReservationEntry {
-    ReservationRef reservation;
-  };
-  // It waits for the end of the Graph that was made with its reservation before.
-  struct GraphToMake {
-    Asker asker;
-    wire::GraphInstantiate::Request request;
-    PlanRef plan;
-  };
-  struct Fence {
-    uint64_t ticket;
-    std::function<void()> action;
-  };
-
   Session(const Place& place, const control::AddSession& order, channel::Mapping commands,
           channel::Mapping completions, channel::UniqueFd doorbell);
 
   // session.cc
   bool MayRead() const;
-  void Refuse(wire::Fatal reason);  // from a handler
-  void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action);
-  bool RunFences(Slice* slice);
-  void LogRefusal(std::string_view command, CUresult result) const;
+  void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) override;
+  bool PollStreams() override;
+  void EndFor(wire::Fatal reason) override;
 
   // session_end.cc
+  bool HasRunOut();
   bool GoOnEnding();
   void ReturnEverything();
-  template <typename Table>
-  void DropAll(Table* table);
-  bool ReturnMemory();
   void SendEnded(bool drained);
 
-  static Asker AskerOf(const wire::Record& record) { return {record.reply_slot, record.ticket}; }
-  template <typename C>
-  void Reply(Asker asker, CUresult result, const typename C::Reply& reply = {},
-             std::span<const uint8_t> payload = {}) {
-    answering_.reset(asker.slot);
-    if (result != CUDA_SUCCESS) LogRefusal(C::kName, result);
-    writer_.PublishReply<C>(asker.slot, asker.ticket, static_cast<uint32_t>(result), reply,
-                            payload);
-    published_ = true;
-  }
-
-  // memory_operation.cc
-  struct WordWatch;
-  void LookAtWord(const std::shared_ptr<WordWatch>& watch, Gate* gate);
-
-  // submit.cc
-  void Submit(Stream& stream, StreamCommand& command) override;
-  bool HasRoom(const StreamCommand& command) const override;
-  CUresult SubmitCopyInline(Stream& stream, const StreamCommand& command, uint64_t destination);
-  void FreeStaged(Stream& stream);
-  void TellAsyncError(const Stream& stream, CUresult result);
-  bool TextTaken(Stream& stream, const PointRef& point);
-  CUresult MakeStream(Stream& stream);
-  void GiveStream(const Stream& stream);
-  CUresult SubmitWork(Stream& stream, StreamCommand& command);
-  void WaitFor(Stream& stream, const Dependency& dependency) override;
-  // With `tell` the tenant sees the mark reached before we do.
-  void AddMark(Stream& stream, PointRef point, bool tell = false);
-  bool MayTell(const Stream& stream) const;
-  bool AddMarks();
-  bool PollStreams();
-  // Takes the stream's marks that are done. True when there was one.
-  bool TakeDone(Stream& stream);
-
-  // chunk.cc
-  bool MayCollect(Kernel* kernel, const wire::Launch::Request& request) const;
-  void SetCollects(Kernel* kernel, const int32_t* attributes) const;
-  void SubmitChunk(Stream& stream, StreamCommand& command);
-  void SubmitOneByOne(Stream& stream, const Chunk& chunk);
-  void AfterChunk(ChunkPtr chunk);
-  void FinishChains(Stream& stream);
-
-  // launch.cc
-  CUresult SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
-                          CUstream stream);
-
-  // link.cc
-  struct Link;
-  struct LinkEntry {
-    std::shared_ptr<Link> link;
-    // The driver's linker crashes when a state is used on several threads.
-    std::unique_ptr<OwnThread> thread;
-  };
-  void EndLinks();
-  void OnLinker(LinkEntry* entry, std::function<void()> work, std::function<void()> done);
-  LinkEntry* FindLink(wire::LinkId id_untrusted);  // refuses when there is none
-
-  // library_load.cc
-  bool LoadWhatIsKnown(const std::shared_ptr<Loading>& loading);
-  void LoadFresh(const std::shared_ptr<Loading>& loading);
-  void FinishLoad(const std::shared_ptr<Loading>& loading);
-  void CompileFresh(const std::shared_ptr<Loading>& loading,
-                    const wire::LibraryCompile::Request& request);
-  void AnswerCompile(const std::shared_ptr<Loading>& loading,
-                     const wire::LibraryCompile::Request& request);
-  void HoldLibrary(Loading* loading) const;
-  template <typename C>
-  void AnswerLoad(Asker asker, const Loading& loading, const typename C::Reply& reply);
-  void AnswerLoad(const Loading& loading);
-  void Settle(const Loading& loading);
-  void Remember(const std::shared_ptr<Loading>& loading);
-
-  // library.cc
-  void AnswerNames(Asker asker, uint32_t offset_untrusted, const LoadedLibrary& library);
-  Library* FindLibrary(wire::LibraryId id_untrusted);  // refuses when there is none
-  // nullptr: what was looked up was unloaded meanwhile, and another may have got the id.
-  Library* FindLoaded(wire::LibraryId id, const LibraryRef& loaded);
-  // Runs `work`, a look-up, as soon as that disturbs nobody. `done` may come after the session's end.
-  void UseLibrary(const LibraryRef& library, std::function<void()> work,
-                  std::function<void()> done);
-  void UseCompiled(const LibraryRef& library, std::function<void()> work,
-                   std::function<void()> done);  // asked for a kernel already
-
-  // kernel.cc
-  struct KernelLookup;
-  void FinishLookup(Asker asker, const wire::KernelGet::Request& request,
-                    const std::shared_ptr<KernelLookup>& lookup, const LibraryRef& loaded);
-  // `facts` are the library's own and live as long as it.
-  void AnswerKernel(Asker asker, const wire::KernelGet::Request& request, const LibraryRef& loaded,
-                    const KernelFacts& facts);
-  Kernel* FindKernel(wire::KernelId id_untrusted);  // refuses when there is none
-
-  // graph_judge.cc
-  CUresult JudgeGraphNode(GraphPlan* plan, uint32_t entry);
-  CUresult JudgeGraphKernel(GraphPlan* plan, uint32_t entry);
-  CUresult JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNode& node) const;
-
-  // condition.cc
-  CUresult JudgeConditional(GraphPlan* plan, uint32_t entry);
-  // False: it waits, or the session ends.
-  bool TakesReservation(Asker asker, const wire::GraphInstantiate::Request& request,
-                        const PlanRef& plan);
-  void MakeWaitingGraphs();
-
-  // graph.cc
-  struct GraphBlock;
-  bool FindGraphBlock(wire::HostPtr address, uint64_t size_bytes, const wire::Record& record,
-                      GraphPlan* plan, GraphBlock* block);  // refuses when it is not in the arena
-  // Judges so many entries more; true when the plan is judged.
-  bool JudgeGraph(GraphPlan* plan, uint32_t entries);
-  void MakeGraph(Asker asker, const wire::GraphInstantiate::Request& request, const PlanRef& plan);
-  Graph* FindGraph(wire::GraphId id_untrusted);  // refuses when there is none
-  void JudgeUpdate(const GraphRef& graph, wire::Ticket ticket);
-  void TryUpdate(const GraphRef& graph);
-  void FinishUpdate(Graph& graph);
-  bool MayLaunchGraph(const GraphWork& work, wire::Ticket ticket) const;
-  CUresult SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work);
-  void FinishGraphs(Stream& stream);
-  bool PollGraphCalls();
-  void LetGraphsGo();
-  bool GraphsLetGo();               // nothing of LetGraphsGo's is at CUDA
-  void EndFor(wire::Fatal reason);  // outside of a handler
-
-  // memory.cc
-  void AskForSlab();
-  void ServeSmall(CUresult failure);
-  void FreeAllocation(uint64_t address, wire::Ticket ticket, std::function<void()> done);
-  void TellMemory(Asker asker);
-
-  // grant.cc
-  struct NewMemory;
-  using OnMemory = std::function<void(CUresult, const PhysicalRef&)>;
-  void MapNew(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done);
-  void MapHeld(const PhysicalRef& memory, uint64_t address, std::function<void(CUresult)> done);
-  void ObtainUnmapped(uint64_t size_bytes, OnMemory done);
-  void Obtain(uint64_t address, uint64_t size_bytes, OnMemory done);
-  void OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer, OnMemory done);
-  void Arrive(NewMemory& memory, const OnMemory& done);
-  void Hold(const PhysicalRef& memory) { ++memory->holders[id()]; }
-
-  // give_back.cc
-  void Unmap(uint64_t address, PhysicalRef memory, std::function<void()> done);
-  void JudgeUnmap(CUresult result);
-  bool MayKeep(const Physical& memory) const;
-  bool LetGo(const PhysicalRef& memory);
-  void Drop(const PhysicalRef& memory, std::function<void()> done);
-  void GiveBack(std::vector<KeptMemory::Block> blocks, std::function<void()> done);
-  void GiveBackKept(std::vector<KeptMemory::Block> blocks);
-  void BeginReturn();
-  void EndReturn();
-  void TellReturned();
-  void LeaveToOthers(const PhysicalRef& memory);
-
-  // event.cc
-  bool AnswerEventWaits();
-
-  // shared_pool.cc
-  SharedPoolRef* FindPool(wire::PoolId id_untrusted);  // refuses when there is none
-
-  // virtual_memory.cc
-  PhysicalRef* FindPhysical(wire::PhysicalId id_untrusted);  // refuses when there is none
-  void ChangeAccess(Asker asker, uint64_t address, uint64_t size_bytes, uint32_t flags);
-
-  // host_memory.cc
-  void TryHostRegister(Asker asker, uint64_t address, uint64_t size_bytes);
-  void RetireHost(uint64_t address, uint64_t size_bytes);
-
-  // array.cc
-  struct NewArray;
-  struct NewGreen;
-  void MakeArray(Asker asker, const wire::ArrayCreate::Request& request, uint64_t memory_id);
-  void DestroyArray(Asker asker, ArrayRef whole);
-  ArrayEntry* FindArray(wire::ArrayId id_untrusted);  // refuses when there is none
-
-  // texture.cc
-  bool JudgeTexture(const wire::TextureCreate::Request& request, CUDA_RESOURCE_DESC* resource,
-                    ArrayRef* array);
-  bool DestroyViews();
-
-  // texture_reference.cc
-  struct ReferenceLookup;
-  void FinishReference(Asker asker, const wire::ReferenceGet::Request& request,
-                       const ReferenceLookup& lookup, const LibraryRef& loaded);
-  static std::shared_ptr<const Bindings> BindingsOf(const LoadedLibrary& library);
-  // Before the launch that they belong to.
-  CUresult Bind(const std::shared_ptr<const Bindings>& bindings) const {
-    return bindings == nullptr ? CUDA_SUCCESS : BindNow(*bindings);
-  }
-  CUresult BindNow(const Bindings& bindings) const;
-  void LetReferencesGo(const ArrayRef& whole);
-
-  // block.cc
-  // False: refused. `judged` is filled for an array only.
-  bool JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy, CopyEnd* judged);
-
-  // green_context.cc
-  const CUdevResource* FindPart(wire::DevicePartId id_untrusted);  // or nullptr
-  GreenContextRef FindGreen(wire::GreenContextId id_untrusted);    // refuses when there is none
-  void MakeGreen(const std::shared_ptr<NewGreen>& made);
-  void AnswerGreen(NewGreen& made);
-
-  // copy.cc
-  bool OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
-  bool OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
-  // Also what the tenant may not name any more, and what is still there for earlier work.
-  bool MayStillWrite(uint64_t address, uint64_t size_bytes) const;
-  Stream* FindStream(wire::StreamId id_untrusted);  // refuses when there is none
-
-  const Place place_;
-  control::AddSession order_;
-  const TenantRef tenant_;
-  channel::Mapping commands_;
-  const std::shared_ptr<channel::Mapping> completions_;  // the driver may hold it beyond us
   channel::UniqueFd doorbell_;
-  wire::RingReader reader_;
-  wire::CompletionWriter writer_;
-  HostFunctions host_functions_{&writer_};
-  TextSender text_{&writer_};
-  std::bitset<wire::kReplySlots> answering_;  // slots whose question is not answered yet
-  bool published_ = false;
-  bool held_ = false;          // nothing may be handed to CUDA now
-  uint32_t jobs_out_ = 0;      // chunks that other threads launch
-  bool marked_piece_ = false;  // at CUDA since the last look at what is done
-  State state_ = State::kServing;
+  bool held_ = false;  // nothing may be handed to CUDA now
   uint64_t deadline_ns_ = 0;
-  uint64_t now_ns_ = 0;
-  uint64_t kernels_launched_ = 0;
   uint64_t kernels_told_ = 0;
-  uint64_t staged_bytes_ = 0;
-  uint32_t unsupported_calls_ = 0;  // passed on
-  bool watching_words_ = false;
-  bool words_overdue_ = false;
   bool ring_empty_ = true;  // when it was read last
   static constexpr uint64_t kAtWorkNs = 1'000'000;
   uint64_t last_read_ns_ = 0;
-  uint32_t looks_left_ = 0;  // at words, in this round of the loop
-  // Questions to the scheduler, clears, quiet moments: what calls back into this and is soon done.
-  uint32_t outstanding_ = 0;
-  uint32_t linking_ = 0;  // what calls back into this from the threads of links
-  const std::shared_ptr<std::atomic<bool>> left_ = std::make_shared<std::atomic<bool>>(false);
 
-  struct DoneMark {
-    uint64_t order;
-    wire::StreamId stream;
-    wire::Ticket ticket;
-  };
-
-  StreamSet streams_;
-  std::vector<DoneMark> done_marks_;  // of PollStreams
-  bool shares_events_ = false;        // with other sessions, or did
-  Chores chores_;
-  std::deque<Fence> fences_;
-  IdTable<wire::EventId, Event, wire::kMaxEvents> events_;
-  IdTable<wire::LibraryId, Library, wire::kMaxLibraries> libraries_;
-  IdTable<wire::KernelId, Kernel, wire::kMaxKernels> kernels_;
-  IdTable<wire::ReferenceId, Reference, wire::kMaxReferences> references_;
-  IdTable<wire::LinkId, LinkEntry, wire::kMaxLinks> links_;
-  RangeTable globals_;
-  RangeTable leaving_globals_;  // of libraries that are unloaded behind earlier work
-  std::shared_ptr<uint64_t> graph_nodes_ = std::make_shared<uint64_t>(0);
-  IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
-  std::shared_ptr<uint64_t> conditions_ = std::make_shared<uint64_t>(0);
-  IdTable<wire::ReservationId, ReservationEntry, wire::kMaxReservations> reservations_;
-  std::vector<GraphToMake> graphs_to_make_;
-  GraphWaits graph_waits_;
-  IdTable<wire::ArrayId, ArrayEntry, wire::kMaxArrays> arrays_;
-  IdTable<wire::GreenContextId, GreenContextRef, wire::kMaxGreenContexts> green_;  // null: made
-  IdTable<wire::DevicePartId, CUdevResource, wire::kMaxDeviceParts> parts_;
-  std::shared_ptr<SessionGreens> greens_ = std::make_shared<SessionGreens>(place_.greens);
-  std::map<uint64_t, ArrayRef> textures_;  // by handle; null for linear memory
-  std::map<uint64_t, ArrayRef> surfaces_;
-
-  DeviceSpace space_;
-  bool address_reserved_ = false;
-  std::map<uint64_t, PhysicalRef> blocks_;  // behind the spans of space_
-  channel::Range reservable_;               // the tenant's own part of the device range
-  IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: on its way
-  std::map<uint64_t, MappedRange> mappings_;
-  IdTable<wire::PoolId, SharedPoolRef, wire::kMaxSharedPools> pools_;
-  KeptMemory kept_;                 // what is mapped of it is in blocks_, too
-  uint64_t freeing_bytes_ = 0;      // of allocations that wait to be freed until work is done
-  uint32_t returning_ = 0;          // pieces of memory on their way back to the scheduler
-  std::vector<uint64_t> reclaims_;  // of the scheduler's, answered when nothing is on its way
-  std::vector<std::pair<Asker, PointRef>> event_waiting_;
-  std::deque<Asker> asking_memory_;                       // until they are there
-  RangeTable accessible_;                                 // what of them commands may name
-  std::deque<std::pair<Asker, uint64_t>> small_waiting_;  // for a slab; sizes
-  bool slab_coming_ = false;
-
-  std::shared_ptr<HostMemory> host_;
-  struct HostWaiting {
-    Asker asker;
-    uint64_t address;
-    uint64_t size_bytes;
-  };
-  std::deque<HostWaiting> host_waiting_;  // until what they overlap is unpinned
-
-  Lane modules_;
-  Lane memory_;
-  CompletionWords words_;
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
+  StreamSet stream_set_;  // the port's streams_
 };
 
 }  // namespace gpuloom::executor

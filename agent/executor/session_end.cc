@@ -2,20 +2,15 @@
 // waits for a tenant that has made much.
 #include <utility>
 
-#include "agent/executor/session.h"
+#include "agent/executor/device.h"
+#include "agent/executor/host_memory.h"
+#include "agent/executor/log.h"
+#include "agent/executor/printer.h"
+#include "agent/executor/quiet.h"
+#include "agent/executor/scheduler_link.h"
+#include "agent/executor/session_parts.h"
 
 namespace gpuloom::executor {
-namespace {
-
-// Pieces of memory that go back together, each by a message to the scheduler.
-constexpr size_t kMemoryPiece = 32;
-
-struct Tables {
-  DeviceSpace space;
-  RangeTable accessible;
-};
-
-}  // namespace
 
 void Session::End(wire::Fatal reason, uint64_t now_ns) {
   if (state_ != State::kServing) return;
@@ -32,26 +27,30 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
     Notify();
   }
   chores_.Do([this] { return streams_.DropWaiting(); });
-  watching_words_ = words_overdue_ = false;
-  host_functions_.Drop();
+  parts_->memory_operations.End();
+  parts_->host_functions.Drop();
   place_.printer->Forget(id());
-  small_waiting_.clear();
-  asking_memory_.clear();
-  event_waiting_.clear();
-  host_waiting_.clear();
-  graphs_to_make_.clear();
+  parts_->device_memory.End();
+  parts_->events.End();
+  parts_->pinned_memory.End();
+  parts_->graphs.End();
   *left_ = true;
   place_.device->linker().LookAgain();
   modules_.Leave();
-  EndLinks();
+  parts_->links.End();
   // A neighbour's long kernel must not keep this session from ending.
-  outstanding_ -= place_.quiet->Drop(this);
+  outstanding_ -= place_.quiet->Drop(owner());
   // The memory lane runs out, and so do the fences: they hold what must be returned, which is nowhere else any more.
 }
 
+// Of what goes on behind its end, what has to run out before anything is returned.
+bool Session::HasRunOut() {
+  return chores_.empty() && streams_.Idle() && parts_->submission.fences() == 0 && memory_.Idle() &&
+         outstanding_ == 0 && parts_->graphs.GraphsLetGo();
+}
+
 bool Session::GoOnEnding() {
-  if (chores_.empty() && streams_.Idle() && fences_.empty() && memory_.Idle() &&
-      outstanding_ == 0 && GraphsLetGo()) {
+  if (HasRunOut()) {
     ReturnEverything();
     return true;
   }
@@ -70,116 +69,37 @@ bool Session::GoOnEnding() {
   return true;
 }
 
-template <typename Table>
-void Session::DropAll(Table* table) {
-  chores_.Do([table] {
-    for (size_t left = Chores::kPiece; left != 0; --left) {
-      if (table->TakeAny() == nullptr) return true;
-    }
-    return false;
-  });
-}
-
 void Session::ReturnEverything() {
   state_ = State::kReturning;
-  DropAll(&graphs_);
-  DropAll(&reservations_);
-  DropAll(&references_);
-  DropAll(&kernels_);
-  DropAll(&libraries_);
-  DropAll(&events_);
-  chores_.Do([this] { return DestroyViews(); });
-  DropAll(&arrays_);
-  DropAll(&green_);
+  chores_.Do([this] { return parts_->graphs.DropPiece(); });
+  chores_.Do([this] { return parts_->conditions.DropPiece(); });
+  chores_.Do([this] { return parts_->libraries.DropReferences(); });
+  chores_.Do([this] { return parts_->libraries.DropKernels(); });
+  chores_.Do([this] { return parts_->libraries.DropLibraries(); });
+  chores_.Do([this] { return parts_->events.DropPiece(); });
+  chores_.Do([this] { return parts_->arrays.DestroyViews(); });
+  chores_.Do([this] { return parts_->arrays.DropPiece(); });
+  chores_.Do([this] { return parts_->green_contexts.DropPiece(); });
+  chores_.Do([this] { return parts_->pinned_memory.RetirePiece(); });
+  chores_.Do([this] { return parts_->submission.GiveStreams(); });
   chores_.Do([this] {
-    for (size_t left = Chores::kPiece; left != 0; --left) {
-      if (host_->registered.empty()) return true;
-      const auto [address, size_bytes] = *host_->registered.begin();
-      RetireHost(address, size_bytes);
-    }
-    return false;
-  });
-  chores_.Do([this] {
-    for (size_t left = Chores::kPiece; left != 0; --left) {
-      const std::unique_ptr<Stream> stream = streams_.TakeAny();
-      if (stream == nullptr) return true;
-      GiveStream(*stream);
-    }
-    return false;
-  });
-  chores_.Do([this] {
-    greens_->GiveAll();
+    parts_->green_contexts.GiveSpares();
     return true;
   });
-  chores_.Do([this] { return ReturnMemory(); });
+  chores_.Do([this] { return parts_->device_memory.ReturnMemory(); });
+  chores_.Do([this] { return parts_->device_memory.LeaveToOthers(); });
   chores_.Do([this] {
-    for (size_t left = kMemoryPiece; left != 0; --left) {
-      const PhysicalRef memory = place_.shared->AnyChargedTo(id());
-      if (memory == nullptr) return true;
-      LeaveToOthers(memory);
-    }
-    return false;
-  });
-  chores_.Do([this] {
-    // The device's range is the session's own, so nothing of anybody else's is touched.
-    memory_.Post(
-        [&cuda = place_.device->cuda(), begin = order_.device_range_begin,
-         bytes = order_.device_range_bytes] { cuda.cuMemAddressFree(begin, bytes); },
-        [this] {
-          address_reserved_ = false;
-          words_.End();
-          SendEnded(true);
-          // A compilation may hold this session for long, and must not hold the tenant's memory with
-          // it.
-          host_->on_unpinned = nullptr;
-          host_.reset();
-          // As large as the tenant has made them: a worker frees them.
-          auto tables = std::make_shared<Tables>(Tables{std::move(space_), std::move(accessible_)});
-          place_.memory->Post([held = std::move(tables)] {}, [] {});
-          state_ = State::kEnded;
-        });
+    parts_->device_memory.ReturnAddresses([this] {
+      parts_->submission.EndWords();
+      SendEnded(true);
+      // A compilation may hold this session for long, and must not hold the tenant's memory with it.
+      host_->on_unpinned = nullptr;
+      host_.reset();
+      parts_->device_memory.DropTables();
+      state_ = State::kEnded;
+    });
     return true;
   });
-}
-
-// A piece: by address what lies there, and what nobody else holds. True when that was the last.
-bool Session::ReturnMemory() {
-  std::vector<std::pair<uint64_t, uint64_t>> mapped;
-  std::vector<PhysicalRef> unheld;
-  const auto let_go = [&](const PhysicalRef& memory) {
-    if (LetGo(memory)) unheld.push_back(memory);
-  };
-  for (const KeptMemory::Block& kept : kept_.TakeAll()) {
-    if (kept.address == 0) let_go(kept.memory);  // what is mapped is among the blocks
-  }
-  size_t left = kMemoryPiece;
-  for (; left != 0 && !blocks_.empty(); --left) {
-    const auto block = blocks_.extract(blocks_.begin());
-    mapped.emplace_back(block.key(), block.mapped()->size_bytes);
-    let_go(block.mapped());
-  }
-  for (; left != 0 && !mappings_.empty(); --left) {
-    const auto mapping = mappings_.extract(mappings_.begin());
-    mapped.emplace_back(mapping.key(), mapping.mapped().size_bytes);
-    let_go(mapping.mapped().memory);
-  }
-  for (; left != 0; --left) {
-    const std::unique_ptr<PhysicalRef> memory = physicals_.TakeAny();
-    if (memory == nullptr) break;
-    if (*memory != nullptr) let_go(*memory);
-  }
-  memory_.Post(
-      [&cuda = place_.device->cuda(), mapped = std::move(mapped), unheld] {
-        for (const auto& [address, size_bytes] : mapped) cuda.cuMemUnmap(address, size_bytes);
-        for (const PhysicalRef& memory : unheld) cuda.cuMemRelease(memory->handle);
-      },
-      [this, unheld] {
-        for (const PhysicalRef& memory : unheld) {
-          place_.scheduler->Send(control::MemoryReturn{memory->charged_session, memory->memory_id});
-        }
-      });
-  if (left != 0) DropAll(&pools_);
-  return left != 0;
 }
 
 void Session::SendEnded(bool drained) {

@@ -1,4 +1,4 @@
-// What a session holds under the ids that its tenant chose for kernels, references and events. Plain data, ring
+// What a session holds under the ids that its tenant chose for kernels and references. Plain data, ring
 // thread only; what is shared is held, never looked up again.
 #pragma once
 
@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "agent/executor/library_cache.h"
-#include "agent/executor/physical_memory.h"
-#include "agent/executor/point.h"
 #include "proto/wire/commands.h"
 #include "proto/wire/reference_commands.h"
 
@@ -29,11 +27,6 @@ struct Reference {
   LibraryRef library;  // null while it is looked up
   wire::ReferenceKind kind;
   size_t number = 0;  // of the library's
-};
-struct Event {
-  bool timing = false;
-  PointRef latest;        // null: never recorded
-  SharedEventRef shared;  // other sessions know it, too
 };
 
 }  // namespace gpuloom::executor

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/executor/chunk.h"
+#include "agent/executor/device_space.h"
+#include "agent/executor/stream_set.h"
 #include "agent/executor/testing_driver.h"
 #include "agent/executor/testing_peer.h"
 

@@ -1,16 +1,16 @@
 // Pools that sessions of the domain share: a name, and memory that its maker has put under it.
-#include "agent/executor/session.h"
+#include "agent/executor/device_memory.h"
 
 namespace gpuloom::executor {
 
-SharedPoolRef* Session::FindPool(wire::PoolId id_untrusted) {
+SharedPoolRef* DeviceMemory::FindPool(wire::PoolId id_untrusted) {
   SharedPoolRef* pool = pools_.Find(id_untrusted);
   if (pool == nullptr) Refuse(wire::Fatal::kBadHandle);
   return pool;
 }
 
-void Session::On(wire::Tag<wire::PoolShare>, const wire::PoolShare::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::PoolShare>, const wire::PoolShare::Request& request,
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   SharedPoolRef* slot = pools_.Add(request.pool);
   if (slot == nullptr) return Refuse(wire::Fatal::kBadHandle);
@@ -25,8 +25,8 @@ void Session::On(wire::Tag<wire::PoolShare>, const wire::PoolShare::Request& req
   Reply<wire::PoolShare>(asker, CUDA_SUCCESS, {{{first, second}}, pool->number});
 }
 
-void Session::On(wire::Tag<wire::PoolOpen>, const wire::PoolOpen::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::PoolOpen>, const wire::PoolOpen::Request& request,
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   SharedPoolRef pool = place_.shared->FindPool(request.token);
   if (pool == nullptr) return Reply<wire::PoolOpen>(asker, CUDA_ERROR_INVALID_HANDLE);
@@ -36,13 +36,13 @@ void Session::On(wire::Tag<wire::PoolOpen>, const wire::PoolOpen::Request& reque
   Reply<wire::PoolOpen>(asker, CUDA_SUCCESS, {(*slot)->number});
 }
 
-void Session::On(wire::Tag<wire::PoolClose>, const wire::PoolClose::Request& request,
-                 const wire::Record&) {
+void DeviceMemory::On(wire::Tag<wire::PoolClose>, const wire::PoolClose::Request& request,
+                      const wire::Record&) {
   if (FindPool(request.pool) != nullptr) pools_.Take(request.pool);
 }
 
-void Session::On(wire::Tag<wire::PoolPut>, const wire::PoolPut::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::PoolPut>, const wire::PoolPut::Request& request,
+                      const wire::Record& record) {
   SharedPoolRef* pool = FindPool(request.pool);
   if (pool == nullptr) return;
   if ((*pool)->maker_session != id()) return Refuse(wire::Fatal::kBadHandle);
@@ -56,8 +56,8 @@ void Session::On(wire::Tag<wire::PoolPut>, const wire::PoolPut::Request& request
                        {memory});
 }
 
-void Session::On(wire::Tag<wire::PoolTake>, const wire::PoolTake::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::PoolTake>, const wire::PoolTake::Request& request,
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   const SharedPoolRef* pool = FindPool(request.pool);
   if (pool == nullptr) return;

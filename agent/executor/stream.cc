@@ -1,11 +1,13 @@
 #include <algorithm>
 
-#include "agent/executor/session.h"
+#include "agent/executor/device.h"
+#include "agent/executor/device_charge.h"
+#include "agent/executor/submission.h"
 
 namespace gpuloom::executor {
 
-void Session::On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Request& request,
-                 const wire::Record& record) {
+void Submission::On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Request& request,
+                    const wire::Record& record) {
   if (request.stream == wire::kLegacyStream) return Refuse(wire::Fatal::kBadHandle);
   // The CUDA stream is made when there is work for it: streams cost device memory.
   const int priority = std::clamp(request.priority, place_.device->priority_greatest(),
@@ -15,7 +17,7 @@ void Session::On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Reques
       place_.scheduler, id(), is_free ? 0 : kStreamTakesBytes, &outstanding_,
       [this, request, priority, is_free, asker = AskerOf(record), ticket = record.ticket](
           CUresult charged, DeviceChargeRef charge) {
-        if (state_ != State::kServing) return;
+        if (!serving()) return;
         if (charged != CUDA_SUCCESS) return Reply<wire::StreamCreate>(asker, charged);
         Stream* stream = streams_.Add(request.stream, request.nonblocking == 0, priority, ticket);
         if (stream == nullptr) {
@@ -26,8 +28,8 @@ void Session::On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Reques
       });
 }
 
-void Session::On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request& request,
-                 const wire::Record& record) {
+void Submission::On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request& request,
+                    const wire::Record& record) {
   if (request.stream == wire::kLegacyStream) return Refuse(wire::Fatal::kBadHandle);
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
@@ -36,6 +38,15 @@ void Session::On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Requ
   command.ticket = record.ticket;
   streams_.Enqueue(*stream, std::move(command));
   stream->destroyed = true;
+}
+
+void Submission::On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request& request,
+                    const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  StreamCommand command;
+  command.ticket = record.ticket;
+  streams_.Enqueue(*stream, std::move(command));
 }
 
 }  // namespace gpuloom::executor

@@ -1,14 +1,18 @@
 // From a session's streams to CUDA's: submission, waits between streams, marks, completion.
 #include <algorithm>
 
+#include "agent/executor/copies.h"
+#include "agent/executor/device.h"
+#include "agent/executor/events.h"
+#include "agent/executor/graphs.h"
 #include "agent/executor/green_context.h"
-#include "agent/executor/session.h"
+#include "agent/executor/launches.h"
+#include "agent/executor/log.h"
+#include "agent/executor/printer.h"
+#include "agent/executor/submission.h"
 
 namespace gpuloom::executor {
 namespace {
-
-// Chunks of one session that other threads have at a time: the neighbours' come behind them.
-constexpr uint32_t kMostJobsOut = 8;
 
 // A mark at least every so many commands, so that a long run shows progress and makes room.
 constexpr uint32_t kCommandsPerMark = 64;
@@ -44,18 +48,18 @@ bool MarksAtOnce(const Work& work) {
 }  // namespace
 
 // All streams are non-blocking to CUDA: the legacy stream's barrier must not cross tenants.
-CUresult Session::MakeStream(Stream& stream) {
+CUresult Submission::MakeStream(Stream& stream) {
   if (stream.cuda != nullptr) return CUDA_SUCCESS;
   return stream.green != nullptr ? stream.green->MakeStream(stream.priority, &stream.cuda)
                                  : place_.device->TakeStream(stream.priority, &stream.cuda);
 }
 
-void Session::GiveStream(const Stream& stream) {
+void Submission::GiveStream(const Stream& stream) {
   if (stream.green != nullptr) return place_.device->DropStream(stream.cuda);
   place_.device->GiveStream(stream.priority, stream.cuda);
 }
 
-void Session::Submit(Stream& stream, StreamCommand& command) {
+void Submission::Submit(Stream& stream, StreamCommand& command) {
   for (const Dependency& dependency : command.dependencies) WaitFor(stream, dependency);
   CUresult result = CUDA_SUCCESS;
   if (!std::holds_alternative<NoWork>(command.work)) result = MakeStream(stream);
@@ -65,7 +69,7 @@ void Session::Submit(Stream& stream, StreamCommand& command) {
   }
   if (result == CUDA_SUCCESS) result = place_.device->Judge(SubmitWork(stream, command));
   for (uint32_t i = 0; i < command.commands && result != CUDA_SUCCESS; ++i) {
-    TellAsyncError(stream, result);
+    port_->TellAsyncError(stream.id, result);
   }
   const bool piece = MarksAtOnce(command.work);
   marked_piece_ |= piece;
@@ -78,63 +82,23 @@ void Session::Submit(Stream& stream, StreamCommand& command) {
   }
 }
 
-void Session::TellAsyncError(const Stream& stream, CUresult result) {
-  // A lost device is told by PublishFault, to everybody.
-  if (result == CUDA_SUCCESS || place_.device->lost() != CUDA_SUCCESS) return;
-  writer_.PublishAsyncError(static_cast<uint32_t>(result));
-  Log(LogLevel::kDebug, "session %llu (%s): a command of stream %u failed: %s",
-      static_cast<unsigned long long>(id()), label(), static_cast<unsigned>(stream.id),
-      place_.device->NameOf(result));
-}
-
-bool Session::HasRoom(const StreamCommand& command) const {
-  if (std::holds_alternative<ChunkWork>(command.work)) return jobs_out_ < kMostJobsOut;
+bool Submission::HasRoom(const StreamCommand& command) const {
+  if (std::holds_alternative<ChunkWork>(command.work)) return launches_->HasRoom();
   if (const auto* work = std::get_if<GraphWork>(&command.work)) {
-    if (!MayLaunchGraph(*work, command.ticket)) return false;
+    if (!graphs_->MayLaunchGraph(*work, command.ticket)) return false;
   }
   if (Prints(command.work) && !place_.printer->MayPrint(id())) return false;
-  return staged_bytes_ == 0 || !std::holds_alternative<CopyInlineWork>(command.work) ||
-         staged_bytes_ + Staging::CostBytes(command.payload.size()) <= Staging::kSessionBytes;
+  return !std::holds_alternative<CopyInlineWork>(command.work) ||
+         copies_->HasRoom(command.payload.size());
 }
 
-CUresult Session::SubmitCopyInline(Stream& stream, const StreamCommand& command,
-                                   uint64_t destination) {
-  const std::span<const uint8_t> payload = command.payload;
-  const uint8_t* source = payload.data();
-  if (uint8_t* copy = place_.staging->Copy(tenant_.get(), payload)) {
-    stream.staged.push_back({static_cast<uint64_t>(command.ticket), copy, payload.size()});
-    staged_bytes_ += Staging::CostBytes(payload.size());
-    source = copy;
-  }
-  // Otherwise from pageable memory, of which CUDA has taken a copy when the call returns.
-  return place_.device->cuda().cuMemcpyHtoDAsync_v2(destination, source, payload.size(),
-                                                    stream.cuda);
-}
-
-void Session::FreeStaged(Stream& stream) {
-  while (!stream.staged.empty() && stream.staged.front().ticket <= stream.completed) {
-    const Staged& staged = stream.staged.front();
-    place_.staging->Give(tenant_.get(), staged.copy, staged.size_bytes);
-    staged_bytes_ -= Staging::CostBytes(staged.size_bytes);
-    stream.staged.pop_front();
-  }
-}
-
-CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
+CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command) {
   const Driver& cuda = place_.device->cuda();
   if (const auto* launch = std::get_if<LaunchWork>(&command.work)) {
-    if (const CUresult bound = Bind(launch->bindings); bound != CUDA_SUCCESS) return bound;
-    const wire::Launch::Request& r = launch->request;
-    size_t bytes = command.payload.size();
-    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(command.payload.data()),
-                     CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-    ++kernels_launched_;
-    return cuda.cuLaunchKernel(launch->function, r.grid[0], r.grid[1], r.grid[2], r.block[0],
-                               r.block[1], r.block[2], r.dynamic_shared_bytes, stream.cuda, nullptr,
-                               bytes == 0 ? nullptr : extra);
+    return launches_->SubmitLaunch(*launch, command.payload, stream.cuda);
   }
   if (const auto* launch = std::get_if<LaunchExWork>(&command.work)) {
-    return SubmitLaunchEx(*launch, command.payload, stream.cuda);
+    return launches_->SubmitLaunchEx(*launch, command.payload, stream.cuda);
   }
   if (const auto* copy = std::get_if<CopyWork>(&command.work)) {
     const wire::Copy::Request& r = copy->request;
@@ -153,7 +117,7 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (const auto* copy = std::get_if<CopyInlineWork>(&command.work)) {
-    return SubmitCopyInline(stream, command, copy->destination);
+    return copies_->SubmitCopyInline(stream, command, copy->destination);
   }
   if (const auto* fill = std::get_if<FillWork>(&command.work)) {
     const wire::Fill::Request& r = fill->request;
@@ -178,10 +142,10 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
     return SubmitWriteValue(cuda, write->request, stream.cuda);
   }
   if (auto* graph = std::get_if<GraphWork>(&command.work)) {
-    return SubmitGraph(stream, command.ticket, *graph);
+    return graphs_->SubmitGraph(stream, command.ticket, *graph);
   }
   if (std::holds_alternative<ChunkWork>(command.work)) {
-    SubmitChunk(stream, command);
+    launches_->SubmitChunk(stream, command);
     return CUDA_SUCCESS;
   }
   if (auto* record = std::get_if<RecordWork>(&command.work)) {
@@ -194,7 +158,7 @@ CUresult Session::SubmitWork(Stream& stream, StreamCommand& command) {
   return CUDA_SUCCESS;
 }
 
-void Session::WaitFor(Stream& stream, const Dependency& dependency) {
+void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
   if (dependency.foreign) {
     const CUevent recorded = dependency.point->done ? nullptr : dependency.point->event;
     if (recorded == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
@@ -226,9 +190,9 @@ void Session::WaitFor(Stream& stream, const Dependency& dependency) {
   place_.device->Judge(place_.device->cuda().cuStreamWaitEvent(stream.cuda, event, 0));
 }
 
-void Session::AddMark(Stream& stream, PointRef point, bool tell) {
+void Submission::AddMark(Stream& stream, PointRef point, bool tell) {
   // A stream without anything at CUDA: nothing to wait for, PollStreams finds the mark done.
-  if (stream.cuda == nullptr) return streams_.AddMark(stream, std::move(point), now_ns_);
+  if (stream.cuda == nullptr) return streams_.AddMark(stream, std::move(point), now_ns());
   // Before the event: when the tenant has seen the word, no event before it is pending.
   point->told = tell && words_.Write(&memory_, stream.cuda, stream.id, point->ticket);
   CUresult result = place_.device->TakeEvent(point->timing, &point->event);
@@ -241,25 +205,25 @@ void Session::AddMark(Stream& stream, PointRef point, bool tell) {
         place_.device->NameOf(result));
     place_.device->Judge(CUDA_ERROR_UNKNOWN);
   }
-  streams_.AddMark(stream, std::move(point), now_ns_);
+  streams_.AddMark(stream, std::move(point), now_ns());
 }
 
 // Whether the device may tell that the stream's newest command is done, before we know. Somebody must
 // wait, and nothing that the tenant then rightly believes done may be unknown to it or to us: another
 // stream's work that this one waited for, what its kernels have printed, the time of an event that a
 // graph recorded, the end of a destroyed stream, whose id the tenant then gives to the next one.
-bool Session::MayTell(const Stream& stream) const {
-  if (!writer_.TenantWaits() || state_ != State::kServing || stream.destroyed) return false;
-  if (shares_events_ || !stream.printing.empty() || stream.green != nullptr) return false;
+bool Submission::MayTell(const Stream& stream) const {
+  if (!writer()->TenantWaits() || !serving() || stream.destroyed) return false;
+  if (events_->shares_events() || !stream.printing.empty() || stream.green != nullptr) return false;
   const auto records = [](const GraphRun& run) { return !run.points.empty(); };
   if (std::any_of(stream.graphs.begin(), stream.graphs.end(), records)) return false;
   // With more to come nobody waits for this.
-  if (!stream.waiting.empty() || reader_.HasWork()) return false;
+  if (!stream.waiting.empty() || MoreToRead()) return false;
   return std::all_of(streams_.active().begin(), streams_.active().end(),
                      [&](const Stream* other) { return other == &stream || other->Idle(); });
 }
 
-bool Session::AddMarks() {
+bool Submission::AddMarks() {
   bool any = false;
   for (Stream* stream : streams_.TakeUnmarked()) {
     if (stream->unmarked == 0) continue;
@@ -274,7 +238,7 @@ bool Session::AddMarks() {
 
 // Whether what the stream's kernels printed up to `point`, which is reached, is on its way to the
 // tenant; begins to take it.
-bool Session::TextTaken(Stream& stream, const PointRef& point) {
+bool Submission::TextTaken(Stream& stream, const PointRef& point) {
   const auto reached = static_cast<uint64_t>(point->ticket);
   if (stream.printing.empty() || stream.printing.front() > reached) return true;
   if (stream.taking_text) return false;
@@ -292,13 +256,13 @@ bool Session::TextTaken(Stream& stream, const PointRef& point) {
   return false;
 }
 
-bool Session::TakeDone(Stream& stream) {
+bool Submission::TakeDone(Stream& stream) {
   const Driver& cuda = place_.device->cuda();
   const uint64_t before = stream.completed;
   while (!stream.marks.empty()) {
     const Mark& mark = stream.marks.front();
     // An event that is asked too early costs as much as a launch, and nobody waits for us.
-    if (mark.point->told && now_ns_ - mark.made_ns < kTellingNs &&
+    if (mark.point->told && now_ns() - mark.made_ns < kTellingNs &&
         !words_.Reached(stream.id, mark.point->ticket)) {
       break;
     }
@@ -308,26 +272,20 @@ bool Session::TakeDone(Stream& stream) {
     if (result == CUDA_ERROR_NOT_READY || place_.device->lost() != CUDA_SUCCESS) break;
     if (!TextTaken(stream, mark.point)) break;
     done_marks_.push_back({mark.order, stream.id, mark.point->ticket});
-    streams_.CompleteOldestMark(stream, now_ns_);
+    streams_.CompleteOldestMark(stream, now_ns());
   }
   if (stream.completed == before) return false;
-  FreeStaged(stream);
-  FinishGraphs(stream);
-  FinishChains(stream);
+  copies_->FreeStaged(stream);
+  graphs_->FinishGraphs(stream);
+  launches_->FinishChains(stream);
   return true;
-}
-
-bool Session::AnyoneWaitsForUs() const {
-  return std::any_of(streams_.active().begin(), streams_.active().end(), [](const Stream* stream) {
-    return !stream->marks.empty() && !stream->marks.front().point->told;
-  });
 }
 
 // A tenant that has seen a stream done may ask for the event that the stream waited for, and must not
 // be told that it is not ready. So what is done is published in the order of the marks, and what
 // was looked at before something else was found done is looked at again first: it may be what
 // that waited for.
-bool Session::PollStreams() {
+bool Submission::PollStreams() {
   if (streams_.Idle()) return false;
   for (size_t look = streams_.active().size(); look != 0;) {
     size_t newest = 0;
@@ -341,14 +299,46 @@ bool Session::PollStreams() {
     std::sort(done_marks_.begin(), done_marks_.end(),
               [](const DoneMark& a, const DoneMark& b) { return a.order < b.order; });
     // The device may have told some already, and newer ones.
-    for (const DoneMark& mark : done_marks_) writer_.RaiseCompleted(mark.stream, mark.ticket);
+    for (const DoneMark& mark : done_marks_) writer()->RaiseCompleted(mark.stream, mark.ticket);
     done_marks_.clear();
-    published_ = true;
+    port_->Publish();
   }
   for (const auto& ended : streams_.TakeEnded()) {
     GiveStream(*ended);
   }
   return any;
+}
+
+void Submission::AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) {
+  streams_.Flush(true);
+  AddMarks();
+  fences_.push_back({static_cast<uint64_t>(ticket), std::move(action)});
+  Slice shortest(0);
+  RunFences(&shortest);
+}
+
+bool Submission::RunFences(Slice* slice) {
+  if (fences_.empty() || (!serving() && !ending())) return false;
+  bool any = false;
+  const uint64_t oldest = streams_.OldestUnfinished();
+  while (!fences_.empty() && fences_.front().ticket < oldest) {
+    const auto action = std::move(fences_.front().action);
+    fences_.pop_front();
+    action();
+    any = true;
+    if (slice->Over()) break;
+  }
+  return any;
+}
+
+// At the session's end.
+bool Submission::GiveStreams() {
+  for (size_t left = Chores::kPiece; left != 0; --left) {
+    const std::unique_ptr<Stream> stream = streams_.TakeAny();
+    if (stream == nullptr) return true;
+    GiveStream(*stream);
+  }
+  return false;
 }
 
 }  // namespace gpuloom::executor

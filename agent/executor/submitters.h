@@ -20,7 +20,7 @@
 
 namespace gpuloom::executor {
 
-class Session;
+class Launches;
 struct Stream;
 
 // CUDA's plain launch.
@@ -30,7 +30,7 @@ CUresult LaunchPlainly(const Driver& cuda, const ChunkNode& node, const uint8_t*
 struct SubmitJob {
   ChunkPtr chunk;
   CUstream cuda_stream;
-  Session* session;
+  Launches* launches;
   Stream* stream;
   bool idle;                     // Chains::Target's
   ChainRef chain;                // that launched it; null: it went one by one

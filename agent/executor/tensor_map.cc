@@ -1,7 +1,8 @@
 // Tensor maps: arithmetic of the driver on the tenant's numbers, without memory and without the
 // device. Addresses are not judged: a kernel may make any address anyway, and the hardware keeps
 // domains apart. The driver reads arrays of `rank` elements, so the rank is judged here.
-#include "agent/executor/session.h"
+#include "agent/executor/device.h"
+#include "agent/executor/tensor_maps.h"
 #include "proto/wire/tensor_map_commands.h"
 
 namespace gpuloom::executor {
@@ -47,8 +48,8 @@ std::span<const uint8_t> BytesOf(const CUtensorMap& map) {
 
 }  // namespace
 
-void Session::On(wire::Tag<wire::TensorMapEncode>, const wire::TensorMapEncode::Request& request,
-                 const wire::Record& record) {
+void TensorMaps::On(wire::Tag<wire::TensorMapEncode>, const wire::TensorMapEncode::Request& request,
+                    const wire::Record& record) {
   if (request.kind > wire::TensorMapKind::kIm2colWide || request.rank == 0 ||
       request.rank > wire::kMaxTensorRank) {
     return Refuse(wire::Fatal::kBadArgument);
@@ -59,9 +60,9 @@ void Session::On(wire::Tag<wire::TensorMapEncode>, const wire::TensorMapEncode::
                                result == CUDA_SUCCESS ? BytesOf(map) : std::span<const uint8_t>());
 }
 
-void Session::On(wire::Tag<wire::TensorMapReplaceAddress>,
-                 const wire::TensorMapReplaceAddress::Request& request,
-                 const wire::Record& record) {
+void TensorMaps::On(wire::Tag<wire::TensorMapReplaceAddress>,
+                    const wire::TensorMapReplaceAddress::Request& request,
+                    const wire::Record& record) {
   CUtensorMap map = {};
   std::memcpy(&map, request.map, sizeof(map));
   const Driver& cuda = place_.device->cuda();

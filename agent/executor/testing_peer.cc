@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "agent/executor/loop.h"
 #include "proto/channel/socket.h"
 
 namespace gpuloom::executor {

@@ -14,12 +14,19 @@
 #include <thread>
 #include <vector>
 
-#include "agent/executor/loop.h"
+#include "agent/executor/device.h"
+#include "agent/executor/host_budget.h"
+#include "proto/channel/region.h"
+#include "proto/channel/unique_fd.h"
+#include "proto/control/connection.h"
+#include "proto/control/messages.h"
+#include "proto/wire/command_list.h"
 #include "proto/wire/completion_reader.h"
 #include "proto/wire/ring_writer.h"
 
 namespace gpuloom::executor {
 
+class Loop;
 class TestingScheduler;
 
 class TestingTenant {

@@ -3,7 +3,8 @@
 // its own memory.
 #include "agent/executor/texture.h"
 
-#include "agent/executor/session.h"
+#include "agent/executor/arrays.h"
+#include "agent/executor/device.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -46,8 +47,8 @@ CUDA_TEXTURE_DESC SamplerOf(const wire::TextureCreate::Request& r) {
 }
 
 // False: refused.
-bool Session::JudgeTexture(const wire::TextureCreate::Request& request,
-                           CUDA_RESOURCE_DESC* resource, ArrayRef* array) {
+bool Arrays::JudgeTexture(const wire::TextureCreate::Request& request, CUDA_RESOURCE_DESC* resource,
+                          ArrayRef* array) {
   *resource = {};
   switch (request.resource) {
     case wire::ViewResource::kArray:
@@ -90,8 +91,8 @@ bool Session::JudgeTexture(const wire::TextureCreate::Request& request,
   return false;
 }
 
-void Session::On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Request& request,
-                 const wire::Record& record) {
+void Arrays::On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Request& request,
+                const wire::Record& record) {
   const Asker asker = AskerOf(record);
   struct Made {
     CUDA_RESOURCE_DESC resource{};
@@ -119,8 +120,8 @@ void Session::On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Requ
       });
 }
 
-void Session::On(wire::Tag<wire::TextureDestroy>, const wire::TextureDestroy::Request& request,
-                 const wire::Record& record) {
+void Arrays::On(wire::Tag<wire::TextureDestroy>, const wire::TextureDestroy::Request& request,
+                const wire::Record& record) {
   const auto found = textures_.find(request.texture);
   if (found == textures_.end()) return Refuse(wire::Fatal::kBadHandle);
   // What it looks at stays until the driver has let go of it.
@@ -137,8 +138,8 @@ void Session::On(wire::Tag<wire::TextureDestroy>, const wire::TextureDestroy::Re
   });
 }
 
-void Session::On(wire::Tag<wire::SurfaceCreate>, const wire::SurfaceCreate::Request& request,
-                 const wire::Record& record) {
+void Arrays::On(wire::Tag<wire::SurfaceCreate>, const wire::SurfaceCreate::Request& request,
+                const wire::Record& record) {
   const ArrayEntry* entry = FindArray(request.array);
   if (entry == nullptr) return;
   if (entry->array == nullptr) return Refuse(wire::Fatal::kBadHandle);
@@ -168,8 +169,8 @@ void Session::On(wire::Tag<wire::SurfaceCreate>, const wire::SurfaceCreate::Requ
       });
 }
 
-void Session::On(wire::Tag<wire::SurfaceDestroy>, const wire::SurfaceDestroy::Request& request,
-                 const wire::Record& record) {
+void Arrays::On(wire::Tag<wire::SurfaceDestroy>, const wire::SurfaceDestroy::Request& request,
+                const wire::Record& record) {
   const auto found = surfaces_.find(request.surface);
   if (found == surfaces_.end()) return Refuse(wire::Fatal::kBadHandle);
   const ArrayRef array = found->second;
@@ -187,7 +188,7 @@ void Session::On(wire::Tag<wire::SurfaceDestroy>, const wire::SurfaceDestroy::Re
 
 // At the session's end, a piece; true when that was the last. The arrays go behind them: `done` is what lets
 // go of them.
-bool Session::DestroyViews() {
+bool Arrays::DestroyViews() {
   struct Views {
     std::vector<std::pair<CUtexObject, ArrayRef>> textures;
     std::vector<std::pair<CUsurfObject, ArrayRef>> surfaces;

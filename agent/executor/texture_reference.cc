@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "agent/executor/session.h"
+#include "agent/executor/arrays.h"
+#include "agent/executor/device.h"
 #include "agent/executor/texture.h"
+#include "agent/executor/texture_references.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -254,7 +256,7 @@ void References::LetGo(const Driver& cuda, const ArrayRef& array) {
 }
 
 // One question on its way. Its functions run on a worker.
-struct Session::ReferenceLookup {
+struct TextureReferences::ReferenceLookup {
   std::string name;
   wire::ReferenceKind kind;
   CUlibrary library = nullptr;  // null: a texture reference of no library
@@ -285,8 +287,8 @@ struct Session::ReferenceLookup {
   }
 };
 
-void Session::On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Request& request,
-                 const wire::Record& record) {
+void TextureReferences::On(wire::Tag<wire::ReferenceGet>,
+                           const wire::ReferenceGet::Request& request, const wire::Record& record) {
   const Asker asker = AskerOf(record);
   auto lookup = std::make_shared<ReferenceLookup>();
   lookup->kind = request.kind;
@@ -297,7 +299,7 @@ void Session::On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Reques
                                                      ReplyOf(lookup->state));
                          });
   }
-  const Library* library = FindLibrary(request.library);
+  const Library* library = loaded_->FindLibrary(request.library);
   if (library == nullptr) return;
   if (request.kind != wire::ReferenceKind::kTexture &&
       request.kind != wire::ReferenceKind::kSurface) {
@@ -310,17 +312,17 @@ void Session::On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Reques
     lookup->result = CUDA_ERROR_NOT_FOUND;
     return FinishReference(asker, request, *lookup, library->loaded);
   }
-  UseLibrary(
+  loaded_->UseLibrary(
       library->loaded, [lookup, &cuda = place_.device->cuda()] { lookup->FindInLibrary(cuda); },
       [this, lookup, asker, request, loaded = library->loaded] {
         FinishReference(asker, request, *lookup, loaded);
       });
 }
 
-void Session::FinishReference(Asker asker, const wire::ReferenceGet::Request& request,
-                              const ReferenceLookup& lookup, const LibraryRef& loaded) {
+void TextureReferences::FinishReference(Asker asker, const wire::ReferenceGet::Request& request,
+                                        const ReferenceLookup& lookup, const LibraryRef& loaded) {
   CUresult result = place_.device->JudgeImage(lookup.result);
-  Library* owner = FindLoaded(request.library, loaded);
+  Library* owner = loaded_->FindLoaded(request.library, loaded);
   if (owner == nullptr) result = CUDA_ERROR_INVALID_HANDLE;
   size_t number = References::kNone;
   if (result == CUDA_SUCCESS) {
@@ -339,8 +341,8 @@ void Session::FinishReference(Asker asker, const wire::ReferenceGet::Request& re
   Reply<wire::ReferenceGet>(asker, CUDA_SUCCESS, ReplyOf(lookup.state));
 }
 
-void Session::On(wire::Tag<wire::ReferenceSet>, const wire::ReferenceSet::Request& request,
-                 const wire::Record&) {
+void TextureReferences::On(wire::Tag<wire::ReferenceSet>,
+                           const wire::ReferenceSet::Request& request, const wire::Record&) {
   const Reference* reference = references_.Find(request.reference);
   if (reference == nullptr || reference->library == nullptr) {
     return Refuse(wire::Fatal::kBadHandle);
@@ -351,22 +353,18 @@ void Session::On(wire::Tag<wire::ReferenceSet>, const wire::ReferenceSet::Reques
                                        request.look.resource != wire::ViewResource::kArray)) {
       return Refuse(wire::Fatal::kBadArgument);
     }
-    if (!JudgeTexture(request.look, &binding->resource, &binding->array)) return;
+    if (!arrays_->JudgeTexture(request.look, &binding->resource, &binding->array)) return;
     binding->bound = true;
     binding->sampler = SamplerOf(request.look);
   }
   reference->library->references->Want(reference->number, std::move(binding));
 }
 
-std::shared_ptr<const Bindings> Session::BindingsOf(const LoadedLibrary& library) {
+std::shared_ptr<const Bindings> BindingsOf(const LoadedLibrary& library) {
   return library.references == nullptr ? nullptr : library.references->wanted();
 }
 
-CUresult Session::BindNow(const Bindings& bindings) const {
-  return bindings.of->Set(place_.device->cuda(), bindings);
-}
-
-void Session::LetReferencesGo(const ArrayRef& whole) {
+void TextureReferences::LetReferencesGo(const ArrayRef& whole) {
   if (references_.size() == 0) return;
   libraries_.ForEach([&](const Library& library) {
     if (library.loaded != nullptr && library.loaded->references != nullptr) {

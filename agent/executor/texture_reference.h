@@ -30,6 +30,7 @@ struct Binding {
 using BindingRef = std::shared_ptr<const Binding>;
 
 class References;
+struct LoadedLibrary;
 
 // By the references' numbers; null: never bound. Lives no longer than the library.
 struct Bindings {
@@ -87,5 +88,13 @@ class References {
   std::vector<One> ones_;
   std::shared_ptr<const Bindings> wanted_;
 };
+
+// What a launch of the library's is to carry; null: it has no references.
+std::shared_ptr<const Bindings> BindingsOf(const LoadedLibrary& library);
+// Before the launch that they belong to.
+[[nodiscard]] inline CUresult Bind(const Driver& cuda,
+                                   const std::shared_ptr<const Bindings>& bindings) {
+  return bindings == nullptr ? CUDA_SUCCESS : bindings->of->Set(cuda, *bindings);
+}
 
 }  // namespace gpuloom::executor

@@ -1,5 +1,6 @@
 // What a tenant says it has asked of CUDA in vain, on its way to the scheduler.
-#include "agent/executor/session.h"
+#include "agent/executor/scheduler_link.h"
+#include "agent/executor/unsupported_calls.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -9,8 +10,8 @@ constexpr uint32_t kMaxUnsupportedCalls = 64;
 
 }  // namespace
 
-void Session::On(wire::Tag<wire::UnsupportedCall>, const wire::UnsupportedCall::Request&,
-                 const wire::Record& record) {
+void UnsupportedCalls::On(wire::Tag<wire::UnsupportedCall>, const wire::UnsupportedCall::Request&,
+                          const wire::Record& record) {
   if (record.payload.empty() || unsupported_calls_ == kMaxUnsupportedCalls) return;
   ++unsupported_calls_;
   control::UnsupportedCall message{};

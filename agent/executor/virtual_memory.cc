@@ -1,6 +1,7 @@
 // Physical memory by id, and where the tenant maps it in its own part of the device range. What is
 // with a worker or waits for earlier work is busy: no other command may touch it meanwhile.
-#include "agent/executor/session.h"
+#include "agent/executor/device.h"
+#include "agent/executor/device_memory.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -14,13 +15,13 @@ bool IsAccess(uint32_t flags) {
 
 }  // namespace
 
-void Session::On(wire::Tag<wire::AddressSpace>, const wire::AddressSpace::Request&,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::AddressSpace>, const wire::AddressSpace::Request&,
+                      const wire::Record& record) {
   Reply<wire::AddressSpace>(AskerOf(record), CUDA_SUCCESS,
                             {reservable_.begin, reservable_.size_bytes});
 }
 
-PhysicalRef* Session::FindPhysical(wire::PhysicalId id_untrusted) {
+PhysicalRef* DeviceMemory::FindPhysical(wire::PhysicalId id_untrusted) {
   PhysicalRef* memory = physicals_.Find(id_untrusted);
   if (memory == nullptr || *memory == nullptr) {
     Refuse(wire::Fatal::kBadHandle);
@@ -29,8 +30,8 @@ PhysicalRef* Session::FindPhysical(wire::PhysicalId id_untrusted) {
   return memory;
 }
 
-void Session::On(wire::Tag<wire::PhysicalCreate>, const wire::PhysicalCreate::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::PhysicalCreate>, const wire::PhysicalCreate::Request& request,
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   const wire::PhysicalId physical = request.physical;
   const uint64_t size_bytes = request.size_bytes;
@@ -46,8 +47,8 @@ void Session::On(wire::Tag<wire::PhysicalCreate>, const wire::PhysicalCreate::Re
   });
 }
 
-void Session::On(wire::Tag<wire::PhysicalRelease>, const wire::PhysicalRelease::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::PhysicalRelease>,
+                      const wire::PhysicalRelease::Request& request, const wire::Record& record) {
   const PhysicalRef* found = FindPhysical(request.physical);
   if (found == nullptr) return;
   const PhysicalRef memory = *found;
@@ -56,8 +57,8 @@ void Session::On(wire::Tag<wire::PhysicalRelease>, const wire::PhysicalRelease::
        [this, asker = AskerOf(record)] { Reply<wire::PhysicalRelease>(asker, CUDA_SUCCESS); });
 }
 
-void Session::On(wire::Tag<wire::PhysicalExport>, const wire::PhysicalExport::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::PhysicalExport>, const wire::PhysicalExport::Request& request,
+                      const wire::Record& record) {
   const PhysicalRef* memory = FindPhysical(request.physical);
   if (memory == nullptr) return;
   if (!place_.shared->Export(*memory)) {
@@ -67,8 +68,8 @@ void Session::On(wire::Tag<wire::PhysicalExport>, const wire::PhysicalExport::Re
   Reply<wire::PhysicalExport>(AskerOf(record), CUDA_SUCCESS, {{{first, second}}});
 }
 
-void Session::On(wire::Tag<wire::PhysicalImport>, const wire::PhysicalImport::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::PhysicalImport>, const wire::PhysicalImport::Request& request,
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   const PhysicalRef memory = place_.shared->Find(request.token);
   if (memory == nullptr) return Reply<wire::PhysicalImport>(asker, CUDA_ERROR_INVALID_HANDLE);
@@ -79,8 +80,8 @@ void Session::On(wire::Tag<wire::PhysicalImport>, const wire::PhysicalImport::Re
   Reply<wire::PhysicalImport>(asker, CUDA_SUCCESS, {memory->size_bytes});
 }
 
-void Session::On(wire::Tag<wire::MemExport>, const wire::MemExport::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::MemExport>, const wire::MemExport::Request& request,
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   const auto address = static_cast<uint64_t>(request.address);
   auto block = blocks_.upper_bound(address);
@@ -97,8 +98,8 @@ void Session::On(wire::Tag<wire::MemExport>, const wire::MemExport::Request& req
                          {{{first, second}}, address - block->first, memory->size_bytes});
 }
 
-void Session::On(wire::Tag<wire::MemMap>, const wire::MemMap::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::MemMap>, const wire::MemMap::Request& request,
+                      const wire::Record& record) {
   const Asker asker = AskerOf(record);
   const auto address = static_cast<uint64_t>(request.address);
   const uint64_t size_bytes = request.size_bytes;
@@ -133,8 +134,8 @@ void Session::On(wire::Tag<wire::MemMap>, const wire::MemMap::Request& request,
       });
 }
 
-void Session::On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request& request,
+                      const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);
   const auto it = mappings_.find(address);
   if (it == mappings_.end() || it->second.size_bytes != request.size_bytes || it->second.busy) {
@@ -150,8 +151,8 @@ void Session::On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request& reque
   });
 }
 
-void Session::On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request& request,
-                 const wire::Record& record) {
+void DeviceMemory::On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request& request,
+                      const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);
   const uint64_t size_bytes = request.size_bytes;
   const uint32_t flags = request.flags;
@@ -163,7 +164,7 @@ void Session::On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Reques
   const uint64_t end = address + size_bytes;
   chores_.Do([this, asker = AskerOf(record), ticket = record.ticket, address, size_bytes, flags,
               end, at = address, narrows = false]() mutable {
-    if (state_ != State::kServing) return true;
+    if (!serving()) return true;
     auto it = mappings_.find(at);
     for (size_t left = Chores::kPiece; left != 0 && at != end; --left, ++it) {
       if (it == mappings_.end() || it->first != at || it->second.busy ||
@@ -185,7 +186,8 @@ void Session::On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Reques
   });
 }
 
-void Session::ChangeAccess(Asker asker, uint64_t address, uint64_t size_bytes, uint32_t flags) {
+void DeviceMemory::ChangeAccess(Asker asker, uint64_t address, uint64_t size_bytes,
+                                uint32_t flags) {
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
   memory_.Post(
       [result, address, size_bytes, flags, device = place_.device->device(),
@@ -214,15 +216,6 @@ void Session::ChangeAccess(Asker asker, uint64_t address, uint64_t size_bytes, u
           return true;
         });
       });
-}
-
-void Session::On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request& request,
-                 const wire::Record& record) {
-  Stream* stream = FindStream(request.stream);
-  if (stream == nullptr) return;
-  StreamCommand command;
-  command.ticket = record.ticket;
-  streams_.Enqueue(*stream, std::move(command));
 }
 
 }  // namespace gpuloom::executor

@@ -231,5 +231,22 @@ TEST(AllCommands, AnUnknownOpcodeHasAName) {
   EXPECT_EQ(CommandName(kPadOpcode), "unknown command");
 }
 
+struct Launching {
+  void On(Tag<Launch>, const Launch::Request&, const Record&) {}
+};
+struct Copying {
+  void On(Tag<Copy>, const Copy::Request&, const Record&) {}
+};
+static_assert(Handles<Launching, Launch> && !Handles<Launching, Copy>);
+
+TEST(PartWithTest, FindsThePartThatHandlesTheCommand) {
+  Launching launching;
+  Copying copying;
+  const Copying* found_for_copies = &PartWith<Copy>(launching, copying);
+  const Launching* found_for_launches = &PartWith<Launch>(launching, copying);
+  EXPECT_EQ(found_for_copies, &copying);
+  EXPECT_EQ(found_for_launches, &launching);
+}
+
 }  // namespace
 }  // namespace gpuloom::wire

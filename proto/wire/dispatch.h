@@ -21,6 +21,20 @@ concept Handles = requires(Handler& handler, const typename C::Request& request,
   handler.On(Tag<C>{}, request, record);
 };
 
+// Of a handler that is made of parts: the one that handles the command. None, or two, stop the build.
+template <Command C, typename First, typename... Others>
+constexpr auto& PartWith(First& first, Others&... others) {
+  if constexpr (Handles<First, C>) {
+    static_assert(!(Handles<Others, C> || ...), "two parts have a handler for this command");
+    return first;
+  } else {
+    static_assert(
+        sizeof...(Others) != 0,
+        "no part has a handler for this command: write On(Tag<Command>, request, record)");
+    return PartWith<C>(others...);
+  }
+}
+
 namespace internal {
 
 template <typename Handler, Command C>
