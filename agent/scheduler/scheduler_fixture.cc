@@ -55,7 +55,7 @@ bool Tenant::Connect(const std::string& directory) {
 
 bool Tenant::Attach(const std::string& directory, uint16_t major, uint16_t minor) {
   if (!Connect(directory)) return false;
-  const wire::Hello hello{wire::kHelloMagic, major, minor, 0, 0, 0};
+  const wire::Hello hello{wire::kHelloMagic, major, minor, 0, 0, 0, {}};
   return channel::SendMessage(socket.get(), &hello, sizeof(hello)) && ReceiveWelcome();
 }
 
