@@ -26,26 +26,6 @@ bool HangsUp(int fd, std::chrono::milliseconds limit) {
 
 }  // namespace
 
-FakeDevice::FakeDevice() {
-  facts_.driver_version = 13000;
-  facts_.name = "fake device";
-  facts_.pci_bus_id = "0000:01:00.0";
-  facts_.total_memory_bytes = 16 * kGiB;
-  facts_.uuid[0] = 0xab;
-  for (int32_t& attribute : facts_.attributes) attribute = wire::kNoAttribute;
-}
-
-uint32_t FakeDevice::CreateMemory(uint64_t size_bytes, uint64_t* handle,
-                                  channel::UniqueFd* exported) {
-  if (result != 0) return result;
-  *exported = channel::MakeSealedMemory("fake device memory", size_bytes);
-  *handle = ++last_handle_;
-  ++live;
-  return 0;
-}
-
-void FakeDevice::ReleaseMemory(uint64_t) { --live; }
-
 bool Tenant::Connect(const std::string& directory) {
   socket = channel::ConnectTo((directory + "/" + wire::kSocketName).c_str());
   timeval limit{60, 0};
