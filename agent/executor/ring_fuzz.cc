@@ -80,7 +80,7 @@ class Scheduler {
       } else if (in.As(&back)) {
         --in_use_;
         if (in.header.request != 0) {
-          Check(connection_.Send(in.header.request, control::Answer{1, 0, 0, {}}));
+          Check(connection_.Send(in.header.request, control::Answer{1, 0, 0, {}, 0, 0, 0}));
         }
       } else if (in.As(&info)) {
         Check(connection_.Send(in.header.request, control::MemoryInfo{info.session_id, 0, 0}));

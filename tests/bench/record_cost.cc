@@ -119,7 +119,7 @@ class Granting {
                                                       CUDA_SUCCESS, 0}));
       } else if (in.As(&back)) {
         if (in.header.request != 0) {
-          Check(connection_.Send(in.header.request, control::Answer{1, 0, 0, {}}));
+          Check(connection_.Send(in.header.request, control::Answer{1, 0, 0, {}, 0, 0, 0}));
         }
       } else if (in.As(&info)) {
         Check(connection_.Send(in.header.request, control::MemoryInfo{info.session_id, 0, 0}));
