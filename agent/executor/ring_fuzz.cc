@@ -78,8 +78,8 @@ class Harness {
     std::memcpy(arena, kImage, sizeof(kImage) - 1);
     std::memset(arena + 4096, 1, 4096);
     const uint8_t name[] = {'k'};
-    Post<wire::LibraryLoad>({wire::LibraryId{1}, 0, wire::HostPtr{kTestingHostBegin}, sizeof(kImage) - 1},
-                            0);
+    Post<wire::LibraryLoad>(
+        {wire::LibraryId{1}, 0, wire::HostPtr{kTestingHostBegin}, sizeof(kImage) - 1}, 0);
     Post<wire::StreamCreate>({wire::StreamId{1}, 0, 0}, 1);
     Post<wire::EventCreate>({wire::EventId{1}, 1});
     Post<wire::MemAlloc>({2u << 20}, 2);

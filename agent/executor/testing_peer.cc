@@ -162,7 +162,8 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
   const auto theirs = tenant->Make(kHostRangeBytes);
   int fds[control::kSessionFds];
   for (uint32_t i = 0; i < control::kSessionFds; ++i) fds[i] = theirs[i].get();
-  Check(connection_.Send(static_cast<uint32_t>(last_session_), order, fds, control::kSessionFds), "AddSession");
+  Check(connection_.Send(static_cast<uint32_t>(last_session_), order, fds, control::kSessionFds),
+        "AddSession");
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < end) {
     std::lock_guard lock(mutex_);

@@ -24,6 +24,10 @@ void Check(bool ok, const std::string& what) {
 
 }  // namespace
 
+TestingRounds::StartedDevice::StartedDevice(const Driver& driver) : Device(driver) {
+  StartFirst(this);
+}
+
 TestingRounds::TestingRounds(const Driver& driver, Habits habits)
     : habits_(std::move(habits)),
       device_(driver),
@@ -34,7 +38,6 @@ TestingRounds::TestingRounds(const Driver& driver, Habits habits)
       quiet_work_(&device_, habits_.threads == 0 ? 0 : 1, wake_.get()),
       device_end_(kTestingDeviceBegin),
       host_end_(kTestingHostBegin) {
-  StartFirst(&device_);
   context_memory_ = std::make_unique<ContextMemory>(device_.ResidentThreads());
   std::string error;
   Check(internal_.Start(&error), error);
@@ -69,15 +72,24 @@ control::AddSession TestingRounds::NewOrder(uint64_t device_bytes, uint64_t host
 
 void TestingRounds::Begin(const control::AddSession& order) {
   auto fds = tenant_.Make(order.host_range_bytes);
-  const Place place{&device_,   &modules_,
-                    &memory_,   link_.get(),
-                    &quiet_,    &libraries_,
-                    &internal_, &staging_,
-                    &graphs_,   &greens_,
-                    &shared_,   &printer_,
-                    &tenants_,  &room_,
-                    &stand_in_, budget_,
-                    context_memory_.get(), habits_.batches ? &chains_ : nullptr};
+  const Place place{&device_,
+                    &modules_,
+                    &memory_,
+                    link_.get(),
+                    &quiet_,
+                    &libraries_,
+                    &internal_,
+                    &staging_,
+                    &graphs_,
+                    &greens_,
+                    &shared_,
+                    &printer_,
+                    &tenants_,
+                    &room_,
+                    &stand_in_,
+                    budget_,
+                    context_memory_.get(),
+                    habits_.batches ? &chains_ : nullptr};
   std::string error;
   session_ = Session::Make(place, order, fds.data(), &error);
   Check(session_ != nullptr, error);

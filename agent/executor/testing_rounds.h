@@ -33,6 +33,8 @@ class TestingRounds {
 
   // What a loop does in one round. True when there was anything to do.
   bool Round(uint64_t now_ns);
+  // What else a loop does, run as the parts of a round are.
+  void Part(const std::function<bool()>& part) { habits_.run(part); }
   // Nothing is left that waits for a quiet moment.
   bool IsQuiet() const { return quiet_.empty() && !quiet_.Running(); }
   void DropSession() { session_.reset(); }
@@ -45,8 +47,13 @@ class TestingRounds {
   void AnswerQuestions();
   bool Quieten(uint64_t now_ns);
 
+  // Workers make its context theirs when they begin.
+  struct StartedDevice : Device {
+    explicit StartedDevice(const Driver& driver);
+  };
+
   const Habits habits_;
-  Device device_;
+  StartedDevice device_;
   InternalStream internal_{&device_};
   Staging staging_;
   SharedMemory shared_;
