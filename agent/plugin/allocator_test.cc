@@ -209,6 +209,14 @@ TEST_F(AllocatorTest, RefusalsNameTheObject) {
   EXPECT_FALSE(book_->All().front().binding.has_value());
 }
 
+TEST_F(AllocatorTest, Malicious_SlotsThatTheGpuDoesNotHaveAreRefused) {
+  const auto more = allocator_->Allocate({MakeDeviceId(kUuid, 9), MakeDeviceId(kUuid, 10)});
+  EXPECT_EQ(more.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(more.status().message(), HasSubstr("has 10 slots"));
+  EXPECT_THAT(book_->All(), IsEmpty());
+  EXPECT_TRUE(allocator_->Allocate({MakeDeviceId(kUuid, 9)}).ok());
+}
+
 TEST_F(AllocatorTest, IdsThatPassToAnotherPodGetAFreshDirectory) {
   const auto first = allocator_->Allocate(Ids({0}));
   Holds("a", "p", Ids({0}));
