@@ -32,6 +32,7 @@
 #include "agent/executor/host_budget.h"
 #include "agent/executor/internal_stream.h"
 #include "agent/executor/library_cache.h"
+#include "agent/executor/log.h"
 #include "agent/executor/physical_memory.h"
 #include "agent/executor/printer.h"
 #include "agent/executor/quiet.h"
