@@ -13,6 +13,7 @@
 #include "agent/handover.h"
 #include "agent/inventory/gpu_list.h"
 #include "agent/inventory/inventory_watch.h"
+#include "agent/log_lines.h"
 #include "agent/node_agent.h"
 #include "agent/plugin/probe.h"
 #include "agent/plugin/runtime_check.h"
@@ -81,6 +82,7 @@ absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
 }
 
 int Main(int argc, char** argv) {
+  KeepLogLinesWhole();
   int exit_status = 0;
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &exit_status);
   if (!line) return exit_status;

@@ -28,7 +28,7 @@ bool FindDoor(char (&path)[kDoorPathBytes]) {
 }
 
 wire::Hello MakeHello(uint32_t magic) {
-  return {magic, wire::kWireMajor, wire::kWireMinor, getpid(), 0, PidNamespace()};
+  return {magic, wire::kWireMajor, wire::kNeededMinor, getpid(), 0, PidNamespace(), {}};
 }
 
 void ReadLogLevel() {

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -105,7 +106,8 @@ CUresult Session::AttachLocked(bool* try_again) {
   const timeval timeout = {kWelcomeTimeoutSeconds, 0};
   setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   const wire::Hello hello = MakeHello(wire::kHelloMagic);
-  // A newer server's Welcome may be longer: what it appended is not for us.
+  // A newer server's Welcome may be longer: what it appended is not for us. An older one's lacks what
+  // has been appended since, which is zero then.
   alignas(wire::Welcome) uint8_t answer[kMaxWelcomeBytes];
   channel::UniqueFd fds[channel::kMaxFds];
   size_t fd_count = 0;
@@ -119,7 +121,9 @@ CUresult Session::AttachLocked(bool* try_again) {
     return CUDA_ERROR_DEVICE_UNAVAILABLE;
   }
   wire::Welcome welcome = {};
-  if (static_cast<size_t>(size) >= sizeof(welcome)) memcpy(&welcome, answer, sizeof(welcome));
+  if (static_cast<size_t>(size) >= wire::kShortestWelcomeBytes) {
+    memcpy(&welcome, answer, std::min(static_cast<size_t>(size), sizeof(welcome)));
+  }
   if (welcome.magic != wire::kHelloMagic) {
     LogOnce("no GPU: what answers at %s is no gpuloom scheduler of wire version %d.%d", path,
             wire::kWireMajor, wire::kWireMinor);
@@ -199,6 +203,7 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
   host_range_ = {welcome.host_range_begin, welcome.host_range_bytes};
   pinned_limit_bytes_ = welcome.pinned_limit_bytes;
   id_ = welcome.session_id;
+  token_ = welcome.token;
   settings_ = ReadSettings(device_);
   connection_ = connection;
   doorbell_ = fds[wire::kDoorbellFd].Release();
@@ -225,6 +230,7 @@ void Session::OnForkedChild() {
   close(session.connection_);
   close(session.doorbell_);
   session.connection_ = session.doorbell_ = -1;
+  session.token_ = {};  // the parent's
   // The mappings did not come along. Nothing of CUDA was in use before cuInit: start over then.
   session.state_.store(state == State::kAttached ? State::kFresh : State::kForked,
                        std::memory_order_release);

@@ -66,6 +66,8 @@ class Session {
   const channel::Range& host_range() const { return host_range_; }
   uint64_t id() const { return id_; }  // never used twice on this node
   uint64_t pinned_limit_bytes() const { return pinned_limit_bytes_; }
+  // By which the scheduler would know this session again; empty where it is older than that.
+  const wire::SessionToken& token() const { return token_; }
   const Settings& settings() const { return settings_; }
 
   // Writes a command of `stream` that nobody waits for here. `write(Request&, uint8_t* payload)`
@@ -215,6 +217,7 @@ class Session {
   channel::Range host_range_;
   uint64_t pinned_limit_bytes_ = 0;
   uint64_t id_ = 0;
+  wire::SessionToken token_ = {};
   int connection_ = -1;
   int doorbell_ = -1;
 

@@ -84,8 +84,25 @@ TEST_F(Session, AfterARefusalInitMayBeTriedAgain) {
 }
 
 TEST_F(Session, ANewerSchedulersLongerWelcomeIsUnderstood) {
-  node_.appended_bytes = 1000;
+  node_.welcome_bytes = sizeof(wire::Welcome) + 1000;
   EXPECT_EQ(cu_.cuInit(0), CUDA_SUCCESS);
+}
+
+// A scheduler goes on running while its node is upgraded, and new pods get the new library.
+TEST_F(Session, AnOlderSchedulerIsAskedForWhatItHasAndItsShorterWelcomeUnderstood) {
+  node_.welcome_bytes = wire::kShortestWelcomeBytes;
+  EXPECT_EQ(cu_.cuInit(0), CUDA_SUCCESS);
+  EXPECT_EQ(node_.hello().major, wire::kWireMajor);
+  EXPECT_EQ(node_.hello().minor, wire::kNeededMinor);
+  EXPECT_TRUE(node_.hello().token.empty()) << "it takes nothing up again";
+}
+
+TEST_F(Session, AWelcomeThatIsCutShortIsNone) {
+  node_.welcome_bytes = wire::kShortestWelcomeBytes - 1;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(cu_.cuInit(0), CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("no gpuloom scheduler"), std::string::npos) << log;
 }
 
 TEST_F(Session, AddressesInUseAreRefused) {

@@ -73,12 +73,12 @@ class TestingNode::Ring {
     thread_.join();
   }
 
-  bool SendWelcome(int connection, size_t appended_bytes) {
+  bool SendWelcome(int connection, size_t welcome_bytes) {
     const channel::UniqueFd read_only = channel::ReopenReadOnly(completions_fd_.get());
     const int fds[wire::kWelcomeFds] = {commands_fd_.get(), read_only.get(), arena_fd_.get(),
                                         tenant_doorbell_.get()};
-    std::vector<uint8_t> message(sizeof(welcome_) + appended_bytes, 0xaa);
-    std::memcpy(message.data(), &welcome_, sizeof(welcome_));
+    std::vector<uint8_t> message(welcome_bytes, 0xaa);
+    std::memcpy(message.data(), &welcome_, std::min(welcome_bytes, sizeof(welcome_)));
     const bool sent =
         channel::SendMessage(connection, message.data(), message.size(), fds, wire::kWelcomeFds);
     tenant_doorbell_.Reset();
@@ -496,9 +496,10 @@ void TestingNode::Serve() {
     wire::Hello hello;
     if (channel::ReceiveMessage(tenant.get(), &hello, sizeof(hello)) != sizeof(hello)) continue;
     std::lock_guard lock(mutex_);
+    hello_ = hello;
     if (welcome_.admission == wire::Admission::kAccepted) {
       ring_ = std::make_unique<Ring>(welcome_);
-      (void)ring_->SendWelcome(tenant.get(), appended_bytes);
+      (void)ring_->SendWelcome(tenant.get(), welcome_bytes);
     } else {
       (void)channel::SendMessage(tenant.get(), &welcome_, sizeof(welcome_));
     }

@@ -53,8 +53,13 @@ class TestingNode {
   }
   // For one more instance of the library: the one before keeps its addresses.
   void TakeOtherAddresses();
-  // What a newer scheduler's Welcome has more than ours.
-  std::atomic<size_t> appended_bytes{0};
+  // An older scheduler's Welcome is shorter than ours, a newer one's longer.
+  std::atomic<size_t> welcome_bytes{sizeof(wire::Welcome)};
+  // What the last tenant said.
+  wire::Hello hello() {
+    std::lock_guard lock(mutex_);
+    return hello_;
+  }
   static constexpr uint64_t kDeviceBytes = uint64_t{256} << 20;
   static constexpr uint64_t kHostBytes = uint64_t{256} << 20;
 
@@ -89,6 +94,7 @@ class TestingNode {
   void Serve();
 
   wire::Welcome welcome_ = {};
+  wire::Hello hello_ = {};
   std::string directory_;
   channel::UniqueFd listener_;
   channel::UniqueFd stop_read_, stop_write_;

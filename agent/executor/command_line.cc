@@ -14,6 +14,7 @@ constexpr char kUsage[] =
     "usage: gpuloom-executor --gpu UUID --cuda-library PATH --domain NAME\n"
     "                        [--log-level error|info|debug] [--user NUMBER] [--folder PATH]\n"
     "                        [--tell-refused-calls] [--lenient] [--memory-limit BYTES]\n"
+    "                        [--control-version MAJOR.MINOR]\n"
     "       gpuloom-executor --remove PATH [--user NUMBER]\n"
     "Started by gpuloom-scheduler, which passes the control socket as descriptor 3.\n";
 
@@ -40,6 +41,7 @@ bool Parse(int argc, char** argv, CommandLine* line) {
                                         {"lenient", no_argument, nullptr, 'e'},
                                         {"remove", required_argument, nullptr, 'r'},
                                         {"memory-limit", required_argument, nullptr, 'm'},
+                                        {"control-version", required_argument, nullptr, 'v'},
                                         {nullptr, 0, nullptr, 0}};
   for (int c; (c = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (c) {
@@ -75,6 +77,9 @@ bool Parse(int argc, char** argv, CommandLine* line) {
         break;
       case 'r':
         line->folder_to_remove = optarg;
+        break;
+      case 'v':
+        line->control_version = optarg;
         break;
       default:
         return false;

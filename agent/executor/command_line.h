@@ -18,7 +18,10 @@ struct CommandLine {
   unsigned user = 0;   // to become; 0: stays who it is
   std::string folder;  // to make and to write to; empty: none
   bool tells_refused_calls = false;
-  bool lenient = false;  // ConfinementWishes::lenient
+  // What the scheduler speaks (proto/control/protocol_version.h). It and its executors come from one
+  // folder, but the files there may have been replaced since it started.
+  std::string control_version = "3.0";  // which did not say so
+  bool lenient = false;                 // ConfinementWishes::lenient
   // Removes this folder instead of serving anybody.
   std::string folder_to_remove;
   uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes;

@@ -371,10 +371,22 @@ void GreenContexts::On(wire::Tag<wire::GreenStreamCreate>,
   if (request.stream == wire::kLegacyStream) return Refuse(wire::Fatal::kBadHandle);
   const int priority = std::clamp(request.priority, place_.device->priority_greatest(),
                                   place_.device->priority_least());
-  Stream* stream = streams_.Add(request.stream, /*blocking=*/false, priority, record.ticket);
-  if (stream == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  stream->green = context;
-  Reply<wire::GreenStreamCreate>(AskerOf(record), CUDA_SUCCESS);
+  // As StreamCreate is.
+  const bool is_free = static_cast<uint32_t>(request.stream) <= kFreeStreams;
+  ChargeDevice(place_.scheduler, id(), is_free ? 0 : kStreamTakesBytes, &outstanding_,
+               [this, name = request.stream, context, priority, is_free, asker = AskerOf(record),
+                ticket = record.ticket](CUresult charged, DeviceChargeRef charge) {
+                 if (state_ != State::kServing) return;
+                 if (charged != CUDA_SUCCESS) return Reply<wire::GreenStreamCreate>(asker, charged);
+                 Stream* stream = streams_.Add(name, /*blocking=*/false, priority, ticket);
+                 if (stream == nullptr) {
+                   return is_free ? Refuse(wire::Fatal::kBadHandle)
+                                  : EndFor(wire::Fatal::kBadHandle);
+                 }
+                 stream->charge = std::move(charge);
+                 stream->green = context;
+                 Reply<wire::GreenStreamCreate>(asker, CUDA_SUCCESS);
+               });
 }
 
 }  // namespace gpuloom::executor

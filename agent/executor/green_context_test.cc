@@ -67,6 +67,22 @@ TEST_F(GreenContextTest, SplitsAreTheDrivers) {
             CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
 }
 
+TEST_F(GreenContextTest, StreamsBeyondAFewArePaidForAsOthersAre) {
+  ASSERT_EQ(tenant_->Call<wire::GreenCreate>(Sixteen(1, 1)), CUDA_SUCCESS);
+  const uint64_t before_bytes = scheduler_.memory_in_use();
+  for (uint32_t stream = 1; stream <= kFreeStreams; ++stream) {
+    ASSERT_EQ(MakeStream(stream, 1), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(scheduler_.memory_in_use(), before_bytes);
+  ASSERT_EQ(MakeStream(kFreeStreams + 1, 1), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), before_bytes + kStreamTakesBytes);
+  scheduler_.quota_bytes = before_bytes + kStreamTakesBytes;
+  EXPECT_EQ(MakeStream(kFreeStreams + 2, 1), CUDA_ERROR_OUT_OF_MEMORY);
+  tenant_->Post<wire::StreamDestroy>({StreamId{kFreeStreams + 1}});
+  EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.memory_in_use() == before_bytes; }));
+  EXPECT_EQ(MakeStream(kFreeStreams + 2, 1), CUDA_SUCCESS);
+}
+
 TEST_F(GreenContextTest, LaunchesGoToStreamsOfTheContext) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
   wire::GreenCreate::Reply made{};

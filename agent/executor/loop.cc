@@ -12,6 +12,7 @@
 #include "agent/executor/log.h"
 #include "agent/executor/session.h"
 #include "agent/executor/spin.h"
+#include "proto/control/dispatch.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -360,33 +361,31 @@ Session* Loop::FindSession(uint64_t id) const {
 }
 
 void Loop::OnOrder(control::Incoming* in, uint64_t now_ns) {
-  control::RemoveSession remove;
-  if (in->As(&remove)) {
-    // Unknown: it has ended already, and SessionEnded is on its way.
-    if (Session* session = FindSession(remove.session_id)) {
-      session->End(wire::Fatal::kNone, now_ns);
-    }
-    return;
-  }
-  control::MemoryReclaim reclaim;
-  if (in->As(&reclaim)) {
-    if (Session* session = FindSession(reclaim.session_id)) {
-      session->Reclaim(reclaim.reclaim_id);
-    } else {
-      scheduler_.Send(control::MemoryReclaimed{reclaim.session_id, reclaim.reclaim_id});
-    }
-    return;
-  }
-  AddSession(in);
+  using control::Route;
+  const control::Judgement judged = control::Dispatch<Route::kSchedulerOrders>(
+      *in, [&](const auto& order) { On(order, in, now_ns); });
+  if (judged == control::Judgement::kHandled) return;
+  const std::string_view name = control::FindMessage(in->header.type)->name;
+  Log(LogLevel::kError, "control: malformed %.*s (%u bytes, %zu descriptors): ignored",
+      static_cast<int>(name.size()), name.data(), in->body_bytes, in->fd_count);
 }
 
-void Loop::AddSession(control::Incoming* in) {
-  control::AddSession order;
-  if (!in->As(&order) || in->fd_count != control::kSessionFds) {
-    Log(LogLevel::kError, "control: malformed AddSession (%u bytes, %zu descriptors): ignored",
-        in->body_bytes, in->fd_count);
-    return;
+void Loop::On(const control::RemoveSession& order, control::Incoming*, uint64_t now_ns) {
+  // Unknown: it has ended already, and SessionEnded is on its way.
+  if (Session* session = FindSession(order.session_id)) {
+    session->End(wire::Fatal::kNone, now_ns);
   }
+}
+
+void Loop::On(const control::MemoryReclaim& order, control::Incoming*, uint64_t) {
+  if (Session* session = FindSession(order.session_id)) {
+    session->Reclaim(order.reclaim_id);
+  } else {
+    scheduler_.Send(control::MemoryReclaimed{order.session_id, order.reclaim_id});
+  }
+}
+
+void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t) {
   control::SessionReady ready = {};
   ready.session_id = order.session_id;
   std::string error;

@@ -80,7 +80,9 @@ class Loop {
   void HandleEvents(int64_t timeout_ns, uint64_t now_ns);
   void SleepOnDoorbells(int64_t timeout_ns, uint64_t now_ns);
   void OnOrder(control::Incoming* in, uint64_t now_ns);
-  void AddSession(control::Incoming* in);
+  void On(const control::AddSession& order, control::Incoming* in, uint64_t now_ns);
+  void On(const control::RemoveSession& order, control::Incoming* in, uint64_t now_ns);
+  void On(const control::MemoryReclaim& order, control::Incoming* in, uint64_t now_ns);
   void TellFault();
   // To the log; returns it.
   std::string LogDriverErrors();

@@ -53,9 +53,13 @@ int Main(int argc, char** argv) {
   SetLogLevel(LogLevelOf(line->log_level));
   if (!line->folder_to_remove.empty()) return Remove(*line);
   channel::UniqueFd control(control::kExecutorControlFd);
+  std::string error;
+  if (!CanServeScheduler(line->control_version, &error)) {
+    Refuse(std::move(control), error);
+    return 1;
+  }
   PrepareForDriver();
 
-  std::string error;
   Driver driver;
   DriverOutput output;
   Confinement confinement;

@@ -13,4 +13,14 @@ void Refuse(channel::UniqueFd control, const std::string& error, bool driver_fai
   (void)connection.Send(0, ready);
 }
 
+bool CanServeScheduler(const std::string& control_version, std::string* error) {
+  const std::string major = std::to_string(control::kControlMajor) + ".";
+  if (control_version.starts_with(major)) return true;
+  *error = "control: the scheduler that started this executor speaks control version " +
+           control_version + ", the executor " +
+           control::VersionText(control::kControlMajor, control::kControlMinor) +
+           ": its program was replaced meanwhile; restart the scheduler";
+  return false;
+}
+
 }  // namespace gpuloom::executor

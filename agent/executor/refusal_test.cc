@@ -32,5 +32,19 @@ TEST(Refusal, ALongReasonIsCut) {
   EXPECT_LE(control::TextLength(ready.message), sizeof(ready.message));
 }
 
+TEST(Refusal, ASchedulerOfAnotherMajorIsToldBothVersionsAndTheNextStep) {
+  std::string error;
+  for (const char* version : {"3.0", "3.1", "3.17"}) {
+    EXPECT_TRUE(CanServeScheduler(version, &error)) << version;
+  }
+  for (const char* version : {"2.9", "4.0", "30.1", "3", "", "x.1"}) {
+    EXPECT_FALSE(CanServeScheduler(version, &error)) << version;
+    EXPECT_NE(error.find("control version " + std::string(version) + ","), error.npos) << error;
+    EXPECT_NE(error.find(control::VersionText(control::kControlMajor, control::kControlMinor)),
+              error.npos);
+    EXPECT_NE(error.find("restart the scheduler"), error.npos);
+  }
+}
+
 }  // namespace
 }  // namespace gpuloom::executor

@@ -10,9 +10,9 @@ namespace gpuloom::executor {
 
 bool HandOver(int scheduler, channel::UniqueFd refused_calls, std::string* error) {
   if (!refused_calls.valid()) return true;
-  const control::MessageHeader header{control::RefusedCalls::kType, 0};
+  const control::Encoded<control::RefusedCalls> encoded(0, {}, control::kControlMinor);
   const int fd = refused_calls.get();
-  if (channel::SendMessage(scheduler, &header, sizeof(header), &fd, 1)) return true;
+  if (channel::SendMessage(scheduler, encoded.bytes, encoded.size_bytes, &fd, 1)) return true;
   *error = std::string("control: handing over the descriptor of refused system calls: ") +
            strerror(errno);
   return false;
@@ -51,12 +51,9 @@ bool SchedulerLink::Receive(control::Incoming* in, bool* is_order) {
     return false;
   }
   // Both sides number their own questions, so the type tells an order from an answer.
-  if (in->header.type == control::Type::kAddSession ||
-      in->header.type == control::Type::kRemoveSession ||
-      in->header.type == control::Type::kMemoryReclaim) {
-    *is_order = true;
-    return true;
-  }
+  const control::MessageInfo* info = control::FindMessage(in->header.type);
+  *is_order = info != nullptr && info->route == control::Route::kSchedulerOrders;
+  if (*is_order) return true;
   const auto it = waiting_.find(in->header.request);
   if (it == waiting_.end()) return true;
   const OnAnswer on_answer = std::move(it->second);

@@ -28,11 +28,8 @@ class SchedulerLink {
 
   template <control::Message M>
   void Send(const M& message, uint32_t request = 0) {
-    std::vector<uint8_t> bytes(sizeof(control::MessageHeader) + sizeof(M));
-    const control::MessageHeader header{M::kType, request};
-    std::memcpy(bytes.data(), &header, sizeof(header));
-    std::memcpy(bytes.data() + sizeof(header), &message, sizeof(M));
-    SendBytes(std::move(bytes));
+    const control::Encoded<M> encoded(request, message, connection_.peer_minor());
+    SendBytes({encoded.bytes, encoded.bytes + encoded.size_bytes});
   }
 
   template <control::Message M>
@@ -43,8 +40,8 @@ class SchedulerLink {
     Send(message, last_request_);
   }
 
-  // Takes one message; false when there is none. An answer goes to who asked; an order (AddSession,
-  // RemoveSession) is for the caller: *is_order is then true.
+  // Takes one message; false when there is none. An answer goes to who asked; an order is for the
+  // caller: *is_order is then true.
   [[nodiscard]] bool Receive(control::Incoming* in, bool* is_order);
 
   // Sends what is waiting. Call when the socket is writable.

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "agent/executor/loop.h"
+#include "agent/executor/testing_device.h"
 #include "proto/channel/socket.h"
 
 namespace gpuloom::executor {
@@ -15,31 +16,12 @@ namespace {
 
 constexpr uint64_t kDeviceRangeBytes = uint64_t{1} << 30;
 constexpr uint64_t kHostRangeBytes = uint64_t{64} << 20;
-constexpr uint64_t kDeviceBase = 0x5000'0000'0000;
-// Where neither programs nor sanitizers put anything (AddressSanitizer's heap is at 0x6000'…).
-constexpr uint64_t kHostBase = 0x5670'0000'0000;
 
 // A peer that cannot be set up is a bug of the test.
 void Check(bool ok, const char* what) {
   if (ok) return;
   perror(what);
   abort();
-}
-
-std::string UuidOfFirst(const Driver& driver) {
-  CUdevice device = 0;
-  CUuuid uuid{};
-  Check(driver.cuInit(0) == CUDA_SUCCESS && driver.cuDeviceGet(&device, 0) == CUDA_SUCCESS &&
-            driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS,
-        "first device");
-  std::string text = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    char hex[3];
-    snprintf(hex, sizeof(hex), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
-    text += hex;
-    if (i == 3 || i == 5 || i == 7 || i == 9) text += '-';
-  }
-  return text;
 }
 
 }  // namespace
@@ -100,9 +82,9 @@ bool TestingTenant::CreateStream(uint32_t stream, bool nonblocking) {
 
 TestingScheduler::TestingScheduler(const Driver& driver, bool batches, int submit_threads,
                                    uint64_t memory_limit_bytes)
-    : device_(driver) {
+    : grants_(&driver), device_(driver) {
+  StartFirst(&device_);
   std::string error;
-  Check(device_.Start(UuidOfFirst(driver), &error), error.c_str());
   channel::UniqueFd ours;
   channel::UniqueFd theirs;
   Check(channel::MakePair(SOCK_SEQPACKET, &ours, &theirs), "control socket");
@@ -131,26 +113,6 @@ bool TestingScheduler::WaitLoopEnd(std::chrono::milliseconds timeout) {
   return loop_ended_;
 }
 
-channel::UniqueFd TestingScheduler::MakeMemory(uint64_t size_bytes) {
-  const Driver& cuda = device_.cuda();
-  if (cuda.cuMemCreate == nullptr) {
-    return channel::MakeSealedMemory("device memory", 4096);
-  }
-  CUmemAllocationProp properties = {};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = 0;
-  CUmemGenericAllocationHandle handle = 0;
-  int fd = -1;
-  Check(cuda.cuMemCreate(&handle, size_bytes, &properties, 0) == CUDA_SUCCESS &&
-            cuda.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                              0) == CUDA_SUCCESS,
-        "device memory");
-  cuda.cuMemRelease(handle);
-  return channel::UniqueFd(fd);
-}
-
 void TestingScheduler::Serve() {
   while (!stopping_) {
     control::Incoming in;
@@ -160,50 +122,14 @@ void TestingScheduler::Serve() {
 }
 
 void TestingScheduler::OnMessage(const control::Incoming& in) {
-  control::MemoryRequest request;
-  control::MemoryCharge charge;
-  control::MemoryReturn back;
-  control::MemoryInfoRequest info;
+  if (grants_.Answer(&connection_, in)) return;
   control::SessionReady ready;
   control::SessionEnded ended;
   control::SessionWaits waits;
   control::ExecutorFault fault;
   control::MemoryReclaimed reclaimed;
-  if (in.As(&request)) {
-    control::MemoryGranted granted{request.session_id, 0, request.size_bytes, CUDA_SUCCESS,
-                                   must_clear};
-    if (memory_in_use_ + request.size_bytes > quota_bytes) {
-      granted.result = CUDA_ERROR_OUT_OF_MEMORY;
-      (void)connection_.Send(in.header.request, granted);
-      return;
-    }
-    const channel::UniqueFd fd = MakeMemory(request.size_bytes);
-    const int fds[] = {fd.get()};
-    granted.memory_id = ++last_memory_;
-    memory_[last_memory_] = request.size_bytes;
-    memory_in_use_ += request.size_bytes;
-    (void)connection_.Send(in.header.request, granted, fds, 1);
-  } else if (in.As(&charge)) {
-    control::MemoryGranted granted{charge.session_id, 0, charge.size_bytes, CUDA_SUCCESS, 0};
-    if (memory_in_use_ + charge.size_bytes > quota_bytes) {
-      granted.result = CUDA_ERROR_OUT_OF_MEMORY;
-    } else {
-      granted.memory_id = ++last_memory_;
-      memory_[last_memory_] = charge.size_bytes;
-      memory_in_use_ += charge.size_bytes;
-    }
-    (void)connection_.Send(in.header.request, granted);
-  } else if (in.As(&back)) {
-    memory_in_use_ -= memory_[back.memory_id];
-    memory_.erase(back.memory_id);
-    control::Answer answer{};
-    answer.ok = 1;
-    if (in.header.request != 0) (void)connection_.Send(in.header.request, answer);
-  } else if (in.As(&info)) {
-    (void)connection_.Send(
-        in.header.request,
-        control::MemoryInfo{info.session_id, quota_bytes - memory_in_use_, quota_bytes});
-  } else if (std::lock_guard lock(mutex_); in.As(&ready)) {
+  const std::lock_guard lock(mutex_);
+  if (in.As(&ready)) {
     ready_[ready.session_id] = ready;
   } else if (in.As(&ended)) {
     ended_[ended.session_id] = ended;
@@ -223,10 +149,10 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
   // Never the same twice in a process: drivers keep what an earlier test has left.
   static uint64_t ranges = 0;
   ++ranges;
-  order.device_range_begin = kDeviceBase + ranges * kDeviceRangeBytes;
+  order.device_range_begin = kTestingDeviceBegin + ranges * kDeviceRangeBytes;
   order.device_range_bytes = kDeviceRangeBytes;
   order.device_own_bytes = kDeviceRangeBytes / 2;
-  order.host_range_begin = kHostBase + ranges * kHostRangeBytes;
+  order.host_range_begin = kTestingHostBegin + ranges * kHostRangeBytes;
   order.host_range_bytes = kHostRangeBytes;
   order.pinned_limit_bytes = pinned_limit_bytes;
   order.memory_quota_bytes = quota_bytes;
@@ -234,22 +160,11 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
   snprintf(order.label, sizeof(order.label), "tests/tenant-%llu/main",
            static_cast<unsigned long long>(last_session_));
   if (label != nullptr) control::SetText(order.label, label);
-  const auto commands = channel::MakeSealedMemory("commands", sizeof(wire::CommandRegion));
-  const auto completions = channel::MakeSealedMemory("completions", sizeof(wire::CompletionRegion));
-  tenant->arena = channel::MakeSealedMemory("arena", kHostRangeBytes);
-  channel::UniqueFd theirs;
-  Check(channel::MakePair(SOCK_STREAM, &tenant->doorbell, &theirs), "doorbell");
-  using Access = channel::Mapping::Access;
-  Check(tenant->commands.Map(commands.get(), sizeof(wire::CommandRegion), Access::kReadWrite) &&
-            tenant->completions.Map(completions.get(), sizeof(wire::CompletionRegion),
-                                    Access::kReadOnly),
-        "regions");
-  auto* command_region = reinterpret_cast<wire::CommandRegion*>(tenant->commands.data());
-  auto* completion_region = reinterpret_cast<wire::CompletionRegion*>(tenant->completions.data());
-  tenant->writer = wire::RingWriter(command_region, completion_region);
-  tenant->reader = wire::CompletionReader(completion_region);
-  const int fds[] = {commands.get(), completions.get(), tenant->arena.get(), theirs.get()};
-  Check(connection_.Send(static_cast<uint32_t>(last_session_), order, fds, 4), "AddSession");
+  const auto theirs = tenant->Make(kHostRangeBytes);
+  int fds[control::kSessionFds];
+  for (uint32_t i = 0; i < control::kSessionFds; ++i) fds[i] = theirs[i].get();
+  Check(connection_.Send(static_cast<uint32_t>(last_session_), order, fds, control::kSessionFds),
+        "AddSession");
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < end) {
     std::lock_guard lock(mutex_);

@@ -16,20 +16,18 @@
 
 #include "agent/executor/device.h"
 #include "agent/executor/host_budget.h"
-#include "proto/channel/region.h"
+#include "agent/executor/testing_grants.h"
+#include "agent/executor/testing_regions.h"
 #include "proto/channel/unique_fd.h"
 #include "proto/control/connection.h"
 #include "proto/control/messages.h"
-#include "proto/wire/command_list.h"
-#include "proto/wire/completion_reader.h"
-#include "proto/wire/ring_writer.h"
 
 namespace gpuloom::executor {
 
 class Loop;
 class TestingScheduler;
 
-class TestingTenant {
+class TestingTenant : public TestingRegions {
  public:
   ~TestingTenant();
 
@@ -37,14 +35,8 @@ class TestingTenant {
   template <wire::Command C>
   wire::Ticket Post(const typename C::Request& request, std::span<const uint8_t> payload = {},
                     uint16_t slot = wire::kNoReply) {
-    uint8_t* tail = nullptr;
-    typename C::Request* out = nullptr;
-    while (!(out = writer.Reserve<C>(static_cast<uint32_t>(payload.size()), &tail, slot))) {
-      std::this_thread::yield();
-    }
-    if constexpr (!std::is_empty_v<typename C::Request>) *out = request;
-    if (!payload.empty()) std::memcpy(tail, payload.data(), payload.size());
-    const wire::Ticket ticket = writer.Commit();
+    wire::Ticket ticket{};
+    while (!TryPost<C>(request, payload, slot, &ticket)) std::this_thread::yield();
     if (writer.ExecutorSleeps()) channel::RingDoorbell(doorbell.get());
     return ticket;
   }
@@ -94,12 +86,6 @@ class TestingTenant {
   bool CreateStream(uint32_t stream, bool nonblocking);
 
   control::AddSession order{};
-  wire::RingWriter writer;
-  wire::CompletionReader reader;
-  channel::Mapping commands;
-  channel::Mapping completions;
-  channel::UniqueFd arena;
-  channel::UniqueFd doorbell;
   control::SessionReady ready{};
 };
 
@@ -128,18 +114,21 @@ class TestingScheduler {
   bool Reclaim(const TestingTenant& tenant);
 
   // Granted and not returned.
-  uint64_t memory_in_use() const { return memory_in_use_; }
+  uint64_t memory_in_use() const { return grants_.in_use_bytes(); }
 
+ private:
+  TestingGrants grants_;
+
+ public:
   // Settings, before memory is asked for.
-  std::atomic<uint64_t> quota_bytes{uint64_t{1} << 40};
-  std::atomic<bool> must_clear{false};
+  std::atomic<uint64_t>& quota_bytes = grants_.quota_bytes;
+  std::atomic<bool>& must_clear = grants_.must_clear;
   uint32_t drain_timeout_ms = 60'000;
   uint64_t pinned_limit_bytes = 8u << 20;
 
  private:
   void Serve();
   void OnMessage(const control::Incoming& in);
-  channel::UniqueFd MakeMemory(uint64_t size_bytes);
 
   Device device_;
   control::Connection connection_;
@@ -149,11 +138,8 @@ class TestingScheduler {
   std::thread thread_;
   std::atomic<bool> loop_ended_{false};
   std::atomic<bool> stopping_{false};
-  std::atomic<uint64_t> memory_in_use_{0};
-  uint64_t last_memory_ = 0;
   uint64_t last_session_ = 0;
   uint64_t last_reclaim_ = 0;
-  std::map<uint64_t, uint64_t> memory_;  // id → size
 
   std::mutex mutex_;
   std::map<uint64_t, control::SessionReady> ready_;

@@ -22,7 +22,8 @@ class PodResources {
  public:
   virtual ~PodResources() = default;
   // Containers that hold at least one device of our resource. Unavailable, with a message that
-  // starts "kubelet:", when the kubelet does not answer in time.
+  // starts "kubelet:", when the kubelet does not answer in time, or with what cannot be: names that no
+  // cluster has, more than its own clients would take.
   virtual absl::StatusOr<std::vector<ContainerDevices>> List() = 0;
 };
 

@@ -14,6 +14,9 @@
 namespace gpuloom {
 namespace {
 
+// The libraries that containers get have some megabytes, records and policies far less.
+constexpr off_t kMaxFileBytes = 256 << 20;
+
 absl::Status Failed(const std::string& path, const char* what, int error) {
   const std::string message = Cat("state: ", path, ": ", what, ": ", strerror(error));
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
@@ -51,10 +54,17 @@ absl::Status WriteStateFile(const std::string& path, const std::string& content,
 }
 
 absl::StatusOr<std::string> ReadStateFile(const std::string& path) {
-  const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Without waiting for who writes to a pipe.
+  const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
     if (errno == ENOENT) return absl::NotFoundError(Cat("state: ", path, ": no such file"));
     return Failed(path, "open", errno);
+  }
+  struct stat info = {};
+  if (fstat(fd.get(), &info) != 0) return Failed(path, "stat", errno);
+  if (!S_ISREG(info.st_mode)) return absl::InternalError(Cat("state: ", path, ": is not a file"));
+  if (info.st_size > kMaxFileBytes) {
+    return absl::InternalError(Cat("state: ", path, ": is larger than ", kMaxFileBytes, " bytes"));
   }
   std::string content;
   char buffer[65536];
@@ -63,6 +73,7 @@ absl::StatusOr<std::string> ReadStateFile(const std::string& path) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Failed(path, "read", errno);
     if (n == 0) return content;
+    if (static_cast<off_t>(content.size()) > kMaxFileBytes) return Failed(path, "read", EFBIG);
     content.append(buffer, static_cast<size_t>(n));
   }
 }

@@ -13,6 +13,7 @@ namespace gpuloom {
 // `mode` of the new file.
 absl::Status WriteStateFile(const std::string& path, const std::string& content,
                             unsigned mode = 0600);
+// Files only, of 256 MiB at most: whatever lies at the path, it is answered at once.
 absl::StatusOr<std::string> ReadStateFile(const std::string& path);
 
 // Makes the directory unless it is there; sets its mode either way. The parent must exist.

@@ -61,6 +61,12 @@ absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string
   if (!options_.capacities.contains(*gpu_uuid)) {
     return absl::NotFoundError(Cat("inventory: GPU ", *gpu_uuid, " is no longer on this node"));
   }
+  const int slots = options_.capacities.at(*gpu_uuid).slots;
+  for (const std::string& id : device_ids) {
+    if (ParseDeviceId(id)->slot < slots) continue;
+    return absl::InvalidArgumentError(
+        Cat("kubelet: device ID ", id, ": GPU ", *gpu_uuid, " has ", slots, " slots"));
+  }
   const absl::StatusOr<Allocation> allocation =
       options_.book->Add(*gpu_uuid, device_ids, options_.library_files, options_.clock->Now());
   if (!allocation.ok()) return allocation.status();

@@ -8,6 +8,7 @@
 
 #include "agent/inventory/slots.h"
 #include "agent/testing_clock.h"
+#include "agent/testing_full_disk.h"
 
 namespace gpuloom {
 namespace {
@@ -207,6 +208,32 @@ TEST_F(AllocatorTest, RefusalsNameTheObject) {
   scheduler_is_up_ = false;
   EXPECT_THAT(std::string(allocator_->PreStart(Ids({0})).message()), HasSubstr("no scheduler"));
   EXPECT_FALSE(book_->All().front().binding.has_value());
+}
+
+TEST_F(AllocatorTest, AFullDiskRefusesWhatIsNewAndLeavesWhatRuns) {
+  ASSERT_TRUE(allocator_->Allocate(Ids({0})).ok());
+  Holds("a", "p", Ids({0}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  ASSERT_TRUE(allocator_->Allocate(Ids({1})).ok());
+  Holds("a", "q", Ids({1}));
+  {
+    const FullDisk full;
+    EXPECT_EQ(allocator_->Allocate(Ids({2})).status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(allocator_->PreStart(Ids({1})).code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(allocator_->Regrant(), IsEmpty()) << "what runs keeps what it was granted";
+    allocator_->KubeletSeen("another");
+  }
+  EXPECT_THAT(book_->All(), SizeIs(2));
+  EXPECT_TRUE(allocator_->PreStart(Ids({1})).ok());
+  EXPECT_TRUE(allocator_->Allocate(Ids({2})).ok());
+}
+
+TEST_F(AllocatorTest, Malicious_SlotsThatTheGpuDoesNotHaveAreRefused) {
+  const auto more = allocator_->Allocate({MakeDeviceId(kUuid, 9), MakeDeviceId(kUuid, 10)});
+  EXPECT_EQ(more.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(more.status().message(), HasSubstr("has 10 slots"));
+  EXPECT_THAT(book_->All(), IsEmpty());
+  EXPECT_TRUE(allocator_->Allocate({MakeDeviceId(kUuid, 9)}).ok());
 }
 
 TEST_F(AllocatorTest, IdsThatPassToAnotherPodGetAFreshDirectory) {

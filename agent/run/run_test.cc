@@ -18,6 +18,7 @@
 
 #include "agent/run/state_dir.h"
 #include "proto/channel/unique_fd.h"
+#include "proto/control/testing_recording.h"
 
 namespace gpuloom::run {
 namespace {
@@ -114,6 +115,16 @@ TEST_F(GpuloomRun, TheCommandsStatusIsOurs) {
   EXPECT_EQ(Run({"/etc/passwd"}), 126);
   EXPECT_TRUE(Within(seconds(60), [&] { return !SchedulerRuns(); }))
       << "it ends when nobody uses it any more";
+}
+
+// What the scheduler of another release has answered to today's command, word for word.
+TEST_F(GpuloomRun, ASchedulerOf3_0IsUsed) {
+  std::filesystem::create_directories(state_);
+  const control::RecordedScheduler scheduler(
+      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.0/run_3.1.txt"));
+  EXPECT_EQ(Run({"true"}), 0) << Errors();
+  EXPECT_FALSE(scheduler.was_surprised());
+  EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
 }
 
 TEST_F(GpuloomRun, TheCommandFindsItsAllocation) {

@@ -7,6 +7,7 @@
 
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
+#include "proto/control/dispatch.h"
 #include "proto/wire/query.h"
 
 namespace gpuloom::scheduler {
@@ -55,6 +56,7 @@ void Scheduler::AcceptController() {
   controllers_[id].peer = std::make_unique<Peer>(
       loop_, std::move(socket), [this, id](const control::Incoming& in) { OnControl(id, in); },
       [this, id](const std::string&) { EndController(id); });
+  controllers_[id].peer->SetPeerMinor(0);  // what every minor understands, until it says its own
 }
 
 void Scheduler::EndController(uint64_t id) {
@@ -68,49 +70,58 @@ void Scheduler::EndController(uint64_t id) {
 }
 
 void Scheduler::OnControl(uint64_t id, const control::Incoming& in) {
-  Controller& controller = controllers_.at(id);
+  const Controller& controller = controllers_.at(id);
   Peer* peer = controller.peer.get();
   const uint32_t request = in.header.request;
+  const bool is_hello = in.header.type == control::kType<control::ControlHello>;
+  if (!controller.greeted && !is_hello) {
+    if (request != 0) peer->Send(request, MakeAnswer(false, "say ControlHello first"));
+    return;
+  }
+  bool ok = false;
   std::string error;
-  control::ControlHello hello;
-  if (in.As(&hello)) {
-    controller.greeted = hello.version == control::kControlVersion;
-    if (!controller.greeted) {
-      error = "control version " + std::to_string(hello.version) + " is not " +
-              std::to_string(control::kControlVersion) +
-              ": agent and scheduler come from different releases; restart the older one";
-    }
-    control::Answer answer = MakeAnswer(controller.greeted, error);
-    answer.device_memory_bytes = device_->facts().total_memory_bytes;
-    peer->Send(request, answer);
-    return;
-  }
-  if (!controller.greeted) {
-    peer->Send(request, MakeAnswer(false, "say ControlHello first"));
-    return;
-  }
-  control::AddAllocation add;
-  control::BindAllocation bind;
-  control::PrepareExecutor prepare;
-  control::RemoveAllocation remove;
-  control::ListAllocations list;
-  bool ok = true;
-  if (in.As(&add)) {
-    ok = Apply(id, add, &error);
-  } else if (in.As(&bind)) {
-    ok = Apply(id, bind, &error);
-  } else if (in.As(&prepare)) {
-    ok = Apply(id, prepare, &error);
-  } else if (in.As(&remove)) {
-    Remove(Text(remove.name));
-  } else if (in.As(&list)) {
-    SendStates(peer, request);
-  } else {
-    ok = false;
-    error = "message of unknown type or size";
+  switch (control::Dispatch<control::Route::kAgentAsks>(
+      in, [&](const auto& message) { ok = Apply(id, message, &error); })) {
+    case control::Judgement::kHandled:
+      break;
+    case control::Judgement::kUnknown:
+      error = "message " + std::to_string(in.header.type) + " is not known to control version " +
+              control::VersionText(control::kControlMajor, control::kControlMinor) +
+              ", which this scheduler speaks: it is older than what asks";
+      break;
+    case control::Judgement::kMalformed:
+      error = std::string(control::FindMessage(in.header.type)->name) +
+              " is not for a scheduler, or too short: " + std::to_string(in.body_bytes) + " bytes";
+      break;
   }
   if (!ok) LogWarning("control: " + error);
-  peer->Send(request, MakeAnswer(ok, error));
+  if (request == 0) return;
+  if (ok && in.header.type == control::kType<control::ListAllocations>) SendStates(peer, request);
+  control::Answer answer = MakeAnswer(ok, error);
+  if (is_hello) {
+    answer.device_memory_bytes = device_->facts().total_memory_bytes;
+    answer.major = control::kControlMajor;
+    answer.minor = control::kControlMinor;
+  }
+  peer->Send(request, answer);
+}
+
+bool Scheduler::Apply(uint64_t id, const control::ControlHello& message, std::string* error) {
+  Controller& controller = controllers_.at(id);
+  controller.greeted = control::CanTalk(message.major);
+  if (controller.greeted) {
+    controller.peer->SetPeerMinor(message.minor);
+    return true;
+  }
+  *error = "the agent or command that asks speaks control version " +
+           control::VersionText(message.major, message.minor) + ", this scheduler " +
+           control::VersionText(control::kControlMajor, control::kControlMinor) + ": ";
+  *error +=
+      message.major < control::kControlMajor
+          ? "install the release that this scheduler comes from"
+          : "start a scheduler of the newer release (in a cluster: drain the node's GPU pods and "
+            "delete its gpuloom-schedulers pod; elsewhere: end the commands that use this one)";
+  return false;
 }
 
 bool Scheduler::Apply(uint64_t controller, const control::AddAllocation& message,
@@ -183,6 +194,13 @@ bool Scheduler::Apply(uint64_t, const control::PrepareExecutor& message, std::st
   if (executor != nullptr) LookIdle(executor);
   return executor != nullptr;
 }
+
+bool Scheduler::Apply(uint64_t, const control::RemoveAllocation& message, std::string*) {
+  Remove(Text(message.name));
+  return true;
+}
+
+bool Scheduler::Apply(uint64_t, const control::ListAllocations&, std::string*) { return true; }
 
 void Scheduler::Remove(const std::string& name) {
   const auto it = allocations_.find(name);

@@ -9,7 +9,7 @@
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
 #include "proto/channel/socket.h"
-#include "proto/control/connection.h"
+#include "proto/control/dispatch.h"
 #include "proto/wire/fatal.h"
 
 namespace gpuloom::scheduler {
@@ -68,7 +68,7 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
                          ? "it exited unasked; its last lines in this log say why"
                          : reason);
       });
-  executor->peer->ExpectDescriptors(1);
+  executor->peer->ExpectDescriptors(control::MostDescriptors(control::Route::kExecutorSays));
   executor->deadline = loop_->After(options_.start_timeout, [this, id] {
     LoseExecutor(executors_.at(id).get(), End::kKill, "was not ready in time");
   });
@@ -86,18 +86,21 @@ bool Scheduler::StartProcess(Executor* executor, int control, std::string* error
     *error = std::string("scheduler: no pipe for an executor's log: ") + strerror(errno);
     return false;
   }
-  std::vector<std::string> command = {options_.executor_path,
-                                      "--gpu",
-                                      FormatUuid(device_->facts().uuid),
-                                      "--cuda-library",
-                                      options_.cuda_library,
-                                      "--domain",
-                                      executor->domain,
-                                      "--log-level",
-                                      options_.executor_log_level,
-                                      "--folder",
-                                      executor->folder,
-                                      "--tell-refused-calls"};
+  std::vector<std::string> command = {
+      options_.executor_path,
+      "--gpu",
+      FormatUuid(device_->facts().uuid),
+      "--cuda-library",
+      options_.cuda_library,
+      "--domain",
+      executor->domain,
+      "--log-level",
+      options_.executor_log_level,
+      "--folder",
+      executor->folder,
+      "--control-version",
+      control::VersionText(control::kControlMajor, control::kControlMinor),
+      "--tell-refused-calls"};
   executor->lenient = drivers_need_leniency_;
   if (executor->lenient) command.push_back("--lenient");
   if (options_.executor_memory_bytes != 0) {
@@ -114,68 +117,25 @@ bool Scheduler::StartProcess(Executor* executor, int control, std::string* error
 
 void Scheduler::OnExecutorMessage(uint64_t executor_id, control::Incoming& in) {
   Executor* executor = executors_.at(executor_id).get();
-  control::ExecutorReady ready;
-  control::SessionReady session_ready;
-  control::SessionEnded session_ended;
-  control::SessionWaits session_waits;
-  control::SessionCounters counters;
-  control::UnsupportedCall unsupported;
-  control::ArenaReturned arena_returned;
-  control::ExecutorFault fault;
-  control::MemoryRequest memory_request;
-  control::MemoryCharge memory_charge;
-  control::MemoryReturn memory_return;
-  control::MemoryTransfer memory_transfer;
-  control::MemoryInfoRequest memory_info;
-  control::MemoryReclaimed memory_reclaimed;
-  control::RefusedCalls refused_calls;
-  if (in.As(&memory_request)) {
-    On(executor, memory_request, in.header.request);
-  } else if (in.As(&memory_charge)) {
-    On(executor, memory_charge, in.header.request);
-  } else if (in.As(&memory_return)) {
-    On(executor, memory_return, in.header.request);
-  } else if (in.As(&memory_transfer)) {
-    On(executor, memory_transfer);
-  } else if (in.As(&memory_info)) {
-    On(executor, memory_info, in.header.request);
-  } else if (in.As(&memory_reclaimed)) {
-    On(executor, memory_reclaimed);
-  } else if (in.As(&counters)) {
-    On(executor, counters);
-  } else if (in.As(&unsupported)) {
-    On(executor, unsupported);
-  } else if (in.As(&arena_returned)) {
-    On(executor, arena_returned);
-  } else if (in.As(&session_ready)) {
-    On(executor, session_ready);
-  } else if (in.As(&session_ended)) {
-    On(executor, session_ended);
-  } else if (in.As(&session_waits)) {
-    On(executor, session_waits);
-  } else if (in.As(&fault)) {
-    On(executor, fault);
-  } else if (in.As(&ready)) {
-    On(executor, ready);
-  } else if (in.As(&refused_calls)) {
-    On(executor, refused_calls, std::move(in.fds[0]));
-  } else {
+  const control::Judgement judged = control::Dispatch<control::Route::kExecutorSays>(
+      in, [&](const auto& message) { On(executor, message, in); });
+  if (judged != control::Judgement::kHandled) {
     LoseExecutor(executor, End::kKill, "sent a message of unknown type or size");
   }
 }
 
-void Scheduler::On(Executor* executor, const control::RefusedCalls&, channel::UniqueFd descriptor) {
+void Scheduler::On(Executor* executor, const control::RefusedCalls&, control::Incoming& in) {
   // Whoever is ready has tenants, and is no longer to be believed about descriptors.
   if (executor->state != Executor::State::kStarting || executor->refused_calls != nullptr ||
-      !descriptor.valid() || !IsRefusedCallsDescriptor(descriptor.get())) {
+      !IsRefusedCallsDescriptor(in.fds[0].get())) {
     LoseExecutor(executor, End::kKill, "sent a descriptor that nobody asked for");
     return;
   }
   executor->refused_calls =
-      std::make_unique<RefusedCalls>(loop_, std::move(descriptor), executor->Label());
+      std::make_unique<RefusedCalls>(loop_, std::move(in.fds[0]), executor->Label());
 }
 
-void Scheduler::On(Executor* executor, const control::ExecutorReady& message) {
+void Scheduler::On(Executor* executor, const control::ExecutorReady& message, control::Incoming&) {
   if (executor->state != Executor::State::kStarting) return;
   executor->peer->ExpectDescriptors(0);
   if (message.ok == 0) {
@@ -207,7 +167,7 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message) {
   LookIdle(executor);
 }
 
-void Scheduler::On(Executor* executor, const control::SessionReady& message) {
+void Scheduler::On(Executor* executor, const control::SessionReady& message, control::Incoming&) {
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr) return;
   if (message.ok != 0) {
@@ -226,7 +186,7 @@ void Scheduler::On(Executor* executor, const control::SessionReady& message) {
   ForgetSession(session->id);
 }
 
-void Scheduler::On(Executor* executor, const control::SessionEnded& message) {
+void Scheduler::On(Executor* executor, const control::SessionEnded& message, control::Incoming&) {
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr || session->state == Session::State::kWaiting) return;
   session->kernels_launched = std::max(session->kernels_launched, message.kernels_launched);
@@ -245,7 +205,7 @@ void Scheduler::On(Executor* executor, const control::SessionEnded& message) {
   ForgetSession(session->id);
 }
 
-void Scheduler::On(Executor* executor, const control::SessionWaits& message) {
+void Scheduler::On(Executor* executor, const control::SessionWaits& message, control::Incoming&) {
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr || session->state != Session::State::kEnding) return;
   // It says so again and again.
@@ -256,7 +216,7 @@ void Scheduler::On(Executor* executor, const control::SessionWaits& message) {
   ExpectEnd(session);
 }
 
-void Scheduler::On(Executor* executor, const control::ArenaReturned& message) {
+void Scheduler::On(Executor* executor, const control::ArenaReturned& message, control::Incoming&) {
   const auto it = executor->arenas.find(message.session_id);
   if (it != executor->arenas.end()) {
     it->second.allocation->host_addresses.Free(it->second.range, &host_window_);
@@ -266,13 +226,15 @@ void Scheduler::On(Executor* executor, const control::ArenaReturned& message) {
   }
 }
 
-void Scheduler::On(Executor* executor, const control::SessionCounters& message) {
+void Scheduler::On(Executor* executor, const control::SessionCounters& message,
+                   control::Incoming&) {
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr) return;
   session->kernels_launched = std::max(session->kernels_launched, message.kernels_launched);
 }
 
-void Scheduler::On(Executor* executor, const control::UnsupportedCall& message) {
+void Scheduler::On(Executor* executor, const control::UnsupportedCall& message,
+                   control::Incoming&) {
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr) return;
   const std::string name(message.name, control::TextLength(message.name));
@@ -282,7 +244,7 @@ void Scheduler::On(Executor* executor, const control::UnsupportedCall& message) 
   }
 }
 
-void Scheduler::On(Executor* executor, const control::ExecutorFault& message) {
+void Scheduler::On(Executor* executor, const control::ExecutorFault& message, control::Incoming&) {
   const Session* culprit = FindSession(message.session_id, *executor);
   LoseExecutor(executor, End::kAsk,
                "device context lost with CUresult " + std::to_string(message.result) +

@@ -181,12 +181,12 @@ TEST_F(SchedulerTest, Malicious_HelloThatIsNone) {
   Start();
   control::Client client = Controller();
   const std::string directory = Allocate(&client, "a", "team-a");
-  const wire::Hello honest{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, 0, 0, 0};
+  const wire::Hello honest{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, 0, 0, 0, {}};
   struct Long {
     wire::Hello hello;
     char more[5000];
   } too_long{honest, {}};
-  const wire::Hello wrong_magic{1, wire::kWireMajor, wire::kWireMinor, 0, 0, 0};
+  const wire::Hello wrong_magic{1, wire::kWireMajor, wire::kWireMinor, 0, 0, 0, {}};
   const std::pair<const void*, size_t> hellos[] = {
       {&too_long, sizeof(too_long)}, {&honest, 3}, {&wrong_magic, sizeof(wrong_magic)}};
   for (const auto& [data, size] : hellos) {
@@ -416,7 +416,7 @@ TEST_F(SchedulerTest, Malicious_TenantLeavesWhileItsExecutorStarts) {
   Start();
   control::Client client = Controller();
   const std::string directory = Allocate(&client, "a", "team-a");
-  const wire::Hello hello{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, 0, 0, 0};
+  const wire::Hello hello{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, 0, 0, 0, {}};
   for (int i = 0; i < 50; ++i) {
     Tenant tenant;
     ASSERT_TRUE(tenant.Connect(directory));

@@ -28,14 +28,18 @@ constexpr std::chrono::microseconds kMoreComes{1'000};
 
 }  // namespace
 
-void Scheduler::On(Executor* executor, const control::MemoryRequest& message, uint32_t request) {
+void Scheduler::On(Executor* executor, const control::MemoryRequest& message,
+                   control::Incoming& in) {
+  const uint32_t request = in.header.request;
   WithRoom(executor, message.session_id, message.size_bytes,
            [this, message, request](Executor* asker, Session* session, bool last_try) {
              return Grant(asker, session, message, request, last_try);
            });
 }
 
-void Scheduler::On(Executor* executor, const control::MemoryCharge& message, uint32_t request) {
+void Scheduler::On(Executor* executor, const control::MemoryCharge& message,
+                   control::Incoming& in) {
+  const uint32_t request = in.header.request;
   WithRoom(executor, message.session_id, message.size_bytes,
            [this, message, request](Executor* asker, Session* session, bool) {
              control::MemoryGranted granted{};
@@ -180,12 +184,15 @@ void Scheduler::NoteReclaimed(uint64_t reclaim_id, uint64_t session_id) {
   if (it->second.sessions.empty()) EndReclaim(reclaim_id);
 }
 
-void Scheduler::On(Executor* executor, const control::MemoryReclaimed& message) {
+void Scheduler::On(Executor* executor, const control::MemoryReclaimed& message,
+                   control::Incoming&) {
   if (FindSession(message.session_id, *executor) == nullptr) return;
   NoteReclaimed(message.reclaim_id, message.session_id);
 }
 
-void Scheduler::On(Executor* executor, const control::MemoryReturn& message, uint32_t request) {
+void Scheduler::On(Executor* executor, const control::MemoryReturn& message,
+                   control::Incoming& in) {
+  const uint32_t request = in.header.request;
   Session* session = FindSession(message.session_id, *executor);
   bool returned = session != nullptr &&
                   memory_.Return(message.memory_id, &session->memory, &session->allocation->usage);
@@ -204,7 +211,7 @@ void Scheduler::On(Executor* executor, const control::MemoryReturn& message, uin
   executor->peer->Send(request, answer);
 }
 
-void Scheduler::On(Executor* executor, const control::MemoryTransfer& message) {
+void Scheduler::On(Executor* executor, const control::MemoryTransfer& message, control::Incoming&) {
   Session* from = FindSession(message.from_session_id, *executor);
   Session* to = FindSession(message.to_session_id, *executor);
   if (from == nullptr || to == nullptr ||
@@ -215,7 +222,8 @@ void Scheduler::On(Executor* executor, const control::MemoryTransfer& message) {
 }
 
 void Scheduler::On(Executor* executor, const control::MemoryInfoRequest& message,
-                   uint32_t request) {
+                   control::Incoming& in) {
+  const uint32_t request = in.header.request;
   control::MemoryInfo info{};
   info.session_id = message.session_id;
   if (const Session* session = FindSession(message.session_id, *executor); session != nullptr) {

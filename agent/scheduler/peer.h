@@ -6,7 +6,6 @@
 // Send, and nothing is called after it.
 #pragma once
 
-#include <cstring>
 #include <deque>
 #include <functional>
 #include <string>
@@ -30,17 +29,11 @@ class Peer {
 
   template <control::Message M>
   void Send(uint32_t request, const M& message, std::vector<channel::UniqueFd> fds = {}) {
-    Kept kept;
-    const control::MessageHeader header{M::kType, request};
-    constexpr size_t kBodyBytes = std::is_empty_v<M> ? 0 : sizeof(M);
-    kept.bytes.resize(sizeof(header) + kBodyBytes);
-    std::memcpy(kept.bytes.data(), &header, sizeof(header));
-    if constexpr (kBodyBytes != 0) {
-      std::memcpy(kept.bytes.data() + sizeof(header), &message, kBodyBytes);
-    }
-    kept.fds = std::move(fds);
-    SendOrKeep(std::move(kept));
+    const control::Encoded<M> encoded(request, message, connection_.peer_minor());
+    SendOrKeep({{encoded.bytes, encoded.bytes + encoded.size_bytes}, std::move(fds)});
   }
+
+  void SetPeerMinor(uint16_t minor) { connection_.set_peer_minor(minor); }
 
   // At most so many descriptors may come with a message from now on; at first none.
   void ExpectDescriptors(size_t most) { most_descriptors_ = most; }

@@ -16,7 +16,7 @@ constexpr int32_t kPid = 4321;
 constexpr uint64_t kNamespace = 77;
 
 wire::Hello Question(uint64_t pid_namespace = kNamespace) {
-  return {wire::kQueryMagic, wire::kWireMajor, wire::kWireMinor, kPid, 0, pid_namespace};
+  return {wire::kQueryMagic, wire::kWireMajor, wire::kWireMinor, kPid, 0, pid_namespace, {}};
 }
 
 class Query : public SchedulerTest {
@@ -42,8 +42,8 @@ class Query : public SchedulerTest {
   // A session that says what it is called.
   static bool Attach(Tenant* tenant, const std::string& directory, int32_t pid,
                      uint64_t pid_namespace) {
-    const wire::Hello hello{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, pid, 0,
-                            pid_namespace};
+    const wire::Hello hello{
+        wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, pid, 0, pid_namespace, {}};
     return tenant->Connect(directory) &&
            channel::SendMessage(tenant->socket.get(), &hello, sizeof(hello)) &&
            tenant->ReceiveWelcome() && tenant->accepted();

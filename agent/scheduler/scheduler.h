@@ -95,11 +95,19 @@ class Scheduler {
   void AcceptController();
   void OnControl(uint64_t controller, const control::Incoming& in);
   void EndController(uint64_t controller);
+  // What each request changes. False with the reason.
+  [[nodiscard]] bool Apply(uint64_t controller, const control::ControlHello& message,
+                           std::string* error);
   [[nodiscard]] bool Apply(uint64_t controller, const control::AddAllocation& message,
                            std::string* error);
   [[nodiscard]] bool Apply(uint64_t controller, const control::BindAllocation& message,
                            std::string* error);
   [[nodiscard]] bool Apply(uint64_t controller, const control::PrepareExecutor& message,
+                           std::string* error);
+  [[nodiscard]] bool Apply(uint64_t controller, const control::RemoveAllocation& message,
+                           std::string* error);
+  // Names what is there, after which the list is sent.
+  [[nodiscard]] bool Apply(uint64_t controller, const control::ListAllocations& message,
                            std::string* error);
   void Remove(const std::string& name);
   void SendStates(Peer* peer, uint32_t request);
@@ -130,15 +138,16 @@ class Scheduler {
   [[nodiscard]] Executor* ExecutorFor(const std::string& domain, std::string* error);
   [[nodiscard]] bool StartProcess(Executor* executor, int control, std::string* error);
   void OnExecutorMessage(uint64_t executor_id, control::Incoming& in);
-  void On(Executor* executor, const control::RefusedCalls& message, channel::UniqueFd descriptor);
-  void On(Executor* executor, const control::ExecutorReady& message);
-  void On(Executor* executor, const control::SessionReady& message);
-  void On(Executor* executor, const control::SessionEnded& message);
-  void On(Executor* executor, const control::SessionWaits& message);
-  void On(Executor* executor, const control::SessionCounters& message);
-  void On(Executor* executor, const control::UnsupportedCall& message);
-  void On(Executor* executor, const control::ArenaReturned& message);
-  void On(Executor* executor, const control::ExecutorFault& message);
+  // Of every message: `in` has its request number and descriptors.
+  void On(Executor* executor, const control::RefusedCalls& message, control::Incoming& in);
+  void On(Executor* executor, const control::ExecutorReady& message, control::Incoming& in);
+  void On(Executor* executor, const control::SessionReady& message, control::Incoming& in);
+  void On(Executor* executor, const control::SessionEnded& message, control::Incoming& in);
+  void On(Executor* executor, const control::SessionWaits& message, control::Incoming& in);
+  void On(Executor* executor, const control::SessionCounters& message, control::Incoming& in);
+  void On(Executor* executor, const control::UnsupportedCall& message, control::Incoming& in);
+  void On(Executor* executor, const control::ArenaReturned& message, control::Incoming& in);
+  void On(Executor* executor, const control::ExecutorFault& message, control::Incoming& in);
   enum class End { kAsk, kKill };
   // It serves nobody from now on: its tenants are hung up on, its domain may start another.
   void LoseExecutor(Executor* executor, End end, const std::string& reason);
@@ -149,12 +158,12 @@ class Scheduler {
   void LookIdle(Executor* executor);
 
   // memory_flow.cc
-  void On(Executor* executor, const control::MemoryRequest& message, uint32_t request);
-  void On(Executor* executor, const control::MemoryCharge& message, uint32_t request);
-  void On(Executor* executor, const control::MemoryReturn& message, uint32_t request);
-  void On(Executor* executor, const control::MemoryTransfer& message);
-  void On(Executor* executor, const control::MemoryInfoRequest& message, uint32_t request);
-  void On(Executor* executor, const control::MemoryReclaimed& message);
+  void On(Executor* executor, const control::MemoryRequest& message, control::Incoming& in);
+  void On(Executor* executor, const control::MemoryCharge& message, control::Incoming& in);
+  void On(Executor* executor, const control::MemoryReturn& message, control::Incoming& in);
+  void On(Executor* executor, const control::MemoryTransfer& message, control::Incoming& in);
+  void On(Executor* executor, const control::MemoryInfoRequest& message, control::Incoming& in);
+  void On(Executor* executor, const control::MemoryReclaimed& message, control::Incoming& in);
   // Answers a question for memory. Of the session nullptr when there is none that may have any;
   // false, unless it is the last try, when the device had no room.
   using OnRoom = std::function<bool(Executor*, Session*, bool last_try)>;

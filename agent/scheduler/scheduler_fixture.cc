@@ -26,26 +26,6 @@ bool HangsUp(int fd, std::chrono::milliseconds limit) {
 
 }  // namespace
 
-FakeDevice::FakeDevice() {
-  facts_.driver_version = 13000;
-  facts_.name = "fake device";
-  facts_.pci_bus_id = "0000:01:00.0";
-  facts_.total_memory_bytes = 16 * kGiB;
-  facts_.uuid[0] = 0xab;
-  for (int32_t& attribute : facts_.attributes) attribute = wire::kNoAttribute;
-}
-
-uint32_t FakeDevice::CreateMemory(uint64_t size_bytes, uint64_t* handle,
-                                  channel::UniqueFd* exported) {
-  if (result != 0) return result;
-  *exported = channel::MakeSealedMemory("fake device memory", size_bytes);
-  *handle = ++last_handle_;
-  ++live;
-  return 0;
-}
-
-void FakeDevice::ReleaseMemory(uint64_t) { --live; }
-
 bool Tenant::Connect(const std::string& directory) {
   socket = channel::ConnectTo((directory + "/" + wire::kSocketName).c_str());
   timeval limit{60, 0};
@@ -55,7 +35,7 @@ bool Tenant::Connect(const std::string& directory) {
 
 bool Tenant::Attach(const std::string& directory, uint16_t major, uint16_t minor) {
   if (!Connect(directory)) return false;
-  const wire::Hello hello{wire::kHelloMagic, major, minor, 0, 0, 0};
+  const wire::Hello hello{wire::kHelloMagic, major, minor, 0, 0, 0, {}};
   return channel::SendMessage(socket.get(), &hello, sizeof(hello)) && ReceiveWelcome();
 }
 

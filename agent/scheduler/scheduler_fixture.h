@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "agent/scheduler/scheduler.h"
+#include "agent/scheduler/testing_device.h"
 #include "proto/control/client.h"
 #include "proto/wire/session.h"
 
@@ -21,20 +22,6 @@ namespace gpuloom::scheduler {
 
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 inline constexpr uint64_t kGiB = uint64_t{1} << 30;
-
-class FakeDevice : public Device {
- public:
-  FakeDevice();
-  uint32_t CreateMemory(uint64_t size_bytes, uint64_t* handle,
-                        channel::UniqueFd* exported) override;
-  void ReleaseMemory(uint64_t handle) override;
-
-  std::atomic<int> live{0};         // pieces of memory that exist
-  std::atomic<uint32_t> result{0};  // of CreateMemory
-
- private:
-  uint64_t last_handle_ = 0;
-};
 
 // A tenant's end of a session.
 class Tenant {
@@ -92,7 +79,7 @@ class SchedulerTest : public ::testing::Test {
   void ExpectServed(const std::string& directory);
 
   std::filesystem::path root_;
-  FakeDevice device_;
+  TestingDevice device_;
   Options options_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<Scheduler> scheduler_;

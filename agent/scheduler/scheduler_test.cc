@@ -514,17 +514,5 @@ TEST_F(SchedulerTest, SessionsBeyondTheCapAreRefusedUntilOneEnds) {
   ExpectServed(directory);
 }
 
-TEST_F(SchedulerTest, AnAgentOfAnotherReleaseIsToldSo) {
-  Start();
-  control::Connection connection(channel::ConnectTo((root_ / control::kControlSocketName).c_str()));
-  ASSERT_TRUE(connection.Send(1, control::ControlHello{control::kControlVersion + 1}));
-  control::Incoming in;
-  control::Answer answer;
-  ASSERT_TRUE(connection.Receive(&in));
-  ASSERT_TRUE(in.As(&answer));
-  EXPECT_EQ(answer.ok, 0u);
-  EXPECT_THAT(answer.message, ::testing::HasSubstr("different releases"));
-}
-
 }  // namespace
 }  // namespace gpuloom::scheduler

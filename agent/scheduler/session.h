@@ -22,6 +22,7 @@
 #include "agent/scheduler/memory_book.h"
 #include "proto/channel/region.h"
 #include "proto/channel/unique_fd.h"
+#include "proto/wire/session.h"
 
 namespace gpuloom::scheduler {
 
@@ -47,6 +48,7 @@ struct Session {
   // What it calls itself (wire::Hello): told to its own allocation, otherwise meaningless.
   int32_t own_pid_untrusted = 0;
   uint64_t pid_namespace_untrusted = 0;
+  wire::SessionToken token{};  // told to the tenant in Welcome
 
   channel::UniqueFd tenant;
   Watch tenant_watch;

@@ -1,6 +1,7 @@
 // Tenants: from an accepted Hello to Welcome, and to the session's end.
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -25,6 +26,10 @@ void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
            allocation->Label() + ": refused " + ProcessText(visitor.pid) + ": " + message);
     Refuse(visitor.socket.get(), admission, message);
   };
+  if (!visitor.hello.token.empty()) {
+    refuse(wire::Admission::kRefused, "taking a session up again is not supported yet");
+    return;
+  }
   if (!allocation->bound) {
     refuse(wire::Admission::kRefused,
            "allocation not resolved yet: the node's agent has not said which pod this is; see the "
@@ -68,6 +73,10 @@ void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
 }
 
 bool Scheduler::Prepare(Session* session, std::string* error) {
+  if (getrandom(&session->token, sizeof(session->token), 0) != sizeof(session->token)) {
+    *error = std::string("scheduler: the kernel gives no random bytes: ") + strerror(errno);
+    return false;
+  }
   if (!TakeAddresses(session, error)) return false;
   SessionRegions& regions = session->regions;
   regions.command = channel::MakeSealedMemory("gpuloom-command", sizeof(wire::CommandRegion));
@@ -171,6 +180,7 @@ void Scheduler::SendWelcome(Session* session) {
   welcome.minor = wire::kWireMinor;
   welcome.admission = wire::Admission::kAccepted;
   welcome.session_id = session->id;
+  welcome.token = session->token;
   welcome.device_range_begin = session->device_range.begin;
   welcome.device_range_bytes = session->device_range.size_bytes;
   welcome.host_range_begin = session->host_range.begin;

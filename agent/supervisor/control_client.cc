@@ -1,22 +1,15 @@
 #include "agent/supervisor/control_client.h"
 
 #include <poll.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 
-#include <cerrno>
-#include <cstring>
 #include <mutex>
 
 #include "absl/strings/str_split.h"
 #include "agent/cat.h"
-#include "proto/control/connection.h"
+#include "proto/control/client.h"
 
 namespace gpuloom {
 namespace {
-
-// Making a socket in a directory takes milliseconds; a scheduler that needs seconds hangs.
-constexpr int kTimeoutSeconds = 5;
 
 // False when the text does not fit: cutting an identity would make two tenants one.
 template <size_t N>
@@ -33,13 +26,17 @@ std::string Read(const char (&field)[N]) {
 
 class ControlClient : public SchedulerClient {
  public:
-  ControlClient(const std::string& directory, channel::UniqueFd socket)
-      : directory_(directory), connection_(std::move(socket)) {}
+  explicit ControlClient(const std::string& directory) : directory_(directory) {}
 
-  absl::Status Hello() {
-    control::ControlHello hello = {};
-    hello.version = control::kControlVersion;
-    return Ask(hello, nullptr);
+  absl::Status Connect() {
+    const std::lock_guard lock(mutex_);
+    std::string error;
+    if (client_.Connect(directory_, control::Client::kDefaultTimeout, &error)) {
+      return absl::OkStatus();
+    }
+    if (client_.nobody_there()) return absl::NotFoundError(error);
+    if (client_.refused()) return absl::FailedPreconditionError(error);
+    return Gone(error);
   }
 
   absl::Status AddAllocation(const std::string& name, const std::string& directory,
@@ -49,7 +46,7 @@ class ControlClient : public SchedulerClient {
     if (!Fill(order.name, name) || !Fill(order.directory, directory)) {
       return absl::InvalidArgumentError(Cat("scheduler: too long a path: ", directory));
     }
-    return Ask(order, nullptr);
+    return Ask([&](std::string* error) { return client_.AddAllocation(order, error); });
   }
 
   absl::Status BindAllocation(const BindOrder& order) override {
@@ -65,24 +62,20 @@ class ControlClient : public SchedulerClient {
     }
     message.memory_quota_bytes = order.memory_quota_bytes;
     message.pinned_limit_bytes = order.pinned_limit_bytes;
-    return Ask(message, nullptr);
+    return Ask([&](std::string* error) { return client_.BindAllocation(message, error); });
   }
 
   absl::Status PrepareExecutor(const std::string& name) override {
-    control::PrepareExecutor order = {};
-    if (!Fill(order.name, name)) return absl::InvalidArgumentError("scheduler: too long a name");
-    return Ask(order, nullptr);
+    return Ask([&](std::string* error) { return client_.PrepareExecutor(name, error); });
   }
 
   absl::Status RemoveAllocation(const std::string& name) override {
-    control::RemoveAllocation order = {};
-    if (!Fill(order.name, name)) return absl::InvalidArgumentError("scheduler: too long a name");
-    return Ask(order, nullptr);
+    return Ask([&](std::string* error) { return client_.RemoveAllocation(name, error); });
   }
 
   absl::StatusOr<std::vector<std::string>> ListAllocations() override {
     std::vector<control::AllocationState> states;
-    if (absl::Status status = Ask(control::ListAllocations{}, &states); !status.ok()) return status;
+    if (absl::Status status = List(&states); !status.ok()) return status;
     std::vector<std::string> names;
     for (const control::AllocationState& state : states) names.push_back(Read(state.name));
     return names;
@@ -90,7 +83,7 @@ class ControlClient : public SchedulerClient {
 
   absl::StatusOr<std::vector<UnsupportedCalls>> ListUnsupported() override {
     std::vector<control::AllocationState> states;
-    if (absl::Status status = Ask(control::ListAllocations{}, &states); !status.ok()) return status;
+    if (absl::Status status = List(&states); !status.ok()) return status;
     std::vector<UnsupportedCalls> all;
     for (const control::AllocationState& state : states) {
       all.push_back({Read(state.name), Read(state.pod_namespace), Read(state.pod),
@@ -102,68 +95,40 @@ class ControlClient : public SchedulerClient {
 
   bool IsConnected() override {
     const std::lock_guard lock(mutex_);
-    if (!connection_.valid()) return false;
-    pollfd entry = {connection_.fd(), POLLRDHUP, 0};
+    if (!client_.connected()) return false;
+    pollfd entry = {client_.fd(), POLLRDHUP, 0};
     return poll(&entry, 1, 0) == 0;
   }
 
  private:
-  // Sends, and reads until the Answer to this request; AllocationStates before it go to `states`.
-  template <control::Message M>
-  absl::Status Ask(const M& message, std::vector<control::AllocationState>* states) {
+  template <typename Say>
+  absl::Status Ask(Say say) {
     const std::lock_guard lock(mutex_);
-    if (!connection_.valid()) return Gone("the connection was lost");
-    const uint32_t request = ++last_request_;
-    if (!connection_.Send(request, message)) return GoneWithErrno("send");
-    for (;;) {
-      control::Incoming in;
-      if (!connection_.Receive(&in)) return GoneWithErrno("receive");
-      if (in.header.request != request) continue;
-      control::Answer answer = {};
-      control::AllocationState state = {};
-      if (states != nullptr && in.As(&state)) {
-        states->push_back(state);
-      } else if (in.As(&answer)) {
-        if (answer.ok != 0) return absl::OkStatus();
-        return absl::FailedPreconditionError(Cat("scheduler: ", Read(answer.message)));
-      } else {
-        return Gone("it sent a message of another version");
-      }
-    }
+    if (!client_.connected()) return Gone("the connection was lost");
+    std::string error;
+    if (say(&error)) return absl::OkStatus();
+    return client_.connected() ? absl::FailedPreconditionError(error) : Gone(error);
   }
 
-  absl::Status GoneWithErrno(const char* what) {
-    if (errno == EAGAIN) return Gone(Cat("no answer within ", kTimeoutSeconds, " s"));
-    return Gone(Cat(what, ": ", strerror(errno)));
+  absl::Status List(std::vector<control::AllocationState>* states) {
+    return Ask([&](std::string* error) { return client_.ListAllocations(states, error); });
   }
 
-  // A late answer would be taken for the next one's, so a connection that failed once is not used
-  // again.
-  absl::Status Gone(const std::string& why) {
-    connection_.Close();
+  absl::Status Gone(const std::string& why) const {
     return absl::UnavailableError(
         Cat("scheduler: ", directory_, ": ", why, "; see ", directory_, "/scheduler.log"));
   }
 
   const std::string directory_;
   std::mutex mutex_;
-  control::Connection connection_;
-  uint32_t last_request_ = 0;
+  control::Client client_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<SchedulerClient>> ConnectToScheduler(const std::string& directory) {
-  const std::string path = directory + "/" + control::kControlSocketName;
-  channel::UniqueFd socket = channel::ConnectTo(path.c_str());
-  if (!socket.valid()) return absl::NotFoundError(Cat("scheduler: ", path, ": ", strerror(errno)));
-  const timeval timeout = {kTimeoutSeconds, 0};
-  if (setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) != 0 ||
-      setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) != 0) {
-    return absl::InternalError(Cat("scheduler: ", path, ": ", strerror(errno)));
-  }
-  auto client = std::make_shared<ControlClient>(directory, std::move(socket));
-  if (absl::Status status = client->Hello(); !status.ok()) return status;
+  auto client = std::make_shared<ControlClient>(directory);
+  if (absl::Status status = client->Connect(); !status.ok()) return status;
   return std::shared_ptr<SchedulerClient>(std::move(client));
 }
 

@@ -16,6 +16,7 @@
 #include "agent/supervisor/scheduler_process.h"
 #include "agent/testing_clock.h"
 #include "proto/control/connection.h"
+#include "proto/control/testing_recording.h"
 
 namespace gpuloom {
 namespace {
@@ -274,7 +275,8 @@ TEST_F(ControlClientTest, OrdersArriveWhole) {
     control::Incoming in;
     control::ControlHello hello = {};
     ASSERT_TRUE(connection->Receive(&in) && in.As(&hello));
-    EXPECT_EQ(hello.version, control::kControlVersion);
+    EXPECT_EQ(hello.major, control::kControlMajor);
+    EXPECT_EQ(hello.minor, control::kControlMinor);
     SayYes(connection, in.header.request);
     ASSERT_TRUE(connection->Receive(&in) && in.As(&bind));
     SayYes(connection, in.header.request);
@@ -339,6 +341,7 @@ TEST_F(ControlClientTest, AnotherVersionAndNobodyAreToldApart) {
     control::Incoming in;
     ASSERT_TRUE(connection->Receive(&in));
     control::Answer no = {};
+    no.major = 9;
     control::SetText(no.message, "control version 9 is spoken here");
     ASSERT_TRUE(connection->Send(in.header.request, no));
   });
@@ -346,6 +349,24 @@ TEST_F(ControlClientTest, AnotherVersionAndNobodyAreToldApart) {
   server.join();
   EXPECT_TRUE(absl::IsFailedPrecondition(client.status()));
   EXPECT_THAT(std::string(client.status().message()), HasSubstr("control version 9"));
+}
+
+// An agent that is replaced adopts the schedulers of the release before: what one of those has answered
+// to an agent of today's, word for word.
+TEST_F(ControlClientTest, ASchedulerOf3_0IsAdopted) {
+  const control::RecordedScheduler scheduler(
+      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.0/agent_3.1.txt"));
+  const auto client = ConnectToScheduler(state_);
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_TRUE((*client)->AddAllocation("n", "/d", 1).ok());
+  EXPECT_TRUE(
+      (*client)->BindAllocation({"n", "team-a", "p", "main", "namespace/team-a", 4096, 8192}).ok());
+  EXPECT_TRUE((*client)->PrepareExecutor("n").ok());
+  EXPECT_TRUE((*client)->ListAllocations().ok());
+  EXPECT_TRUE((*client)->ListUnsupported().ok());
+  EXPECT_TRUE((*client)->RemoveAllocation("n").ok());
+  EXPECT_TRUE((*client)->IsConnected());
+  EXPECT_FALSE(scheduler.was_surprised());
 }
 
 }  // namespace

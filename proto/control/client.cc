@@ -8,10 +8,11 @@ namespace gpuloom::control {
 bool Client::Connect(const std::string& state_dir, std::chrono::milliseconds timeout,
                      std::string* error) {
   connection_.Close();
-  refused_ = false;
+  refused_ = nobody_there_ = false;
   path_ = state_dir + "/" + kControlSocketName;
   channel::UniqueFd socket = channel::ConnectTo(path_.c_str());
   if (!socket.valid()) {
+    nobody_there_ = true;
     *error = "control: cannot connect to " + path_ + ": " + strerror(errno);
     return false;
   }
@@ -22,11 +23,24 @@ bool Client::Connect(const std::string& state_dir, std::chrono::milliseconds tim
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   connection_ = Connection(std::move(socket));
-  if (!Ask(ControlHello{kControlVersion}, error)) {
-    refused_ = connected();
-    connection_.Close();
-    return false;
-  }
+  if (ExchangeVersions(error)) return true;
+  refused_ = connected();
+  connection_.Close();
+  return false;
+}
+
+bool Client::ExchangeVersions(std::string* error) {
+  Answer answer{};
+  const auto say = [&](uint16_t minor) {
+    connection_.set_peer_minor(0);  // what every minor understands
+    return Ask(ControlHello{kControlMajor, minor}, &answer, nullptr, error);
+  };
+  bool ok = say(kControlMinor);
+  // One of 3.0 takes no Hello but its own, and does not say in its Answer what it speaks.
+  if (!ok && connected() && answer.major == 0) ok = say(0);
+  if (!ok) return false;
+  connection_.set_peer_minor(answer.minor);
+  device_memory_bytes_ = answer.device_memory_bytes;
   return true;
 }
 
@@ -38,13 +52,12 @@ bool Client::RemoveAllocation(const std::string& name, std::string* error) {
 
 bool Client::ListAllocations(std::vector<AllocationState>* allocations, std::string* error) {
   allocations->clear();
-  const uint32_t request = ++last_request_;
-  if (!connection_.Send(request, control::ListAllocations{})) return Lost("send to", error);
-  return ReceiveAnswer(request, allocations, error);
+  Answer answer;
+  return Ask(control::ListAllocations{}, &answer, allocations, error);
 }
 
-bool Client::ReceiveAnswer(uint32_t request, std::vector<AllocationState>* allocations,
-                           std::string* error) {
+bool Client::ReceiveAnswer(uint32_t request, Answer* answer,
+                           std::vector<AllocationState>* allocations, std::string* error) {
   Incoming in;
   for (;;) {
     if (!connection_.Receive(&in)) return Lost("receive from", error);
@@ -54,14 +67,12 @@ bool Client::ReceiveAnswer(uint32_t request, std::vector<AllocationState>* alloc
       allocations->push_back(state);
       continue;
     }
-    Answer answer;
-    if (!in.As(&answer)) {
+    if (!in.As(answer)) {
       errno = EPROTO;
       return Lost("understand", error);
     }
-    if (answer.device_memory_bytes != 0) device_memory_bytes_ = answer.device_memory_bytes;
-    if (answer.ok != 0) return true;
-    *error = "scheduler: " + std::string(answer.message, TextLength(answer.message));
+    if (answer->ok != 0) return true;
+    *error = "scheduler: " + std::string(answer->message, TextLength(answer->message));
     return false;
   }
 }

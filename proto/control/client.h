@@ -22,13 +22,16 @@ class Client {
  public:
   static constexpr std::chrono::milliseconds kDefaultTimeout{5000};
 
-  // Connects to <state_dir>/control.sock and exchanges versions.
+  // Connects to <state_dir>/control.sock and exchanges versions. A scheduler of an older minor is
+  // spoken to as it knows (protocol_version.h).
   [[nodiscard]] bool Connect(const std::string& state_dir, std::chrono::milliseconds timeout,
                              std::string* error);
   void Close() { connection_.Close(); }
   bool connected() const { return connection_.valid(); }
-  // After a failed Connect: a scheduler answered and refused us (another version). Trying again
-  // will not help.
+  // After a failed Connect: nobody listens there.
+  bool nobody_there() const { return nobody_there_; }
+  // After a failed Connect: a scheduler answered and refused us (another major). Trying again will
+  // not help.
   bool refused() const { return refused_; }
   // Readable or hung up means that the scheduler is gone: it never speaks unasked.
   int fd() const { return connection_.fd(); }
@@ -53,18 +56,27 @@ class Client {
  private:
   template <Message M>
   bool Ask(const M& message, std::string* error) {
+    Answer answer;
+    return Ask(message, &answer, nullptr, error);
+  }
+  template <Message M>
+  bool Ask(const M& message, Answer* answer, std::vector<AllocationState>* allocations,
+           std::string* error) {
     const uint32_t request = ++last_request_;
     if (!connection_.Send(request, message)) return Lost("send to", error);
-    return ReceiveAnswer(request, nullptr, error);
+    return ReceiveAnswer(request, answer, allocations, error);
   }
-  bool ReceiveAnswer(uint32_t request, std::vector<AllocationState>* allocations,
+  // *answer is what was said last, also where that is a refusal.
+  bool ReceiveAnswer(uint32_t request, Answer* answer, std::vector<AllocationState>* allocations,
                      std::string* error);
+  bool ExchangeVersions(std::string* error);
   bool Lost(const char* what, std::string* error);
 
   Connection connection_;
   std::string path_;
   uint32_t last_request_ = 0;
   uint64_t device_memory_bytes_ = 0;
+  bool nobody_there_ = false;
   bool refused_ = false;
 };
 

@@ -8,18 +8,15 @@
 #include <errno.h>
 #include <string.h>
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #include "proto/channel/socket.h"
-#include "proto/control/messages.h"
+#include "proto/control/message_list.h"
+#include "proto/control/protocol_version.h"
 
 namespace gpuloom::control {
-
-template <typename M>
-concept Message = wire::WireStruct<M> && requires {
-  M::kType;
-} && sizeof(MessageHeader) + sizeof(M) <= kMaxMessageBytes;
 
 // One received message, header judged, with the descriptors that came along.
 struct Incoming {
@@ -29,13 +26,33 @@ struct Incoming {
   channel::UniqueFd fds[channel::kMaxFds];
   size_t fd_count = 0;
 
-  // True when this is a whole M; false leaves `out` alone.
+  // True when this is an M; what an older peer does not say of it is zero, what a newer one says
+  // beyond it is ignored. False leaves `out` alone.
   template <Message M>
   [[nodiscard]] bool As(M* out) const {
-    if (header.type != M::kType || body_bytes != (std::is_empty_v<M> ? 0 : sizeof(M))) return false;
-    if constexpr (!std::is_empty_v<M>) std::memcpy(out, body, sizeof(M));
+    if (header.type != kType<M> || body_bytes < ShortestBytes<M>()) return false;
+    if constexpr (!std::is_empty_v<M>) {
+      *out = M{};
+      std::memcpy(out, body, std::min<size_t>(body_bytes, sizeof(M)));
+    }
     return true;
   }
+};
+
+// One message as it is sent to a peer of our major and the given minor.
+template <Message M>
+struct Encoded {
+  Encoded(uint32_t request, const M& message, uint16_t peer_minor) {
+    const MessageHeader header{kType<M>, request};
+    std::memcpy(bytes, &header, sizeof(header));
+    if constexpr (!std::is_empty_v<M>) {
+      std::memcpy(bytes + sizeof(header), &message, sizeof(M));
+      // Readers of 3.0 know no longer message than their own.
+      if (peer_minor == 0) size_bytes = sizeof(header) + ShortestBytes<M>();
+    }
+  }
+  uint8_t bytes[sizeof(MessageHeader) + kBodyBytes<M>];
+  size_t size_bytes = sizeof(bytes);
 };
 
 class Connection {
@@ -48,19 +65,17 @@ class Connection {
   bool valid() const { return socket_.valid(); }
   void Close() { socket_.Reset(); }
 
+  // The minor of what listens at the other end; our own until this is called.
+  void set_peer_minor(uint16_t minor) { peer_minor_ = minor; }
+  uint16_t peer_minor() const { return peer_minor_; }
+
   // `flags`: MSG_DONTWAIT where the caller must not block. False with errno.
   template <Message M>
   [[nodiscard]] bool Send(uint32_t request, const M& message, const int* fds = nullptr,
                           size_t fd_count = 0, int flags = 0) {
-    uint8_t bytes[sizeof(MessageHeader) + sizeof(M)];
-    const MessageHeader header{M::kType, request};
-    std::memcpy(bytes, &header, sizeof(header));
-    size_t size = sizeof(header);
-    if constexpr (!std::is_empty_v<M>) {
-      std::memcpy(bytes + size, &message, sizeof(M));
-      size += sizeof(M);
-    }
-    return channel::SendMessage(socket_.get(), bytes, size, fds, fd_count, flags);
+    const Encoded<M> encoded(request, message, peer_minor_);
+    return channel::SendMessage(socket_.get(), encoded.bytes, encoded.size_bytes, fds, fd_count,
+                                flags);
   }
 
   // Blocks unless `flags` has MSG_DONTWAIT. At most `fd_capacity` descriptors are taken. False with
@@ -85,6 +100,7 @@ class Connection {
 
  private:
   channel::UniqueFd socket_;
+  uint16_t peer_minor_ = kControlMinor;
 };
 
 // Copies text into a fixed field, cut and NUL-terminated. Text received from a peer is read through

@@ -6,8 +6,10 @@
 
 #include <filesystem>
 #include <thread>
+#include <vector>
 
 #include "proto/control/client.h"
+#include "proto/control/testing_recording.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::control {
@@ -47,19 +49,59 @@ TEST_F(ConnectionTest, AnEmptyMessageHasNoBody) {
   EXPECT_TRUE(in.As(&list));
 }
 
-TEST_F(ConnectionTest, Malicious_ABodyOfAnotherSizeIsNoMessage) {
-  struct {
-    MessageHeader header{Type::kRemoveSession, 0};
-    uint8_t body[sizeof(RemoveSession) + 1] = {};
-  } wrong;
-  for (const size_t size :
-       {sizeof(MessageHeader), sizeof(MessageHeader) + 7, sizeof(wrong.header) + 9}) {
-    ASSERT_TRUE(channel::SendMessage(a_.fd(), &wrong, size));
+// Sends a body of so many bytes, all 1, under M's type.
+template <Message M>
+void SendBytes(Connection& connection, size_t body_bytes) {
+  std::vector<uint8_t> bytes(sizeof(MessageHeader) + body_bytes, 1);
+  const MessageHeader header{kType<M>, 9};
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  ASSERT_TRUE(channel::SendMessage(connection.fd(), bytes.data(), bytes.size()));
+}
+
+TEST_F(ConnectionTest, Malicious_AShorterBodyThanEverIsNoMessage) {
+  for (const size_t body_bytes : {size_t{0}, sizeof(RemoveSession) - 1}) {
+    SendBytes<RemoveSession>(a_, body_bytes);
     Incoming in;
     ASSERT_TRUE(b_.Receive(&in));
     RemoveSession remove{5};
     EXPECT_FALSE(in.As(&remove));
     EXPECT_EQ(remove.session_id, 5u);
+  }
+}
+
+TEST_F(ConnectionTest, WhatANewerMinorAppendsIsIgnored) {
+  for (const size_t more : {size_t{1}, kMaxMessageBytes - sizeof(MessageHeader) - 8}) {
+    SendBytes<RemoveSession>(a_, sizeof(RemoveSession) + more);
+    Incoming in;
+    ASSERT_TRUE(b_.Receive(&in));
+    RemoveSession remove;
+    ASSERT_TRUE(in.As(&remove));
+    EXPECT_EQ(remove.session_id, 0x0101010101010101u);
+  }
+}
+
+TEST_F(ConnectionTest, WhatAnOlderMinorDoesNotSayIsZero) {
+  SendBytes<Answer>(a_, Answer::kShortestBytes);
+  Incoming in;
+  ASSERT_TRUE(b_.Receive(&in));
+  Answer answer;
+  std::memset(&answer, 0xff, sizeof(answer));
+  ASSERT_TRUE(in.As(&answer));
+  EXPECT_EQ(answer.ok, 0x01010101u);
+  EXPECT_EQ(answer.major, 0u);
+  EXPECT_EQ(answer.minor, 0u);
+  SendBytes<Answer>(a_, Answer::kShortestBytes - 1);
+  ASSERT_TRUE(b_.Receive(&in));
+  EXPECT_FALSE(in.As(&answer));
+}
+
+TEST_F(ConnectionTest, OneOfTheFirstMinorIsSentItsOwnSizes) {
+  for (const uint16_t minor : {uint16_t{0}, kControlMinor}) {
+    a_.set_peer_minor(minor);
+    ASSERT_TRUE(a_.Send(1, Answer{}));
+    Incoming in;
+    ASSERT_TRUE(b_.Receive(&in));
+    EXPECT_EQ(in.body_bytes, minor == 0 ? Answer::kShortestBytes : sizeof(Answer));
   }
 }
 
@@ -116,6 +158,8 @@ class ClientTest : public ::testing::Test {
   }
   static void Reply(Connection& connection, uint32_t request, bool ok, const char* message) {
     Answer answer{};
+    answer.major = kControlMajor;
+    answer.minor = kControlMinor;
     answer.ok = ok ? 1 : 0;
     answer.device_memory_bytes = 77;
     SetText(answer.message, message);
@@ -132,6 +176,7 @@ class ClientTest : public ::testing::Test {
 TEST_F(ClientTest, NobodyThereIsNamed) {
   EXPECT_FALSE(client_.Connect(folder_ + "/none", milliseconds(100), &error_));
   EXPECT_THAT(error_, ::testing::HasSubstr(folder_ + "/none/control.sock"));
+  EXPECT_TRUE(client_.nobody_there());
   EXPECT_FALSE(client_.refused());
 }
 
@@ -171,6 +216,49 @@ TEST_F(ClientTest, AListIsCollectedAndARefusedRequestKeepsTheConnection) {
   EXPECT_FALSE(client_.RemoveAllocation("a", &error_));
   EXPECT_EQ(error_, "scheduler: no");
   EXPECT_TRUE(client_.connected());
+}
+
+// What the scheduler of another release has answered to a client of today's, word for word.
+TEST_F(ClientTest, ASchedulerOf3_0IsSpokenToAsItKnows) {
+  listener_.Reset();
+  const RecordedScheduler scheduler(
+      folder_, ReadRecording(GPULOOM_SOURCE_DIR "/tests/golden/control_3.0/run_3.1.txt"));
+  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(10), &error_)) << error_;
+  EXPECT_EQ(client_.device_memory_bytes(), uint64_t{1} << 30);
+  AddAllocation add{};
+  EXPECT_TRUE(client_.AddAllocation(add, &error_)) << error_;
+  BindAllocation bind{};
+  EXPECT_TRUE(client_.BindAllocation(bind, &error_)) << error_;
+  EXPECT_TRUE(client_.PrepareExecutor("a", &error_)) << error_;
+  std::vector<AllocationState> states;
+  EXPECT_TRUE(client_.ListAllocations(&states, &error_)) << error_;
+  ASSERT_EQ(states.size(), 1u);
+  EXPECT_STREQ(states[0].container, "true");
+  EXPECT_TRUE(client_.RemoveAllocation("a", &error_)) << error_;
+  EXPECT_FALSE(scheduler.was_surprised());
+}
+
+TEST_F(ClientTest, ASchedulerOfAnotherMajorIsAskedOnceAndItsReasonTold) {
+  std::vector<ControlHello> said;
+  Serve([&said](Connection& connection) {
+    Incoming in;
+    while (connection.Receive(&in)) {
+      ControlHello hello;
+      ASSERT_TRUE(in.As(&hello));
+      said.push_back(hello);
+      Answer answer{};
+      answer.major = kControlMajor + 1;
+      SetText(answer.message, "this scheduler speaks 4.0");
+      ASSERT_TRUE(connection.Send(in.header.request, answer));
+    }
+  });
+  EXPECT_FALSE(client_.Connect(folder_, std::chrono::seconds(10), &error_));
+  EXPECT_EQ(error_, "scheduler: this scheduler speaks 4.0");
+  EXPECT_TRUE(client_.refused());
+  server_.join();
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(said[0].major, kControlMajor);
+  EXPECT_EQ(said[0].minor, kControlMinor);
 }
 
 TEST_F(ClientTest, ASchedulerThatDoesNotAnswerCostsTheTimeoutOnly) {

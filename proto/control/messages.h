@@ -1,62 +1,40 @@
 // What agent, scheduler and executor say to one another: one plain struct a message over
 // SOCK_SEQPACKET.
 //
-//   agent      ↔ scheduler   <state dir>/control.sock; the agent asks, the scheduler answers with
-//   Answer (or a list) scheduler  ↔ executor    the executor's descriptor kExecutorControlFd, a
-//   pair made by the scheduler
+//   agent      ↔ scheduler   <state dir>/control.sock; the agent asks, the scheduler answers
+//   scheduler  ↔ executor    the executor's descriptor kExecutorControlFd, a pair made by the
+//                            scheduler
 //
 // Every message begins with MessageHeader. `request` is chosen by who asks and repeated by who
 // answers; 0 = no answer is expected. Strings are NUL-terminated in fixed fields. The scheduler
-// treats what an executor says as untrusted. The control version is exchanged in ControlHello;
-// these structs change only together with it. Messages may be added without, where who asks can do
-// without the answer.
+// treats what an executor says as untrusted. A struct here changes only as protocol_version.h
+// says, because one end may be older than the other: docs/design/control.md.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "proto/wire/wire_struct.h"
 
 namespace gpuloom::control {
 
-inline constexpr uint32_t kControlVersion = 3;
 inline constexpr int kExecutorControlFd = 3;
 inline constexpr char kControlSocketName[] = "control.sock";
 inline constexpr char kLockName[] = "lock";
+// Nearly twice the longest, for the fields of minors to come.
+inline constexpr uint32_t kMaxMessageBytes = 4096;
 
-enum class Type : uint32_t {
-  kNone,
-  kControlHello,
-  kAnswer,
-  kAddAllocation,
-  kBindAllocation,
-  kRemoveAllocation,
-  kListAllocations,
-  kAllocationState,
-  kExecutorReady,
-  kAddSession,
-  kSessionReady,
-  kRemoveSession,
-  kSessionEnded,
-  kMemoryRequest,
-  kMemoryGranted,
-  kMemoryReturn,
-  kMemoryInfoRequest,
-  kMemoryInfo,
-  kExecutorFault,
-  kSessionCounters,
-  kArenaReturned,
-  kMemoryTransfer,
-  kMemoryCharge,
-  kUnsupportedCall,
-  kMemoryReclaim,
-  kMemoryReclaimed,
-  kPrepareExecutor,
-  kSessionWaits,
-  kRefusedCalls,
+// Who says a message to whom; dispatch.h makes one table for each of those who listen.
+enum class Route : uint32_t {
+  kAgentAsks,        // agent → scheduler; answered where `request` is not 0
+  kExecutorSays,     // executor → scheduler
+  kSchedulerOrders,  // scheduler → executor, unasked
+  kAnswers,          // scheduler → whoever asked, with the asker's `request`
 };
 
 struct MessageHeader {
-  Type type;
+  uint32_t type;  // the message's place in AllMessages (message_list.h), counted from 1
   uint32_t request;
 };
 
@@ -67,26 +45,36 @@ using Name = char[256];
 
 // ---- agent ↔ scheduler ----
 
-// First message of a connection. Answered by Answer; a scheduler of another version refuses with a
-// message.
+// First message of a connection. Answered by Answer; a scheduler of another major refuses with a
+// message. Its fields, and those of Answer, are the same in every major, so that any two releases
+// can tell each other that they differ.
 struct ControlHello {
-  static constexpr Type kType = Type::kControlHello;
-  uint32_t version;
+  static constexpr std::string_view kName = "ControlHello";
+  static constexpr Route kRoute = Route::kAgentAsks;
+  uint16_t major;
+  uint16_t minor;
 };
 
 struct Answer {
-  static constexpr Type kType = Type::kAnswer;
+  static constexpr std::string_view kName = "Answer";
+  static constexpr Route kRoute = Route::kAnswers;
+  static constexpr size_t kShortestBytes = 528;
   uint32_t ok;
   uint32_t unused;
   uint64_t device_memory_bytes;  // of the GPU; in the answer to ControlHello
   char message[512];             // why not
+  // Since 3.1, in the answer to ControlHello: the version that the scheduler speaks.
+  uint16_t major;
+  uint16_t minor;
+  uint32_t unused_too;
 };
 
 // An allocation is one Allocate of the kubelet: `slots` slots, one directory. The scheduler makes
 // gpuloom.sock in it. Sessions are refused until it is bound. Adding the same name again (after a
 // restart of the agent) is no error.
 struct AddAllocation {
-  static constexpr Type kType = Type::kAddAllocation;
+  static constexpr std::string_view kName = "AddAllocation";
+  static constexpr Route kRoute = Route::kAgentAsks;
   Label name;  // the directory's random name
   char directory[1024];
   uint32_t slots;
@@ -98,7 +86,8 @@ struct AddAllocation {
 // Says who the allocation is. Repeating it with the same identity is no error and updates quota and
 // limits live; another identity under the same name is refused.
 struct BindAllocation {
-  static constexpr Type kType = Type::kBindAllocation;
+  static constexpr std::string_view kName = "BindAllocation";
+  static constexpr Route kRoute = Route::kAgentAsks;
   Label name;
   Label pod_namespace;
   Name pod;
@@ -111,26 +100,29 @@ struct BindAllocation {
 
 // A program of this allocation, which is bound, is about to start: the executor of its domain is
 // started now if there is none, so that the program's first call does not wait for a context. Only
-// advice: without it the first session starts the executor. A scheduler of an older release refuses
-// it as unknown.
+// advice: without it the first session starts the executor.
 struct PrepareExecutor {
-  static constexpr Type kType = Type::kPrepareExecutor;
+  static constexpr std::string_view kName = "PrepareExecutor";
+  static constexpr Route kRoute = Route::kAgentAsks;
   Label name;
 };
 
 // Ends its sessions, removes its socket and forgets it. Unknown names are no error.
 struct RemoveAllocation {
-  static constexpr Type kType = Type::kRemoveAllocation;
+  static constexpr std::string_view kName = "RemoveAllocation";
+  static constexpr Route kRoute = Route::kAgentAsks;
   Label name;
 };
 
 // Answered by one AllocationState for each, then Answer.
 struct ListAllocations {
-  static constexpr Type kType = Type::kListAllocations;
+  static constexpr std::string_view kName = "ListAllocations";
+  static constexpr Route kRoute = Route::kAgentAsks;
 };
 
 struct AllocationState {
-  static constexpr Type kType = Type::kAllocationState;
+  static constexpr std::string_view kName = "AllocationState";
+  static constexpr Route kRoute = Route::kAnswers;
   Label name;
   Label pod_namespace;
   Name pod;
@@ -160,7 +152,8 @@ struct AllocationState {
 
 // Executor: the context exists, sessions may come.
 struct ExecutorReady {
-  static constexpr Type kType = Type::kExecutorReady;
+  static constexpr std::string_view kName = "ExecutorReady";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint32_t ok;
   uint32_t driver_failed;  // 1: not ok, because the driver does not start in this process
   // As cuCtxGetStreamPriorityRange says, which needs a context and the scheduler has none.
@@ -169,9 +162,20 @@ struct ExecutorReady {
   char message[512];  // why not
 };
 
+// Descriptors that come with AddSession, in this order.
+enum SessionFd : uint32_t {
+  kSessionCommandFd,     // read-only
+  kSessionCompletionFd,  // read-write
+  kSessionArenaFd,       // read-write
+  kSessionDoorbellFd,
+  kSessionFds,
+};
+
 // Scheduler: a tenant has connected. With kSessionFds descriptors.
 struct AddSession {
-  static constexpr Type kType = Type::kAddSession;
+  static constexpr std::string_view kName = "AddSession";
+  static constexpr Route kRoute = Route::kSchedulerOrders;
+  static constexpr size_t kFds = kSessionFds;
   uint64_t session_id;  // never used twice
   uint64_t device_range_begin;
   uint64_t device_range_bytes;
@@ -187,17 +191,10 @@ struct AddSession {
   char label[512];  // "namespace/pod/container", for the log
 };
 
-enum SessionFd : uint32_t {
-  kSessionCommandFd,     // read-only
-  kSessionCompletionFd,  // read-write
-  kSessionArenaFd,       // read-write
-  kSessionDoorbellFd,
-  kSessionFds,
-};
-
 // Executor: the session's regions are mapped and its ring is being read; or not, and why.
 struct SessionReady {
-  static constexpr Type kType = Type::kSessionReady;
+  static constexpr std::string_view kName = "SessionReady";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
   uint32_t ok;
   uint32_t unused;
@@ -207,7 +204,8 @@ struct SessionReady {
 // Scheduler: the tenant has hung up (or its allocation is gone). The executor drains and answers
 // SessionEnded.
 struct RemoveSession {
-  static constexpr Type kType = Type::kRemoveSession;
+  static constexpr std::string_view kName = "RemoveSession";
+  static constexpr Route kRoute = Route::kSchedulerOrders;
   uint64_t session_id;
 };
 
@@ -215,7 +213,8 @@ struct RemoveSession {
 // unasked, after Fatal. `drained` 0: it did not drain in time; the scheduler ends the executor, and
 // until that is dead nothing is reused.
 struct SessionEnded {
-  static constexpr Type kType = Type::kSessionEnded;
+  static constexpr std::string_view kName = "SessionEnded";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
   uint64_t kernels_launched;
   uint32_t fatal;  // wire::Fatal
@@ -225,7 +224,8 @@ struct SessionEnded {
 // Executor: `size_bytes` (a multiple of 2 MiB) of device memory for a session. Answered by
 // MemoryGranted.
 struct MemoryRequest {
-  static constexpr Type kType = Type::kMemoryRequest;
+  static constexpr std::string_view kName = "MemoryRequest";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
   uint64_t size_bytes;
 };
@@ -234,7 +234,8 @@ struct MemoryRequest {
 // the executor, as for arrays. Answered by MemoryGranted without a descriptor; given back by
 // MemoryReturn like all other memory.
 struct MemoryCharge {
-  static constexpr Type kType = Type::kMemoryCharge;
+  static constexpr std::string_view kName = "MemoryCharge";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
   uint64_t size_bytes;
 };
@@ -242,7 +243,9 @@ struct MemoryCharge {
 // Scheduler: with one descriptor (a CUmemGenericAllocationHandle as a POSIX fd) when result is
 // CUDA_SUCCESS.
 struct MemoryGranted {
-  static constexpr Type kType = Type::kMemoryGranted;
+  static constexpr std::string_view kName = "MemoryGranted";
+  static constexpr Route kRoute = Route::kAnswers;
+  static constexpr size_t kFds = 1;
   uint64_t session_id;
   uint64_t memory_id;
   uint64_t size_bytes;
@@ -254,19 +257,22 @@ struct MemoryGranted {
 // Executor: the memory is unmapped and its handle released. Answered by Answer when `request` is
 // not 0, so that a tenant sees its quota free again when its cuMemFree returns.
 struct MemoryReturn {
-  static constexpr Type kType = Type::kMemoryReturn;
+  static constexpr std::string_view kName = "MemoryReturn";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
   uint64_t memory_id;
 };
 
 // Executor: how much may the session still take.
 struct MemoryInfoRequest {
-  static constexpr Type kType = Type::kMemoryInfoRequest;
+  static constexpr std::string_view kName = "MemoryInfoRequest";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
 };
 
 struct MemoryInfo {
-  static constexpr Type kType = Type::kMemoryInfo;
+  static constexpr std::string_view kName = "MemoryInfo";
+  static constexpr Route kRoute = Route::kAnswers;
   uint64_t session_id;
   uint64_t free_bytes;
   uint64_t total_bytes;
@@ -274,7 +280,8 @@ struct MemoryInfo {
 
 // Executor, before it exits: the device context is lost.
 struct ExecutorFault {
-  static constexpr Type kType = Type::kExecutorFault;
+  static constexpr std::string_view kName = "ExecutorFault";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint32_t result;  // CUresult
   uint32_t unused;
   uint64_t session_id;  // whose work it most likely was, 0 = not known
@@ -283,7 +290,8 @@ struct ExecutorFault {
 // Executor, about once a second while the number changes: for AllocationState. SessionEnded has the
 // last word.
 struct SessionCounters {
-  static constexpr Type kType = Type::kSessionCounters;
+  static constexpr std::string_view kName = "SessionCounters";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
   uint64_t kernels_launched;  // since the session began
 };
@@ -291,14 +299,16 @@ struct SessionCounters {
 // Executor: the session's arena is unmapped, so its host addresses may be given to another session.
 // May come long after SessionEnded: unpinning waits for a moment in which the device is idle.
 struct ArenaReturned {
-  static constexpr Type kType = Type::kArenaReturned;
+  static constexpr std::string_view kName = "ArenaReturned";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
 };
 
 // Executor: memory of a session that ends is still held by another of the same executor, to which
 // it is charged from now on, whatever its quota says.
 struct MemoryTransfer {
-  static constexpr Type kType = Type::kMemoryTransfer;
+  static constexpr std::string_view kName = "MemoryTransfer";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t from_session_id;
   uint64_t to_session_id;
   uint64_t memory_id;
@@ -306,7 +316,8 @@ struct MemoryTransfer {
 
 // Executor: a program of the session has asked CUDA for something that is not supported.
 struct UnsupportedCall {
-  static constexpr Type kType = Type::kUnsupportedCall;
+  static constexpr std::string_view kName = "UnsupportedCall";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
   char name[104];
 };
@@ -315,13 +326,15 @@ struct UnsupportedCall {
 // memory, waits for what is on its way, and answers MemoryReclaimed; of a session that it does not
 // know, at once.
 struct MemoryReclaim {
-  static constexpr Type kType = Type::kMemoryReclaim;
+  static constexpr std::string_view kName = "MemoryReclaim";
+  static constexpr Route kRoute = Route::kSchedulerOrders;
   uint64_t session_id;
   uint64_t reclaim_id;
 };
 
 struct MemoryReclaimed {
-  static constexpr Type kType = Type::kMemoryReclaimed;
+  static constexpr std::string_view kName = "MemoryReclaimed";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
   uint64_t reclaim_id;
 };
@@ -330,7 +343,8 @@ struct MemoryReclaimed {
 // its own work. Memory on its way to it is cleared behind others' kernels, say. Until SessionEnded its
 // usage stays charged and nothing is reused.
 struct SessionWaits {
-  static constexpr Type kType = Type::kSessionWaits;
+  static constexpr std::string_view kName = "SessionWaits";
+  static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
 };
 
@@ -339,9 +353,9 @@ struct SessionWaits {
 // refuses (seccomp_unotify(2)) and waits for the answer. The executor keeps no copy: who holds it
 // could let a call through.
 struct RefusedCalls {
-  static constexpr Type kType = Type::kRefusedCalls;
+  static constexpr std::string_view kName = "RefusedCalls";
+  static constexpr Route kRoute = Route::kExecutorSays;
+  static constexpr size_t kFds = 1;
 };
-
-inline constexpr uint32_t kMaxMessageBytes = 4096;
 
 }  // namespace gpuloom::control

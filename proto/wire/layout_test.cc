@@ -78,6 +78,7 @@ std::string Layout() {
   FIELD(Hello, minor);
   FIELD(Hello, pid);
   FIELD(Hello, pid_namespace);
+  FIELD(Hello, token);
   SIZE(Welcome);
   FIELD(Welcome, magic);
   FIELD(Welcome, major);
@@ -91,6 +92,7 @@ std::string Layout() {
   FIELD(Welcome, host_range_bytes);
   FIELD(Welcome, pinned_limit_bytes);
   FIELD(Welcome, device);
+  FIELD(Welcome, token);
   SIZE(DeviceSnapshot);
   FIELD(DeviceSnapshot, driver_version);
   FIELD(DeviceSnapshot, pci_domain);

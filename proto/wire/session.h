@@ -27,6 +27,20 @@ inline constexpr char kContainerSocketDir[] = "/var/run/gpuloom";
 inline constexpr char kSocketDirVariable[] = "GPULOOM_SOCKET_DIR";
 inline constexpr char kSocketName[] = "gpuloom.sock";
 
+// Names a session to the scheduler that made it, for who takes it up again: 16 bytes that nobody can
+// guess. All zero: none. Reserved; a scheduler that cannot do so yet refuses a Hello with a token.
+struct SessionToken {
+  uint8_t bytes[16];
+
+  constexpr bool empty() const {
+    for (const uint8_t byte : bytes) {
+      if (byte != 0) return false;
+    }
+    return true;
+  }
+};
+static_assert(WireStruct<SessionToken> && sizeof(SessionToken) == 16);
+
 struct Hello {
   uint32_t magic;
   uint16_t major;
@@ -36,8 +50,9 @@ struct Hello {
   int32_t pid;
   uint32_t unused;
   uint64_t pid_namespace;  // in which `pid` is meant
+  SessionToken token;      // since 1.3: of the session to take up again; none for a new one
 };
-static_assert(WireStruct<Hello> && sizeof(Hello) == 24);
+static_assert(WireStruct<Hello> && sizeof(Hello) == 40);
 // All that a tenant of version 1.0 says. What a newer one appends is not for us.
 inline constexpr size_t kShortestHelloBytes = 8;
 inline constexpr size_t kLongestHelloBytes = 256;
@@ -88,8 +103,11 @@ struct Welcome {
   uint64_t host_range_bytes;    // == size of the arena memfd (sparse)
   uint64_t pinned_limit_bytes;  // how much of it the session may register
   DeviceSnapshot device;
+  SessionToken token;  // since 1.3: the session's; to be told to nobody else
 };
 static_assert(WireStruct<Welcome>);
+// All that a scheduler of version 1.0 says.
+inline constexpr size_t kShortestWelcomeBytes = offsetof(Welcome, token);
 
 // Descriptors that come with an accepting Welcome, in this order.
 enum WelcomeFd : uint32_t {

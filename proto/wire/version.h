@@ -11,7 +11,14 @@
 namespace gpuloom::wire {
 
 inline constexpr uint16_t kWireMajor = 1;
-inline constexpr uint16_t kWireMinor = 2;
+inline constexpr uint16_t kWireMinor = 3;
+
+// What a tenant of this build says in Hello: the oldest minor whose servers know every command that it
+// sends. So a scheduler that goes on running while its node is upgraded serves the new pods as well,
+// whose library is newer; what a tenant appends to Hello an older server ignores, and what a newer one
+// appends to Welcome is missing. Raised with the first command that the shim cannot do without.
+inline constexpr uint16_t kNeededMinor = 2;
+static_assert(kNeededMinor <= kWireMinor);
 
 // True when a server of this build can serve a tenant that says (major, minor).
 constexpr bool CanServe(uint16_t major_untrusted, uint16_t minor_untrusted) {

@@ -1,13 +1,10 @@
 #include "tests/fake_kubelet/allocation_report.h"
 
-#include <sys/socket.h>
-#include <sys/time.h>
-
 #include <chrono>
 #include <filesystem>
 #include <thread>
 
-#include "proto/control/connection.h"
+#include "proto/control/client.h"
 
 namespace gpuloom {
 
@@ -20,26 +17,19 @@ std::optional<control::AllocationState> AskScheduler(const FakeContainer& contai
   gpu.replace(0, 4, "GPU-");
   const fs::path path =
       directory.parent_path().parent_path() / "gpus" / gpu / control::kControlSocketName;
-  channel::UniqueFd socket = channel::ConnectTo(path.c_str());
-  if (!socket.valid()) return std::nullopt;
-  const timeval timeout = {3, 0};
-  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-  control::Connection connection(std::move(socket));
-  control::ControlHello hello = {};
-  hello.version = control::kControlVersion;
-  control::Incoming in;
-  control::Answer answer = {};
-  if (!connection.Send(1, hello) || !connection.Receive(&in) || !in.As(&answer) || answer.ok == 0)
+  control::Client client;
+  std::string error;
+  std::vector<control::AllocationState> states;
+  if (!client.Connect(path.parent_path(), std::chrono::seconds(3), &error) ||
+      !client.ListAllocations(&states, &error)) {
     return std::nullopt;
-  if (!connection.Send(2, control::ListAllocations{})) return std::nullopt;
-  std::optional<control::AllocationState> found;
-  while (connection.Receive(&in)) {
-    control::AllocationState state = {};
-    if (!in.As(&state)) break;
-    if (std::string(state.name, control::TextLength(state.name)) == directory.filename())
-      found = state;
   }
-  return found;
+  for (const control::AllocationState& state : states) {
+    if (std::string(state.name, control::TextLength(state.name)) == directory.filename()) {
+      return state;
+    }
+  }
+  return std::nullopt;
 }
 
 std::optional<control::AllocationState> AskSchedulerAtTheEnd(const FakeContainer& container) {

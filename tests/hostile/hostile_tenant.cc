@@ -26,7 +26,7 @@ bool HostileTenant::ReceiveWelcome() {
 }
 
 bool HostileTenant::Attach() {
-  const wire::Hello hello{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, 0, 0, 0};
+  const wire::Hello hello{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, 0, 0, 0, {}};
   if (!Send(&hello, sizeof(hello)) || !ReceiveWelcome() ||
       welcome_.admission != wire::Admission::kAccepted) {
     return false;

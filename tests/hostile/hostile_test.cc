@@ -205,13 +205,13 @@ TEST_F(Malicious, Handshakes) {
     return tenant.Send(data, size) &&
            (!tenant.ReceiveWelcome() || tenant.welcome().admission != wire::Admission::kAccepted);
   };
-  const wire::Hello no_magic{0, wire::kWireMajor, wire::kWireMinor, 0, 0, 0};
+  const wire::Hello no_magic{0, wire::kWireMajor, wire::kWireMinor, 0, 0, 0, {}};
   EXPECT_TRUE(refused(&no_magic, sizeof(no_magic)));
   EXPECT_TRUE(refused(&no_magic, 3));
   const std::vector<char> large(100'000, 'x');
   EXPECT_TRUE(refused(large.data(), large.size()));
 
-  const wire::Hello next_major{wire::kHelloMagic, wire::kWireMajor + 1, 0, 0, 0, 0};
+  const wire::Hello next_major{wire::kHelloMagic, wire::kWireMajor + 1, 0, 0, 0, 0, {}};
   HostileTenant tenant(hostile_.directory);
   ASSERT_TRUE(tenant.Send(&next_major, sizeof(next_major)));
   ASSERT_TRUE(tenant.ReceiveWelcome());
@@ -222,7 +222,7 @@ TEST_F(Malicious, Handshakes) {
 
   // Descriptors where none are expected are not kept.
   const size_t before = DescriptorCount(stack_.scheduler().pid());
-  const wire::Hello hello{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, 0, 0, 0};
+  const wire::Hello hello{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, 0, 0, 0, {}};
   for (int i = 0; i < 50; ++i) {
     HostileTenant with_fds(hostile_.directory);
     const int fds[] = {0, 1, 2, 0, 1, 2};

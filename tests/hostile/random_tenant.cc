@@ -270,7 +270,7 @@ int RandomTenant::Run() {
 // Says something else than hello, or too much, or nothing.
 void RandomTenant::Knock() {
   HostileTenant tenant(directory_);
-  wire::Hello hello{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, 0, 0, 0};
+  wire::Hello hello{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, 0, 0, 0, {}};
   const int fds[] = {0, 1, 2, 0};
   std::vector<uint8_t> nonsense(random_.Below(4096));
   for (uint8_t& byte : nonsense) byte = static_cast<uint8_t>(random_.Next());

@@ -22,8 +22,8 @@ Requests::Requests(Random* random, const wire::Welcome& welcome, uint8_t* arena,
       host_begin_(welcome.host_range_begin),
       host_bytes_(welcome.host_range_bytes),
       arena_(arena),
-      makes_graphs_(wild || random->Chance(60)),
-      frees_(wild || !makes_graphs_) {
+      keeps_addresses_(wild || random->Chance(60)),
+      frees_(wild || !keeps_addresses_) {
   size_t at = 0;
   for (const std::string& image : HostileImages(random_.Next(), wild)) {
     std::memcpy(arena_ + at, image.data(), image.size());

@@ -137,9 +137,9 @@ class Requests {
   Random& random_;
   const uint64_t device_begin_, device_bytes_, host_begin_, host_bytes_;
   uint8_t* const arena_;
-  // A graph that runs when its memory has gone faults, as it does without us. So a tenant that is not wild does one
-  // or the other.
-  const bool makes_graphs_, frees_;
+  // What keeps addresses (a graph, managed variables) and is used when their memory has gone faults, as it does without
+  // us. So a tenant that is not wild does one or the other.
+  const bool keeps_addresses_, frees_;
   std::vector<Part> images_;
   Part space_ = {0, 0};
   std::vector<Part> memory_;

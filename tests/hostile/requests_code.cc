@@ -66,7 +66,7 @@ void Requests::FillCode() {
   });
   On<wire::LibraryPlace>([this](auto* request, Draft* draft) {
     const uint32_t library = unplaced_.Used(&random_);
-    if (library == 0 || registered_.empty()) return false;
+    if (library == 0 || registered_.empty() || !keeps_addresses_) return false;
     unplaced_.Drop(library);
     *request = {wire::LibraryId{library}, 0, wire::HostPtr{AnyRegistered().begin}};
     return Expect(&libraries_, library, draft);

@@ -85,7 +85,7 @@ void Requests::PlaceBlock(std::vector<uint8_t> block, wire::HostPtr* where, uint
 void Requests::FillGraphs() {
   On<wire::GraphInstantiate>([this](auto* request, Draft* draft) {
     const uint32_t graph = graphs_.New(&random_);
-    if (graph == 0 || !makes_graphs_) return false;
+    if (graph == 0 || !keeps_addresses_) return false;
     request->graph = wire::GraphId{graph};
     request->flags = random_.Below(2);
     PlaceBlock(GraphDefinition(&graph_nodes_[graph]), &request->definition,

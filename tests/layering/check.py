@@ -22,7 +22,7 @@ GRPC = r"^(grpc|google/protobuf|absl/)"
 BOOST = r"^boost/"
 HEAVY_STD = r"^(iostream|regex|filesystem|fstream|sstream|string|vector|map|unordered_map|memory|functional|thread)$"
 # What every part of gpuloom-agent shares: strings, statuses, time.
-AGENT = ["agent/cat.h", "agent/clock.h", "agent/testing_clock.h", "agent/testing_full_disk.h"]
+AGENT = ["agent/cat.h", "agent/clock.h", "agent/one_line.h", "agent/testing_clock.h", "agent/testing_full_disk.h"]
 RULES = [
     ("proto/wire", [], [NO_OS, CUDA, GRPC, BOOST, r"\.h$"], ["stdint.h"]),
     ("proto/channel", ["proto/wire"], [CUDA, GRPC, HEAVY_STD], []),

@@ -1,0 +1,26 @@
+// For tests and fuzzers: a device of 16 GiB whose memory is only memfds. One thread makes and releases memory; the
+// counters may be looked at from any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "agent/scheduler/device.h"
+
+namespace gpuloom::scheduler {
+
+class TestingDevice : public Device {
+ public:
+  TestingDevice();
+  uint32_t CreateMemory(uint64_t size_bytes, uint64_t* handle,
+                        channel::UniqueFd* exported) override;
+  void ReleaseMemory(uint64_t handle) override;
+
+  std::atomic<int> live{0};         // pieces of memory that exist
+  std::atomic<uint32_t> result{0};  // of CreateMemory
+
+ private:
+  uint64_t last_handle_ = 0;
+};
+
+}  // namespace gpuloom::scheduler
