@@ -2,6 +2,7 @@
 // green contexts, pinned memory. Whatever they do, the neighbour is served.
 #include <gtest/gtest.h>
 
+#include "agent/executor/staging.h"
 #include "agent/executor/testing_driver.h"
 #include "agent/executor/testing_graph.h"
 #include "agent/executor/testing_peer.h"
