@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/executor/device.h"
+#include "agent/executor/device_charge.h"
 #include "agent/executor/green_contexts.h"
 #include "agent/executor/log.h"
 #include "agent/executor/quiet.h"
@@ -376,7 +377,7 @@ void GreenContexts::On(wire::Tag<wire::GreenStreamCreate>,
   ChargeDevice(place_.scheduler, id(), is_free ? 0 : kStreamTakesBytes, &outstanding_,
                [this, name = request.stream, context, priority, is_free, asker = AskerOf(record),
                 ticket = record.ticket](CUresult charged, DeviceChargeRef charge) {
-                 if (state_ != State::kServing) return;
+                 if (!serving()) return;
                  if (charged != CUDA_SUCCESS) return Reply<wire::GreenStreamCreate>(asker, charged);
                  Stream* stream = streams_.Add(name, /*blocking=*/false, priority, ticket);
                  if (stream == nullptr) {

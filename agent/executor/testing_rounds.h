@@ -7,9 +7,28 @@
 #include <functional>
 #include <memory>
 
+#include "agent/executor/chain.h"
+#include "agent/executor/context_memory.h"
+#include "agent/executor/device.h"
+#include "agent/executor/driver_room.h"
+#include "agent/executor/graph.h"
+#include "agent/executor/host_budget.h"
+#include "agent/executor/internal_stream.h"
+#include "agent/executor/library_cache.h"
+#include "agent/executor/physical_memory.h"
+#include "agent/executor/printer.h"
+#include "agent/executor/quiet.h"
+#include "agent/executor/scheduler_link.h"
 #include "agent/executor/session.h"
+#include "agent/executor/spare_greens.h"
+#include "agent/executor/staging.h"
+#include "agent/executor/stand_in.h"
+#include "agent/executor/tenant.h"
 #include "agent/executor/testing_grants.h"
 #include "agent/executor/testing_regions.h"
+#include "agent/executor/work_pool.h"
+#include "proto/channel/unique_fd.h"
+#include "proto/control/connection.h"
 
 namespace gpuloom::executor {
 
