@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "agent/executor/stream_set.h"
 #include "agent/executor/testing_driver.h"
 #include "agent/executor/testing_peer.h"
 

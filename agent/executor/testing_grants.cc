@@ -62,7 +62,7 @@ bool TestingGrants::Answer(control::Connection* connection, const control::Incom
   } else if (in.As(&back)) {
     in_use_bytes_ -= memory_[back.memory_id];
     memory_.erase(back.memory_id);
-    if (question != 0) (void)connection->Send(question, control::Answer{1, 0, 0, {}});
+    if (question != 0) (void)connection->Send(question, control::Answer{1, 0, 0, {}, 0, 0, 0});
   } else if (in.As(&info)) {
     const uint64_t quota = quota_bytes;
     (void)connection->Send(question,

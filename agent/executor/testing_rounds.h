@@ -27,8 +27,6 @@
 #include "agent/executor/testing_grants.h"
 #include "agent/executor/testing_regions.h"
 #include "agent/executor/work_pool.h"
-#include "proto/channel/unique_fd.h"
-#include "proto/control/connection.h"
 
 namespace gpuloom::executor {
 

@@ -1,6 +1,7 @@
 #include "agent/policy/policy_watcher.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,9 +17,17 @@ namespace {
 // A ConfigMap holds at most 1 MiB.
 constexpr size_t kMaxPolicyBytes = size_t{1} << 20;
 
-absl::StatusOr<std::string> ReadPolicyFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+// Who runs on must not wait for a pipe's other end; who checks a policy may be given one.
+enum class From { kFile, kAnything };
+
+absl::StatusOr<std::string> ReadPolicyFile(const std::string& path, From from) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | (from == From::kFile ? O_NONBLOCK : 0));
   if (fd < 0) return absl::NotFoundError(Cat("policy ", path, ": ", strerror(errno)));
+  struct stat info = {};
+  if (from == From::kFile && (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))) {
+    close(fd);
+    return absl::InvalidArgumentError(Cat("policy ", path, ": is not a file"));
+  }
   std::string text;
   char buffer[16384];
   for (;;) {
@@ -43,7 +52,7 @@ absl::StatusOr<std::string> ReadPolicyFile(const std::string& path) {
 }  // namespace
 
 absl::Status CheckPolicyFile(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadPolicyFile(path);
+  const absl::StatusOr<std::string> text = ReadPolicyFile(path, From::kAnything);
   return text.ok() ? ParsePolicy(path, *text).status() : text.status();
 }
 
@@ -92,7 +101,7 @@ PolicyWatcher::Look PolicyWatcher::LookAgain() {
 }
 
 PolicyWatcher::Look PolicyWatcher::ReadFile() {
-  const absl::StatusOr<std::string> text = ReadPolicyFile(path_);
+  const absl::StatusOr<std::string> text = ReadPolicyFile(path_, From::kFile);
   if (!text.ok()) {
     const bool is_new = std::string(text.status().message()) != last_read_error_;
     last_read_error_ = std::string(text.status().message());

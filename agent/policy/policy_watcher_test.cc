@@ -54,6 +54,19 @@ class PolicyFile : public ::testing::Test {
   fs::path kept_;
 };
 
+// The thread that looks at it does everything else, too.
+TEST_F(PolicyFile, Malicious_APipeInItsPlaceIsNotWaitedFor) {
+  Write("p.yaml", "defaults: {memory: 1GiB}");
+  const auto watcher = Start();
+  ASSERT_EQ(watcher->LoadFirst().outcome, Outcome::kReloaded);
+  fs::remove(directory_ / "p.yaml");
+  ASSERT_EQ(mkfifo((directory_ / "p.yaml").c_str(), 0600), 0);
+  const PolicyWatcher::Look look = watcher->LookAgain();
+  EXPECT_EQ(look.outcome, Outcome::kRefused);
+  EXPECT_THAT(look.reason, HasSubstr("p.yaml: is not a file"));
+  EXPECT_EQ(SlotBytes(watcher), kGiB);
+}
+
 TEST_F(PolicyFile, ABadFileKeepsTheOldPolicyAndSaysSoOnce) {
   Write("p.yaml", "defaults: {memory: 1GiB}");
   const auto watcher = Start();
