@@ -22,6 +22,7 @@
 #include <mutex>
 #include <thread>
 
+#include "agent/executor/sanitized.h"
 #include "tests/hostile/random_tenant.h"
 #include "tests/integration/stack.h"
 
@@ -57,19 +58,15 @@ struct Options {
   std::string log = "random_hostility.log";
 };
 
-// A look at a process. An image that is being copied may have 64 MiB; under AddressSanitizer what is freed stays for
-// a while.
+// A look at a process. An image that is being copied may have 64 MiB; AddressSanitizer keeps 256 MiB of what is freed, and
+// its shadow.
 struct Look {
   pid_t pid = -1;
   uint64_t bytes = 0;
   size_t descriptors = 0;
   size_t threads = 0;
 };
-#if defined(__SANITIZE_ADDRESS__)
-constexpr uint64_t kMayGrowBytes = 512 * kMiB;
-#else
-constexpr uint64_t kMayGrowBytes = 256 * kMiB;
-#endif
+constexpr uint64_t kMayGrowBytes = (executor::kSanitized ? 768 : 256) * kMiB;
 constexpr size_t kMayGrowCount = 32;  // pools of threads and descriptors are not always as full
 
 Look LookAt(pid_t pid) { return {pid, PrivateBytes(pid), DescriptorCount(pid), ThreadCount(pid)}; }
