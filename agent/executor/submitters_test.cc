@@ -217,8 +217,10 @@ TEST_F(SubmittersTest, GraphsAreSharedWhileTheyComeAndGo) {
     TakeDone();
     RunFinished();
     chains_.MakeWanted();
-    if (turn % 200 == 100) chains_.Forget(function_);
-    if (turn % 500 == 250) {
+    // On a busy machine no graph may have lasted by now: the next ones do.
+    const bool forgets = done_jobs_ < kOwners * kJobsOfAnOwner;
+    if (forgets && turn % 200 == 100) chains_.Forget(function_);
+    if (forgets && turn % 500 == 250) {
       std::vector<ChainRef> users = chains_.TakeOut(library_.get());
       pool_.Post([users = std::move(users)]() mutable { users.clear(); }, [] {});
     }
