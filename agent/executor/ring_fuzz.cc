@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "agent/executor/log.h"
 #include "agent/executor/testing_device.h"
 #include "agent/executor/testing_driver.h"
 #include "agent/executor/testing_graph.h"
