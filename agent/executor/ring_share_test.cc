@@ -2,6 +2,8 @@
 // green contexts, pinned memory. Whatever they do, the neighbour is served.
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include "agent/executor/staging.h"
 #include "agent/executor/testing_driver.h"
 #include "agent/executor/testing_graph.h"
@@ -71,13 +73,14 @@ TEST_F(RingShareTest, TheNamesOfALargeImageAreCountedOnce) {
   TestingDriver::SetKernelNames(1, "found");
   ASSERT_EQ(honest_->Call<wire::LibraryKernels>({LibraryId{1}, 0}, &reply), CUDA_SUCCESS);
   EXPECT_EQ(reply.kernel_count, 1u);
+  // Processor time: what a busy machine takes from us isn't in it.
   const auto time = [](TestingTenant* tenant) {
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();
     for (int i = 0; i < 200; ++i) (void)tenant->Call<wire::LibraryKernels>({LibraryId{1}, 0});
-    return std::chrono::steady_clock::now() - begin;
+    return std::clock() - begin;
   };
-  const auto few = time(honest_.get());
-  EXPECT_LT(time(hostile_.get()), 20 * few + std::chrono::milliseconds(200));
+  const std::clock_t few = time(honest_.get());
+  EXPECT_LT(time(hostile_.get()), 20 * few + CLOCKS_PER_SEC / 2);
 }
 
 // Somebody's text is compiled without end, and nobody can stop that: texts of others go to the driver as they

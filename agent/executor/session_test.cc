@@ -300,7 +300,7 @@ TEST_F(SessionTest, EndlessKernelIsReportedNotWaitedFor) {
   ASSERT_TRUE(endless->LoadKernel(1, 1, "k", kEmptyPtx));
   TestingDriver::Hold();
   endless->LaunchPlain(0, 1);
-  std::this_thread::sleep_for(milliseconds(20));
+  ASSERT_TRUE(endless->Wait([] { return TestingDriver::WasCalled("launch"); }));
   scheduler_.RemoveTenant(*endless);
   const auto ended = scheduler_.WaitEnded(endless->order.session_id);
   ASSERT_TRUE(ended.has_value());
@@ -312,7 +312,7 @@ TEST_F(SessionTest, FaultIsToldToEveryTenantAndTheScheduler) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
   TestingDriver::Hold();
   tenant_->LaunchPlain(0, 1);
-  std::this_thread::sleep_for(milliseconds(20));
+  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("launch"); }));
   TestingDriver::Fail(CUDA_ERROR_ILLEGAL_ADDRESS);
   for (TestingTenant* one : {tenant_.get(), neighbour.get()}) {
     EXPECT_TRUE(one->Wait([&] { return one->reader.fault() == CUDA_ERROR_ILLEGAL_ADDRESS; }));

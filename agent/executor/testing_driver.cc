@@ -1,5 +1,6 @@
 #include "agent/executor/testing_driver.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -582,6 +583,12 @@ void TestingDriver::SetLoadsBlock(bool block) { Set(&TestingState::loads_block, 
 std::vector<std::string> TestingDriver::TakeCalls() {
   std::lock_guard lock(S().mutex);
   return std::move(S().calls);
+}
+
+bool TestingDriver::WasCalled(std::string_view begin) {
+  std::lock_guard lock(S().mutex);
+  return std::any_of(S().calls.begin(), S().calls.end(),
+                     [begin](const std::string& call) { return call.starts_with(begin); });
 }
 
 int TestingDriver::live_graphs() { return S().live_graphs; }

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "proto/cuda/driver.h"
@@ -62,6 +63,8 @@ class TestingDriver {
   // multiprocessors). Streams and events are numbered from 1 as
   // they are made.
   static std::vector<std::string> TakeCalls();
+  // Whether a call that begins so was made since they were last taken.
+  static bool WasCalled(std::string_view begin);
   // How often something was called while work was unfinished that must not be then.
   static int unquiet_calls();
   // How often a linker's state was used on another thread than the one that made it.
