@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "agent/executor/host_budget.h"
-#include "agent/executor/log.h"
+#include "agent/executor/process/log.h"
+#include "agent/executor/session/host_budget.h"
 
 namespace gpuloom::executor {
 

@@ -23,16 +23,16 @@
 #include <string>
 
 #include "agent/executor/command_line.h"
-#include "agent/executor/confinement.h"
-#include "agent/executor/device.h"
-#include "agent/executor/driver_output.h"
-#include "agent/executor/environment.h"
-#include "agent/executor/log.h"
-#include "agent/executor/loop.h"
-#include "agent/executor/own_folder.h"
-#include "agent/executor/own_user.h"
-#include "agent/executor/refusal.h"
-#include "agent/executor/scheduler_link.h"
+#include "agent/executor/device/device.h"
+#include "agent/executor/printing/driver_output.h"
+#include "agent/executor/process/confinement.h"
+#include "agent/executor/process/environment.h"
+#include "agent/executor/process/log.h"
+#include "agent/executor/process/own_folder.h"
+#include "agent/executor/process/own_user.h"
+#include "agent/executor/process/refusal.h"
+#include "agent/executor/session/loop.h"
+#include "agent/executor/session/scheduler_link.h"
 
 namespace gpuloom::executor {
 namespace {

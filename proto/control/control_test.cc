@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "proto/control/client.h"
-#include "proto/control/testing_recording.h"
+#include "proto/control/testing/recording.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::control {

@@ -26,7 +26,7 @@ class RandomTenant {
   int Run();
 
  private:
-  void Knock();
+  void ConnectBadly();
   void RunSession();
 
   const std::string directory_;
