@@ -2,8 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "agent/node/size.h"
 #include "agent/policy/capacity.h"
-#include "agent/policy/size.h"
 
 namespace gpuloom {
 

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "agent/one_line.h"
+#include "agent/node/one_line.h"
 
 namespace gpuloom {
 namespace {

@@ -2,8 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include "agent/cat.h"
+#include "agent/node/size.h"
 #include "agent/plugin/plugin_socket.h"
-#include "agent/policy/size.h"
 #include "agent/supervisor/control_client.h"
 #include "agent/supervisor/scheduler_command.h"
 
@@ -64,12 +65,12 @@ absl::Status NodeAgent::Open() {
 
   pod_resources_ =
       MakePodResourcesClient(line_.pod_resources, line_.resource_name, kPodResourcesTimeout);
-  const absl::StatusOr<uint64_t> pinned_limit = ParseSize(line_.pinned_limit);
-  if (!pinned_limit.ok()) return pinned_limit.status();
+  std::string error;
+  const std::optional<uint64_t> pinned_limit = ParseSize(line_.pinned_limit, &error);
+  if (!pinned_limit) return absl::InvalidArgumentError(Cat("--pinned-limit: ", error));
   // Passed on as it is, and refused here so that the message comes at the start.
-  if (!line_.executor_memory.empty()) {
-    const absl::StatusOr<uint64_t> executor_memory = ParseSize(line_.executor_memory);
-    if (!executor_memory.ok()) return executor_memory.status();
+  if (!line_.executor_memory.empty() && !ParseSize(line_.executor_memory, &error)) {
+    return absl::InvalidArgumentError(Cat("--executor-memory: ", error));
   }
 
   const std::chrono::seconds missing(line_.missing_seconds);

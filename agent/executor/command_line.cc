@@ -5,7 +5,8 @@
 
 #include <charconv>
 #include <cstdio>
-#include <string_view>
+
+#include "agent/node/size.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 constexpr char kUsage[] =
     "usage: gpuloom-executor --gpu UUID --cuda-library PATH --domain NAME\n"
     "                        [--log-level error|info|debug] [--user NUMBER] [--folder PATH]\n"
-    "                        [--tell-refused-calls] [--lenient] [--memory-limit BYTES]\n"
+    "                        [--tell-refused-calls] [--lenient] [--memory-limit SIZE]\n"
     "                        [--control-version MAJOR.MINOR]\n"
     "       gpuloom-executor --remove PATH [--user NUMBER]\n"
     "Started by gpuloom-scheduler, which passes the control socket as descriptor 3.\n";
@@ -25,9 +26,12 @@ bool ParseUser(const std::string& text, unsigned* user) {
          *user != UINT_MAX;
 }
 
-bool ParseBytes(std::string_view text, uint64_t* bytes) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *bytes);
-  return error == std::errc() && end == text.data() + text.size() && *bytes != 0;
+bool ParseMemoryLimit(const char* text, uint64_t* limit_bytes) {
+  std::string error;
+  const std::optional<uint64_t> size_bytes = ParseSize(text, &error);
+  if (!size_bytes) fprintf(stderr, "gpuloom-executor: --memory-limit: %s\n", error.c_str());
+  *limit_bytes = size_bytes.value_or(0);
+  return *limit_bytes != 0;
 }
 
 bool Parse(int argc, char** argv, CommandLine* line) {
@@ -55,7 +59,7 @@ bool Parse(int argc, char** argv, CommandLine* line) {
         line->cuda_library = optarg;
         break;
       case 'm':
-        if (!ParseBytes(optarg, &line->memory_limit_bytes)) return false;
+        if (!ParseMemoryLimit(optarg, &line->memory_limit_bytes)) return false;
         break;
       case 'l':
         if (const auto level = ParseLogLevel(optarg); level.has_value()) {

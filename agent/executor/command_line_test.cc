@@ -19,9 +19,9 @@ std::optional<CommandLine> Parse(std::vector<std::string> arguments) {
 
 TEST(CommandLine, TakesEveryOption) {
   const auto line = Parse({"--gpu", "GPU-1", "--cuda-library", "/l", "--domain", "namespace/a",
-                           "--log-level", "debug", "--memory-limit", "1000"});
+                           "--log-level", "debug", "--memory-limit", "8GiB"});
   ASSERT_TRUE(line);
-  EXPECT_EQ(line->memory_limit_bytes, 1000u);
+  EXPECT_EQ(line->memory_limit_bytes, uint64_t{8} << 30);
   EXPECT_EQ(line->gpu, "GPU-1");
   EXPECT_EQ(line->cuda_library, "/l");
   EXPECT_EQ(line->domain, "namespace/a");
@@ -62,7 +62,7 @@ TEST(CommandLine, MistakesAreRefusedWithTheUsage) {
            {"--gpu", "GPU-1", "--cuda-library"},
            {"--gpu", "GPU-1", "--cuda-library", "/l", "stray"},
            {"--gpu", "GPU-1", "--cuda-library", "/l", "--bogus"},
-           {"--gpu", "GPU-1", "--cuda-library", "/l", "--memory-limit", "8GiB"},
+           {"--gpu", "GPU-1", "--cuda-library", "/l", "--memory-limit", "8GB"},
            {"--gpu", "GPU-1", "--cuda-library", "/l", "--memory-limit", "0"},
            {"--gpu", "GPU-1", "--cuda-library", "/l", "--log-level", "loud"},
            {"--gpu", "GPU-1", "--cuda-library", "/l", "--user", "0"},

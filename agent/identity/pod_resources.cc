@@ -7,7 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "agent/cat.h"
-#include "agent/one_line.h"
+#include "agent/node/one_line.h"
 #include "proto/kubelet/podresources/v1/api.grpc.pb.h"
 
 namespace gpuloom {

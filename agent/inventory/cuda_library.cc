@@ -1,26 +1,10 @@
 #include "agent/inventory/cuda_library.h"
 
-#include <cstdio>
-
 #include "agent/cat.h"
+#include "agent/node/gpu_uuid.h"
 #include "proto/cuda/driver.h"
 
 namespace gpuloom {
-namespace {
-
-std::string FormatUuid(const CUuuid& uuid) {
-  std::string text = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    char byte[3];
-    std::snprintf(byte, sizeof(byte), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
-    text += byte;
-  }
-  return text;
-}
-
-}  // namespace
-
 absl::StatusOr<std::vector<Gpu>> ListGpusFromCudaLibrary(const std::string& path) {
   Driver driver;
   std::string error;
@@ -49,7 +33,7 @@ absl::StatusOr<std::vector<Gpu>> ListGpusFromCudaLibrary(const std::string& path
     if (code == CUDA_SUCCESS) code = driver.cuDeviceTotalMem_v2(&total_bytes, device);
     if (code != CUDA_SUCCESS) return failed(Cat("device ", index).c_str(), code);
     Gpu gpu;
-    gpu.uuid = FormatUuid(uuid);
+    gpu.uuid = FormatUuid(uuid.bytes);
     gpu.name = name;
     gpu.index = index;
     gpu.total_bytes = total_bytes;

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "agent/cat.h"
 #include "agent/inventory/slots.h"
-#include "agent/policy/size.h"
+#include "agent/node/size.h"
 
 namespace gpuloom {
 namespace {

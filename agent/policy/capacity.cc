@@ -1,7 +1,7 @@
 #include "agent/policy/capacity.h"
 
 #include "agent/cat.h"
-#include "agent/policy/size.h"
+#include "agent/node/size.h"
 
 namespace gpuloom {
 
@@ -13,10 +13,9 @@ absl::StatusOr<Capacity> MakeCapacity(const std::string& gpu, uint64_t total_byt
   capacity.slots = slots;
   capacity.reserve_bytes = AutoReserveBytes(total_bytes, slots);
   if (reserve != "auto") {
-    const absl::StatusOr<uint64_t> reserve_bytes = ParseSize(reserve);
-    if (!reserve_bytes.ok())
-      return absl::InvalidArgumentError(
-          Cat("--reserve: ", std::string(reserve_bytes.status().message())));
+    std::string error;
+    const std::optional<uint64_t> reserve_bytes = ParseSize(reserve, &error);
+    if (!reserve_bytes) return absl::InvalidArgumentError(Cat("--reserve: ", error));
     capacity.reserve_bytes = *reserve_bytes;
   }
   if (AutoSlotBytes(capacity) == 0) {

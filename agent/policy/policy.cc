@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "agent/cat.h"
-#include "agent/policy/size.h"
+#include "agent/node/size.h"
 
 namespace gpuloom {
 namespace {

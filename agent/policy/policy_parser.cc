@@ -11,7 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "agent/cat.h"
-#include "agent/policy/size.h"
+#include "agent/node/size.h"
 
 namespace gpuloom {
 namespace {
@@ -164,8 +164,9 @@ class Parser {
       MemoryRule memory;
       memory.line = node.Mark().line + 1;
       if (node.Scalar() != "auto") {
-        const absl::StatusOr<uint64_t> size = ParseSize(node.Scalar());
-        if (!size.ok()) return At(node, key, Cat(size.status().message(), ", or auto"));
+        std::string error;
+        const std::optional<uint64_t> size = ParseSize(node.Scalar(), &error);
+        if (!size) return At(node, key, Cat(error, ", or auto"));
         // Bytes by themselves are a number in YAML, which some tools write anew as 4.29e+09.
         if (node.Scalar().find('i') == std::string::npos) {
           return At(node, key,

@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "agent/policy/policy_parser.h"
-#include "agent/policy/size.h"
 
 namespace gpuloom {
 namespace {
@@ -18,22 +17,6 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-TEST(Size, Table) {
-  EXPECT_EQ(*ParseSize("8GiB"), 8 * kGiB);
-  EXPECT_EQ(*ParseSize("512Mi"), 512 * kMiB);
-  EXPECT_EQ(*ParseSize("1TiB"), 1024 * kGiB);
-  EXPECT_EQ(*ParseSize("4096"), 4096u);
-  EXPECT_EQ(*ParseSize("16KiB"), 16384u);
-  for (const char* bad : {"", "GiB", "-1GiB", "8GB", "8G", "8 GiB", "1.5GiB", "8gib",
-                          "99999999999TiB", "99999999999999999999999"}) {
-    EXPECT_FALSE(ParseSize(bad).ok()) << bad;
-  }
-  EXPECT_THAT(ParseSize("8GB").status().message(), HasSubstr("8GiB"));
-  for (const char* text : {"8GiB", "1536KiB", "2TiB", "7B", "0"}) {
-    EXPECT_EQ(FormatSize(*ParseSize(text)), text);
-  }
-}
 
 TEST(Glob, Table) {
   EXPECT_TRUE(GlobMatches("team-*", "team-a"));

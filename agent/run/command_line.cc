@@ -3,49 +3,11 @@
 #include <stdio.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
-#include <string_view>
 
+#include "agent/node/size.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::run {
-
-bool ParseSize(const std::string& text, uint64_t* size_bytes, std::string* error) {
-  const char* const begin = text.data();
-  uint64_t number = 0;
-  const auto [end, status] = std::from_chars(begin, begin + text.size(), number);
-  const std::string unit(end, begin + text.size());
-  const std::string hint = ": write a whole number and its unit, like 512MiB or 8GiB";
-  if (status == std::errc::result_out_of_range) {
-    *error = "'" + text + "' is too large";
-    return false;
-  }
-  if (status != std::errc()) {
-    *error = "'" + text + "' is no size" + hint;
-    return false;
-  }
-  constexpr std::string_view kPrefixes = "KMGT";
-  const size_t power = unit.empty() ? std::string_view::npos : kPrefixes.find(unit[0]);
-  if (power == std::string_view::npos) {
-    *error = "'" + text + (unit.empty() ? "' has no unit" : "' has an unknown unit") + hint;
-    return false;
-  }
-  if (unit.size() > 1 && unit.substr(1) == "B") {
-    *error = "'" + text + "' is decimal: write " + std::to_string(number) + unit[0] + "iB";
-    return false;
-  }
-  if (unit.size() > 1 && unit.substr(1) != "i" && unit.substr(1) != "iB") {
-    *error = "'" + text + "' has an unknown unit" + hint;
-    return false;
-  }
-  const int shift = 10 * (static_cast<int>(power) + 1);
-  if (number > (UINT64_MAX >> shift)) {
-    *error = "'" + text + "' is too large";
-    return false;
-  }
-  *size_bytes = number << shift;
-  return true;
-}
 
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status) {
   CommandLine line;
@@ -68,12 +30,12 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   run->add_option_function<std::string>(
       "--memory",
       [&line](const std::string& text) {
-        uint64_t size_bytes = 0;
         std::string error;
-        if (!ParseSize(text, &size_bytes, &error)) throw CLI::ValidationError("--memory", error);
-        if (size_bytes < (uint64_t{2} << 20)) {
-          throw CLI::ValidationError("--memory",
-                                     "'" + text + "' is below the smallest quota, 2MiB");
+        const std::optional<uint64_t> size_bytes = ParseSize(text, &error);
+        if (!size_bytes) throw CLI::ValidationError("--memory", error);
+        if (*size_bytes < kQuotaGranuleBytes) {
+          throw CLI::ValidationError("--memory", "'" + text + "' is below the smallest quota, " +
+                                                     FormatSize(kQuotaGranuleBytes));
         }
         line.memory_bytes = size_bytes;
       },

@@ -23,8 +23,4 @@ struct CommandLine {
 // nullopt: there is nothing to run, end with *exit_status.
 [[nodiscard]] std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status);
 
-// "8GiB", "512MiB", "2G": a whole number with K, M, G or T, alone or as Ki, KiB …; all binary.
-// False with a message that says what to write.
-[[nodiscard]] bool ParseSize(const std::string& text, uint64_t* size_bytes, std::string* error);
-
 }  // namespace gpuloom::run

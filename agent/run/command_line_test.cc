@@ -6,7 +6,6 @@
 namespace gpuloom::run {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 std::optional<CommandLine> Parse(std::vector<std::string> arguments, int* exit_status) {
@@ -14,42 +13,6 @@ std::optional<CommandLine> Parse(std::vector<std::string> arguments, int* exit_s
   arguments.insert(arguments.begin(), "gpuloom");
   for (std::string& argument : arguments) argv.push_back(argument.data());
   return ParseCommandLine(static_cast<int>(argv.size()), argv.data(), exit_status);
-}
-
-TEST(Size, BinaryUnitsInEveryUsualForm) {
-  const std::pair<const char*, uint64_t> sizes[] = {
-      {"512MiB", 512 * kMiB}, {"8GiB", 8 * kGiB},  {"2G", 2 * kGiB}, {"2Gi", 2 * kGiB},
-      {"64K", 64 << 10},      {"1T", 1024 * kGiB}, {"0M", 0},
-  };
-  for (const auto& [text, expected] : sizes) {
-    uint64_t size = 1;
-    std::string error;
-    EXPECT_TRUE(ParseSize(text, &size, &error)) << error;
-    EXPECT_EQ(size, expected) << text;
-  }
-}
-
-TEST(Size, MistakesSayWhatToWrite) {
-  const std::pair<const char*, const char*> mistakes[] = {
-      {"", "no size"},
-      {"GiB", "no size"},
-      {"8", "no unit"},
-      {"8GB", "write 8GiB"},
-      {"8 GiB", "unknown unit"},
-      {"8giB", "unknown unit"},
-      {"8Gib", "unknown unit"},
-      {"1.5G", "unknown unit"},
-      {"-1G", "no size"},
-      {"99999999999999999999G", "too large"},
-      {"18446744073709551615K", "too large"},
-  };
-  for (const auto& [text, expected] : mistakes) {
-    uint64_t size = 7;
-    std::string error;
-    EXPECT_FALSE(ParseSize(text, &size, &error)) << text;
-    EXPECT_THAT(error, ::testing::HasSubstr(expected)) << text;
-    EXPECT_EQ(size, 7u);
-  }
 }
 
 TEST(CommandLine, TakesTheCommandAsItIs) {
@@ -78,6 +41,18 @@ TEST(CommandLine, NoDashDashIsNeededForACommandWithoutOptions) {
   ASSERT_TRUE(line);
   EXPECT_EQ(line->gpu, "1");
   EXPECT_THAT(line->command, ::testing::ElementsAre("nvidia-smi"));
+}
+
+TEST(CommandLine, ADecimalSizeIsRefusedWithTheBinaryOne) {
+  for (const char* size : {"8G", "8GB"}) {
+    int status = -1;
+    ::testing::internal::CaptureStderr();
+    EXPECT_FALSE(Parse({"run", "--memory", size, "--", "true"}, &status));
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                ::testing::HasSubstr("--memory: size '" + std::string(size) +
+                                     "': write the binary unit, 8GiB"));
+    EXPECT_EQ(status, 2);
+  }
 }
 
 TEST(CommandLine, MistakesEndWithStatusTwo) {

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "agent/detached_process.h"
+#include "agent/node/process.h"
 #include "agent/run/tenant_folder.h"
 
 namespace gpuloom::run {

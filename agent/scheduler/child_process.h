@@ -1,5 +1,4 @@
-// Starts an executor, or what removes its folder, and ends it. posix_spawn only: the scheduler has called cuInit, after which a
-// bare fork is not safe. One thread; Reap is called when SIGCHLD says so.
+// Starts an executor, or what removes its folder, and ends it. One thread; Reap is called when SIGCHLD says so.
 #pragma once
 
 #include <string>
@@ -11,9 +10,8 @@ namespace gpuloom::scheduler {
 
 class ChildProcess {
  public:
-  // Runs `arguments` (the first is the program's path) in a process group of its own, with
-  // /dev/null as input, `output` as stdout and stderr, `descriptors` as 3, 4, …, no other descriptor,
-  // and what CleanEnvironment leaves. False with a message.
+  // Runs `arguments` as StartProcess does, in a process group of its own and with what CleanEnvironment leaves.
+  // False with a message.
   [[nodiscard]] bool Start(const std::vector<std::string>& arguments, int output,
                            const std::vector<int>& descriptors, std::string* error);
 
@@ -21,7 +19,7 @@ class ChildProcess {
   // SIGKILL to the whole group. It is dead when Reap says so. False with a message: it is another
   // user's by now, and we may not.
   [[nodiscard]] bool Kill(std::string* error);
-  // True once the process has ended; `how` then says how ("exited with 1", "killed by signal 11 (SIGSEGV)").
+  // True once the process has ended; `how` then says how (HowItEnded in agent/node/process.h).
   [[nodiscard]] bool Reap(std::string* how);
 
  private:

@@ -25,28 +25,6 @@ std::string HowItEnds(ChildProcess* process) {
   return how;
 }
 
-TEST(ChildProcess, GetsTheDescriptorsInTheirOrderWhateverTheirNumbers) {
-  int pipes[2][2];
-  for (auto& ends : pipes) ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  ChildProcess process;
-  std::string error;
-  // In an order in which one has, likely, the number that the other is to get.
-  ASSERT_TRUE(process.Start(
-      {"/bin/sh", "-c", "echo first >&3; echo second >&4; ls /proc/self/fd | wc -l >&4"},
-      STDERR_FILENO, {pipes[1][1], pipes[0][1]}, &error))
-      << error;
-  EXPECT_EQ(HowItEnds(&process), "exited with 0");
-  for (auto& ends : pipes) close(ends[1]);
-  char text[64] = {};
-  ASSERT_GT(read(pipes[1][0], text, sizeof(text)), 0);
-  EXPECT_STREQ(text, "first\n");
-  memset(text, 0, sizeof(text));
-  for (ssize_t n, at = 0; (n = read(pipes[0][0], text + at, sizeof(text) - 1 - at)) > 0;) at += n;
-  // 0, 1, 2, these two, and the folder that ls reads.
-  EXPECT_STREQ(text, "second\n6\n");
-  for (auto& ends : pipes) close(ends[0]);
-}
-
 TEST(ChildProcess, IsEndedByUs) {
   ChildProcess process;
   std::string error;

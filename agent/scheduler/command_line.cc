@@ -6,11 +6,15 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 
+#include "agent/node/size.h"
 #include "agent/scheduler/log.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::scheduler {
 namespace {
+
+// A quarter of it loads most programs.
+constexpr uint64_t kLeastExecutorMemoryBytes = uint64_t{256} << 20;
 
 // The folder this program lies in, with a slash at the end.
 std::string OwnFolder() {
@@ -79,10 +83,20 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   add_duration(
       "--drain-timeout", &options.drain_timeout,
       "how long an ended session's work may still run before its domain's executor is ended (10s)");
-  app.add_option("--executor-memory", options.executor_memory_bytes,
-                 "memory of the node that an executor may spend on its tenants' images, links and "
-                 "graphs, one process a quarter of it at most; like 16GiB, the default")
-      ->transform(CLI::AsSizeValue(false));
+  app.add_option_function<std::string>(
+      "--executor-memory",
+      [&options](const std::string& text) {
+        std::string error;
+        const std::optional<uint64_t> size_bytes = ParseSize(text, &error);
+        if (!size_bytes) throw CLI::ValidationError("--executor-memory", error);
+        if (*size_bytes < kLeastExecutorMemoryBytes) {
+          throw CLI::ValidationError("--executor-memory",
+                                     "at least " + FormatSize(kLeastExecutorMemoryBytes));
+        }
+        options.executor_memory_bytes = *size_bytes;
+      },
+      "memory of the node that an executor may spend on its tenants' images, links and graphs, one "
+      "process a quarter of it at most; like 16GiB, the default");
   app.add_flag("--exit-when-unused", options.exit_when_unused,
                "end when no allocation and no control connection is left");
   app.add_option("--log-level", level, "debug, info, warning or error")->capture_default_str();
@@ -106,12 +120,6 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   if (!SetLogLevel(level)) {
     fprintf(stderr, "gpuloom-scheduler: --log-level %s: debug, info, warning or error\n",
             level.c_str());
-    return std::nullopt;
-  }
-  constexpr uint64_t kLeastMemoryBytes = uint64_t{256}
-                                         << 20;  // a quarter of it loads most programs
-  if (options.executor_memory_bytes != 0 && options.executor_memory_bytes < kLeastMemoryBytes) {
-    fprintf(stderr, "gpuloom-scheduler: --executor-memory: at least 256MiB\n");
     return std::nullopt;
   }
   options.executor_log_level = level == "warning" ? "error" : level;

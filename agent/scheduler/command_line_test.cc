@@ -40,7 +40,9 @@ TEST(CommandLine, MistakesEndWithStatusTwo) {
            {"--bogus"},
            {"--gpu", "0", "--state-dir", "/s", "--idle-timeout", "5"},
            {"--gpu", "0", "--state-dir", "/s", "--executor-memory", "much"},
+           {"--gpu", "0", "--state-dir", "/s", "--executor-memory", "8G"},
            {"--gpu", "0", "--state-dir", "/s", "--executor-memory", "1MiB"},
+           {"--gpu", "0", "--state-dir", "/s", "--executor-memory", "0"},
            {"--gpu", "0", "--state-dir", "/s", "--log-level", "loud"}}) {
     int status = -1;
     EXPECT_FALSE(Parse(arguments, &status));

@@ -7,6 +7,7 @@
 
 #include <string_view>
 
+#include "agent/node/gpu_uuid.h"
 #include "agent/scheduler/device_description.h"
 #include "proto/cuda/driver.h"
 #include "proto/wire/commands.h"
@@ -172,17 +173,6 @@ bool DriverDevice::ReadFacts(CUdevice device, std::string* error) {
 }
 
 }  // namespace
-
-std::string FormatUuid(const uint8_t (&uuid)[16]) {
-  std::string text = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    char digits[3];
-    snprintf(digits, sizeof(digits), "%02x", uuid[i]);
-    text += digits;
-    if (i == 3 || i == 5 || i == 7 || i == 9) text += '-';
-  }
-  return text;
-}
 
 std::unique_ptr<Device> OpenDevice(const std::string& cuda_library,
                                    const std::string& index_or_uuid, std::string* error) {

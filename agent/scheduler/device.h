@@ -26,9 +26,6 @@ struct DeviceFacts {
   wire::DeviceDescription description{};
 };
 
-// "GPU-8d7e6a90-…", as NVML, nvidia-smi and the kubelet's device lists write it.
-std::string FormatUuid(const uint8_t (&uuid)[16]);
-
 class Device {
  public:
   virtual ~Device() = default;

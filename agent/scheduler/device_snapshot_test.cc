@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "agent/node/gpu_uuid.h"
 #include "proto/cuda/cuda_all.h"
 #include "proto/wire/commands.h"
 

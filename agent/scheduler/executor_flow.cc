@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/node/gpu_uuid.h"
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
 #include "proto/channel/socket.h"

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "agent/node/process.h"
 #include "agent/scheduler/log.h"
 
 namespace gpuloom::scheduler {
@@ -84,7 +85,7 @@ void ExecutorFolders::OnChildExit() {
       ++it;
       continue;
     }
-    if (how != "exited with 0") {
+    if (how != kEndedWell) {
       LogWarning("an executor's folder is left behind, " + it->first + ": its removal " + how);
       lost_.push_back(std::move(it->second.user));
     }

@@ -15,6 +15,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "agent/node/gpu_uuid.h"
 #include "agent/scheduler/command_line.h"
 #include "agent/scheduler/descriptor_limit.h"
 #include "agent/scheduler/log.h"
@@ -43,7 +44,7 @@ int Main(int argc, char** argv) {
   signal(SIGHUP, SIG_IGN);
   RaiseDescriptorLimit();
 
-  const StateLock lock = LockState(options.state_dir);
+  const LockFile lock = LockState(options.state_dir);
   if (!lock.fd.valid()) {
     LogError(lock.error);
     return lock.is_held_by_another ? kAlreadyRunning : kHostFailed;

@@ -1,7 +1,5 @@
 #include "agent/supervisor/scheduler_process.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,8 +8,8 @@
 #include <cstring>
 
 #include "agent/cat.h"
-#include "agent/detached_process.h"
-#include "proto/channel/unique_fd.h"
+#include "agent/node/lock_file.h"
+#include "agent/node/process.h"
 #include "proto/control/messages.h"
 
 namespace gpuloom {
@@ -21,8 +19,8 @@ constexpr off_t kMaxLogBytes = 16 << 20;
 
 }  // namespace
 
-absl::StatusOr<pid_t> StartProcess(const std::vector<std::string>& arguments,
-                                   const std::string& log_path) {
+absl::StatusOr<pid_t> StartScheduler(const std::vector<std::string>& arguments,
+                                     const std::string& log_path) {
   struct stat info = {};
   if (stat(log_path.c_str(), &info) == 0 && info.st_size > kMaxLogBytes) {
     (void)rename(log_path.c_str(), (log_path + ".1").c_str());
@@ -41,8 +39,7 @@ std::optional<std::string> ReapProcess(pid_t pid) {
   const pid_t ended = waitpid(pid, &status, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR)) return std::nullopt;
   if (ended < 0) return Cat("vanished: ", strerror(errno));
-  if (WIFSIGNALED(status)) return Cat("killed by signal ", WTERMSIG(status));
-  return Cat("exited with status ", WEXITSTATUS(status));
+  return HowItEnded(status);
 }
 
 void ReapStrays(const std::set<pid_t>& ours) {
@@ -56,11 +53,7 @@ void ReapStrays(const std::set<pid_t>& ours) {
 }
 
 bool IsSchedulerLockHeld(const std::string& directory) {
-  const channel::UniqueFd fd(
-      open((directory + "/" + control::kLockName).c_str(), O_RDWR | O_CLOEXEC));
-  if (!fd.valid()) return false;
-  // Taken for an instant only; a scheduler that starts just now tries again or is started again.
-  return flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return IsLocked(directory + "/" + control::kLockName);
 }
 
 }  // namespace gpuloom

@@ -16,11 +16,10 @@ namespace gpuloom {
 // Starts arguments[0] with the agent's environment; stdout and stderr are appended to log_path,
 // which is moved to log_path.1 first when it has grown past 16 MiB. Fails when the program cannot
 // be executed.
-absl::StatusOr<pid_t> StartProcess(const std::vector<std::string>& arguments,
-                                   const std::string& log_path);
+absl::StatusOr<pid_t> StartScheduler(const std::vector<std::string>& arguments,
+                                     const std::string& log_path);
 
-// How a process of ours ended, in words ("exited with status 1", "killed by signal 9"); empty while
-// it runs.
+// How a process of ours ended, in words ("exited with status 1"); empty while it runs.
 std::optional<std::string> ReapProcess(pid_t pid);
 
 // Reaps children that ended and are none of `ours`: the first process of a container inherits the

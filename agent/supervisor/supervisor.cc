@@ -136,8 +136,8 @@ void Supervisor::Look(const std::string& gpu_uuid, Watched* watched, Clock::Time
 }
 
 void Supervisor::Start(const std::string& gpu_uuid, Watched* watched, Clock::Time now) {
-  const absl::StatusOr<pid_t> pid = StartProcess(options_.command(gpu_uuid, watched->directory),
-                                                 watched->directory + "/scheduler.log");
+  const absl::StatusOr<pid_t> pid = StartScheduler(options_.command(gpu_uuid, watched->directory),
+                                                   watched->directory + "/scheduler.log");
   watched->backoff.Started(now);
   if (!pid.ok()) {
     watched->backoff.Failed(now);

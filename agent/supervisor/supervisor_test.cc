@@ -220,14 +220,14 @@ TEST_F(SupervisorTest, EndsWhatItStartedWhenAsked) {
 }
 
 TEST(ReapStrays, TakesOrphansAndLeavesOurs) {
-  const auto stray = StartProcess({"/bin/true"}, "/dev/null");
+  const auto stray = StartScheduler({"/bin/true"}, "/dev/null");
   ASSERT_TRUE(stray.ok());
   for (int i = 0; i < 6000 && kill(*stray, 0) == 0; ++i) {
     ReapStrays({});
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_NE(kill(*stray, 0), 0);
-  const auto ours = StartProcess({"/bin/false"}, "/dev/null");
+  const auto ours = StartScheduler({"/bin/false"}, "/dev/null");
   ASSERT_TRUE(ours.ok());
   std::optional<std::string> ended;
   for (int i = 0; i < 6000 && !ended.has_value(); ++i) {

@@ -22,8 +22,10 @@ CUDA = r"^(cuda|nvml|cupti|nvPTX)"
 GRPC = r"^(grpc|google/protobuf|absl/)"
 BOOST = r"^boost/"
 HEAVY_STD = r"^(iostream|regex|filesystem|fstream|sstream|string|vector|map|unordered_map|memory|functional|thread)$"
+# What the node's programs share.
+NODE = ["agent/node"]
 # What every part of gpuloom-agent shares: strings, statuses, time.
-AGENT = ["agent/cat.h", "agent/clock.h", "agent/one_line.h", "agent/testing_clock.h", "agent/testing_full_disk.h"]
+AGENT = NODE + ["agent/cat.h", "agent/clock.h", "agent/testing_clock.h", "agent/testing_full_disk.h"]
 RULES = [
     ("proto/wire", [], [NO_OS, CUDA, GRPC, BOOST, r"\.h$"], ["stdint.h"]),
     ("proto/channel", ["proto/wire"], [CUDA, GRPC, HEAVY_STD], []),
@@ -33,15 +35,14 @@ RULES = [
     ("proto/kubelet", [], [CUDA], []),
     ("proto/admin", [], [CUDA], []),
     ("shim", ["proto/wire", "proto/channel", "proto/cuda", "proto/libcuda"], [GRPC, BOOST, HEAVY_STD], []),
-    ("agent/executor", ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC], []),
-    ("agent/scheduler", ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
-    ("agent/softgpu", ["proto/cuda", "proto/libcuda"], [GRPC, BOOST], []),
-    ("agent/run", ["proto/wire", "proto/channel", "proto/control", "proto/cuda", "agent/policy/size.h",
-                   "agent/detached_process.h"], [GRPC, CUDA], []),
+    ("agent/node", ["proto/channel"], [GRPC, CUDA, BOOST, r"^spdlog/"], []),
+    ("agent/executor", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC], []),
+    ("agent/scheduler", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
+    ("agent/softgpu", ["proto/cuda", "proto/libcuda", "agent/node/size.h"], [GRPC, BOOST], []),
+    ("agent/run", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
     ("agent/policy", AGENT + ["agent/identity/state_file.h"], [CUDA, BOOST, r"^grpc"], []),
     ("agent/inventory", AGENT + ["proto/cuda"], [r"^grpc", BOOST], []),
-    ("agent/supervisor", AGENT + ["proto/wire", "proto/channel", "proto/control", "agent/inventory",
-                                  "agent/detached_process.h"],
+    ("agent/supervisor", AGENT + ["proto/wire", "proto/channel", "proto/control", "agent/inventory"],
      [CUDA, r"^grpc", BOOST], []),
     ("agent/identity", AGENT + ["proto/kubelet", "proto/channel"], [CUDA, BOOST], []),
     ("agent", ["proto/kubelet", "proto/admin", "proto/control", "proto/channel", "proto/wire", "agent"],

@@ -22,7 +22,7 @@ class CheckTest(unittest.TestCase):
         self.assertEqual([], self.Offences({
             "proto/wire/ring.h": "#pragma once\n#include <cstdint>\n",
             "shim/launch/launch.cc": '#include <cuda.h>\n#include "proto/wire/ring.h"\n',
-            "agent/executor/launch/launch.cc": '#include <string>\n#include "proto/wire/ring.h"\n',
+            "agent/executor/launch/launch.cc": '#include "agent/node/size.h"\n#include <string>\n#include "proto/wire/ring.h"\n',
             "agent/executor/launch/launch_test.cc": '#include <gtest/gtest.h>\n#include "proto/wire/ring.h"\n',
         }))
 
@@ -49,9 +49,12 @@ class CheckTest(unittest.TestCase):
                 ("shim/launch/b.cc", "#include <iostream>\n"),
                 ("agent/scheduler/b.cc", "#include <grpcpp/grpcpp.h>\n"),
                 ("agent/run/c.cc", "#include <absl/status/status.h>\n"),
+                ("agent/node/a.cc", "#include <absl/status/status.h>\n"),
+                ("agent/node/b.cc", "#include <cuda.h>\n"),
+                ("agent/softgpu/api/a.cc", '#include "agent/node/log.h"\n'),
         ]:
             included = {f: "#pragma once\n" for f in
-                        ("agent/executor/launch/b.h", "shim/launch/b.h", "agent/softgpu/api/b.h", "proto/channel/c.h",
+                        ("agent/executor/launch/b.h", "shim/launch/b.h", "agent/softgpu/api/b.h", "agent/node/log.h", "proto/channel/c.h",
                          "proto/libcuda/d.h")}
             offences = self.Offences({**wire, **included, name: text})
             self.assertEqual(1, len(offences), f"{name}: {text}: {offences}")

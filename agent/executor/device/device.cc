@@ -4,23 +4,9 @@
 #include <cstdio>
 
 #include "agent/executor/process/log.h"
+#include "agent/node/gpu_uuid.h"
 
 namespace gpuloom::executor {
-namespace {
-
-std::string FormatUuid(const CUuuid& uuid) {
-  std::string text = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    char hex[3];
-    snprintf(hex, sizeof(hex), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += hex;
-  }
-  return text;
-}
-
-}  // namespace
-
 bool IsSticky(CUresult result) {
   switch (result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
@@ -54,7 +40,7 @@ bool Device::Find(const std::string& uuid, std::string* error) {
     CUuuid bytes;
     result = cuda_.cuDeviceGet(&device_, i);
     if (result == CUDA_SUCCESS) result = cuda_.cuDeviceGetUuid_v2(&bytes, device_);
-    if (result == CUDA_SUCCESS && FormatUuid(bytes) == uuid) return true;
+    if (result == CUDA_SUCCESS && FormatUuid(bytes.bytes) == uuid) return true;
   }
   *error = result != CUDA_SUCCESS
                ? std::string("cuda: looking for ") + uuid + ": " + NameOf(result)

@@ -11,16 +11,24 @@
 namespace gpuloom::softgpu {
 namespace {
 
-TEST(Settings, SizesAreReadWithTheirUnit) {
+TEST(Settings, MemoryIsASizeThatADeviceCanHave) {
   uint64_t bytes = 0;
-  EXPECT_TRUE(ParseSize("8GiB", bytes));
+  std::string error;
+  EXPECT_TRUE(ParseMemory("8GiB", bytes, error)) << error;
   EXPECT_EQ(bytes, uint64_t{8} << 30);
-  EXPECT_TRUE(ParseSize("512MiB", bytes));
-  EXPECT_EQ(bytes, uint64_t{512} << 20);
-  EXPECT_TRUE(ParseSize("4096", bytes));
+  EXPECT_TRUE(ParseMemory("64TiB", bytes, error)) << error;
+  EXPECT_EQ(bytes, uint64_t{64} << 40);
+  EXPECT_TRUE(ParseMemory("4096", bytes, error)) << error;
   EXPECT_EQ(bytes, 4096u);
-  for (const char* nonsense : {"", "GiB", "8G", "8 GiB", "-1GiB", "0", "99999999TiB", "1e9"}) {
-    EXPECT_FALSE(ParseSize(nonsense, bytes)) << nonsense;
+  const std::pair<const char*, const char*> mistakes[] = {{"", "is not a size"},
+                                                          {"8G", "write the binary unit, 8GiB"},
+                                                          {"8 GiB", "an unknown unit"},
+                                                          {"0", "is not between 1B and 64TiB"},
+                                                          {"65TiB", "between 1B and 64TiB"}};
+  for (const auto& [text, expected] : mistakes) {
+    EXPECT_FALSE(ParseMemory(text, bytes, error)) << text;
+    EXPECT_NE(error.find(expected), std::string::npos) << text << ": " << error;
+    EXPECT_EQ(bytes, 4096u) << text;
   }
 }
 

@@ -2,7 +2,9 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <utility>
+#include <optional>
+
+#include "agent/node/size.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -33,20 +35,15 @@ bool ReadNumber(const char* name, int most, int& number, std::string& error) {
 
 }  // namespace
 
-bool ParseSize(std::string_view text, uint64_t& size_bytes) {
-  uint64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failure != std::errc() || number == 0) return false;
-  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  static constexpr std::pair<std::string_view, int> kUnits[] = {
-      {"", 0}, {"B", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
-  for (const auto& [name, shift] : kUnits) {
-    if (unit != name) continue;
-    if (number > (kMaxMemoryBytes >> shift)) return false;
-    size_bytes = number << shift;
-    return true;
+bool ParseMemory(std::string_view text, uint64_t& size_bytes, std::string& error) {
+  const std::optional<uint64_t> parsed = ParseSize(text, &error);
+  if (!parsed) return false;
+  if (*parsed == 0 || *parsed > kMaxMemoryBytes) {
+    error = "size '" + std::string(text) + "' is not between 1B and " + FormatSize(kMaxMemoryBytes);
+    return false;
   }
-  return false;
+  size_bytes = *parsed;
+  return true;
 }
 
 bool ReadSettings(Settings& settings, std::string& error) {
@@ -54,9 +51,8 @@ bool ReadSettings(Settings& settings, std::string& error) {
   settings.hollow = Variable("GPULOOM_SOFTGPU_HOLLOW") == "1";
   settings.handshake = Variable("GPULOOM_SOFTGPU_HANDSHAKE") != "off";
   const std::string_view memory = Variable("GPULOOM_SOFTGPU_MEMORY");
-  if (!memory.empty() && !ParseSize(memory, settings.memory_bytes)) {
-    error = "GPULOOM_SOFTGPU_MEMORY is \"" + std::string(memory) +
-            "\"; write a number with B, KiB, MiB, GiB or TiB, such as 8GiB";
+  if (!memory.empty() && !ParseMemory(memory, settings.memory_bytes, error)) {
+    error = "GPULOOM_SOFTGPU_MEMORY: " + error;
     return false;
   }
   return ReadNumber("GPULOOM_SOFTGPU_DEVICES", kMaxDevices, settings.device_count, error) &&

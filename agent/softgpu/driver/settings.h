@@ -1,7 +1,7 @@
 // What the operator chose through the environment, read once by cuInit.
 //
-// GPULOOM_SOFTGPU_MEMORY   memory of each device: a number with B, KiB, MiB, GiB or TiB ("8GiB");
-// default 16GiB GPULOOM_SOFTGPU_DEVICES  number of devices, 0 to 16; default 1
+// GPULOOM_SOFTGPU_MEMORY   memory of each device: a size ("8GiB"); default 16GiB
+// GPULOOM_SOFTGPU_DEVICES  number of devices, 0 to 16; default 1
 // GPULOOM_SOFTGPU_HANDSHAKE off leaves the CUDA runtime's start-up handshake unanswered
 // (proto/libcuda/runtime_handshake.h);
 //                          programs built on cudart then do not start
@@ -33,8 +33,8 @@ struct Settings {
   int compile_seconds_per_mib = 0;
 };
 
-// "512MiB" → bytes. False when the text is no size, is zero, or does not fit.
-[[nodiscard]] bool ParseSize(std::string_view text, uint64_t& size_bytes);
+// A size (agent/node/size.h) that a device can have. False, with a sentence in `error`.
+[[nodiscard]] bool ParseMemory(std::string_view text, uint64_t& size_bytes, std::string& error);
 
 // Reads the environment. False, with a sentence in `error`, when a variable holds nonsense.
 [[nodiscard]] bool ReadSettings(Settings& settings, std::string& error);

@@ -1,0 +1,79 @@
+#include "agent/node/lock_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace gpuloom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class LockFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "lock_fileXXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    path_ = folder_ + "/lock";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string folder_;
+  std::string path_;
+};
+
+TEST_F(LockFileTest, SaysWhoHoldsIt) {
+  LockFile first = TakeLock(path_);
+  ASSERT_TRUE(first.fd.valid()) << first.error;
+  EXPECT_EQ(first.error, "");
+  EXPECT_EQ(fs::status(path_).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  const LockFile second = TakeLock(path_);
+  EXPECT_FALSE(second.fd.valid());
+  EXPECT_TRUE(second.is_held_by_another);
+  EXPECT_EQ(second.holder, getpid());
+  EXPECT_THAT(second.error, HasSubstr("cannot lock " + path_ + ": "));
+  first.fd.Reset();
+  EXPECT_TRUE(TakeLock(path_).fd.valid()) << "the first has ended";
+}
+
+TEST_F(LockFileTest, WhatALongerIdLeftBehindIsGone) {
+  std::ofstream(path_) << "123456789012345\n";
+  const LockFile lock = TakeLock(path_);
+  std::ifstream file(path_);
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(text, std::to_string(getpid()) + "\n");
+}
+
+TEST_F(LockFileTest, AHolderWhoCouldNotWriteIsUnknown) {
+  const LockFile first = TakeLock(path_);
+  ASSERT_EQ(truncate(path_.c_str(), 0), 0);
+  const LockFile second = TakeLock(path_);
+  EXPECT_TRUE(second.is_held_by_another);
+  EXPECT_EQ(second.holder, 0);
+}
+
+TEST_F(LockFileTest, IsSeenWithoutBeingTaken) {
+  EXPECT_FALSE(IsLocked(path_)) << "there is none";
+  EXPECT_FALSE(fs::exists(path_));
+  LockFile lock = TakeLock(path_);
+  EXPECT_TRUE(IsLocked(path_));
+  EXPECT_TRUE(IsLocked(path_)) << "looking took nothing";
+  lock.fd.Reset();
+  EXPECT_FALSE(IsLocked(path_));
+}
+
+TEST_F(LockFileTest, AFileThatCannotBeOpenedIsNamed) {
+  fs::create_directory(path_);
+  const LockFile lock = TakeLock(path_);
+  EXPECT_FALSE(lock.fd.valid());
+  EXPECT_FALSE(lock.is_held_by_another);
+  EXPECT_THAT(lock.error, HasSubstr("cannot open the lock file " + path_ + ": "));
+}
+
+}  // namespace
+}  // namespace gpuloom

@@ -1,0 +1,33 @@
+// How the node's programs start one another. posix_spawn only: a scheduler has called cuInit, after which a bare fork
+// is not safe. Safe from any thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace gpuloom {
+
+// The program starts with /dev/null as input, no signal blocked or handled, and no descriptor but those named here.
+struct ProcessStart {
+  std::vector<std::string> arguments;  // the first is the program's path
+  char* const* environment = nullptr;  // ends with nullptr
+  int output = -1;                     // becomes stdout and stderr
+  std::vector<int> descriptors;        // become 3, 4, …
+  bool has_own_session = false;        // else only a process group of its own
+};
+
+// An errno, 0 when it has been started. The descriptors stay the caller's.
+[[nodiscard]] int StartProcess(const ProcessStart& start, pid_t* pid);
+
+// Starts a program that is to outlive whoever starts it, as a scheduler is: in a session of its own (a Ctrl-C for us
+// is not one for the tenants), with stdout and stderr appended to `log_path`. An errno, 0 when it has been started.
+[[nodiscard]] int StartDetached(const std::vector<std::string>& arguments, char* const* environment,
+                                const std::string& log_path, pid_t* pid);
+
+// "exited with status 1", "killed by signal 11 (SIGSEGV)"; `wait_status` is waitpid's.
+std::string HowItEnded(int wait_status);
+inline constexpr char kEndedWell[] = "exited with status 0";
+
+}  // namespace gpuloom
