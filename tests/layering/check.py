@@ -35,7 +35,7 @@ RULES = [
     ("proto/kubelet", [], [CUDA], []),
     ("proto/admin", [], [CUDA], []),
     ("shim", ["proto/wire", "proto/channel", "proto/cuda", "proto/libcuda"], [GRPC, BOOST, HEAVY_STD], []),
-    ("agent/node", ["proto/channel"], [GRPC, CUDA, BOOST, r"^spdlog/"], []),
+    ("agent/node", ["proto/channel"], [GRPC, CUDA, r"^spdlog/"], []),
     ("agent/executor", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC], []),
     ("agent/scheduler", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
     ("agent/softgpu", ["proto/cuda", "proto/libcuda", "agent/node/size.h"], [GRPC, BOOST], []),

@@ -18,6 +18,7 @@
 #include "agent/executor/session/id_table.h"
 #include "agent/executor/session/range_table.h"
 #include "agent/executor/session/session_port.h"
+#include "proto/channel/region.h"
 #include "proto/control/connection.h"
 
 namespace gpuloom::executor {

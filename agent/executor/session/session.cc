@@ -33,9 +33,8 @@ std::string LabelOf(const control::AddSession& order) {
 
 }  // namespace
 
-Session::Session(const Services& services, const control::AddSession& order,
-                 channel::Mapping commands, channel::Mapping completions,
-                 channel::UniqueFd doorbell)
+Session::Session(const Services& services, const control::AddSession& order, SharedRegion commands,
+                 SharedRegion completions, channel::UniqueFd doorbell)
     : SessionPort(services, order, services.tenants->Find(LabelOf(order)), std::move(commands),
                   std::move(completions), &stream_set_),
       doorbell_(std::move(doorbell)),
@@ -44,13 +43,13 @@ Session::Session(const Services& services, const control::AddSession& order,
 
 std::unique_ptr<Session> Session::Make(const Services& services, const control::AddSession& order,
                                        channel::UniqueFd* fds, std::string* error) {
-  using Access = channel::Mapping::Access;
+  using Access = SharedRegion::Access;
   const auto fail = [&](const char* what) {
     *error = std::string(what) + ": " + strerror(errno);
     return nullptr;
   };
-  channel::Mapping commands;
-  channel::Mapping completions;
+  SharedRegion commands;
+  SharedRegion completions;
   if (!commands.Map(fds[control::kSessionCommandFd].get(), sizeof(wire::CommandRegion),
                     Access::kReadOnly)) {
     return fail("mapping the command region");
@@ -74,7 +73,7 @@ std::unique_ptr<Session> Session::Make(const Services& services, const control::
   host.range = {order.host_range_begin, order.host_range_bytes};
   host.arena = std::move(fds[control::kSessionArenaFd]);
   if (!host.mapping.MapAt(order.host_range_begin, host.arena.get(), order.host_range_bytes,
-                          Access::kReadWrite)) {
+                          channel::Mapping::Access::kReadWrite)) {
     return fail("mapping the arena at its address");
   }
 

@@ -93,8 +93,8 @@ class Session final : private SessionPort {
   bool WordsOverdue() const;
 
  private:
-  Session(const Services& services, const control::AddSession& order, channel::Mapping commands,
-          channel::Mapping completions, channel::UniqueFd doorbell);
+  Session(const Services& services, const control::AddSession& order, SharedRegion commands,
+          SharedRegion completions, channel::UniqueFd doorbell);
 
   // session.cc
   bool MayRead() const;

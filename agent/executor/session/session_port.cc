@@ -11,13 +11,13 @@
 namespace gpuloom::executor {
 
 SessionPort::SessionPort(const Services& services, const control::AddSession& order,
-                         TenantRef tenant, channel::Mapping commands, channel::Mapping completions,
+                         TenantRef tenant, SharedRegion commands, SharedRegion completions,
                          StreamSet* streams)
     : services_(services),
       order_(order),
       tenant_(std::move(tenant)),
       commands_(std::move(commands)),
-      completions_(std::make_shared<channel::Mapping>(std::move(completions))),
+      completions_(std::make_shared<SharedRegion>(std::move(completions))),
       reader_(reinterpret_cast<const wire::CommandRegion*>(commands_.data()),
               &reinterpret_cast<wire::CompletionRegion*>(completions_->data())->head),
       writer_(reinterpret_cast<wire::CompletionRegion*>(completions_->data()),

@@ -15,7 +15,7 @@
 #include "agent/executor/session/services.h"
 #include "agent/executor/session/tenant.h"
 #include "agent/executor/session/work_pool.h"
-#include "proto/channel/region.h"
+#include "agent/node/shared_region.h"
 #include "proto/control/messages.h"
 #include "proto/cuda/cuda_all.h"
 #include "proto/wire/completion_writer.h"
@@ -85,7 +85,7 @@ class SessionPort {
 
  protected:
   SessionPort(const Services& services, const control::AddSession& order, TenantRef tenant,
-              channel::Mapping commands, channel::Mapping completions, StreamSet* streams);
+              SharedRegion commands, SharedRegion completions, StreamSet* streams);
   ~SessionPort() = default;
 
   void LogRefusal(std::string_view command, CUresult result) const;
@@ -93,8 +93,8 @@ class SessionPort {
   const Services services_;
   control::AddSession order_;
   const TenantRef tenant_;
-  channel::Mapping commands_;
-  const std::shared_ptr<channel::Mapping> completions_;  // the driver may hold it beyond us
+  SharedRegion commands_;
+  const std::shared_ptr<SharedRegion> completions_;  // the driver may hold it beyond us
   wire::RingReader reader_;
   wire::CompletionWriter writer_;
   std::bitset<wire::kReplySlots> answering_;  // slots whose question is not answered yet
@@ -143,7 +143,7 @@ class Part {
   uint64_t now_ns() const { return port_->now_ns(); }
   bool ending() const { return port_->state() == SessionPort::State::kEnding; }
   wire::CompletionWriter* writer() const { return &port_->writer_; }
-  const std::shared_ptr<channel::Mapping>& completions() const { return port_->completions_; }
+  const std::shared_ptr<SharedRegion>& completions() const { return port_->completions_; }
   // There are commands in the ring.
   bool MoreToRead() const { return port_->reader_.HasWork(); }
 

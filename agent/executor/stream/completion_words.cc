@@ -7,7 +7,7 @@
 namespace gpuloom::executor {
 namespace {
 
-uint8_t* WordsOf(const channel::Mapping& region) {
+uint8_t* WordsOf(const SharedRegion& region) {
   return region.data() + offsetof(wire::CompletionRegion, completed);
 }
 constexpr size_t kWordsBytes = sizeof(wire::CompletionRegion::completed);

@@ -15,14 +15,14 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/session/work_pool.h"
-#include "proto/channel/region.h"
+#include "agent/node/shared_region.h"
 #include "proto/wire/handles.h"
 
 namespace gpuloom::executor {
 
 class CompletionWords {
  public:
-  CompletionWords(Device* device, Quiet* quiet, std::shared_ptr<channel::Mapping> region)
+  CompletionWords(Device* device, Quiet* quiet, std::shared_ptr<SharedRegion> region)
       : device_(device), quiet_(quiet), region_(std::move(region)) {}
 
   // Behind everything in `stream`: its word becomes `ticket`. False: the GPU cannot reach the words,
@@ -42,7 +42,7 @@ class CompletionWords {
 
   Device* const device_;
   Quiet* const quiet_;
-  std::shared_ptr<channel::Mapping> region_;
+  std::shared_ptr<SharedRegion> region_;
   State state_ = State::kUnknown;
   CUdeviceptr words_ = 0;
 };
