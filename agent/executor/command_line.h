@@ -24,6 +24,7 @@ struct CommandLine {
   bool lenient = false;                 // ConfinementWishes::lenient
   // Removes this folder instead of serving anybody.
   std::string folder_to_remove;
+  bool shows_version = false;  // prints it instead of serving anybody
   uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes;
 };
 

@@ -18,6 +18,7 @@
 // The process ends when the control socket closes, or after a device fault, when every tenant has
 // been told; what it held is freed by the kernel and the driver. Its folder is removed by another
 // process of this program and the same user.
+#include <stdio.h>
 #include <unistd.h>
 
 #include <string>
@@ -33,6 +34,7 @@
 #include "agent/executor/process/refusal.h"
 #include "agent/executor/session/loop.h"
 #include "agent/executor/session/scheduler_link.h"
+#include "proto/control/version.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -50,6 +52,10 @@ int Remove(const CommandLine& line) {
 int Main(int argc, char** argv) {
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv);
   if (!line) return 2;
+  if (line->shows_version) {
+    puts(VersionLine("gpuloom-executor").c_str());
+    return 0;
+  }
   SetLogLevel(LogLevelOf(line->log_level));
   if (!line->folder_to_remove.empty()) return Remove(*line);
   channel::UniqueFd control(control::kExecutorControlFd);

@@ -280,5 +280,11 @@ TEST(Version, NamesTheRelease) {
   EXPECT_THAT(kVersion, ::testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+ \\(.+\\)"));
 }
 
+TEST(Version, LineNamesProgramReleaseWireAndControl) {
+  EXPECT_EQ(VersionLine("gpuloom-x"), "gpuloom-x " + std::string(kVersion) + ", wire " +
+                                          VersionText(wire::kWireMajor, wire::kWireMinor) +
+                                          ", control " + VersionText(kControlMajor, kControlMinor));
+}
+
 }  // namespace
 }  // namespace gpuloom::control
