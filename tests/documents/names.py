@@ -3,7 +3,7 @@
 
 usage: names.py [--root DIR]
 
-Looked at are the comments of C++ and CUDA sources and what stands between backticks in README.md and docs/, but for
+Looked at are the comments of C++ and CUDA sources and what stands between backticks in the pages (*.md), but for
 docs/benchmarks/ and CHANGELOG.md, which tell of older versions. A name exists when code says it; a comment proves nothing. Names that
 are not ours stand in others_names.txt, which may not name what nobody uses. Exit status 1 and one line per wrong name.
 """
