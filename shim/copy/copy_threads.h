@@ -5,8 +5,8 @@
 // One call is helped at a time; whoever comes meanwhile works alone, for then several threads are copying anyway.
 // A helper stays awake for some time after it has helped, for copies come in rows and waking takes long, then it sleeps.
 //
-//   struct Sum { … };
-//   DoTogether([](void* sum) { static_cast<Sum*>(sum)->AddUntilNothingIsLeft(); }, &sum, Help::kWake);
+//   struct Sum { void Add(); … };  // Add: takes pieces until none is left
+//   DoTogether([](void* sum) { static_cast<Sum*>(sum)->Add(); }, &sum, Help::kWake);
 //
 // Safe from any thread.
 #pragma once

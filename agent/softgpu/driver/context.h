@@ -105,7 +105,7 @@ Context* MakeGreenContext(Device& device, const ResourceDescription* description
 Context* FindContext(CUcontext handle);
 std::vector<Context*> AllContexts();
 
-// The calling thread's stack. Its depth is limited by kMaxDepth, because thread-local storage with
+// The calling thread's stack. Its depth is limited by kMaxContextDepth, because thread-local storage with
 // a destructor would be gone when the CUDA runtime calls at exit.
 inline constexpr int kMaxContextDepth = 64;
 Context* CurrentContext();

@@ -15,7 +15,7 @@ namespace gpuloom::softgpu {
 
 struct Context;
 
-// What one streaming multiprocessor of the software device offers, beside exec/module.h's limits of
+// What one streaming multiprocessor of the software device offers, beside exec/machine/module.h's limits of
 // one block. The per-block and per-SM numbers are those of compute capability 9.0, so that programs
 // tuned for it take the same paths. Four multiprocessors: enough that occupancy-sized grids have
 // several blocks, few enough that they stay small for a CPU.

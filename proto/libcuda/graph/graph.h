@@ -31,7 +31,7 @@ struct Edge {
 
 struct Node {
   Graph* graph;
-  uint64_t serial;  // never used twice; what DebugDotPrint shows
+  uint64_t serial;  // never used twice; what cuGraphDebugDotPrint shows
   // Of an executable graph's copy: the node it was copied from, whose handle the program passes.
   // Of a clone: the original's. Compared by serial, because that node may be gone.
   uint64_t original_serial;

@@ -107,7 +107,7 @@ struct KernelLayout {
   bool known;         // false: only a packed buffer will do
   uint32_t count;     // parameters
   uint32_t bytes;     // of the packed buffer
-  const void* table;  // handed back to ParamAt
+  const void* table;  // handed back to param_at
   void (*param_at)(const void* table, uint32_t index, uint32_t* offset_bytes, uint32_t* size_bytes);
   // The library's kernel that the function is a form of, or null. By it NVIDIA's runtime finds the
   // program's symbol again when it asks a node for its parameters.

@@ -1,4 +1,4 @@
-// cuGraphAdd*Node, cuGraph*NodeGet/SetParams: nodes of a graph that the program builds by hand.
+// cuGraphAdd*Node, cuGraph*NodeGetParams and …SetParams: nodes of a graph that the program builds by hand.
 #include <string.h>
 
 #include "proto/libcuda/graph/conditional.h"

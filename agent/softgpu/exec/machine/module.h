@@ -16,7 +16,7 @@
 
 namespace gpuloom::softgpu {
 
-struct Program;   // decoded code of a module, exec/program.h
+struct Program;   // decoded code of a module, exec/machine/program.h
 struct Function;  // decoded code of one kernel or device function
 
 // Limits of the device that softgpu presents (compute capability 9.0).

@@ -132,7 +132,7 @@ class Warp {
   // those whose members have all arrived, lets the others wait.
   Step Arrive(const Instr& in, const WarpWait* waits);
 
-  // Barriers (barrier.cc): the executing lanes wait; pc has been set behind the instruction.
+  // Barriers (warp.cc): the executing lanes wait; pc has been set behind the instruction.
   Step WaitAtBarrier(const Instr& in);
   // `waiting` lanes try the same instruction again when others have run; the rest goes on.
   Step WaitForCluster(uint32_t waiting);
