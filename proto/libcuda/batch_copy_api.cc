@@ -3,6 +3,7 @@
 // pageable source has been read when the call returns.
 //
 // Compiled into the shim and into the software driver, on each one's own plain copies.
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/batch_copy.h"
 #include "proto/libcuda/graph/library.h"
 
@@ -19,7 +20,7 @@ bool IsOrder(CUmemcpySrcAccessOrder order) {
 }
 
 CUresult JudgeStream(CUstream stream, NullStream null_means) {
-  if (const CUresult result = graph::CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckReady());
   const bool legacy =
       stream == CU_STREAM_LEGACY || (stream == nullptr && null_means == NullStream::kLegacy);
   return legacy ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -29,9 +30,7 @@ CUresult Batch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* siz
                const CUmemcpyAttributes* attributes, const size_t* first, size_t attribute_count,
                CUstream stream, NullStream null_means, size_t* failed) {
   *failed = kNoneFailed;
-  if (const CUresult result = JudgeStream(stream, null_means); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(JudgeStream(stream, null_means));
   if (to == nullptr || from == nullptr || sizes == nullptr || count == 0 || attributes == nullptr ||
       first == nullptr || attribute_count == 0 || attribute_count > count || first[0] != 0) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -118,9 +117,7 @@ CUresult OneOf(const CUDA_MEMCPY3D_BATCH_OP& op, CUDA_MEMCPY3D* copy) {
 CUresult Batch3D(size_t count, const CUDA_MEMCPY3D_BATCH_OP* operations, unsigned long long flags,
                  CUstream stream, NullStream null_means, size_t* failed) {
   *failed = kNoneFailed;
-  if (const CUresult result = JudgeStream(stream, null_means); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(JudgeStream(stream, null_means));
   if (count == 0 || operations == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     CUDA_MEMCPY3D copy;

@@ -4,6 +4,7 @@
 //
 // Compiled into the shim and into the software driver, on each one's own cuMemPrefetchAsync. Codes
 // are those of an H200.
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/capture.h"
 #include "proto/libcuda/graph/library.h"
 
@@ -77,7 +78,7 @@ CUresult JudgeStream(CUstream stream, NullStream null_means) {
 CUresult Prefetch(const Ranges& ranges, const CUmemLocation* places, const size_t* first,
                   size_t place_count, unsigned long long flags, CUstream stream,
                   NullStream null_means) {
-  if (const CUresult result = graph::CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckReady());
   CUresult result = Judge(ranges, flags);
   if (result == CUDA_SUCCESS) result = JudgePlaces(places, first, place_count, ranges.count);
   if (result == CUDA_SUCCESS) result = JudgeStream(stream, null_means);
@@ -95,7 +96,7 @@ CUresult Prefetch(const Ranges& ranges, const CUmemLocation* places, const size_
 
 CUresult Discard(const Ranges& ranges, unsigned long long flags, CUstream stream,
                  NullStream null_means) {
-  if (const CUresult result = graph::CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckReady());
   const CUresult result = Judge(ranges, flags);
   return result != CUDA_SUCCESS ? result : JudgeStream(stream, null_means);
 }

@@ -3,6 +3,7 @@
 //
 // Compiled into the shim and into the software driver.
 #include "proto/cuda/cuda_all.h"
+#include "proto/cuda/return_if_error.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
@@ -23,7 +24,7 @@ extern "C" {
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsigned count,
                                               unsigned flags) {
   CUcontext context;
-  if (const CUresult result = cuCtxGetCurrent(&context); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(cuCtxGetCurrent(&context));
   // Two of one device are as wrong as none.
   if (launches == nullptr || count != 1 || (flags & ~kKnownFlags) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -31,8 +32,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsi
   const CUDA_LAUNCH_PARAMS& launch = launches[0];
   if (IsDefaultStream(launch.hStream)) return CUDA_ERROR_INVALID_HANDLE;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult result = cuStreamIsCapturing(launch.hStream, &capture);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(cuStreamIsCapturing(launch.hStream, &capture));
   // No node is such a launch. Like a query it is refused, and ends the capture.
   if (capture != CU_STREAM_CAPTURE_STATUS_NONE) return cuStreamQuery(launch.hStream);
   return cuLaunchCooperativeKernel(launch.function, launch.gridDimX, launch.gridDimY,

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/device_resource.h"
 #include "proto/libcuda/growing.h"
 
@@ -169,8 +170,7 @@ CUresult Generate(CUdevResourceDesc* handle, const CUdevResource* resources, uns
   // Of nothing: NVIDIA's driver crashes.
   if (handle == nullptr || resources == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   ResourceDescription described = {};
-  const CUresult result = Describe(resources, count, &described);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Describe(resources, count, &described));
   const HoldingDescriptions holding;
   for (ResourceDescription* known : descriptions.all) {
     if (!SameContent(*known, described)) continue;
@@ -243,8 +243,7 @@ CUresult cuGreenCtxGetDevResource(CUgreenCtx context, CUdevResource* resource,
 CUresult cuDevSmResourceSplitByCount(CUdevResource* groups, unsigned* count,
                                      const CUdevResource* input, CUdevResource* remaining,
                                      unsigned use_flags, unsigned min_count) {
-  const CUresult result = CheckResourceDevice(0);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckResourceDevice(0));
   return Split(groups, count, input, remaining, use_flags, min_count);
 }
 

@@ -3,6 +3,7 @@
 // offered for. Codes are those of an H200.
 //
 // Compiled into the shim and into the software driver.
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/memory_operation.h"
 
 namespace gpuloom {
@@ -41,15 +42,12 @@ CUresult Judge(const Params& operation) {
 
 CUresult Batch(CUstream stream, NullStream null_means, unsigned count, Params* operations,
                unsigned flags) {
-  if (const CUresult result = JudgeMemoryOperationStream(stream, null_means);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(JudgeMemoryOperationStream(stream, null_means));
   if (count > kMaxOperations || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (count == 0) return CUDA_SUCCESS;
   if (operations == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
-    if (const CUresult result = Judge(operations[i]); result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(Judge(operations[i]));
   }
   return SubmitMemoryOperations(stream, null_means, count, operations);
 }

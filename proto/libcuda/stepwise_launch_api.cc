@@ -9,6 +9,7 @@
 
 #include <atomic>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/library.h"
 #include "proto/libcuda/growing.h"
 #include "proto/libcuda/stepwise_launch.h"
@@ -78,7 +79,7 @@ bool MakeRoom(Settings* settings, size_t bytes) {
 size_t WholeWords(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
 CUresult JudgeFunction(CUfunction function, graph::KernelLayout* layout) {
-  if (const CUresult result = graph::CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckReady());
   return graph::DescribeKernel(function, layout);
 }
 
@@ -98,7 +99,7 @@ CUresult Set(CUfunction function, Change&& change) {
 // Of the current device.
 CUresult LimitOf(int attribute, int64_t otherwise, int64_t* limit) {
   CUdevice device;
-  if (const CUresult result = cuCtxGetDevice(&device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(cuCtxGetDevice(&device));
   int value = 0;
   const CUresult known =
       cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(attribute), device);
@@ -110,18 +111,16 @@ CUresult JudgeBlock(const int (&block)[3]) {
   int64_t limit = 0;
   int64_t threads = 1;
   for (int i = 0; i < 3; ++i) {
-    const CUresult result = LimitOf(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i, 1024, &limit);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(LimitOf(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i, 1024, &limit));
     if (block[i] <= 0 || block[i] > limit) return CUDA_ERROR_INVALID_VALUE;
     threads *= block[i];
   }
-  const CUresult result = LimitOf(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024, &limit);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(LimitOf(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024, &limit));
   return threads > limit ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult SetParam(CUfunction function, int offset, const void* value, size_t bytes) {
-  if (const CUresult result = JudgeFunction(function); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgeFunction(function));
   if (offset < 0 || value == nullptr || bytes > kMaxParamBytes ||
       static_cast<size_t>(offset) > kMaxParamBytes - bytes) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -137,9 +136,7 @@ CUresult SetParam(CUfunction function, int offset, const void* value, size_t byt
 // that were not set are 0.
 CUresult Launch(CUfunction function, int width, int height, CUstream stream) {
   graph::KernelLayout layout;
-  if (const CUresult result = JudgeFunction(function, &layout); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(JudgeFunction(function, &layout));
   if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
   Settings settings = Fresh(function);
   uint8_t* params = nullptr;
@@ -187,8 +184,8 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuFuncSetBlockShape(CUfunction function, int x, int y, int z) {
-  if (const CUresult result = JudgeFunction(function); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = JudgeBlock({x, y, z}); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgeFunction(function));
+  CUDA_RETURN_IF_ERROR(JudgeBlock({x, y, z}));
   return Set(function, [&](Settings* settings) {
     settings->block[0] = static_cast<unsigned>(x);
     settings->block[1] = static_cast<unsigned>(y);
@@ -198,11 +195,10 @@ CUresult cuFuncSetBlockShape(CUfunction function, int x, int y, int z) {
 }
 
 CUresult cuFuncSetSharedSize(CUfunction function, unsigned bytes) {
-  if (const CUresult result = JudgeFunction(function); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgeFunction(function));
   int limit = 0;
-  const CUresult known =
-      cuFuncGetAttribute(&limit, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function);
-  if (known != CUDA_SUCCESS) return known;
+  CUDA_RETURN_IF_ERROR(
+      cuFuncGetAttribute(&limit, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function));
   if (limit < 0 || bytes > static_cast<unsigned>(limit)) return CUDA_ERROR_INVALID_VALUE;
   return Set(function, [&](Settings* settings) {
     settings->dynamic_shared_bytes = bytes;
@@ -211,7 +207,7 @@ CUresult cuFuncSetSharedSize(CUfunction function, unsigned bytes) {
 }
 
 CUresult cuParamSetSize(CUfunction function, unsigned bytes) {
-  if (const CUresult result = JudgeFunction(function); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgeFunction(function));
   if (bytes > kMaxParamBytes) return CUDA_ERROR_INVALID_VALUE;
   return Set(function, [&](Settings* settings) {
     if (!MakeRoom(settings, bytes)) return false;

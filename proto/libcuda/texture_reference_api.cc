@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/cuda/array_format.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/cuda/texture_reference.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -22,7 +23,7 @@ bool IsArrayFlags(unsigned flags) { return flags == 0 || flags == CU_TRSA_OVERRI
 
 template <typename F>
 CUresult Change(CUtexref handle, F change) {
-  if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedReferences());
   return ChangeReference(
       handle,
       [](TextureReference* reference, void* argument) {
@@ -34,7 +35,7 @@ CUresult Change(CUtexref handle, F change) {
 // `out` is where the answer goes.
 template <typename F>
 CUresult Read(const void* out, CUtexref handle, F read) {
-  if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedReferences());
   TextureReference reference;
   if (!ReadReference(handle, &reference)) return CUDA_ERROR_INVALID_HANDLE;
   return out == nullptr ? CUDA_ERROR_INVALID_VALUE : read(reference);
@@ -118,13 +119,13 @@ using namespace gpuloom;  // NOLINT: this file only defines CUDA's C functions
 extern "C" {
 
 CUresult cuTexRefCreate(CUtexref* handle) {
-  if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedReferences());
   return handle == nullptr ? CUDA_ERROR_INVALID_VALUE : MakeReference(handle);
 }
 
 // A module's references go with it, and not before.
 CUresult cuTexRefDestroy(CUtexref handle) {
-  if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedReferences());
   return IsOfModule(handle) ? CUDA_SUCCESS : DestroyReference(handle);
 }
 
@@ -314,7 +315,7 @@ CUresult cuTexRefGetFilterMode(CUfilter_mode* mode, CUtexref handle) {
 
 // Either may be null.
 CUresult cuTexRefGetFormat(CUarray_format* format, int* channels, CUtexref handle) {
-  if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedReferences());
   TextureReference reference;
   if (!ReadReference(handle, &reference)) return CUDA_ERROR_INVALID_HANDLE;
   if (format != nullptr) *format = reference.format;
@@ -369,18 +370,17 @@ CUresult cuTexRefGetFlags(unsigned* flags, CUtexref handle) {
 // Kernels name their references themselves. The driver takes no unit any more, CU_PARAM_TR_DEFAULT
 // included.
 CUresult cuParamSetTexRef(CUfunction function, int, CUtexref handle) {
-  if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedReferences());
   int ignored;
-  const CUresult result =
-      cuFuncGetAttribute(&ignored, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(
+      cuFuncGetAttribute(&ignored, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
   TextureReference reference;
   if (!ReadReference(handle, &reference)) return CUDA_ERROR_INVALID_HANDLE;
   return CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuSurfRefSetArray(CUsurfref handle, CUarray array, unsigned flags) {
-  if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedReferences());
   CUDA_ARRAY3D_DESCRIPTOR shape;
   CUarray before;
   if (!ReadReference(handle, &before) || cuArray3DGetDescriptor_v2(&shape, array) != CUDA_SUCCESS) {
@@ -391,7 +391,7 @@ CUresult cuSurfRefSetArray(CUsurfref handle, CUarray array, unsigned flags) {
 }
 
 CUresult cuSurfRefGetArray(CUarray* array, CUsurfref handle) {
-  if (const CUresult result = NeedReferences(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedReferences());
   CUarray bound = nullptr;
   if (!ReadReference(handle, &bound)) return CUDA_ERROR_INVALID_HANDLE;
   if (array == nullptr || bound == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
 #include "proto/libcuda/runtime_tables.h"
 #include "shim/context/green_context.h"
@@ -58,7 +59,7 @@ void TearDownLocked() {
 }
 
 CUresult Release(CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   Holding holding(&primary.lock);
   if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (--primary.retained == 0) TearDownLocked();
@@ -66,14 +67,14 @@ CUresult Release(CUdevice device) {
 }
 
 CUresult Reset(CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   Holding holding(&primary.lock);
   if (primary.context.active.load(std::memory_order_relaxed)) TearDownLocked();
   return CUDA_SUCCESS;
 }
 
 CUresult SetFlags(CUdevice device, unsigned flags) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (!ValidContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   primary.context.flags.store(flags, std::memory_order_relaxed);
   session.SetWaitSchedule(flags & CU_CTX_SCHED_MASK);
@@ -82,11 +83,9 @@ CUresult SetFlags(CUdevice device, unsigned flags) {
 
 // A green context's own streams; otherwise all that the program has.
 CUresult SynchronizeContext(const Context& context) {
-  if (const CUresult result = graph::RefuseWhileAnyCaptures(); result != CUDA_SUCCESS)
-    return result;
-  const CUresult result =
-      context.green != nullptr ? WaitForStreamsOf(*context.green) : session.WaitForAll();
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::RefuseWhileAnyCaptures());
+  CUDA_RETURN_IF_ERROR(context.green != nullptr ? WaitForStreamsOf(*context.green)
+                                                : session.WaitForAll());
   TrimAtSynchronisation();
   return session.TakeAsyncError();
 }
@@ -169,9 +168,9 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   Holding holding(&primary.lock);
   ++primary.retained;
   primary.context.active.store(true, std::memory_order_release);
@@ -191,7 +190,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *flags = primary.context.flags.load(std::memory_order_relaxed);
   *active = primary.context.active.load(std::memory_order_acquire) ? 1 : 0;
@@ -271,14 +270,14 @@ CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
 }
 
 CUresult cuCtxGetFlags(unsigned* flags) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *flags = FindContext(nullptr)->flags.load(std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetFlags(unsigned flags) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (!ValidContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   FindContext(nullptr)->flags.store(flags, std::memory_order_relaxed);
   session.SetWaitSchedule(flags & CU_CTX_SCHED_MASK);
@@ -286,7 +285,7 @@ CUresult cuCtxSetFlags(unsigned flags) {
 }
 
 CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *config =
       static_cast<CUfunc_cache>(FindContext(nullptr)->cache_config.load(std::memory_order_relaxed));
@@ -295,7 +294,7 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
 
 // A preference that current devices ignore: remembered, and shown when asked.
 CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -305,13 +304,13 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
 
 // Banks have one width since Volta: the setting has no effect there either.
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig* config) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
   return CUDA_SUCCESS;
 }
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   return config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE ||
                  config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
              ? CUDA_ERROR_INVALID_VALUE
@@ -319,27 +318,27 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
 }
 
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (least != nullptr) *least = session.device().stream_priority_least;
   if (greatest != nullptr) *greatest = session.device().stream_priority_greatest;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam* affinity, CUexecAffinityType) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (affinity == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
 }
 
 // There is one device, and nobody beside it.
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return peer == nullptr || FindContext(peer) == nullptr ? CUDA_ERROR_INVALID_CONTEXT
                                                          : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 }
 CUresult cuCtxDisablePeerAccess(CUcontext peer) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   return peer == nullptr || FindContext(peer) == nullptr ? CUDA_ERROR_INVALID_CONTEXT
                                                          : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
@@ -347,7 +346,7 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer) {
 CUresult cuCtxResetPersistingL2Cache() { return NeedContext(); }
 
 CUresult cuCtxSynchronize() {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   return SynchronizeContext(*FindContext(nullptr));
 }
 
@@ -355,7 +354,7 @@ CUresult cuCtxSynchronize_v2(CUcontext handle) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   const Context* context = FindContext(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   return SynchronizeContext(*context);
 }
 

@@ -1,5 +1,6 @@
 // Limits of contexts. The executor's one context serves every tenant of the domain: a limit there only
 // grows, as far as the executor allows; what the program is shown is what it has set itself.
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/context_limit_commands.h"
 #include "shim/context/context.h"
 #include "shim/session/session.h"
@@ -42,7 +43,7 @@ CUresult DefaultLimit(CUlimit limit, size_t* value) {
 }
 
 CUresult Limit(CUlimit limit, size_t* value) {
-  if (const CUresult result = DefaultLimit(limit, value); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(DefaultLimit(limit, value));
   const size_t set = limits_set[limit].load(std::memory_order_relaxed);
   if (set != 0) *value = set;
   return CUDA_SUCCESS;
@@ -62,15 +63,15 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return Limit(limit, value);
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   size_t usual = 0;
-  if (const CUresult result = DefaultLimit(limit, &usual); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(DefaultLimit(limit, &usual));
   switch (limit) {
     // Hints about the cache that all tenants share.
     case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
@@ -85,9 +86,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   }
   if (value > usual) {
     wire::ContextSetLimit::Reply reply;
-    const CUresult result = session.Call<wire::ContextSetLimit>(
-        {static_cast<uint32_t>(limit), 0, uint64_t{value}}, &reply);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(session.Call<wire::ContextSetLimit>(
+        {static_cast<uint32_t>(limit), 0, uint64_t{value}}, &reply));
   }
   limits_set[limit].store(value, std::memory_order_relaxed);
   return CUDA_SUCCESS;

@@ -1,4 +1,5 @@
 // Contexts that the program creates, and what is made in them.
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/runtime_tables.h"
 #include "shim/context/context.h"
 #include "shim/event/context_order.h"
@@ -30,9 +31,9 @@ struct Created {
 constinit Created created;
 
 CUresult Create(CUcontext* handle, unsigned flags, CUdevice device, uint32_t api_version) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (handle == nullptr || !ValidContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   Context* context;
   {
     Holding holding(&created.lock);
@@ -207,17 +208,15 @@ CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
 }
 CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* params, int count, unsigned flags,
                         CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = CheckAffinity(params, count); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
+  CUDA_RETURN_IF_ERROR(CheckAffinity(params, count));
   return Create(context, flags, device, 3020);
 }
 CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* params, unsigned flags,
                         CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (params != nullptr) {
-    const CUresult result =
-        CheckAffinity(params->execAffinityParams, params->numExecAffinityParams);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(CheckAffinity(params->execAffinityParams, params->numExecAffinityParams));
     if (params->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // shared with graphics
   }
   return Create(context, flags, device, 3020);
@@ -227,7 +226,7 @@ CUresult cuCtxDestroy_v2(CUcontext context) { return Destroy(context); }
 CUresult cuCtxDestroy(CUcontext context) { return Destroy(context); }
 
 CUresult cuCtxAttach(CUcontext* handle, unsigned flags) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindContext(nullptr);
   context->users.fetch_add(1, std::memory_order_relaxed);
@@ -236,7 +235,7 @@ CUresult cuCtxAttach(CUcontext* handle, unsigned flags) {
 }
 
 CUresult cuCtxDetach(CUcontext handle) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Context* context = handle == nullptr ? nullptr : FindContext(handle);
   if (context == nullptr || handle != CurrentThread().current) return CUDA_ERROR_INVALID_CONTEXT;
   if (context->green != nullptr) return CUDA_ERROR_INVALID_CONTEXT;

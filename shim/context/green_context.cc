@@ -1,5 +1,6 @@
 #include "shim/context/green_context.h"
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/device_resource.h"
 #include "shim/event/context_order.h"
 #include "shim/process/futex.h"
@@ -46,7 +47,7 @@ CUresult Find(CUgreenCtx handle, GreenContext** green) {
 
 CUresult Need(CUgreenCtx handle, GreenContext** green) {
   if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   return Find(handle, green);
 }
 
@@ -170,7 +171,7 @@ uint32_t ForgetGreenContexts() {
 CUresult CheckResourceDevice(CUdevice device) { return NeedDevice(device); }
 
 CUresult GetPart(CUdevice, uint32_t part, SmCounts* has) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   wire::PartGet::Reply reply = {};
   const CUresult result = session.Call<wire::PartGet>({wire::DevicePartId{part}}, &reply);
   *has = CountsOf(reply.has);
@@ -179,7 +180,7 @@ CUresult GetPart(CUdevice, uint32_t part, SmCounts* has) {
 
 CUresult SplitPart(CUdevice, uint32_t part, const SmSplit& split, uint32_t* groups, SmCounts* group,
                    SmCounts* remaining) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   wire::PartSplit::Reply reply = {};
   const CUresult result =
       session.Call<wire::PartSplit>({wire::DevicePartId{part}, 0, ArgumentsOf(split)}, &reply);
@@ -200,7 +201,7 @@ CUresult PartOfContext(CUcontext handle, CUdevice* device, uint32_t* part) {
 
 CUresult PartOfGreenContext(CUgreenCtx handle, CUdevice* device, uint32_t* part) {
   GreenContext* green;
-  if (const CUresult result = Need(handle, &green); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &green));
   *device = kOnlyDevice;
   *part = green->description->id;
   return CUDA_SUCCESS;
@@ -214,7 +215,7 @@ extern "C" {
 
 CUresult cuGreenCtxCreate(CUgreenCtx* handle, CUdevResourceDesc description_handle, CUdevice device,
                           unsigned flags) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (handle == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   const ResourceDescription* description = nullptr;
   CUresult result = FindDescription(description_handle, device, &description);
@@ -234,7 +235,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx* handle, CUdevResourceDesc description_hand
 
 CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
   GreenContext* green;
-  if (const CUresult result = Need(handle, &green); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &green));
   const InPrimaryContext in_primary;
   // Before, so that others may retain the primary context meanwhile.
   (void)WaitForStreamsOf(*green);
@@ -250,17 +251,17 @@ CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
 
 CUresult cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx handle) {
   GreenContext* green;
-  if (const CUresult result = Need(handle, &green); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &green));
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *context = reinterpret_cast<CUcontext>(green->context);
   return CUDA_SUCCESS;
 }
 
 CUresult cuGreenCtxGetId(CUgreenCtx handle, unsigned long long* id) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   GreenContext* green = CurrentGreenContext();
   if (handle != nullptr) {
-    if (const CUresult result = Find(handle, &green); result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(Find(handle, &green));
   }
   if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -271,7 +272,7 @@ CUresult cuGreenCtxGetId(CUgreenCtx handle, unsigned long long* id) {
 CUresult cuGreenCtxStreamCreate(CUstream* handle, CUgreenCtx green_handle, unsigned flags,
                                 int priority) {
   GreenContext* green;
-  if (const CUresult result = Need(green_handle, &green); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(green_handle, &green));
   if (handle == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   const CUresult result = MakeGreenStream(green, priority, &stream);
@@ -281,8 +282,7 @@ CUresult cuGreenCtxStreamCreate(CUstream* handle, CUgreenCtx green_handle, unsig
 
 CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx* handle) {
   GreenContext* green = nullptr;
-  const CUresult result = GreenContextOf(stream, DefaultStream::kLegacy, &green);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(GreenContextOf(stream, DefaultStream::kLegacy, &green));
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *handle = green == nullptr ? nullptr : HandleOf(green);
   return CUDA_SUCCESS;
@@ -290,13 +290,13 @@ CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx* handle) {
 
 CUresult cuGreenCtxRecordEvent(CUgreenCtx handle, CUevent event) {
   GreenContext* green;
-  if (const CUresult result = Need(handle, &green); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &green));
   return cuCtxRecordEvent(reinterpret_cast<CUcontext>(green->context), event);
 }
 
 CUresult cuGreenCtxWaitEvent(CUgreenCtx handle, CUevent event) {
   GreenContext* green;
-  if (const CUresult result = Need(handle, &green); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &green));
   return cuCtxWaitEvent(reinterpret_cast<CUcontext>(green->context), event);
 }
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/block_copy_commands.h"
 #include "shim/context/context.h"
 #include "shim/copy/staged_copy.h"
@@ -336,9 +337,7 @@ CUresult JudgeCopy(const CUDA_MEMCPY3D& from, BlockCopy* to) {
   *to = {{}, {}, from.WidthInBytes, from.Height, from.Depth};
   if (to->empty()) return CUDA_SUCCESS;
   const Shape shape = {to->width_bytes, to->height, to->depth};
-  if (const CUresult result = Judge(Destination(from), shape, &to->to); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(Judge(Destination(from), shape, &to->to));
   return Judge(Source(from), shape, &to->from);
 }
 
@@ -348,11 +347,9 @@ wire::GraphCopy OnWire(const BlockCopy& copy) {
 
 CUresult CopyBlock(const CUDA_MEMCPY3D& params, CUstream handle, DefaultStream null_means,
                    CopyTiming timing) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   wire::StreamId stream;
-  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   BlockCopy copy;
   const CUresult result = JudgeCopy(params, &copy);
   if (result != CUDA_SUCCESS || copy.empty()) return result;

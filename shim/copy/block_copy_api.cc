@@ -1,5 +1,6 @@
 // cuMemcpy2D, cuMemcpy3D, cuMemcpyPeer, copies to and from arrays: each brought into the form of
 // CUDA_MEMCPY3D. There is one device, so the peer forms differ by their contexts only.
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/copy/block_copy.h"
 #include "shim/image/array.h"
@@ -50,7 +51,7 @@ CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream stream, DefaultStream null_m
 
 CUresult Copy3DPeer(const CUDA_MEMCPY3D_PEER* from, CUstream stream, DefaultStream null_means,
                     CopyTiming timing) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if ((from->srcMemoryType == CU_MEMORYTYPE_DEVICE && !IsContext(from->srcContext)) ||
       (from->dstMemoryType == CU_MEMORYTYPE_DEVICE && !IsContext(from->dstContext))) {
@@ -143,7 +144,7 @@ CUresult AtoA(CUarray to, size_t to_offset, CUarray from, size_t from_offset, si
 
 CUresult Peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
               size_t size, CUstream stream, DefaultStream null_means, CopyTiming timing) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (!IsContext(to_context) || !IsContext(from_context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (null_means == kLegacy) {
     return timing == kSync ? cuMemcpyDtoD_v2(to, from, size)

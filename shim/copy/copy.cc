@@ -3,6 +3,7 @@
 // staging buffers), pageable destinations are filled before it returns, as CUDA does.
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/copy/staged_copy.h"
 #include "shim/copy/staging.h"
@@ -159,7 +160,7 @@ CUresult ToPageable(wire::CopyKind kind, const Request& copy) {
 }
 
 CUresult Finish(const Request& copy) {
-  if (const CUresult result = SynchronizeStream(copy.stream); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(SynchronizeStream(copy.stream));
   return session.TakeAsyncError();
 }
 
@@ -221,12 +222,9 @@ enum class Promise : bool { kReachable, kAny };
 
 CUresult CopyOn(CUstream handle, DefaultStream null_means, uint64_t destination, uint64_t source,
                 uint64_t size_bytes, Promise to_promise, Promise from_promise, Timing timing) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Request copy = {destination, source, size_bytes, wire::kLegacyStream};
-  if (const CUresult result = FindStream(handle, null_means, &copy.stream);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &copy.stream));
   if (size_bytes == 0) return CUDA_SUCCESS;
   Side to, from;
   Request placed = copy;

@@ -1,4 +1,5 @@
 // Memsets of 1, 2 and 4 byte elements, of one row or many.
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/block_copy_commands.h"
 #include "shim/context/context.h"
 #include "shim/copy/block_copy.h"
@@ -14,11 +15,9 @@ enum class Timing : bool { kSync, kAsync };
 
 CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, size_t count,
               CUstream handle, DefaultStream null_means, Timing timing) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   wire::StreamId stream;
-  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   if (count == 0) return CUDA_SUCCESS;
   uint64_t size_bytes;
   KnownMemory found;
@@ -53,15 +52,13 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
 CUresult FillRows(CUdeviceptr destination, size_t pitch_bytes, uint32_t value,
                   uint32_t element_bytes, size_t width, size_t height, CUstream handle,
                   DefaultStream null_means, Timing timing) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   wire::StreamId stream;
-  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   if (width == 0 || height == 0) return CUDA_SUCCESS;
   const wire::GraphFill fill = {destination, pitch_bytes, width, height, value, element_bytes};
   bool pinned;
-  if (const CUresult result = JudgeFill(fill, &pinned); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgeFill(fill, &pinned));
   CUresult captured;
   if (Records(stream, &captured, [&](graph::NodeParams* node) {
         *node = {};

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/memory/host_arena.h"
 #include "shim/process/futex.h"
 #include "shim/session/session.h"
@@ -74,7 +75,7 @@ CUresult TakeStaging(Staging* staging) {
     uint32_t oldest;
     {
       Holding holding(&large.lock);
-      if (const CUresult result = large.CutLocked(); result != CUDA_SUCCESS) return result;
+      CUDA_RETURN_IF_ERROR(large.CutLocked());
       if (large.TryTakeLocked(staging)) return CUDA_SUCCESS;
       oldest = OldestLocked();
       if (oldest != kStagingBuffers) *staging = large.TakeLocked(oldest);

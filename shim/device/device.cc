@@ -4,6 +4,7 @@
 
 #include <climits>
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/session/session.h"
 
@@ -23,7 +24,7 @@ CUresult CopyText(char* out, int out_bytes, const char* text) {
 }
 
 CUresult CopyUuid(CUuuid* uuid, CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
   static_assert(sizeof(uuid->bytes) == sizeof(session.device().uuid));
   memcpy(uuid->bytes, session.device().uuid, sizeof(uuid->bytes));
@@ -45,14 +46,14 @@ CUresult cuDeviceGetCount(int* count) {
 }
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
-  if (const CUresult result = NeedDevice(ordinal); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(ordinal));
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *device = ordinal;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (value == nullptr || attribute < 0 ||
       static_cast<uint32_t>(attribute) >= wire::kDeviceAttributes) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -64,12 +65,12 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 }
 
 CUresult cuDeviceGetName(char* name, int name_bytes, CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   return CopyText(name, name_bytes, session.device().name);
 }
 
 CUresult cuDeviceGetPCIBusId(char* id, int id_bytes, CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   // Unlike a name, it is never cut.
   const char* const text = session.device().pci_bus_id;
   if (id_bytes > 0 && static_cast<size_t>(id_bytes) <= strlen(text)) {
@@ -101,22 +102,21 @@ CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) { return CopyUuid(uuid, 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) { return CopyUuid(uuid, device); }
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *bytes = session.device().total_memory_bytes;
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceTotalMem(unsigned* bytes, CUdevice device) {
   size_t total = 0;
-  const CUresult result = cuDeviceTotalMem_v2(&total, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(cuDeviceTotalMem_v2(&total, device));
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *bytes = total > UINT_MAX ? UINT_MAX : static_cast<unsigned>(total);
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *major = AttributeOr(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
   *minor = AttributeOr(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0);
@@ -124,7 +124,7 @@ CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice device) {
 }
 
 CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const int32_t* all = session.device().attributes;
   properties->maxThreadsPerBlock = all[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
@@ -144,22 +144,22 @@ CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice device) {
 
 // There is one device: it has no peers.
 CUresult cuDeviceCanAccessPeer(int* can_access, CUdevice device, CUdevice peer) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = NeedDevice(peer); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
+  CUDA_RETURN_IF_ERROR(NeedDevice(peer));
   if (can_access == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *can_access = 0;
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute, CUdevice source,
                                  CUdevice destination) {
-  if (const CUresult result = NeedDevice(source); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = NeedDevice(destination); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(source));
+  CUDA_RETURN_IF_ERROR(NeedDevice(destination));
   // CUDA asks for two different devices.
   return value == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType type, CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   // Any kind may be asked for; none is there.
   (void)type;
   if (supported == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/context/green_context.h"
 #include "shim/event/event.h"
@@ -70,7 +71,7 @@ CUresult MakeLocked(CUcontext context, ContextOrder** made) {
 }
 
 CUresult JudgeContext(CUcontext handle) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
   const Context* context = handle == nullptr ? nullptr : FindContext(handle);
   return context == nullptr || !context->active.load(std::memory_order_acquire)
@@ -91,14 +92,14 @@ CUresult RefuseCaptures(CUcontext context) {
 }
 
 CUresult Record(CUcontext context, CUevent event) {
-  if (const CUresult result = JudgeContext(context); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgeContext(context));
   const bool green = IsGreenContext(context);
   if (FindEvent(event) == nullptr ||
       ContextOf(MadeKind::kEvent, reinterpret_cast<uint64_t>(event)) !=
           (green ? PrimaryContext() : context)) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  if (const CUresult result = RefuseCaptures(context); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RefuseCaptures(context));
   Holding holding(&all.lock);
   ContextOrder* order;
   CUresult result = MakeLocked(context, &order);
@@ -128,9 +129,9 @@ CUresult JudgeEvent(CUevent event) {
 }
 
 CUresult Wait(CUcontext context, CUevent event) {
-  if (const CUresult result = JudgeContext(context); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = JudgeEvent(event); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = RefuseCaptures(context); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgeContext(context));
+  CUDA_RETURN_IF_ERROR(JudgeEvent(event));
+  CUDA_RETURN_IF_ERROR(RefuseCaptures(context));
   Holding holding(&all.lock);
   ContextOrder* order;
   CUresult result = MakeLocked(context, &order);
@@ -159,8 +160,7 @@ CUresult OrderNewStream(wire::StreamId stream, CUcontext context) {
                          : order.context == context ||
                                (order.context == PrimaryContext() && IsGreenContext(context));
     if (!its) continue;
-    const CUresult result = MakeStreamWait(stream, order.opened);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(MakeStreamWait(stream, order.opened));
   }
   return CUDA_SUCCESS;
 }

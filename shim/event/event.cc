@@ -1,5 +1,6 @@
 #include "shim/event/event.h"
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/graph/capture.h"
 #include "shim/memory/pool.h"
@@ -88,28 +89,24 @@ void LetOthersSee(const Event* event) {
 
 CUresult RecordOn(Event* event, wire::StreamId stream) {
   wire::Ticket ticket{0};
-  const CUresult result = session.PostOnStream<wire::EventRecord>(
+  CUDA_RETURN_IF_ERROR(session.PostOnStream<wire::EventRecord>(
       stream, 0,
       [&](wire::EventRecord::Request& request, uint8_t*) {
         request = {IdOf(event), stream};
       },
-      &ticket);
-  if (result != CUDA_SUCCESS) return result;
+      &ticket));
   Note(event, stream, ticket);
   LetOthersSee(event);
   return CUDA_SUCCESS;
 }
 
 CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags, DefaultStream null_means) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Event* event;
-  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Find(handle, &event));
   if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   wire::StreamId stream;
-  if (const CUresult result = FindStream(stream_handle, null_means, &stream);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindStream(stream_handle, null_means, &stream));
   CUresult captured;
   if (graph::CapturesRecord(RefOf(stream), handle, flags, &captured)) return captured;
   return RecordOn(event, stream);
@@ -117,12 +114,11 @@ CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags, DefaultS
 CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) {
   Event* start;
   Event* end;
-  if (const CUresult result = Find(start_handle, &start); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = Find(end_handle, &end); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Find(start_handle, &start));
+  CUDA_RETURN_IF_ERROR(Find(end_handle, &end));
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // as the driver says, strangely
   for (const CUevent handle : {start_handle, end_handle}) {
-    const CUresult result = graph::CheckEventTime(handle);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(graph::CheckEventTime(handle));
   }
   if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
     return CUDA_ERROR_INVALID_HANDLE;
@@ -154,7 +150,7 @@ void NoteRecord(CUevent handle, wire::StreamId stream, wire::Ticket ticket) {
 
 CUresult RecordEvent(CUevent handle, wire::StreamId stream) {
   Event* event;
-  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Find(handle, &event));
   CUresult captured;
   if (graph::CapturesRecord(RefOf(stream), handle, 0, &captured)) return captured;
   return RecordOn(event, stream);
@@ -164,7 +160,7 @@ CUresult MakeOwnEvent(CUevent* handle) { return Make(CU_EVENT_DISABLE_TIMING, ha
 
 CUresult CheckLaunchEvent(CUevent handle) {
   Event* event;
-  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Find(handle, &event));
   constexpr uint32_t kWrong = CU_EVENT_INTERPROCESS;
   return (event->flags & CU_EVENT_DISABLE_TIMING) == 0 || (event->flags & kWrong) != 0
              ? CUDA_ERROR_INVALID_VALUE
@@ -173,7 +169,7 @@ CUresult CheckLaunchEvent(CUevent handle) {
 
 CUresult MakeStreamWait(wire::StreamId stream, CUevent handle) {
   Event* event;
-  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Find(handle, &event));
   const RecordPoint point = PointOf(*event);
   if (event->shared.load(std::memory_order_acquire)) {
     const CUresult result = session.PostOnStream<wire::StreamWaitEvent>(
@@ -220,8 +216,7 @@ CUresult ShareEvent(CUevent handle, wire::Token* token) {
   if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if ((event->flags & CU_EVENT_INTERPROCESS) == 0) return CUDA_ERROR_INVALID_HANDLE;
   wire::EventShare::Reply reply;
-  const CUresult result = session.Call<wire::EventShare>({IdOf(event)}, &reply);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Call<wire::EventShare>({IdOf(event)}, &reply));
   event->shared.store(true, std::memory_order_release);
   *token = reply.token;
   return CUDA_SUCCESS;
@@ -240,7 +235,7 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuEventCreate(CUevent* handle, unsigned flags) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   constexpr unsigned kKnown =
       CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (handle == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -254,7 +249,7 @@ CUresult cuEventCreate(CUevent* handle, unsigned flags) {
 
 CUresult cuEventDestroy_v2(CUevent handle) {
   Event* event;
-  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Find(handle, &event));
   return Destroy(event);
 }
 CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
@@ -274,8 +269,8 @@ CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned fl
 
 CUresult cuEventQuery(CUevent handle) {
   Event* event;
-  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = graph::CheckEventUse(handle); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Find(handle, &event));
+  CUDA_RETURN_IF_ERROR(graph::CheckEventUse(handle));
   if (event->shared.load(std::memory_order_acquire)) return AskWhetherDone(event, /*wait=*/false);
   const RecordPoint point = PointOf(*event);
   if (session.Done(point.stream, point.ticket)) return CUDA_SUCCESS;
@@ -285,16 +280,14 @@ CUresult cuEventQuery(CUevent handle) {
 
 CUresult cuEventSynchronize(CUevent handle) {
   Event* event;
-  if (const CUresult result = Find(handle, &event); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = graph::CheckEventUse(handle); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Find(handle, &event));
+  CUDA_RETURN_IF_ERROR(graph::CheckEventUse(handle));
   if (event->shared.load(std::memory_order_acquire)) {
     const CUresult result = AskWhetherDone(event, /*wait=*/true);
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
   const RecordPoint point = PointOf(*event);
-  if (const CUresult result = session.WaitFor(point.stream, point.ticket); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(session.WaitFor(point.stream, point.ticket));
   TrimAtSynchronisation();
   return session.TakeAsyncError();
 }

@@ -1,4 +1,5 @@
 // What the graph model asks of the shim.
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/library.h"
 #include "shim/context/context.h"
 #include "shim/event/event.h"
@@ -76,7 +77,7 @@ CUresult ResolveStream(CUstream handle, NullStream null_means, StreamRef* stream
 CUresult DescribeKernel(const void* handle, KernelLayout* layout) {
   Kernel* kernel = FindKernel(handle);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult result = RefreshKernel(kernel); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RefreshKernel(kernel));
   *layout = LayoutOf(*kernel);
   return CUDA_SUCCESS;
 }
@@ -95,8 +96,7 @@ bool WasRecorded(CUevent handle) {
 
 CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address) {
   uint64_t begin;
-  const CUresult result = TakeDeviceMemory(size_bytes, &begin);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(TakeDeviceMemory(size_bytes, &begin));
   if (!NoteMemory({begin, size_bytes, MemoryKind::kDevice, 0, {}, 0, 0})) {
     GiveDeviceMemory(begin, size_bytes, wire::kLegacyStream, wire::Ticket{0});
     return CUDA_ERROR_OUT_OF_MEMORY;

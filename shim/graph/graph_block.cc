@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/conditional.h"
 #include "shim/event/event.h"
 #include "shim/image/array.h"
@@ -82,9 +83,8 @@ CUresult GraphBlock::AddNode(uint32_t index, wire::GraphNodeKind kind, uint16_t 
 CUresult GraphBlock::AddKernel(const graph::KernelParams& params, uint32_t index, uint16_t flags) {
   Kernel* kernel = FindKernel(params.handle());
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult result = RefreshKernel(kernel); result != CUDA_SUCCESS) return result;
-  const CUresult result = AddNode(index, wire::GraphNodeKind::kKernel, flags);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RefreshKernel(kernel));
+  CUDA_RETURN_IF_ERROR(AddNode(index, wire::GraphNodeKind::kKernel, flags));
   // The size of clusters that the program gave its kernel goes with every launch (kernel.h).
   wire::LaunchAttributes own = {};
   if (!kernel->cluster_is_fixed &&
@@ -121,8 +121,7 @@ CUresult GraphBlock::AddKernel(const graph::KernelParams& params, uint32_t index
 CUresult GraphBlock::AddCopy(const Box& box, uint32_t index, uint16_t flags) {
   wire::GraphCopy copy = {{}, {}, box.width_bytes, box.height, box.depth};
   if (!EndOf(box.to, &copy.to) || !EndOf(box.from, &copy.from)) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = AddNode(index, wire::GraphNodeKind::kCopy, flags);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(AddNode(index, wire::GraphNodeKind::kCopy, flags));
   Append(copy);
   return CUDA_SUCCESS;
 }
@@ -167,8 +166,7 @@ CUresult GraphBlock::AddMemcpy(const graph::NodeParams& params, uint32_t first, 
 }
 
 CUresult GraphBlock::AddBatch(const graph::BatchMemOpParams& batch, uint32_t index) {
-  const CUresult result = AddNode(index, wire::GraphNodeKind::kMemoryOperations, 0);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(AddNode(index, wire::GraphNodeKind::kMemoryOperations, 0));
   Append(wire::GraphMemoryOperations{batch.count, 0});
   for (uint32_t i = 0; i < batch.count; ++i) {
     const CUstreamBatchMemOpParams& from = batch.operations[i];
@@ -207,8 +205,7 @@ CUresult GraphBlock::AddConditional(const graph::Exec& exec, const graph::Condit
   local->first = static_cast<uint32_t>(nodes_.count());
   const graph::Condition* condition = graph::FindCondition(exec.graph, params.handle);
   if (condition == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = AddNode(local->first, wire::GraphNodeKind::kConditional, 0);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(AddNode(local->first, wire::GraphNodeKind::kConditional, 0));
   Append(wire::GraphConditional{ReservationOf(exec.graph),
                                 static_cast<uint32_t>(condition - exec.graph->conditions.begin()),
                                 static_cast<uint32_t>(params.kind), params.count});

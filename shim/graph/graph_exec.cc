@@ -1,6 +1,7 @@
 // Executable graphs through the executor: what proto/libcuda/graph/exec.h asks of a driver.
 #include <stdlib.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/conditional.h"
 #include "proto/libcuda/graph/exec.h"
 #include "shim/event/event.h"
@@ -266,8 +267,7 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
 CUresult DriverUpload(Exec* exec, CUstream handle, bool null_is_per_thread) {
   RemoteGraph* remote = RemoteOf(exec);
   wire::StreamId stream;
-  const CUresult result = FindGraphStream(handle, null_is_per_thread, &stream);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(FindGraphStream(handle, null_is_per_thread, &stream));
   return session.PostOnStream<wire::GraphUpload>(
       stream, 0, [&](wire::GraphUpload::Request& request, uint8_t*) {
         request = {remote->id, stream};

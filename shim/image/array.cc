@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "proto/cuda/array_format.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/batch_copy.h"
 #include "proto/wire/array_commands.h"
 #include "shim/context/context.h"
@@ -110,7 +111,7 @@ void Give(Array* array) {
 
 // `levels` 0: no mipmap.
 CUresult Create(const CUDA_ARRAY3D_DESCRIPTOR& descriptor, uint32_t levels, Array** made) {
-  if (const CUresult result = Judge(descriptor); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Judge(descriptor));
   Array* array = Take(levels == 0 ? Array::Kind::kArray : Array::Kind::kMipmap, descriptor);
   if (array == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const wire::ArrayCreate::Request request = {wire::ArrayId{arrays.table.IdOf(array)},
@@ -243,7 +244,7 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuArray3DCreate_v2(CUarray* handle, const CUDA_ARRAY3D_DESCRIPTOR* descriptor) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Array* array;
   const CUresult result = Create(*descriptor, 0, &array);
@@ -252,7 +253,7 @@ CUresult cuArray3DCreate_v2(CUarray* handle, const CUDA_ARRAY3D_DESCRIPTOR* desc
 }
 
 CUresult cuArrayCreate_v2(CUarray* handle, const CUDA_ARRAY_DESCRIPTOR* descriptor) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_ARRAY3D_DESCRIPTOR full = {};
   full.Width = descriptor->Width;
@@ -263,7 +264,7 @@ CUresult cuArrayCreate_v2(CUarray* handle, const CUDA_ARRAY_DESCRIPTOR* descript
 }
 
 CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* descriptor, CUarray handle) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   uint32_t id;
   const Array* array = FindArray(handle, &id);
   if (descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -274,7 +275,7 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* descriptor, CUarray hand
 }
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* descriptor, CUarray handle) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   uint32_t id;
   const Array* array = FindArray(handle, &id);
   if (descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -284,7 +285,7 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* descriptor, CUarray 
 }
 
 CUresult cuArrayDestroy(CUarray handle) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Array* array = FindKind(handle, false);
   if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   // A level goes with its whole; the driver accepts this.
@@ -295,20 +296,20 @@ CUresult cuArrayDestroy(CUarray handle) {
 
 // None of the formats that gpuloom offers has planes, and none of its arrays deferred memory.
 CUresult cuArrayGetPlane(CUarray* plane, CUarray handle, unsigned) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   uint32_t id;
   if (plane == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return FindArray(handle, &id) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* properties, CUarray handle) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   uint32_t id;
   if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return FindArray(handle, &id) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* requirements, CUarray handle,
                                       CUdevice device) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   uint32_t id;
   if (requirements == nullptr || device != kOnlyDevice) return CUDA_ERROR_INVALID_VALUE;
   return FindArray(handle, &id) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
@@ -316,7 +317,7 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* requiremen
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray* handle, const CUDA_ARRAY3D_DESCRIPTOR* descriptor,
                                 unsigned levels) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const uint32_t most = MostLevels(*descriptor);
   if (levels == 0) levels = 1;
@@ -327,7 +328,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* handle, const CUDA_ARRAY3D_DES
 }
 
 CUresult cuMipmappedArrayGetLevel(CUarray* level, CUmipmappedArray handle, unsigned which) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Array* whole = FindKind(handle, true);
   if (level == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (whole == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -339,7 +340,7 @@ CUresult cuMipmappedArrayGetLevel(CUarray* level, CUmipmappedArray handle, unsig
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Array* array = FindKind(handle, true);
   if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const CUresult result = Destroy(array);
@@ -348,13 +349,13 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
 
 CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* properties,
                                              CUmipmappedArray handle) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return FindKind(handle, true) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* requirements,
                                                CUmipmappedArray handle, CUdevice device) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (requirements == nullptr || device != kOnlyDevice) return CUDA_ERROR_INVALID_VALUE;
   return FindKind(handle, true) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
 }

@@ -2,6 +2,7 @@
 // the same map again and again (one for each launch) is answered from the last ones.
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/tensor_map_commands.h"
 #include "shim/context/context.h"
 #include "shim/process/futex.h"
@@ -58,7 +59,7 @@ CUresult Begin(Request* request, wire::TensorMapKind kind, const CUtensorMap* ma
                CUtensorMapDataType type, uint32_t rank, const void* address,
                const cuuint64_t* dimensions, const cuuint64_t* strides,
                const cuuint32_t* element_strides) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (map == nullptr || reinterpret_cast<uintptr_t>(map) % 64 != 0 || rank == 0 ||
       rank > wire::kMaxTensorRank || dimensions == nullptr || element_strides == nullptr ||
       (strides == nullptr && rank > 1)) {
@@ -82,9 +83,7 @@ CUresult Encode(const Request& request, CUtensorMap* map) {
   uint8_t bytes[wire::kTensorMapBytes];
   ReplyPayload payload = {bytes, sizeof(bytes), 0};
   wire::TensorMapEncode::Reply reply;
-  const CUresult result =
-      session.Call<wire::TensorMapEncode>(request, &reply, nullptr, 0, &payload);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Call<wire::TensorMapEncode>(request, &reply, nullptr, 0, &payload));
   if (payload.size_bytes != sizeof(bytes)) return CUDA_ERROR_UNKNOWN;
   memcpy(map, bytes, sizeof(bytes));
   Keep(request, bytes);
@@ -105,9 +104,8 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2_promotion,
                                 CUtensorMapFloatOOBfill fill) {
   Request request;
-  const CUresult result = Begin(&request, wire::TensorMapKind::kTiled, map, type, rank, address,
-                                dimensions, strides, element_strides);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Begin(&request, wire::TensorMapKind::kTiled, map, type, rank, address,
+                             dimensions, strides, element_strides));
   if (box == nullptr) return CUDA_ERROR_INVALID_VALUE;
   memcpy(request.box, box, rank * sizeof(*box));
   request.interleave = interleave;
@@ -126,9 +124,8 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuu
                                  CUtensorMapL2promotion l2_promotion,
                                  CUtensorMapFloatOOBfill fill) {
   Request request;
-  const CUresult result = Begin(&request, wire::TensorMapKind::kIm2col, map, type, rank, address,
-                                dimensions, strides, element_strides);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Begin(&request, wire::TensorMapKind::kIm2col, map, type, rank, address,
+                             dimensions, strides, element_strides));
   if (rank < 3 || lower_corner == nullptr || upper_corner == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -151,9 +148,8 @@ CUresult cuTensorMapEncodeIm2colWide(
     CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2_promotion,
     CUtensorMapFloatOOBfill fill) {
   Request request;
-  const CUresult result = Begin(&request, wire::TensorMapKind::kIm2colWide, map, type, rank,
-                                address, dimensions, strides, element_strides);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Begin(&request, wire::TensorMapKind::kIm2colWide, map, type, rank, address,
+                             dimensions, strides, element_strides));
   request.lower_corner[0] = lower_corner_width;
   request.upper_corner[0] = upper_corner_width;
   request.channels_per_pixel = channels_per_pixel;
@@ -167,7 +163,7 @@ CUresult cuTensorMapEncodeIm2colWide(
 }
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (map == nullptr || reinterpret_cast<uintptr_t>(map) % 64 != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -177,9 +173,8 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
   uint8_t bytes[wire::kTensorMapBytes];
   ReplyPayload payload = {bytes, sizeof(bytes), 0};
   wire::TensorMapReplaceAddress::Reply reply;
-  const CUresult result =
-      session.Call<wire::TensorMapReplaceAddress>(request, &reply, nullptr, 0, &payload);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(
+      session.Call<wire::TensorMapReplaceAddress>(request, &reply, nullptr, 0, &payload));
   if (payload.size_bytes != sizeof(bytes)) return CUDA_ERROR_UNKNOWN;
   memcpy(map, bytes, sizeof(bytes));
   return CUDA_SUCCESS;

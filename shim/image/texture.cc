@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "proto/cuda/array_format.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/array_commands.h"
 #include "shim/context/context.h"
 #include "shim/image/array.h"
@@ -183,19 +184,16 @@ extern "C" {
 
 CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resource,
                            const CUDA_TEXTURE_DESC* sampler, const CUDA_RESOURCE_VIEW_DESC* view) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (texture == nullptr || resource == nullptr || sampler == nullptr || resource->flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::TextureCreate::Request request = {};
-  if (const CUresult result = JudgeResource(*resource, &request); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(JudgeResource(*resource, &request));
   SetSampler(*sampler, &request);
   if (view != nullptr) SetView(*view, &request);
   wire::TextureCreate::Reply reply;
-  const CUresult result = session.Call<wire::TextureCreate>(request, &reply);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Call<wire::TextureCreate>(request, &reply));
   View kept = {};
   kept.begin = reply.texture;
   kept.size_bytes = 1;
@@ -212,13 +210,13 @@ CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resou
 }
 
 CUresult cuTexObjectDestroy(CUtexObject texture) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (!Remove(&views.textures, texture)) return CUDA_SUCCESS;  // as the driver does
   return DestroyTexture(texture);
 }
 
 CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* resource, CUtexObject texture) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   View found;
   if (resource == nullptr || !Find(&views.textures, texture, &found)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -228,7 +226,7 @@ CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* resource, CUtexObject te
 }
 
 CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* sampler, CUtexObject texture) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   View found;
   if (sampler == nullptr || !Find(&views.textures, texture, &found)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -238,7 +236,7 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* sampler, CUtexObject textu
 }
 
 CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* view, CUtexObject texture) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   View found;
   if (view == nullptr || !Find(&views.textures, texture, &found) || !found.has_view) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -248,7 +246,7 @@ CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* view, CUtexObje
 }
 
 CUresult cuSurfObjectCreate(CUsurfObject* surface, const CUDA_RESOURCE_DESC* resource) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (surface == nullptr || resource == nullptr || resource->flags != 0 ||
       resource->resType != CU_RESOURCE_TYPE_ARRAY) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -257,8 +255,7 @@ CUresult cuSurfObjectCreate(CUsurfObject* surface, const CUDA_RESOURCE_DESC* res
   const Array* array = FindArray(resource->res.array.hArray, &id);
   if (array == nullptr) return CUDA_ERROR_INVALID_VALUE;
   wire::SurfaceCreate::Reply reply;
-  const CUresult result = session.Call<wire::SurfaceCreate>({wire::ArrayId{id}}, &reply);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Call<wire::SurfaceCreate>({wire::ArrayId{id}}, &reply));
   View kept = {};
   kept.begin = reply.surface;
   kept.size_bytes = 1;
@@ -272,13 +269,13 @@ CUresult cuSurfObjectCreate(CUsurfObject* surface, const CUDA_RESOURCE_DESC* res
 }
 
 CUresult cuSurfObjectDestroy(CUsurfObject surface) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (!Remove(&views.surfaces, surface)) return CUDA_SUCCESS;  // as the driver does
   return DestroySurface(surface);
 }
 
 CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* resource, CUsurfObject surface) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   View found;
   if (resource == nullptr || !Find(&views.surfaces, surface, &found)) {
     return CUDA_ERROR_INVALID_VALUE;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/cuda/texture_reference.h"
 #include "proto/wire/texture_reference_commands.h"
 #include "shim/context/context.h"
@@ -156,12 +157,12 @@ bool LooksAt(const Reference& reference, const void* array) {
 
 template <typename Handle>
 CUresult FindInModule(Handle* out, CUmodule module, const char* name, wire::ReferenceKind kind) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Library* library = FindLibrary(module);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   if (strlen(name) > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
-  if (const CUresult result = EnsureLoaded(library); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(EnsureLoaded(library));
   Holding holding(&references.lock);
   Reference* found = nullptr;
   ForEachLocked([&](Reference* reference) {
@@ -171,8 +172,7 @@ CUresult FindInModule(Handle* out, CUmodule module, const char* name, wire::Refe
     }
   });
   if (found == nullptr) {
-    const CUresult result = MakeLocked(library, name, kind, &found);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(MakeLocked(library, name, kind, &found));
   }
   *out = reinterpret_cast<Handle>(found);
   return CUDA_SUCCESS;

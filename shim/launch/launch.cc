@@ -2,6 +2,7 @@
 // into the ring.
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/event/event.h"
 #include "shim/graph/capture.h"
@@ -133,9 +134,8 @@ CUresult CheckAttributes(const Shape& shape, Kernel* kernel,
   if (attributes.cooperative != 0) {
     int blocks = 0;
     const uint64_t threads = Blocks(shape.block);
-    const CUresult result = BlocksPerMultiprocessor(kernel, static_cast<int>(threads),
-                                                    shape.dynamic_shared_bytes, 0, &blocks);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(BlocksPerMultiprocessor(kernel, static_cast<int>(threads),
+                                                 shape.dynamic_shared_bytes, 0, &blocks));
     const int32_t processors =
         session.device().attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
     if (Blocks(shape.grid) > uint64_t{static_cast<uint32_t>(blocks)} * processors) {
@@ -157,20 +157,18 @@ CUresult CheckAttributes(const Shape& shape, Kernel* kernel,
   }
   if (Blocks(attributes.cluster) == 1) return CUDA_SUCCESS;
   int clusters = 0;
-  const CUresult result =
+  CUDA_RETURN_IF_ERROR(
       MaxActiveClusters(kernel,
                         {shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
                          shape.block[1], shape.block[2], shape.dynamic_shared_bytes},
-                        attributes, &clusters);
-  if (result != CUDA_SUCCESS) return result;
+                        attributes, &clusters));
   return clusters == 0 ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
 }
 
 // The events that a launch triggers, behind it.
 CUresult RecordEvents(const LaunchAsks& asks, wire::StreamId stream) {
   for (uint32_t i = 0; i < asks.event_count; ++i) {
-    const CUresult result = RecordEvent(asks.events[i], stream);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(RecordEvent(asks.events[i], stream));
   }
   return CUDA_SUCCESS;
 }
@@ -179,13 +177,9 @@ CUresult SendEx(Kernel* kernel, const Shape& shape, wire::StreamId stream, const
                 const LaunchAsks& asks) {
   wire::LaunchAttributes attributes = asks.attributes;
   AddKernelCluster(*kernel, &attributes);
-  if (const CUresult result = CheckAttributes(shape, kernel, attributes); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(CheckAttributes(shape, kernel, attributes));
   for (uint32_t i = 0; i < asks.event_count; ++i) {
-    if (const CUresult result = CheckLaunchEvent(asks.events[i]); result != CUDA_SUCCESS) {
-      return result;
-    }
+    CUDA_RETURN_IF_ERROR(CheckLaunchEvent(asks.events[i]));
   }
   const CUresult result = session.PostOnStream<wire::LaunchEx>(
       stream, kernel->param_bytes, [&](wire::LaunchEx::Request& request, uint8_t* payload) {
@@ -202,14 +196,12 @@ CUresult SendEx(Kernel* kernel, const Shape& shape, wire::StreamId stream, const
 
 CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, DefaultStream null_means,
                 void** params, void** extra, const LaunchAsks* asks) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Kernel* kernel = FindKernel(function);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult result = RefreshKernel(kernel); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RefreshKernel(kernel));
   wire::StreamId stream;
-  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   if (const CUresult result = CheckShape(shape, *kernel); result != CUDA_SUCCESS) {
     if (graph::AnyCapture()) graph::InvalidateCapture(RefOf(stream));
     return result;
@@ -226,9 +218,7 @@ CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, Defaul
     }
   }
   Params from;
-  if (const CUresult result = FindParams(*kernel, params, extra, &from); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindParams(*kernel, params, extra, &from));
   const bool wants_clusters = kernel->attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) > 0 ||
                               kernel->attribute(CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) > 0;
   if (asks != nullptr || wants_clusters) [[unlikely]] {
@@ -251,10 +241,7 @@ CUresult LaunchEx(const CUlaunchConfig* config, CUfunction function, void** para
                   DefaultStream null_means) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LaunchAsks asks;
-  if (const CUresult result = ReadLaunchAttributes(config->attrs, config->numAttrs, &asks);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(ReadLaunchAttributes(config->attrs, config->numAttrs, &asks));
   const Shape shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                        {config->blockDimX, config->blockDimY, config->blockDimZ},
                        config->sharedMemBytes};
@@ -268,10 +255,7 @@ CUresult LaunchCooperative(CUfunction function, const Shape& shape, CUstream str
   cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
   cooperative.value.cooperative = 1;
   LaunchAsks asks;
-  if (const CUresult result = ReadLaunchAttributes(&cooperative, 1, &asks);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(ReadLaunchAttributes(&cooperative, 1, &asks));
   return Launch(function, shape, stream, null_means, params, nullptr, &asks);
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/process/log.h"
 
 namespace gpuloom {
@@ -107,7 +108,7 @@ CUresult ReadLaunchAttributes(const CUlaunchAttribute* attributes, unsigned coun
   asks->list_count = count;
   if (count != 0 && attributes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
-    if (const CUresult result = Read(attributes[i], asks); result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(Read(attributes[i], asks));
   }
   DropWhatAsksForNothing(&asks->attributes);
   return CUDA_SUCCESS;

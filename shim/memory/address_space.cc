@@ -1,5 +1,6 @@
 #include "shim/memory/address_space.h"
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/memory_commands.h"
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
@@ -49,7 +50,7 @@ bool FindSpaceLocked(uint64_t from, uint64_t size_bytes, uint64_t alignment_byte
 CUresult ReserveAddresses(uint64_t size_bytes, uint64_t alignment_bytes, uint64_t wanted,
                           uint64_t* begin) {
   Holding holding(&space.lock);
-  if (const CUresult result = AskLocked(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(AskLocked());
   if (alignment_bytes < kGranuleBytes) alignment_bytes = kGranuleBytes;
   if (size_bytes > space.range.size_bytes || alignment_bytes > space.range.begin) {
     return CUDA_ERROR_OUT_OF_MEMORY;

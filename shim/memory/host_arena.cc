@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/commands.h"
 #include "proto/wire/regions.h"
 #include "shim/process/futex.h"
@@ -111,10 +112,7 @@ bool AddFreeLocked(Block block, const Segment& chunk) {
 
 CUresult AddChunkLocked(uint64_t size_bytes) {
   uint64_t begin;
-  if (const CUresult result = TakeSegmentLocked(size_bytes, /*pinned=*/true, &begin);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(TakeSegmentLocked(size_bytes, /*pinned=*/true, &begin));
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   if (Populate(begin, size_bytes)) {
     wire::HostRegister::Reply reply;
@@ -193,7 +191,7 @@ CUresult TakePinned(uint64_t size_bytes, uint64_t* address) {
   size_bytes = RoundUp(size_bytes, kAlignmentBytes);
   Holding holding(&arena.lock);
   if (TakeBlockLocked(size_bytes, address)) return CUDA_SUCCESS;
-  if (const CUresult result = GrowLocked(size_bytes); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(GrowLocked(size_bytes));
   return TakeBlockLocked(size_bytes, address) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

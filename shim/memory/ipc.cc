@@ -3,6 +3,7 @@
 // into this process's own range of addresses.
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/memory_commands.h"
 #include "shim/context/context.h"
 #include "shim/event/event.h"
@@ -88,15 +89,14 @@ CUresult UnmapLocked(uint64_t begin) {
 }
 
 CUresult Export(CUipcMemHandle* handle, CUdeviceptr address) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   KnownMemory known;
   // Of pools, managed and mapped memory there are no such handles.
   if (handle == nullptr || !FindMemory(address, 1, &known) || known.kind != MemoryKind::kDevice) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::MemExport::Reply reply;
-  const CUresult result = session.Call<wire::MemExport>({wire::DevicePtr{known.begin}}, &reply);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Call<wire::MemExport>({wire::DevicePtr{known.begin}}, &reply));
   const MemoryText text = {kMemoryMagic, session.id(), reply.token, reply.offset_bytes,
                            reply.size_bytes};
   memset(handle, 0, sizeof(*handle));
@@ -105,7 +105,7 @@ CUresult Export(CUipcMemHandle* handle, CUdeviceptr address) {
 }
 
 CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   MemoryText text;
   memcpy(&text, &handle, sizeof(text));
   if (address == nullptr || (flags & ~unsigned{CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS}) != 0 ||
@@ -113,7 +113,7 @@ CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (text.session == session.id()) return CUDA_ERROR_INVALID_CONTEXT;  // as the real driver
-  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   Holding holding(&shared.lock);
   for (Opened& one : shared.opened) {
     if (!Same(one.token, text.token)) continue;
@@ -122,8 +122,7 @@ CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags
     return CUDA_SUCCESS;
   }
   Opened fresh = {text.token, 0, text.size_bytes, 1, 0};
-  const CUresult result = MapLocked(text, &fresh.begin);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(MapLocked(text, &fresh.begin));
   if (!shared.opened.Push(fresh)) {
     (void)UnmapLocked(fresh.begin);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -133,7 +132,7 @@ CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags
 }
 
 CUresult Close(CUdeviceptr address) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Holding holding(&shared.lock);
   for (size_t i = 0; i < shared.opened.count(); ++i) {
     Opened& one = shared.opened[i];
@@ -172,17 +171,16 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsi
 CUresult cuIpcCloseMemHandle(CUdeviceptr address) { return Close(address); }
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* handle, CUevent event) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   EventText text = {kEventMagic, session.id(), {}};
-  const CUresult result = ShareEvent(event, &text.token);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(ShareEvent(event, &text.token));
   memset(handle, 0, sizeof(*handle));
   memcpy(handle, &text, sizeof(text));
   return CUDA_SUCCESS;
 }
 CUresult cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle handle) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   EventText text;
   memcpy(&text, &handle, sizeof(text));
   if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;

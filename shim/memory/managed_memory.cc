@@ -3,6 +3,7 @@
 // is done in a stream takes its place there all the same: who waits for it waits for what it is behind.
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/graph/capture.h"
 #include "shim/memory/host_arena.h"
@@ -59,7 +60,7 @@ CUmemLocation LocationOf(CUdevice device) {
 
 CUresult Advise(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
                 const CUmemLocation& location) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (!IsManaged(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
   Holding holding(&managed.lock);
   Advice* said = FindRange(managed.advice, address, size_bytes);
@@ -93,14 +94,12 @@ CUresult TakePlaceIn(wire::StreamId stream) {
 
 CUresult Prefetch(uint64_t address, uint64_t size_bytes, const CUmemLocation& location,
                   unsigned flags, CUstream handle, DefaultStream null_means) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   wire::StreamId stream;
-  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   if (flags != 0 || !IsManaged(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (!IsPlace(location)) return CUDA_ERROR_INVALID_DEVICE;
-  if (const CUresult result = RefuseInCapture(stream); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
   {
     Holding holding(&managed.lock);
     if (Advice* said = FindRange(managed.advice, address, size_bytes); said != nullptr) {
@@ -150,7 +149,7 @@ CUresult Tell(void* data, size_t data_bytes, CUmem_range_attribute attribute, co
 CUresult GetAttributes(void** data, const size_t* data_bytes,
                        const CUmem_range_attribute* attributes, size_t count, uint64_t address,
                        uint64_t size_bytes) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (data == nullptr || data_bytes == nullptr || attributes == nullptr || count == 0 ||
       !IsManaged(address, size_bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -160,8 +159,7 @@ CUresult GetAttributes(void** data, const size_t* data_bytes,
   if (said == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const CUresult result = Tell(data[i], data_bytes[i], attributes[i], *said);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(Tell(data[i], data_bytes[i], attributes[i], *said));
   }
   return CUDA_SUCCESS;
 }
@@ -169,11 +167,9 @@ CUresult GetAttributes(void** data, const size_t* data_bytes,
 // Host and device may always reach all of it, so that attaching it to a stream changes nothing.
 CUresult Attach(CUstream handle, CUdeviceptr address, size_t size_bytes, unsigned flags,
                 DefaultStream null_means) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   wire::StreamId stream;
-  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   KnownMemory found;
   if (!IsManaged(address, 1) || !FindMemory(address, 1, &found) || found.begin != address ||
       (size_bytes != 0 && size_bytes != found.size_bytes)) {
@@ -233,15 +229,14 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size_bytes, unsigned flags) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (address == nullptr || size_bytes == 0 ||
       (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   uint64_t begin;
-  const CUresult result = TakePinned(size_bytes, &begin);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(TakePinned(size_bytes, &begin));
   bool noted;
   {
     Holding holding(&managed.lock);

@@ -2,6 +2,7 @@
 
 #include <limits.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
 #include "shim/context/context.h"
 #include "shim/graph/capture.h"
@@ -37,9 +38,9 @@ bool Accessible(const KnownMemory& entry) {
 }
 
 CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (address == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   uint64_t begin = 0;
   CUresult result = TakeDeviceMemory(size_bytes, &begin);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && size_bytes <= session.device().total_memory_bytes) {
@@ -60,7 +61,7 @@ CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
 }
 
 CUresult AllocateHost(void** address, size_t size_bytes, unsigned flags) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   constexpr unsigned kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (address == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -68,10 +69,9 @@ CUresult AllocateHost(void** address, size_t size_bytes, unsigned flags) {
     *address = nullptr;
     return CUDA_SUCCESS;
   }
-  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   uint64_t begin;
-  const CUresult result = TakePinned(size_bytes, &begin);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(TakePinned(size_bytes, &begin));
   // With unified addressing all pinned memory is mapped.
   if (!NoteMemory({begin,
                    size_bytes,
@@ -89,7 +89,7 @@ CUresult AllocateHost(void** address, size_t size_bytes, unsigned flags) {
 }
 
 CUresult GetInfo(wire::MemInfo::Reply* reply) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   ReturnKeptMemory();
   return session.Call<wire::MemInfo>({}, reply);
 }
@@ -238,9 +238,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width_by
 
 // Memory knows its context: freeing takes no current one.
 CUresult cuMemFree_v2(CUdeviceptr address) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (address == 0) return CUDA_SUCCESS;
-  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   CUresult of_graph;
   if (graph::FreesGraphMemory(address, &of_graph)) return of_graph;
   KnownMemory freed;
@@ -272,23 +272,21 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
 
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   wire::MemInfo::Reply reply;
-  const CUresult result = GetInfo(&reply);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(GetInfo(&reply));
   if (free_bytes != nullptr) *free_bytes = reply.free_bytes;
   if (total_bytes != nullptr) *total_bytes = reply.total_bytes;
   return CUDA_SUCCESS;
 }
 CUresult cuMemGetInfo(unsigned* free_bytes, unsigned* total_bytes) {
   wire::MemInfo::Reply reply;
-  const CUresult result = GetInfo(&reply);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(GetInfo(&reply));
   if (free_bytes != nullptr) *free_bytes = Saturated(reply.free_bytes);
   if (total_bytes != nullptr) *total_bytes = Saturated(reply.total_bytes);
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   KnownMemory found;
   if (address == 0 || !FindMemory(address, 1, &found)) return CUDA_ERROR_NOT_FOUND;
   if (base != nullptr) *base = found.begin;
@@ -307,9 +305,9 @@ CUresult cuMemAllocHost(void** address, unsigned size_bytes) {
 }
 
 CUresult cuMemFreeHost(void* address) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (address == nullptr) return CUDA_SUCCESS;
-  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   const auto begin = reinterpret_cast<uint64_t>(address);
   KnownMemory known;
   if ((FindKnown(begin, &known) && known.object == kBelongsToOther) ||
@@ -324,7 +322,7 @@ CUresult cuMemFreeHost(void* address) {
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* address, unsigned flags) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   KnownMemory found;
   if (device != nullptr && flags == 0) {
     const CUresult result = MapRegistered(reinterpret_cast<uint64_t>(address), device);
@@ -340,7 +338,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* address, unsign
 }
 
 CUresult cuMemHostGetFlags(unsigned* flags, void* address) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   KnownMemory found;
   RegisteredMemory registered;
   if (flags != nullptr && FindRegistered(reinterpret_cast<uint64_t>(address), &registered)) {

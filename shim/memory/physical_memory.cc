@@ -1,5 +1,6 @@
 #include "shim/memory/physical_memory.h"
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/memory/memory.h"
 #include "shim/process/handle_table.h"
 #include "shim/session/session.h"
@@ -71,9 +72,8 @@ CUresult ReleaseIfUnheldLocked(PhysicalMemory* memory) {
 
 CUresult MapPhysicalLocked(PhysicalMemory* memory, uint64_t address) {
   wire::MemMap::Reply reply;
-  CUresult result = session.Call<wire::MemMap>(
-      {wire::DevicePtr{address}, memory->size_bytes, IdOf(memory), 0}, &reply);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Call<wire::MemMap>(
+      {wire::DevicePtr{address}, memory->size_bytes, IdOf(memory), 0}, &reply));
   if (NoteMemory({address,
                   memory->size_bytes,
                   MemoryKind::kMapped,
@@ -114,9 +114,8 @@ CUresult SetAccessLocked(uint64_t address, uint64_t size_bytes, uint32_t flags) 
     }
   }
   wire::MemSetAccess::Reply reply;
-  const CUresult result =
-      session.Call<wire::MemSetAccess>({wire::DevicePtr{address}, size_bytes, flags, 0}, &reply);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(
+      session.Call<wire::MemSetAccess>({wire::DevicePtr{address}, size_bytes, flags, 0}, &reply));
   for (uint64_t at = address; at != end; at += known.size_bytes) {
     if (!FindKnown(at, &known)) break;
     SetMemoryFlags(at, flags);

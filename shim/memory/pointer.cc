@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/memory/address_space.h"
 #include "shim/memory/memory.h"
@@ -175,7 +176,7 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   KnownMemory found;
   if (data == nullptr || !FindAny(address, &found)) return CUDA_ERROR_INVALID_VALUE;
   return Describe(data, attribute, address, found);
@@ -183,7 +184,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
 
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                                CUdeviceptr address) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   KnownMemory found;
   if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
       !FindAny(address, &found)) {
@@ -196,7 +197,7 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
 
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr address) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (count == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   KnownMemory found;
   const bool known = FindAny(address, &found);

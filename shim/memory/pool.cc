@@ -1,5 +1,6 @@
 #include "shim/memory/pool.h"
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/memory/device_memory.h"
 #include "shim/memory/pool_table.h"
 #include "shim/session/session.h"
@@ -235,7 +236,7 @@ CUresult FindOrGrowLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream
   if (*found != nullptr) return CUDA_SUCCESS;
   CUresult result = AddChunkLocked(pool, size_bytes);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-    if (const CUresult waited = session.WaitForAll(); waited != CUDA_SUCCESS) return waited;
+    CUDA_RETURN_IF_ERROR(session.WaitForAll());
     TrimAllLocked(/*everything=*/false);
     TidyLocked(pool);
     *found = Find(pool, size_bytes, stream);
@@ -318,8 +319,7 @@ CUresult TakeFromPool(Pool* pool, uint64_t size_bytes, wire::StreamId stream, ui
   const uint64_t rounded = RoundUp(size_bytes, kStepBytes);
   Holding holding(&pools.lock);
   Piece* found = nullptr;
-  const CUresult result = FindOrGrowLocked(pool, rounded, stream, &found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(FindOrGrowLocked(pool, rounded, stream, &found));
   Piece* piece = Cut(found, rounded);
   if (piece == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   piece->asked_bytes = size_bytes;

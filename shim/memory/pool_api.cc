@@ -1,5 +1,6 @@
 // Memory in stream order: cuMemAllocAsync, cuMemFreeAsync, cuMemPool*. The pools are ours (pool.h);
 // the executor sees only their chunks.
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
 #include "proto/wire/memory_commands.h"
 #include "shim/context/context.h"
@@ -20,9 +21,7 @@ constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstream handle,
                       DefaultStream null_means) {
   wire::StreamId stream;
-  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   if (address == nullptr || pool == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   if (size_bytes == 0) {
     *address = 0;
@@ -40,8 +39,7 @@ CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstr
   }
   uint64_t begin = 0;
   uint32_t piece = 0;
-  const CUresult result = TakeFromPool(pool, size_bytes, stream, &begin, &piece);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(TakeFromPool(pool, size_bytes, stream, &begin, &piece));
   if (!NoteMemory({begin, size_bytes, MemoryKind::kPooled, 0, {}, piece, 0})) {
     GiveToPool(piece, stream, wire::Ticket{0});
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -52,13 +50,13 @@ CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstr
 
 CUresult Allocate(CUdeviceptr* address, size_t size_bytes, CUstream handle,
                   DefaultStream null_means) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   return AllocateFrom(CurrentPool(), address, size_bytes, handle, null_means);
 }
 
 CUresult AllocateFromPool(CUdeviceptr* address, size_t size_bytes, CUmemoryPool pool,
                           CUstream handle, DefaultStream null_means) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   return AllocateFrom(FindPool(pool), address, size_bytes, handle, null_means);
 }
 
@@ -72,11 +70,9 @@ CUresult PlaceOfFreeing(wire::StreamId stream, wire::Ticket* ticket) {
 }
 
 CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   wire::StreamId stream;
-  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   if (address == 0) return CUDA_SUCCESS;
   CUresult result;
   if (Records(stream, &result,
@@ -101,7 +97,7 @@ CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
 }
 
 CUresult Need(CUmemoryPool handle, Pool** pool) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   *pool = FindPool(handle);
   return *pool == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -115,7 +111,7 @@ CUresult Tell(CUmemoryPool* handle, Pool* pool) {
 
 // Pools of places other than the device's memory, or of memory that moves, are not offered.
 CUresult JudgePlace(const CUmemLocation* location, CUmemAllocationType type) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -180,17 +176,17 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* handle, CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   return Tell(handle, DefaultPool());
 }
 CUresult cuDeviceGetMemPool(CUmemoryPool* handle, CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   return Tell(handle, CurrentPool());
 }
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   Pool* pool;
-  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
   if (pool->imported) return CUDA_ERROR_INVALID_VALUE;
   SetCurrentPool(pool);
   return CUDA_SUCCESS;
@@ -198,22 +194,22 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool* handle, CUmemLocation* location,
                                 CUmemAllocationType type) {
-  if (const CUresult result = JudgePlace(location, type); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgePlace(location, type));
   return Tell(handle, DefaultPool());
 }
 CUresult cuMemGetMemPool(CUmemoryPool* handle, CUmemLocation* location, CUmemAllocationType type) {
-  if (const CUresult result = JudgePlace(location, type); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgePlace(location, type));
   return Tell(handle, CurrentPool());
 }
 CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool handle) {
-  if (const CUresult result = JudgePlace(location, type); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgePlace(location, type));
   return cuDeviceSetMemPool(location->id, handle);
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* wanted) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (handle == nullptr || wanted == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = JudgeProperties(*wanted); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgeProperties(*wanted));
   Pool* pool = nullptr;
   const CUresult result = MakePool(wanted->maxSize, wanted->handleTypes, &pool);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmemoryPool>(pool);
@@ -222,13 +218,13 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* wanted) {
 
 CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   Pool* pool;
-  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
   return DestroyPool(pool);
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes) {
   Pool* pool;
-  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
   if (pool->imported) return CUDA_ERROR_INVALID_VALUE;
   TrimPool(pool, keep_bytes);
   return CUDA_SUCCESS;
@@ -236,14 +232,14 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes) {
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   Pool* pool;
-  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
   if (value == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   return GetPoolAttribute(pool, attribute, value);
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   Pool* pool;
-  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
   if (value == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   return SetPoolAttribute(pool, attribute, value);
 }
@@ -251,7 +247,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
 // The device always reaches its own pools' memory, and there is no other.
 CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descriptors, size_t count) {
   Pool* pool;
-  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
   if (descriptors == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     const CUmemAccessDesc& one = descriptors[i];
@@ -270,7 +266,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descript
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle,
                             CUmemLocation* location) {
   Pool* pool;
-  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
   if (flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
       location->id != kOnlyDevice) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -283,7 +279,7 @@ CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
                                           CUmemAllocationHandleType type,
                                           unsigned long long flags) {
   Pool* pool;
-  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
   if (shareable == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   // There is no fabric.
   if ((pool->handles & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && (pool->handles & type) != 0) {
@@ -296,7 +292,7 @@ CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareable,
                                             CUmemAllocationHandleType type,
                                             unsigned long long flags) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (handle == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -308,14 +304,14 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareabl
 }
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* data, CUdeviceptr address) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   return data == nullptr ? CUDA_ERROR_INVALID_VALUE : ExportPointer(address, data);
 }
 
 CUresult cuMemPoolImportPointer(CUdeviceptr* address, CUmemoryPool handle,
                                 CUmemPoolPtrExportData* data) {
   Pool* pool;
-  if (const CUresult result = Need(handle, &pool); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
   if (address == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return ImportPointer(pool, *data, address);
 }

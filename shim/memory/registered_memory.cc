@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/regions.h"
 #include "shim/context/context.h"
 #include "shim/graph/capture.h"
@@ -46,7 +47,7 @@ bool OverlapsLocked(uint64_t begin, uint64_t size_bytes) {
 }
 
 CUresult Register(uint64_t begin, uint64_t size_bytes, unsigned flags) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (begin == 0 || size_bytes == 0 || begin + size_bytes < begin || (flags & ~kKnownFlags) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -56,7 +57,7 @@ CUresult Register(uint64_t begin, uint64_t size_bytes, unsigned flags) {
   if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0 || (read_only && !read_only_supported)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   KnownMemory known;
   if (FindKnown(begin, &known) || session.device_range().Contains(begin, 1) ||
       session.host_range().Contains(begin, 1) || !MayRegister(begin, size_bytes, read_only)) {
@@ -82,10 +83,10 @@ void MoveBack(const RegisteredMemory& range) {
 }
 
 CUresult Unregister(uint64_t begin) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   KnownMemory known;
   if (begin == 0 || FindKnown(begin, &known)) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = graph::CheckUnsafe(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   RegisteredMemory range;
   {
     Holding holding(&registered.lock);
@@ -128,10 +129,7 @@ CUresult MapRegistered(uint64_t address, CUdeviceptr* device) {
   if (range == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (range->pages.size_bytes == 0) {
     SharedPages pages{};
-    if (const CUresult result = SharePages(range->begin, range->size_bytes, &pages);
-        result != CUDA_SUCCESS) {
-      return result;
-    }
+    CUDA_RETURN_IF_ERROR(SharePages(range->begin, range->size_bytes, &pages));
     range->pages = pages;
     if (!NoteMemory({DeviceBegin(*range),
                      range->size_bytes,

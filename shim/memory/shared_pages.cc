@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/regions.h"
 #include "shim/memory/host_arena.h"
 #include "shim/process/futex.h"
@@ -97,9 +98,7 @@ CUresult SharePages(uint64_t begin, uint64_t size_bytes, SharedPages* pages) {
   if (!MayMove(first, end - first, whole_pages)) return CUDA_ERROR_NOT_SUPPORTED;
   uint64_t block;
   // A page more, because blocks are not whole pages.
-  if (const CUresult result = TakePinned(end - first + kPage, &block); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(TakePinned(end - first + kPage, &block));
   *pages = {first, end - first, (block + kPage - 1) & ~(kPage - 1), block};
   bool done = false;
   {

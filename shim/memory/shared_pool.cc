@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/memory/device_memory.h"
 #include "shim/memory/memory.h"
 #include "shim/memory/pool_table.h"
@@ -30,8 +31,7 @@ wire::PoolId IdOf(const Pool* pool) { return wire::PoolId{pools.table.IdOf(pool)
 CUresult ShareLocked(Pool* pool) {
   if (pool->number != 0) return CUDA_SUCCESS;
   wire::PoolShare::Reply reply;
-  const CUresult result = session.Call<wire::PoolShare>({IdOf(pool)}, &reply);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Call<wire::PoolShare>({IdOf(pool)}, &reply));
   pool->number = reply.number;
   pool->token = reply.token;
   return CUDA_SUCCESS;
@@ -40,9 +40,8 @@ CUresult ShareLocked(Pool* pool) {
 CUresult PutLocked(Pool* pool, Chunk* chunk) {
   if (chunk->number != 0) return CUDA_SUCCESS;
   wire::PoolPut::Reply reply;
-  const CUresult result =
-      session.Call<wire::PoolPut>({IdOf(pool), 0, wire::DevicePtr{chunk->begin}}, &reply);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(
+      session.Call<wire::PoolPut>({IdOf(pool), 0, wire::DevicePtr{chunk->begin}}, &reply));
   chunk->number = reply.memory;
   pool->exported_bytes += chunk->size_bytes;
   return CUDA_SUCCESS;
@@ -135,7 +134,7 @@ void CloseSharedLocked(const Pool& pool) {
 CUresult ExportPool(Pool* pool, int* fd) {
   Holding holding(&pools.lock);
   if (!pool->shareable()) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = ShareLocked(pool); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(ShareLocked(pool));
   return MakeDescriptor(DescriptorKind::kPool, pool->token, fd);
 }
 
@@ -181,7 +180,7 @@ CUresult ExportPointer(uint64_t address, CUmemPoolPtrExportData* data) {
   // The pool itself comes first, as the real driver wants it.
   if (pool->number == 0) return CUDA_ERROR_INVALID_VALUE;
   Chunk& chunk = pool->chunks[FindAtOrBefore(pool->chunks, address)];
-  if (const CUresult result = PutLocked(pool, &chunk); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(PutLocked(pool, &chunk));
   const PointerText text = {kPointerMagic, pool->number, chunk.number, address - chunk.begin,
                             known.size_bytes};
   memset(data, 0, sizeof(*data));

@@ -1,5 +1,6 @@
 // CUDA's virtual memory functions: cuMemCreate, cuMemAddressReserve, cuMemMap and their relatives.
 // None of them needs a context.
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/memory/address_space.h"
 #include "shim/memory/memory.h"
@@ -62,8 +63,7 @@ CUresult Unmap(uint64_t address, uint64_t size_bytes) {
   }
   for (uint64_t at = address; FindKnownFrom(at, &known) && known.begin < end;
        at = known.begin + known.size_bytes) {
-    const CUresult result = UnmapPhysicalLocked(known.begin);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(UnmapPhysicalLocked(known.begin));
   }
   return CUDA_SUCCESS;
 }
@@ -77,7 +77,7 @@ extern "C" {
 
 CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* wanted,
                                        CUmemAllocationGranularity_flags option) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (granularity == nullptr || wanted == nullptr ||
       (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
        option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
@@ -89,12 +89,12 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
                      const CUmemAllocationProp* wanted, unsigned long long flags) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (handle == nullptr || wanted == nullptr || flags != 0 || size_bytes == 0 ||
       !IsGranular(size_bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (const CUresult result = JudgeProperties(*wanted); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgeProperties(*wanted));
   Holding holding(&physical_lock);
   PhysicalMemory* memory = nullptr;
   CUresult result = CreatePhysicalLocked(size_bytes, wanted->requestedHandleTypes, &memory);
@@ -107,7 +107,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   Holding holding(&physical_lock);
   PhysicalMemory* memory = FindPhysicalLocked(handle);
   if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -116,7 +116,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* pointer) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   Holding holding(&physical_lock);
   KnownMemory known;
   if (handle == nullptr || !FindKnown(reinterpret_cast<uint64_t>(pointer), &known) ||
@@ -131,7 +131,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
                                                 CUmemGenericAllocationHandle handle) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   Holding holding(&physical_lock);
   const PhysicalMemory* memory = FindPhysicalLocked(handle);
   if (properties == nullptr || memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -144,7 +144,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
 
 CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType type, unsigned long long flags) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   Holding holding(&physical_lock);
   const PhysicalMemory* memory = FindPhysicalLocked(handle);
   if (shareable == nullptr || memory == nullptr || flags != 0 ||
@@ -152,15 +152,14 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::PhysicalExport::Reply reply;
-  const CUresult result =
-      session.Call<wire::PhysicalExport>({wire::PhysicalId{IdOfPhysicalLocked(memory)}}, &reply);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(
+      session.Call<wire::PhysicalExport>({wire::PhysicalId{IdOfPhysicalLocked(memory)}}, &reply));
   return MakeDescriptor(DescriptorKind::kMemory, reply.token, static_cast<int*>(shareable));
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable,
                                         CUmemAllocationHandleType type) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (handle == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -178,7 +177,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
 
 CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size_bytes, size_t alignment_bytes,
                              CUdeviceptr wanted, unsigned long long flags) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (pointer == nullptr || flags != 0 || size_bytes == 0 || !IsGranular(size_bytes) ||
       !IsGranular(wanted) || (alignment_bytes & (alignment_bytes - 1)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -190,7 +189,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size_bytes, size_t ali
 }
 
 CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size_bytes) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   Holding holding(&physical_lock);
   KnownMemory known;
   if (!IsReserved(pointer, size_bytes) ||
@@ -203,7 +202,7 @@ CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size_bytes) {
 
 CUresult cuMemMap(CUdeviceptr pointer, size_t size_bytes, size_t offset_bytes,
                   CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (size_bytes == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Holding holding(&physical_lock);
   PhysicalMemory* memory = FindPhysicalLocked(handle);
@@ -227,14 +226,14 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t size_bytes, size_t offset_bytes,
 }
 
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t size_bytes) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   Holding holding(&physical_lock);
   return Unmap(pointer, size_bytes);
 }
 
 CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAccessDesc* descriptors,
                         size_t count) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (descriptors == nullptr || count == 0 || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     const CUmemLocationType type = descriptors[i].location.type;
@@ -254,7 +253,7 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAcces
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
                         CUdeviceptr pointer) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!IsOurDevice(*location)) return CUDA_ERROR_INVALID_DEVICE;
   KnownMemory known;

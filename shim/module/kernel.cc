@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/stepwise_launch.h"
 #include "shim/context/context.h"
 #include "shim/module/library.h"
@@ -72,9 +73,8 @@ CUresult AskForParams(wire::KernelId id, wire::KernelParam* params, uint32_t kno
     ReplyPayload payload = {params + known,
                             static_cast<uint32_t>((count - known) * sizeof(wire::KernelParam)), 0};
     wire::KernelParams::Reply reply;
-    const CUresult result =
-        session.Call<wire::KernelParams>({id, known}, &reply, nullptr, 0, &payload);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(
+        session.Call<wire::KernelParams>({id, known}, &reply, nullptr, 0, &payload));
     if (payload.size_bytes < sizeof(wire::KernelParam)) return CUDA_ERROR_UNKNOWN;
     known += static_cast<uint32_t>(payload.size_bytes / sizeof(wire::KernelParam));
   }
@@ -94,8 +94,7 @@ CUresult SetParams(Kernel* kernel, const KernelAnswer& answer) {
   kernel->params = static_cast<wire::KernelParam*>(malloc(count * sizeof(wire::KernelParam)));
   if (kernel->params == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   memcpy(kernel->params, answer.params, answer.known * sizeof(wire::KernelParam));
-  const CUresult result = AskForParams(IdOf(kernel), kernel->params, answer.known, count);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(AskForParams(IdOf(kernel), kernel->params, answer.known, count));
   uint64_t end = 0;
   for (uint32_t i = 0; i < count; ++i) {
     const wire::KernelParam& param = kernel->params[i];
@@ -146,8 +145,7 @@ CUresult AskForKernelLocked(Library* library, const char* name, Kernel** kernel_
 
 CUresult GetAttribute(int* value, CUfunction_attribute attribute, const void* handle) {
   Kernel* kernel;
-  if (const CUresult result = FindUsableKernel(handle, &kernel); result != CUDA_SUCCESS)
-    return result;
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(handle, &kernel));
   if (value == nullptr || attribute < 0 ||
       static_cast<uint32_t>(attribute) >= wire::kFunctionAttributes) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -168,9 +166,7 @@ CUresult SetClusterSize(Kernel* kernel, CUfunction_attribute attribute, int valu
 
 CUresult SetAttribute(const void* handle, CUfunction_attribute attribute, int value) {
   Kernel* kernel;
-  if (const CUresult result = FindUsableKernel(handle, &kernel); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(handle, &kernel));
   if (attribute >= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH &&
       attribute <= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH) {
     return SetClusterSize(kernel, attribute, value);
@@ -187,9 +183,8 @@ CUresult SetAttribute(const void* handle, CUfunction_attribute attribute, int va
   // Libraries set the same value before every launch.
   if (kernel->attribute(attribute) == value) return CUDA_SUCCESS;
   wire::KernelSetAttribute::Reply reply;
-  const CUresult result =
-      session.Call<wire::KernelSetAttribute>({IdOf(kernel), attribute, value}, &reply);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(
+      session.Call<wire::KernelSetAttribute>({IdOf(kernel), attribute, value}, &reply));
   // Only this one: of a shared kernel the others may be what other sessions have set.
   kernel->attributes[attribute].store(reply.attributes[attribute], std::memory_order_relaxed);
   ForgetOccupancy(kernel);
@@ -205,8 +200,7 @@ CUresult NoKernel() {
 CUresult GetParamInfo(const void* handle, size_t index, size_t* offset, size_t* size) {
   Kernel* kernel;
   if (handle == nullptr) return NoKernel();
-  if (const CUresult result = FindUsableKernel(handle, &kernel); result != CUDA_SUCCESS)
-    return result;
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(handle, &kernel));
   if (offset == nullptr || index >= kernel->param_count) return CUDA_ERROR_INVALID_VALUE;
   *offset = kernel->params[index].offset_bytes;
   if (size != nullptr) *size = kernel->params[index].size_bytes;
@@ -215,7 +209,7 @@ CUresult GetParamInfo(const void* handle, size_t index, size_t* offset, size_t* 
 
 // What is known of a kernel that was only listed, too.
 CUresult FindListed(const void* handle, Kernel** kernel) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   *kernel = FindKernel(handle);
   return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
@@ -223,7 +217,7 @@ CUresult FindListed(const void* handle, Kernel** kernel) {
 CUresult GetName(const char** name, const void* handle) {
   Kernel* kernel;
   if (handle == nullptr) return NoKernel();
-  if (const CUresult result = FindListed(handle, &kernel); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(FindListed(handle, &kernel));
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *name = kernel->name;
   return CUDA_SUCCESS;
@@ -232,8 +226,7 @@ CUresult GetName(const char** name, const void* handle) {
 // Preferences that no current device follows; they are checked and dropped.
 CUresult SetCacheConfig(const void* handle, CUfunc_cache config) {
   Kernel* kernel;
-  if (const CUresult result = FindUsableKernel(handle, &kernel); result != CUDA_SUCCESS)
-    return result;
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(handle, &kernel));
   return config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL
              ? CUDA_ERROR_INVALID_VALUE
              : CUDA_SUCCESS;
@@ -245,7 +238,7 @@ Kernel* FindKernel(const void* handle) { return kernels.table.Find(handle); }
 
 // A kernel belongs to its library and is asked without a context.
 CUresult FindUsableKernel(const void* handle, Kernel** kernel) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   *kernel = FindKernel(handle);
   return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : RefreshKernel(*kernel);
 }
@@ -255,13 +248,12 @@ CUresult GetKernel(Library* library, const char* name, Kernel** kernel) {
   const size_t name_bytes = strlen(name);
   if (name_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (name_bytes > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
-  if (const CUresult result = EnsureLoaded(library); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(EnsureLoaded(library));
   const uint32_t bucket = HashOf(name) % Library::kBuckets;
   Holding holding(&kernels.lock);
   *kernel = FindByNameLocked(*library, bucket, name);
   if (*kernel != nullptr) return CUDA_SUCCESS;
-  const CUresult result = AskForKernelLocked(library, name, kernel);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(AskForKernelLocked(library, name, kernel));
   (*kernel)->next = library->buckets[bucket];
   library->buckets[bucket] = *kernel;
   return CUDA_SUCCESS;
@@ -291,16 +283,13 @@ CUresult RefreshKernel(Kernel* kernel) {
   if (kernel->alive.load(std::memory_order_acquire) != Kernel::kStale) [[likely]] {
     return CUDA_SUCCESS;
   }
-  if (const CUresult result = EnsureLoaded(kernel->library); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(EnsureLoaded(kernel->library));
   Holding holding(&kernels.lock);
   if (kernel->alive.load(std::memory_order_acquire) != Kernel::kStale) return CUDA_SUCCESS;
   KernelAnswer answer;
-  const CUresult result = CallGet(kernel->library, IdOf(kernel), kernel->name, &answer);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CallGet(kernel->library, IdOf(kernel), kernel->name, &answer));
   if (!kernel->described) {
-    if (const CUresult described = Describe(kernel, answer); described != CUDA_SUCCESS) {
-      return described;
-    }
+    CUDA_RETURN_IF_ERROR(Describe(kernel, answer));
   }
   // The same image: only what could be set has changed.
   SetAttributes(kernel, answer.reply.attributes);
@@ -351,7 +340,7 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
 }
 CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel kernel,
                               CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   return GetAttribute(value, attribute, kernel);
 }
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
@@ -359,7 +348,7 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
 }
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel,
                               CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   return SetAttribute(kernel, attribute, value);
 }
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset, size_t* size) {
@@ -374,13 +363,12 @@ CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config) {
   return SetCacheConfig(function, config);
 }
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice device) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   return SetCacheConfig(kernel, config);
 }
 CUresult cuFuncSetSharedMemConfig(CUfunction function, CUsharedconfig config) {
   Kernel* kernel;
-  if (const CUresult result = FindUsableKernel(function, &kernel); result != CUDA_SUCCESS)
-    return result;
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(function, &kernel));
   return config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE ||
                  config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
              ? CUDA_ERROR_INVALID_VALUE
@@ -390,21 +378,21 @@ CUresult cuFuncSetSharedMemConfig(CUfunction function, CUsharedconfig config) {
 CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
   Kernel* kernel;
   if (function == nullptr) return NoKernel();
-  if (const CUresult result = FindListed(function, &kernel); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(FindListed(function, &kernel));
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *module = reinterpret_cast<CUmodule>(kernel->library);
   return CUDA_SUCCESS;
 }
 CUresult cuKernelGetLibrary(CUlibrary* library, CUkernel handle) {
   Kernel* kernel;
-  if (const CUresult result = FindListed(handle, &kernel); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(FindListed(handle, &kernel));
   if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *library = reinterpret_cast<CUlibrary>(kernel->library);
   return CUDA_SUCCESS;
 }
 CUresult cuKernelGetFunction(CUfunction* function, CUkernel handle) {
   Kernel* kernel;
-  if (const CUresult result = FindListed(handle, &kernel); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(FindListed(handle, &kernel));
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *function = reinterpret_cast<CUfunction>(kernel);
   return CUDA_SUCCESS;
@@ -416,7 +404,7 @@ CUresult cuFuncLoad(CUfunction function) {
 }
 // A kernel that was found by name has been loaded; one that was only listed has not.
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   const Kernel* kernel = FindKernel(function);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;

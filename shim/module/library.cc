@@ -8,6 +8,7 @@
 #include "proto/channel/unique_fd.h"
 #include "proto/cuda/fatbin.h"
 #include "proto/cuda/image_hash.h"
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/image/texture_reference.h"
 #include "shim/memory/host_arena.h"
@@ -68,9 +69,7 @@ CUresult SendImage(Library* library, const void* image, uint64_t image_bytes, Re
     if (result != CUDA_SUCCESS || reply.known != 0) return result;
   }
   uint64_t address;
-  if (const CUresult result = TakeTransferSpace(image_bytes, &address); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(TakeTransferSpace(image_bytes, &address));
   memcpy(reinterpret_cast<void*>(address), image, image_bytes);
   const CUresult result = CallLoad(library, address, image_bytes, log);
   GiveTransferSpace(address);
@@ -82,10 +81,7 @@ CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
                       const JitOptions& jit) {
   JitReportPlace place = JitReportPlace::For(jit);
   uint64_t address;
-  if (const CUresult result = TakeTransferSpace(image_bytes + place.size_bytes(), &address);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(TakeTransferSpace(image_bytes + place.size_bytes(), &address));
   place.address = address + image_bytes;
   memcpy(reinterpret_cast<void*>(address), image, image_bytes);
   memset(reinterpret_cast<void*>(place.address), 0, place.size_bytes());
@@ -199,13 +195,10 @@ enum class ImageMemory : bool { kTransient, kPreserved };
 
 CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, unsigned option_count,
               const CUjit_option* options, void** values, Library** out) {
-  if (const CUresult result = NeedOwner(is_module); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedOwner(is_module));
   if (image_pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitOptions jit;
-  if (const CUresult result = ReadJitOptions(option_count, options, values, &jit);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(ReadJitOptions(option_count, options, values, &jit));
   Image image;
   const ImageError error = FindImage(image_pointer, &image);
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
@@ -232,13 +225,10 @@ constexpr off_t kLargestFileBytes = off_t{1} << 36;
 
 CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
                   const CUjit_option* options, void** values, Library** out) {
-  if (const CUresult result = NeedOwner(is_module); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedOwner(is_module));
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitOptions jit;
-  if (const CUresult result = ReadJitOptions(option_count, options, values, &jit);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(ReadJitOptions(option_count, options, values, &jit));
   const channel::UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
   const off_t size = file.valid() ? lseek(file.get(), 0, SEEK_END) : -1;
   if (size < 0) return CUDA_ERROR_FILE_NOT_FOUND;
@@ -282,16 +272,16 @@ CUresult Unload(Library* library) {
 }
 
 CUresult UnloadHandle(const void* handle, bool is_module) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (handle == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // also where there is no context
-  if (const CUresult result = NeedOwner(is_module); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedOwner(is_module));
   Library* library = FindLibrary(handle);
   if (library == nullptr || library->is_module != is_module) return CUDA_ERROR_INVALID_HANDLE;
   return Unload(library);
 }
 
 CUresult FindFunction(const void* handle, bool is_module, const char* name, Kernel** kernel) {
-  if (const CUresult result = NeedOwner(is_module); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedOwner(is_module));
   Library* library = FindLibrary(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -311,18 +301,14 @@ CUresult CheckVariableName(Library* library, const char* name, const CUdeviceptr
 
 CUresult FindGlobalByName(const void* handle, const char* name, CUdeviceptr* address,
                           size_t* size) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Library* library = FindLibrary(handle);
-  if (const CUresult result = CheckVariableName(library, name, address, size);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(CheckVariableName(library, name, address, size));
   const CUresult managed = FindManagedVariable(library, name, address, size);
   if (managed != CUDA_ERROR_NOT_FOUND) return managed;
   wire::GlobalGet::Reply reply;
-  const CUresult result = session.Call<wire::GlobalGet>({IdOf(library)}, &reply, name,
-                                                        static_cast<uint32_t>(strlen(name)));
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Call<wire::GlobalGet>({IdOf(library)}, &reply, name,
+                                                     static_cast<uint32_t>(strlen(name))));
   if (!NoteGlobal(reply.address, reply.size_bytes, IdOf(library))) return CUDA_ERROR_OUT_OF_MEMORY;
   if (address != nullptr) *address = static_cast<CUdeviceptr>(reply.address);
   if (size != nullptr) *size = reply.size_bytes;
@@ -434,14 +420,14 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary libra
 
 CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary handle,
                              const char* name) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   Library* library = FindLibrary(handle);
   const CUresult result = CheckVariableName(library, name, address, bytes);
   return result != CUDA_SUCCESS ? result : FindManagedVariable(library, name, address, bytes);
 }
 
 CUresult cuLibraryGetModule(CUmodule* module, CUlibrary handle) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Library* library = FindLibrary(handle);
   return Answer(library == nullptr ? CUDA_ERROR_INVALID_HANDLE : library->broken, library, module);

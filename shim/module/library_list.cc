@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/module/library.h"
 #include "shim/process/futex.h"
@@ -46,7 +47,7 @@ CUresult AskForNames(const Library* library, char** names, uint32_t* bytes, uint
 // Of code that was found wanting the driver counts no kernels, and says so when one is asked for.
 CUresult ListLocked(Library* library) {
   if (library->broken != CUDA_SUCCESS) return CUDA_SUCCESS;
-  if (const CUresult result = EnsureLoaded(library); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(EnsureLoaded(library));
   char* names;
   uint32_t bytes = 0;
   uint32_t count = 0;
@@ -73,9 +74,7 @@ CUresult ListLocked(Library* library) {
 }
 
 CUresult Count(const void* handle, bool is_module, unsigned* count) {
-  if (const CUresult result = is_module ? NeedContext() : session.Check(); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(is_module ? NeedContext() : session.Check());
   Library* library = FindLibrary(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -85,16 +84,13 @@ CUresult Count(const void* handle, bool is_module, unsigned* count) {
 
 template <typename Handle>
 CUresult Enumerate(const void* handle, bool is_module, Handle* handles, unsigned capacity) {
-  if (const CUresult result = is_module ? NeedContext() : session.Check(); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(is_module ? NeedContext() : session.Check());
   Library* library = FindLibrary(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (handles == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Kernel* const* kernels;
   unsigned count = 0;
-  const CUresult result = ListKernels(library, &kernels, &count);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(ListKernels(library, &kernels, &count));
   for (unsigned i = 0; i < count && i < capacity; ++i) {
     handles[i] = reinterpret_cast<Handle>(kernels[i]);
   }
@@ -106,7 +102,7 @@ CUresult Enumerate(const void* handle, bool is_module, Handle* handles, unsigned
 CUresult ListKernels(Library* library, Kernel* const** kernels, uint32_t* count) {
   Holding holding(&list_lock);
   if (!library->is_listed) {
-    if (const CUresult result = ListLocked(library); result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(ListLocked(library));
   }
   *kernels = library->listed;
   *count = library->listed_count;

@@ -7,6 +7,7 @@
 
 #include "proto/channel/unique_fd.h"
 #include "proto/cuda/fatbin.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/link_commands.h"
 #include "shim/context/context.h"
 #include "shim/memory/host_arena.h"
@@ -52,7 +53,7 @@ void TellReport(Link* link) {
 }
 
 CUresult Create(const JitOptions& jit, Link** out) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Link* link;
   {
     Holding holding(&links.lock);
@@ -94,9 +95,7 @@ CUresult AddData(Link* link, CUjitInputType type, const void* data, size_t bytes
   if (type == CU_JIT_INPUT_PTX) bytes = strnlen(static_cast<const char*>(data), bytes);
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
-  if (const CUresult result = TakeTransferSpace(bytes, &address); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(TakeTransferSpace(bytes, &address));
   memcpy(reinterpret_cast<void*>(address), data, bytes);
   const CUresult result = AddFromArena(link, type, address, bytes, name, options);
   GiveTransferSpace(address);
@@ -109,10 +108,7 @@ CUresult AddFile(Link* link, CUjitInputType type, const char* path, const JitOpt
   if (size < 0) return CUDA_ERROR_FILE_NOT_FOUND;
   if (size == 0) return CUDA_ERROR_INVALID_IMAGE;
   uint64_t address;
-  if (const CUresult result = TakeTransferSpace(static_cast<uint64_t>(size), &address);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(TakeTransferSpace(static_cast<uint64_t>(size), &address));
   auto* bytes = reinterpret_cast<uint8_t*>(address);
   off_t have = 0;
   while (have < size) {
@@ -137,9 +133,8 @@ CUresult ReadImage(Link* link, uint64_t bytes) {
         static_cast<uint32_t>(left < wire::kReplyPayloadBytes ? left : wire::kReplyPayloadBytes),
         0};
     wire::LinkRead::Reply reply;
-    const CUresult result =
-        session.Call<wire::LinkRead>({IdOf(link), 0, have}, &reply, nullptr, 0, &piece);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(
+        session.Call<wire::LinkRead>({IdOf(link), 0, have}, &reply, nullptr, 0, &piece));
     if (piece.size_bytes == 0) return CUDA_ERROR_UNKNOWN;
     have += piece.size_bytes;
   }
@@ -182,7 +177,7 @@ CUresult LinkParts(const void* pointer, const JitOptions& jit, uint8_t** image,
     return CUDA_ERROR_INVALID_IMAGE;
   }
   Link* link;
-  if (const CUresult result = Create(jit, &link); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Create(jit, &link));
   CUresult result = CUDA_SUCCESS;
   for (auto part = static_cast<const void* const*>(wrapper.extra); *part != nullptr; ++part) {
     Image found;
@@ -208,7 +203,7 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values, CUlinkState* state) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitOptions jit;
   CUresult result = ReadJitOptions(count, options, values, &jit);
@@ -224,7 +219,7 @@ CUresult cuLinkCreate(unsigned count, CUjit_option* options, void** values, CUli
 
 CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t bytes,
                           const char* name, unsigned count, CUjit_option* options, void** values) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Link* link = Find(state);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (data == nullptr || bytes == 0 || type < CU_JIT_INPUT_CUBIN ||
@@ -232,10 +227,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, si
     return CUDA_ERROR_INVALID_VALUE;
   }
   JitOptions kept;
-  if (const CUresult result = ReadJitOptions(count, options, values, &kept);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(ReadJitOptions(count, options, values, &kept));
   return AddData(link, type, data, bytes, name, kept);
 }
 CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void* data, size_t bytes,
@@ -245,17 +237,14 @@ CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void* data, size_
 
 CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path, unsigned count,
                           CUjit_option* options, void** values) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Link* link = Find(state);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (path == nullptr || type < CU_JIT_INPUT_CUBIN || type >= CU_JIT_NUM_INPUT_TYPES) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   JitOptions kept;
-  if (const CUresult result = ReadJitOptions(count, options, values, &kept);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(ReadJitOptions(count, options, values, &kept));
   return AddFile(link, type, path, kept);
 }
 CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char* path, unsigned count,
@@ -264,12 +253,11 @@ CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char* path,
 }
 
 CUresult cuLinkComplete(CUlinkState state, void** image, size_t* image_bytes) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Link* link = Find(state);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = Complete(link);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Complete(link));
   *image = link->image;
   if (image_bytes != nullptr) *image_bytes = link->image_bytes;
   return CUDA_SUCCESS;

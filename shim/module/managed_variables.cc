@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/memory/host_arena.h"
 #include "shim/memory/memory.h"
 #include "shim/session/session.h"
@@ -12,9 +13,7 @@ CUresult PlaceManaged(Library* library, uint64_t size_bytes) {
   if (library->managed_begin != 0 && library->managed_bytes != size_bytes) ReleaseManaged(library);
   if (library->managed_begin == 0) {
     uint64_t begin;
-    if (const CUresult result = TakePinned(size_bytes, &begin); result != CUDA_SUCCESS) {
-      return result;
-    }
+    CUDA_RETURN_IF_ERROR(TakePinned(size_bytes, &begin));
     library->managed_begin = begin;
     library->managed_bytes = size_bytes;
   }
@@ -33,9 +32,8 @@ CUresult FindManagedVariable(Library* library, const char* name, CUdeviceptr* ad
                              size_t* size) {
   if (library->managed_begin == 0) return CUDA_ERROR_NOT_FOUND;
   wire::ManagedGet::Reply reply;
-  const CUresult result = session.Call<wire::ManagedGet>({IdOf(library)}, &reply, name,
-                                                         static_cast<uint32_t>(strlen(name)));
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Call<wire::ManagedGet>({IdOf(library)}, &reply, name,
+                                                      static_cast<uint32_t>(strlen(name))));
   const auto begin = static_cast<uint64_t>(reply.address);
   if (!NoteManagedVariable(begin, reply.size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (address != nullptr) *address = begin;

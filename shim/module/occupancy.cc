@@ -1,6 +1,7 @@
 // How many blocks and clusters of a kernel fit: asked of the executor's driver once, and remembered.
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/launch/launch_attributes.h"
 #include "shim/module/kernel.h"
@@ -17,8 +18,7 @@ constexpr int kLargestPortableCluster = 8;
 CUresult MaxActiveBlocks(int* blocks, const void* handle, int block_threads, size_t shared_bytes,
                          unsigned flags) {
   Kernel* kernel;
-  if (const CUresult result = FindUsableKernel(handle, &kernel); result != CUDA_SUCCESS)
-    return result;
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(handle, &kernel));
   if (blocks == nullptr || block_threads <= 0 ||
       (flags & ~unsigned{CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE}) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -31,8 +31,7 @@ CUresult MaxPotentialBlockSize(int* min_grid, int* best_block, const void* handl
                                CUoccupancyB2DSize shared_of_block, size_t shared_bytes,
                                int block_limit, unsigned flags) {
   Kernel* kernel;
-  if (const CUresult result = FindUsableKernel(handle, &kernel); result != CUDA_SUCCESS)
-    return result;
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(handle, &kernel));
   if (min_grid == nullptr || best_block == nullptr || block_limit < 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -51,8 +50,7 @@ CUresult MaxPotentialBlockSize(int* min_grid, int* best_block, const void* handl
     const int block = threads < limit ? threads : limit;
     const size_t shared = shared_of_block != nullptr ? shared_of_block(block) : shared_bytes;
     int blocks = 0;
-    const CUresult result = BlocksPerMultiprocessor(kernel, block, shared, flags, &blocks);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(BlocksPerMultiprocessor(kernel, block, shared, flags, &blocks));
     if (blocks * block > most_resident) {
       most_resident = blocks * block;
       best_blocks = blocks;
@@ -82,16 +80,11 @@ CUresult AskForClusters(Kernel* kernel, wire::ClusterQuestion question, const La
 // What both questions about clusters have in common.
 CUresult ReadQuestion(const int* value, const void* handle, const CUlaunchConfig* config,
                       Kernel** kernel, LaunchShape* shape, LaunchAsks* asks) {
-  if (const CUresult result = FindUsableKernel(handle, kernel); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(handle, kernel));
   if (value == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *shape = {config->gridDimX,  config->gridDimY,  config->gridDimZ,      config->blockDimX,
             config->blockDimY, config->blockDimZ, config->sharedMemBytes};
-  if (const CUresult result = ReadLaunchAttributes(config->attrs, config->numAttrs, asks);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(ReadLaunchAttributes(config->attrs, config->numAttrs, asks));
   AddKernelCluster(**kernel, &asks->attributes);
   return CUDA_SUCCESS;
 }
@@ -111,9 +104,8 @@ CUresult BlocksPerMultiprocessor(Kernel* kernel, int block_threads, size_t share
     }
   }
   wire::OccupancyBlocks::Reply reply;
-  const CUresult result = session.Call<wire::OccupancyBlocks>(
-      {IdOf(kernel), block_threads, shared_bytes, flags, 0}, &reply);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Call<wire::OccupancyBlocks>(
+      {IdOf(kernel), block_threads, shared_bytes, flags, 0}, &reply));
   *blocks = reply.blocks_per_sm;
   Holding holding(&occupancy_lock);
   kernel->occupancy[kernel->next_occupancy++ % 4] = {block_threads, flags, shared_bytes,
@@ -133,9 +125,8 @@ CUresult MaxActiveClusters(Kernel* kernel, const LaunchShape& shape,
       }
     }
   }
-  const CUresult result = AskForClusters(kernel, wire::ClusterQuestion::kMaxActiveClusters, shape,
-                                         attributes, clusters);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(AskForClusters(kernel, wire::ClusterQuestion::kMaxActiveClusters, shape,
+                                      attributes, clusters));
   Holding holding(&occupancy_lock);
   kernel->clusters[kernel->next_clusters++ % 2] = {true, shape, attributes, *clusters};
   return CUDA_SUCCESS;
@@ -192,8 +183,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* min_grid, int* block, CU
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction function, int blocks,
                                                  int block_threads) {
   Kernel* kernel;
-  if (const CUresult result = FindUsableKernel(function, &kernel); result != CUDA_SUCCESS)
-    return result;
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(function, &kernel));
   if (bytes == nullptr || blocks <= 0 || block_threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   wire::OccupancySharedMemory::Reply reply;
   const CUresult result =

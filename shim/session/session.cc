@@ -14,6 +14,7 @@
 #include <new>
 #include <utility>
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/process/log.h"
 #include "shim/session/door.h"
 
@@ -77,8 +78,7 @@ CUresult Session::Attach() {
 }
 
 CUresult Session::Initialize() {
-  const CUresult untold = untold_failure_.exchange(CUDA_SUCCESS);
-  if (untold != CUDA_SUCCESS) return untold;
+  CUDA_RETURN_IF_ERROR(untold_failure_.exchange(CUDA_SUCCESS));
   if (const CUresult result = Attach(); result != CUDA_SUCCESS) {
     untold_failure_.store(CUDA_SUCCESS);
     return result;
@@ -260,8 +260,7 @@ CUresult Session::WaitForAll() {
   for (uint32_t stream = 0; stream < bound; ++stream) {
     const uint64_t ticket = last_tickets_[stream].load(std::memory_order_acquire);
     if (ticket == 0) continue;
-    const CUresult result = WaitFor(wire::StreamId{stream}, wire::Ticket{ticket});
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(WaitFor(wire::StreamId{stream}, wire::Ticket{ticket}));
   }
   return CUDA_SUCCESS;
 }

@@ -18,6 +18,7 @@
 #include "proto/channel/region.h"
 #include "proto/channel/socket.h"
 #include "proto/cuda/cuda_all.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/command_list.h"
 #include "proto/wire/ring_writer.h"
 #include "proto/wire/session.h"
@@ -170,7 +171,7 @@ class Session {
     for (uint32_t turn = 0; (request = ring_.Reserve<C>(payload_bytes, &payload, slot)) == nullptr;
          ++turn) {
       ring_lock_.Release();
-      if (const CUresult result = waiting_.WaitForRoom(turn); result != CUDA_SUCCESS) return result;
+      CUDA_RETURN_IF_ERROR(waiting_.WaitForRoom(turn));
       ring_lock_.Acquire();
     }
     write(*request, payload);

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "proto/cuda/cuda_all.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/proc_address.h"
 #include "proto/libcuda/runtime_tables.h"
 #include "shim/context/context.h"
@@ -28,7 +29,7 @@ CUresult CurrentContext(CUcontext* context) {
 }
 
 CUresult PrimaryContextOf(CUdevice device, CUcontext* context) {
-  if (const CUresult result = NeedDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
   *context = PrimaryContext();
   return CUDA_SUCCESS;
 }

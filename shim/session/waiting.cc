@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "proto/channel/socket.h"
+#include "proto/cuda/return_if_error.h"
 #include "shim/process/log.h"
 
 namespace gpuloom {
@@ -73,7 +74,7 @@ CUresult Waiting::WaitLong(const Awaited& awaited) {
       if (Holds(awaited)) return CUDA_SUCCESS;
       CpuPause();
     }
-    if (const CUresult result = Health(); result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(Health());
   }
   return Sleep(awaited);
 }
@@ -141,7 +142,7 @@ void Waiting::LookForHangUp(int64_t timeout_ns) {
 }
 
 CUresult Waiting::WaitForRoom(uint32_t turn) {
-  if (const CUresult result = Health(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Health());
   if (turn < kRoomSpins) {
     CpuPause();
   } else {
@@ -152,7 +153,7 @@ CUresult Waiting::WaitForRoom(uint32_t turn) {
 }
 
 CUresult Waiting::HealthOfPoller() {
-  if (const CUresult result = Health(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Health());
   const int64_t now_ns = Now(CLOCK_MONOTONIC_COARSE);
   int64_t last_ns = last_look_ns_.load(std::memory_order_relaxed);
   if (now_ns - last_ns >= kLookIntervalNs &&

@@ -1,5 +1,6 @@
 #include "shim/stream/host_function.h"
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/graph/capture.h"
 #include "shim/process/futex.h"
@@ -92,15 +93,13 @@ void RunFunctions() {
 }
 
 CUresult Post(CUstream handle, KeptHostFunction kept, DefaultStream null_means) {
-  if (const CUresult result = session.Check(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(session.Check());
   if (kept.function == nullptr && kept.callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   wire::StreamId stream;
-  if (const CUresult result = FindStream(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   if (kept.callback != nullptr) {
-    if (const CUresult result = RefuseInCapture(stream); result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
   } else {
     CUresult captured;
     if (Records(stream, &captured, [&](graph::NodeParams* node) {
@@ -127,7 +126,7 @@ CUresult Post(CUstream handle, KeptHostFunction kept, DefaultStream null_means) 
 
 CUresult PostCallback(CUstream handle, CUstreamCallback callback, void* data, unsigned flags,
                       DefaultStream null_means) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   KeptHostFunction kept;
   kept.callback = callback;

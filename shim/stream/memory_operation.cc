@@ -2,6 +2,7 @@
 // the executor.
 #include "proto/libcuda/memory_operation.h"
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/memory_operation_commands.h"
 #include "shim/context/context.h"
 #include "shim/graph/capture.h"
@@ -58,7 +59,7 @@ CUresult Post(wire::StreamId stream, const Params& operation) {
 }  // namespace
 
 CUresult JudgeMemoryOperationStream(CUstream handle, graph::NullStream null_means) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   wire::StreamId stream;
   return FindStream(handle, Meaning(null_means), &stream);
 }
@@ -66,10 +67,7 @@ CUresult JudgeMemoryOperationStream(CUstream handle, graph::NullStream null_mean
 CUresult SubmitMemoryOperations(CUstream handle, graph::NullStream null_means, unsigned count,
                                 Params* operations) {
   wire::StreamId stream;
-  if (const CUresult result = FindStream(handle, Meaning(null_means), &stream);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(FindStream(handle, Meaning(null_means), &stream));
   for (unsigned i = 0; i < count; ++i) {
     if (!IsReachable(operations[i])) return CUDA_ERROR_INVALID_VALUE;
   }
@@ -80,7 +78,7 @@ CUresult SubmitMemoryOperations(CUstream handle, graph::NullStream null_means, u
     return captured;
   }
   for (unsigned i = 0; i < count; ++i) {
-    if (const CUresult result = Post(stream, operations[i]); result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(Post(stream, operations[i]));
   }
   return CUDA_SUCCESS;
 }

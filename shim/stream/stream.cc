@@ -1,5 +1,6 @@
 #include "shim/stream/stream.h"
 
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/context/green_context.h"
 #include "shim/event/context_order.h"
@@ -163,8 +164,7 @@ CUresult ThreadStream(wire::StreamId* id) {
   const uint32_t epoch = ContextEpoch();
   if (thread.stream == wire::kLegacyStream || thread.stream_epoch != epoch) {
     Stream* stream = nullptr;
-    const CUresult result = MakeStream(CU_STREAM_DEFAULT, 0, StreamUse::kThread, &stream);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(MakeStream(CU_STREAM_DEFAULT, 0, StreamUse::kThread, &stream));
     thread.stream = wire::StreamId{streams.table.IdOf(stream)};
     thread.stream_epoch = epoch;
     HookThreadExit();
@@ -177,16 +177,14 @@ CUresult ThreadStream(wire::StreamId* id) {
 bool Blocks(uint32_t id) { return !streams.nonblocking[id].load(std::memory_order_acquire); }
 
 CUresult Resolve(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   return FindStream(handle, null_means, id);
 }
 
 CUresult Query(CUstream handle, DefaultStream null_means) {
   wire::StreamId id;
-  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
-    return result;
-  }
-  if (const CUresult result = RefuseToWait(id); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
+  CUDA_RETURN_IF_ERROR(RefuseToWait(id));
   bool done = IsDone(static_cast<uint32_t>(id));
   if (id == wire::kLegacyStream) {
     for (uint32_t i = 1; done && i <= streams.table.used(); ++i) done = !Blocks(i) || IsDone(i);
@@ -198,20 +196,16 @@ CUresult Query(CUstream handle, DefaultStream null_means) {
 
 CUresult Synchronize(CUstream handle, DefaultStream null_means) {
   wire::StreamId id;
-  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
-    return result;
-  }
-  if (const CUresult result = RefuseToWait(id); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = SynchronizeStream(id); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
+  CUDA_RETURN_IF_ERROR(RefuseToWait(id));
+  CUDA_RETURN_IF_ERROR(SynchronizeStream(id));
   TrimAtSynchronisation();
   return session.TakeAsyncError();
 }
 
 CUresult WaitForEvent(CUstream handle, CUevent event, unsigned flags, DefaultStream null_means) {
   wire::StreamId id;
-  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
   if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result;
@@ -222,9 +216,7 @@ CUresult WaitForEvent(CUstream handle, CUevent event, unsigned flags, DefaultStr
 // The stream behind a handle as an object; null for the default streams.
 CUresult Describe(CUstream handle, DefaultStream null_means, const Stream** stream,
                   wire::StreamId* id) {
-  if (const CUresult result = Resolve(handle, null_means, id); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, id));
   *stream = *id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(*id));
   return CUDA_SUCCESS;
 }
@@ -232,8 +224,7 @@ CUresult Describe(CUstream handle, DefaultStream null_means, const Stream** stre
 CUresult GetFlags(CUstream handle, unsigned* flags, DefaultStream null_means) {
   const Stream* stream;
   wire::StreamId id;
-  const CUresult result = Describe(handle, null_means, &stream, &id);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *flags = stream == nullptr ? unsigned{CU_STREAM_DEFAULT} : stream->flags;
   return CUDA_SUCCESS;
@@ -242,8 +233,7 @@ CUresult GetFlags(CUstream handle, unsigned* flags, DefaultStream null_means) {
 CUresult GetPriority(CUstream handle, int* priority, DefaultStream null_means) {
   const Stream* stream;
   wire::StreamId id;
-  const CUresult result = Describe(handle, null_means, &stream, &id);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
   if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *priority = stream == nullptr ? 0 : stream->priority;
   return CUDA_SUCCESS;
@@ -252,8 +242,7 @@ CUresult GetPriority(CUstream handle, int* priority, DefaultStream null_means) {
 CUresult GetId(CUstream handle, unsigned long long* serial, DefaultStream null_means) {
   const Stream* stream;
   wire::StreamId id;
-  const CUresult result = Describe(handle, null_means, &stream, &id);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
   if (serial == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *serial = stream == nullptr ? 1 : stream->serial;
   return CUDA_SUCCESS;
@@ -262,8 +251,7 @@ CUresult GetId(CUstream handle, unsigned long long* serial, DefaultStream null_m
 CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_means) {
   const Stream* stream;
   wire::StreamId id;
-  const CUresult result = Describe(handle, null_means, &stream, &id);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (IsSpecial(handle)) {
     *context = CurrentThread().current;
@@ -278,12 +266,9 @@ CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_mean
 CUresult GetContext2(CUstream handle, CUcontext* context, CUgreenCtx* green,
                      DefaultStream null_means) {
   CUcontext ordinary = nullptr;
-  const CUresult result = GetContext(handle, &ordinary, null_means);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(GetContext(handle, &ordinary, null_means));
   GreenContext* of = nullptr;
-  if (const CUresult found = GreenContextOf(handle, null_means, &of); found != CUDA_SUCCESS) {
-    return found;
-  }
+  CUDA_RETURN_IF_ERROR(GreenContextOf(handle, null_means, &of));
   if (context != nullptr) *context = of == nullptr ? ordinary : PrimaryContext();
   if (green != nullptr) *green = of == nullptr ? nullptr : HandleOf(of);
   return CUDA_SUCCESS;
@@ -291,9 +276,7 @@ CUresult GetContext2(CUstream handle, CUcontext* context, CUgreenCtx* green,
 
 CUresult GetDevice(CUstream handle, CUdevice* device, DefaultStream null_means) {
   wire::StreamId id;
-  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *device = kOnlyDevice;
   return CUDA_SUCCESS;
@@ -369,9 +352,7 @@ void EndStreamsOf(const GreenContext& green) {
 
 CUresult GreenContextOf(CUstream handle, DefaultStream null_means, GreenContext** green) {
   wire::StreamId id;
-  if (const CUresult result = Resolve(handle, null_means, &id); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
   *green = GreenOf(static_cast<uint32_t>(id));
   return CUDA_SUCCESS;
 }
@@ -435,7 +416,7 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priority) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   if (handle == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -450,7 +431,7 @@ CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
 }
 
 CUresult cuStreamDestroy_v2(CUstream handle) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   Stream* stream = streams.table.Find(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return stream->use.load() == StreamUse::kOrphan ? CUDA_ERROR_CONTEXT_IS_DESTROYED

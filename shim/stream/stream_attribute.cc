@@ -1,5 +1,6 @@
 // Attributes of streams: hints about caches, synchronisation domains and how the host waits. They are
 // kept, copied and shown; work runs the same with and without them.
+#include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/process/futex.h"
 #include "shim/stream/stream.h"
@@ -25,14 +26,14 @@ constinit AllAttributes all = {};
 Attributes& Of(wire::StreamId id) { return all.of[static_cast<uint32_t>(id)]; }
 
 CUresult Find(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
-  if (const CUresult result = NeedContext(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(NeedContext());
   return FindStream(handle, null_means, id);
 }
 
 CUresult Get(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value,
              DefaultStream null_means) {
   wire::StreamId id;
-  if (const CUresult result = Find(handle, null_means, &id); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Find(handle, null_means, &id));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Holding holding(&all.lock);
   const Attributes& of = Of(id);
@@ -65,7 +66,7 @@ CUresult Get(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value
 CUresult Set(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue* value,
              DefaultStream null_means) {
   wire::StreamId id;
-  if (const CUresult result = Find(handle, null_means, &id); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Find(handle, null_means, &id));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Holding holding(&all.lock);
   Attributes& of = Of(id);
@@ -104,12 +105,8 @@ CUresult Set(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue*
 
 CUresult CopyAttributes(CUstream to_handle, CUstream from_handle, DefaultStream null_means) {
   wire::StreamId to, from;
-  if (const CUresult result = Find(to_handle, null_means, &to); result != CUDA_SUCCESS) {
-    return result;
-  }
-  if (const CUresult result = Find(from_handle, null_means, &from); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(Find(to_handle, null_means, &to));
+  CUDA_RETURN_IF_ERROR(Find(from_handle, null_means, &from));
   Holding holding(&all.lock);
   Of(to) = Of(from);
   return CUDA_SUCCESS;

@@ -13,6 +13,7 @@
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/stream/stream_set.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -91,8 +92,7 @@ struct GreenContexts::NewGreen {
                   Wants&& wants, std::vector<CUdevResource>* picked) const {
     std::vector<CUdevResource> groups;
     CUdevResource remaining{};
-    const CUresult result = SplitResource(cuda, of, split, &groups, &remaining);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(SplitResource(cuda, of, split, &groups, &remaining));
     for (uint32_t i = 0; i < wire::kMaxSplitGroups; ++i) {
       if (!wants(i)) continue;
       if (i >= groups.size()) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
@@ -111,10 +111,9 @@ struct GreenContexts::NewGreen {
     if (request.whole == 1) {
       picked->push_back(of);
     } else {
-      const CUresult result = PickOf(
+      CUDA_RETURN_IF_ERROR(PickOf(
           cuda, request.split, request.remaining == 1,
-          [&](uint32_t i) { return (request.picked[i / 64] >> i % 64 & 1) != 0; }, picked);
-      if (result != CUDA_SUCCESS) return result;
+          [&](uint32_t i) { return (request.picked[i / 64] >> i % 64 & 1) != 0; }, picked));
     }
     for (const wire::PartPick& pick : more) {
       if (pick.what == wire::PartPick::What::kWhole) {
@@ -122,9 +121,8 @@ struct GreenContexts::NewGreen {
         continue;
       }
       const bool group = pick.what == wire::PartPick::What::kGroup;
-      const CUresult result = PickOf(
-          cuda, pick.split, !group, [&](uint32_t i) { return group && i == pick.group; }, picked);
-      if (result != CUDA_SUCCESS) return result;
+      CUDA_RETURN_IF_ERROR(PickOf(
+          cuda, pick.split, !group, [&](uint32_t i) { return group && i == pick.group; }, picked));
     }
     return CUDA_SUCCESS;
   }

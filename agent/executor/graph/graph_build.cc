@@ -6,6 +6,7 @@
 #include "agent/executor/graph/graph.h"
 #include "agent/executor/graph/graph_node.h"
 #include "agent/executor/graph/graph_waits.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
 
@@ -71,8 +72,7 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   const bool nodes_are_uploaded = plan.reader.nodes() >= kUploadNodes || reservation_ != nullptr;
   if ((nodes_are_uploaded || plan.host_calls != 0 || plan.memory_nodes != 0) &&
       room_->stream == nullptr) {
-    const CUresult result = device_->TakeStream(0, &room_->stream);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(device_->TakeStream(0, &room_->stream));
   }
   if (plan.host_calls == 0) return CUDA_SUCCESS;
   const std::vector<uint8_t> zeros(plan.host_calls * sizeof(GraphHostWord));
@@ -194,9 +194,8 @@ CUresult Graph::AddConditional(const GraphPlan& plan, uint32_t i, CUgraph graph,
   params.conditional.type = static_cast<CUgraphConditionalNodeType>(asked.kind);
   params.conditional.size = asked.bodies;
   params.conditional.ctx = device_->context();
-  const CUresult added =
-      device_->cuda().cuGraphAddNode_v2(&nodes_[i].handle, graph, nullptr, nullptr, 0, &params);
-  if (added != CUDA_SUCCESS) return added;
+  CUDA_RETURN_IF_ERROR(
+      device_->cuda().cuGraphAddNode_v2(&nodes_[i].handle, graph, nullptr, nullptr, 0, &params));
   const CUgraph* bodies = params.conditional.phGraph_out;
   graphs->insert(graphs->end(), bodies, bodies + asked.bodies);
   return CUDA_SUCCESS;
@@ -214,9 +213,8 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
       return cuda.cuGraphAddEmptyNode(handle, graph, nullptr, 0);
     case GraphNodeKind::kKernel: {
       const GraphKernelParams kernel(plan, i, cuda);
-      const CUresult added =
-          cuda.cuGraphAddKernelNode_v2(handle, graph, nullptr, 0, &kernel.value());
-      if (added != CUDA_SUCCESS) return added;
+      CUDA_RETURN_IF_ERROR(
+          cuda.cuGraphAddKernelNode_v2(handle, graph, nullptr, 0, &kernel.value()));
       nodes_[i].attributes_hash = HashAttributes(plan, node);
       return SetAttributes(plan, i, *handle);
     }
@@ -279,9 +277,8 @@ CUresult Graph::AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& grap
   for (size_t i = 0; i < graphs.size(); ++i) {
     const Edges& edges = of_graph[i];
     if (edges.from.empty()) continue;
-    const CUresult added = device_->cuda().cuGraphAddDependencies_v2(
-        graphs[i], edges.from.data(), edges.to.data(), edges.data.data(), edges.from.size());
-    if (added != CUDA_SUCCESS) return added;
+    CUDA_RETURN_IF_ERROR(device_->cuda().cuGraphAddDependencies_v2(
+        graphs[i], edges.from.data(), edges.to.data(), edges.data.data(), edges.from.size()));
   }
   return OrderHostCalls(plan);
 }
@@ -323,8 +320,7 @@ CUresult Graph::SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode
     CUlaunchAttributeValue value;
     static_assert(sizeof(value) == sizeof(attribute.value));
     std::memcpy(&value, attribute.value, sizeof(value));
-    const CUresult set = device_->cuda().cuGraphKernelNodeSetAttribute(node, id, &value);
-    if (set != CUDA_SUCCESS) return set;
+    CUDA_RETURN_IF_ERROR(device_->cuda().cuGraphKernelNodeSetAttribute(node, id, &value));
   }
   return CUDA_SUCCESS;
 }

@@ -7,6 +7,7 @@
 #include "agent/executor/image/arrays.h"
 #include "agent/executor/image/texture.h"
 #include "agent/executor/image/texture_references.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -42,8 +43,7 @@ wire::ReferenceGet::Reply ReplyOf(const SamplerState& state) {
 // What a driver does not tell is taken as zero, which is then set like everything else.
 CUresult SamplerState::ReadFresh(const Driver& cuda, CUtexref texture) {
   int most = 0;
-  CUresult result = cuda.cuTexRefGetFormat(&format, &channels, texture);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(cuda.cuTexRefGetFormat(&format, &channels, texture));
   for (int i = 0; i < 3; ++i) {
     (void)cuda.cuTexRefGetAddressMode(&sampler.addressMode[i], texture, i);
   }

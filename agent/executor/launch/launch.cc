@@ -5,6 +5,7 @@
 #include "agent/executor/launch/launches.h"
 #include "agent/executor/module/kernels.h"
 #include "agent/executor/stream/stream_set.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -61,7 +62,7 @@ void Launches::On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& requ
 CUresult Launches::SubmitLaunch(const LaunchWork& launch, std::span<const uint8_t> params,
                                 CUstream stream) {
   const Driver& cuda = services_.device->cuda();
-  if (const CUresult bound = Bind(cuda, launch.bindings); bound != CUDA_SUCCESS) return bound;
+  CUDA_RETURN_IF_ERROR(Bind(cuda, launch.bindings));
   const wire::Launch::Request& r = launch.request;
   size_t bytes = params.size();
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(params.data()),
@@ -74,8 +75,7 @@ CUresult Launches::SubmitLaunch(const LaunchWork& launch, std::span<const uint8_
 
 CUresult Launches::SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
                                   CUstream stream) {
-  if (const CUresult bound = Bind(services_.device->cuda(), launch.bindings); bound != CUDA_SUCCESS)
-    return bound;
+  CUDA_RETURN_IF_ERROR(Bind(services_.device->cuda(), launch.bindings));
   const wire::LaunchEx::Request& r = launch.request;
   const LaunchConfig config(r.grid, r.block, r.dynamic_shared_bytes, stream, r.attributes);
   size_t bytes = params.size();

@@ -4,6 +4,7 @@
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/texture_reference.h"
+#include "proto/cuda/return_if_error.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -12,16 +13,14 @@ namespace {
 // A context, and an array in it.
 CUresult Require(CUarray handle, std::shared_ptr<Array>& array) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   array = FindArray(handle);
   return array == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 CUresult Require(CUmipmappedArray handle, std::shared_ptr<Mipmap>& mipmap) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   mipmap = Registry<Mipmap>::Instance().Find(handle);
   return mipmap == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
@@ -43,8 +42,7 @@ CUresult cuArray3DCreate_v2(CUarray* handle, const CUDA_ARRAY3D_DESCRIPTOR* desc
 
 CUresult cuArrayCreate_v2(CUarray* handle, const CUDA_ARRAY_DESCRIPTOR* descriptor) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_ARRAY3D_DESCRIPTOR full = {};
   full.Width = descriptor->Width;
@@ -56,8 +54,7 @@ CUresult cuArrayCreate_v2(CUarray* handle, const CUDA_ARRAY_DESCRIPTOR* descript
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* descriptor, CUarray handle) {
   std::shared_ptr<Array> array;
-  const CUresult result = Require(handle, array);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, array));
   if (descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *descriptor = array->descriptor;
   return CUDA_SUCCESS;
@@ -65,8 +62,7 @@ CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* descriptor, CUarray 
 
 CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* descriptor, CUarray handle) {
   std::shared_ptr<Array> array;
-  const CUresult result = Require(handle, array);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, array));
   if (descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUDA_ARRAY3D_DESCRIPTOR& full = array->descriptor;
   *descriptor = {full.Width, full.Height, full.Format, full.NumChannels};
@@ -75,8 +71,7 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* descriptor, CUarray hand
 
 CUresult cuArrayDestroy(CUarray handle) {
   std::shared_ptr<Array> array;
-  const CUresult result = Require(handle, array);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, array));
   if (array->is_level) return CUDA_SUCCESS;  // it goes with its whole
   SynchronizeDevice(array->context->device);
   Registry<Array>::Instance().Take(handle);
@@ -131,8 +126,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* handle, const CUDA_ARRAY3D_DES
 
 CUresult cuMipmappedArrayGetLevel(CUarray* level, CUmipmappedArray handle, unsigned which) {
   std::shared_ptr<Mipmap> mipmap;
-  const CUresult result = Require(handle, mipmap);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, mipmap));
   if (level == nullptr || which >= mipmap->levels.size()) return CUDA_ERROR_INVALID_VALUE;
   *level = mipmap->levels[which]->handle();
   return CUDA_SUCCESS;
@@ -140,8 +134,7 @@ CUresult cuMipmappedArrayGetLevel(CUarray* level, CUmipmappedArray handle, unsig
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
   std::shared_ptr<Mipmap> mipmap;
-  const CUresult result = Require(handle, mipmap);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, mipmap));
   SynchronizeDevice(mipmap->context->device);
   Registry<Mipmap>::Instance().Take(handle);
   UnbindArray(handle);

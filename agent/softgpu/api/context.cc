@@ -7,6 +7,7 @@
 #include "agent/softgpu/driver/green_context.h"
 #include "agent/softgpu/driver/library.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
@@ -24,8 +25,7 @@ bool ValidFlags(unsigned flags) {
 }
 
 CUresult Create(CUcontext* created, unsigned flags, CUdevice ordinal) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   if (created == nullptr || !ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   Device* device = FindDevice(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -42,16 +42,14 @@ CUresult Create(CUcontext* created, unsigned flags, CUdevice ordinal) {
 // The context that a handle names, or the current one for NULL.
 CUresult Choose(CUcontext handle, Context*& context) {
   if (handle == nullptr) return RequireCurrentContext(context);
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   context = FindContext(handle);
   return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
 // Initialised, and a living primary-context object of that device.
 CUresult Primary(CUdevice ordinal, Context*& context) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   Device* device = FindDevice(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   context = device->primary;
@@ -88,8 +86,7 @@ CUresult cuCtxCreate_v4(CUcontext* created, CUctxCreateParams* params, unsigned 
 }
 
 CUresult cuCtxDestroy_v2(CUcontext handle) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindContext(handle);
   if (context == nullptr || context->primary || context->green != nullptr) {
@@ -106,8 +103,7 @@ CUresult cuCtxDestroy_v2(CUcontext handle) {
 CUresult cuCtxDestroy(CUcontext handle) { return cuCtxDestroy_v2(handle); }
 
 CUresult cuCtxGetCurrent(CUcontext* current) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (current == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = CurrentContext();
   *current = context == nullptr ? nullptr : context->handle();
@@ -115,8 +111,7 @@ CUresult cuCtxGetCurrent(CUcontext* current) {
 }
 
 CUresult cuCtxSetCurrent(CUcontext handle) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (handle == nullptr) return SetContext(nullptr);
   // A primary context may be made current before it is retained, as cudart does, and a green one
   // when it is gone; calls fail then.
@@ -130,8 +125,7 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext handle) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindContext(handle);
   return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : PushContext(context);
@@ -140,8 +134,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext handle) {
 CUresult cuCtxPushCurrent(CUcontext handle) { return cuCtxPushCurrent_v2(handle); }
 
 CUresult cuCtxPopCurrent_v2(CUcontext* popped) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   Context* context = nullptr;
   const CUresult result = PopContext(context);
   if (result == CUDA_SUCCESS && popped != nullptr) *popped = context->handle();
@@ -153,8 +146,7 @@ CUresult cuCtxPopCurrent(CUcontext* popped) { return cuCtxPopCurrent_v2(popped);
 CUresult cuCtxGetDevice(CUdevice* device) { return cuCtxGetDevice_v2(device, nullptr); }
 
 CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext handle) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = handle == nullptr ? CurrentContext() : FindContext(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
@@ -164,8 +156,7 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext handle) {
 
 CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
   Context* context = nullptr;
-  const CUresult result = Choose(handle, context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Choose(handle, context));
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *id = context->id;
   return CUDA_SUCCESS;
@@ -173,8 +164,7 @@ CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
 
 CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
   Context* context = nullptr;
-  const CUresult result = Choose(handle, context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Choose(handle, context));
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *version = 3020;  // the newest context ABI, which is what every context here has
   return CUDA_SUCCESS;
@@ -182,8 +172,7 @@ CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
 
 CUresult cuCtxGetFlags(unsigned* flags) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(context->mutex);
   *flags = context->flags;
@@ -192,8 +181,7 @@ CUresult cuCtxGetFlags(unsigned* flags) {
 
 CUresult cuCtxSetFlags(unsigned flags) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (!ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(context->mutex);
   context->flags = flags;
@@ -204,18 +192,15 @@ CUresult cuCtxSynchronize() { return cuCtxSynchronize_v2(nullptr); }
 
 CUresult cuCtxSynchronize_v2(CUcontext handle) {
   Context* context = nullptr;
-  const CUresult result = Choose(handle, context);
-  if (result != CUDA_SUCCESS) return result;
-  const CUresult refused = graph::RefuseWhileAnyCaptures();
-  if (refused != CUDA_SUCCESS) return refused;
+  CUDA_RETURN_IF_ERROR(Choose(handle, context));
+  CUDA_RETURN_IF_ERROR(graph::RefuseWhileAnyCaptures());
   for (Context* part : WithGreenContexts(*context)) WaitFor(part->AllPoints());
   return Fault();
 }
 
 CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(context->mutex);
@@ -225,8 +210,7 @@ CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_NOT_PERMITTED;
   if (limit > CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;  // only to be asked
@@ -242,8 +226,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 
 CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(context->mutex);
   *config = context->cache_config;
@@ -252,8 +235,7 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
 
 CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (!ValidCacheConfig(config)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(context->mutex);
   context->cache_config = config;
@@ -262,8 +244,7 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
 
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig* config) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(context->mutex);
   *config = context->shared_config;
@@ -272,8 +253,7 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig* config) {
 
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (!ValidSharedConfig(config)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(context->mutex);
   context->shared_config = config;
@@ -282,8 +262,7 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
 
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (least != nullptr) *least = kLeastPriority;
   if (greatest != nullptr) *greatest = kGreatestPriority;
   return CUDA_SUCCESS;
@@ -297,8 +276,7 @@ CUresult cuCtxResetPersistingL2Cache() {
 // Devices of one process share its address space, so there is nothing to switch.
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Context* other = FindContext(peer);
   if (other == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
@@ -311,8 +289,7 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer) {
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice ordinal) {
   Context* context = nullptr;
-  const CUresult result = Primary(ordinal, context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
   if (retained == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (Fault() != CUDA_SUCCESS) return Fault();
   std::unique_lock lock(context->mutex);
@@ -326,8 +303,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice ordinal) {
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
   Context* context = nullptr;
-  const CUresult result = Primary(ordinal, context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
   std::unique_lock lock(context->mutex);
   if (context->retain_count == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (--context->retain_count > 0) return CUDA_SUCCESS;
@@ -342,8 +318,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal) {
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   Context* context = nullptr;
-  const CUresult result = Primary(ordinal, context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
   const unsigned green = TearDownGreenContexts(context->device);
   std::unique_lock lock(context->mutex);
   context->retain_count -= std::min(green, context->retain_count);
@@ -361,8 +336,7 @@ CUresult cuDevicePrimaryCtxReset(CUdevice ordinal) { return cuDevicePrimaryCtxRe
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
   Context* context = nullptr;
-  const CUresult result = Primary(ordinal, context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
   if (!ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(context->mutex);
   context->flags = flags;
@@ -375,8 +349,7 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned flags) {
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* active) {
   Context* context = nullptr;
-  const CUresult result = Primary(ordinal, context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(context->mutex);
   *flags = context->flags;

@@ -6,6 +6,7 @@
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/graph_capture.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
@@ -19,8 +20,7 @@ constexpr bool kPerThread = true;
 CUresult RecordCopy(const Copy& copy, const CUDA_MEMCPY3D* described, Context& context,
                     graph::NodeParams* node) {
   std::function<void()> unused;
-  const CUresult judged = PrepareCopy(copy, unused);
-  if (judged != CUDA_SUCCESS) return judged;
+  CUDA_RETURN_IF_ERROR(PrepareCopy(copy, unused));
   const auto type_of = [](Side side) {
     return side == Side::kDevice ? CU_MEMORYTYPE_DEVICE
            : side == Side::kHost ? CU_MEMORYTYPE_HOST
@@ -35,8 +35,7 @@ CUresult RecordCopy(const Copy& copy, const CUDA_MEMCPY3D* described, Context& c
 CUresult Submit(CUstream handle, bool per_thread, const Copy& copy, bool wait,
                 const CUDA_MEMCPY3D* described = nullptr) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto stream = FindStream(*context, handle, per_thread);
   if (stream == nullptr) return NoStream(handle);
   CUresult captured = wait ? RefuseInCapture(*stream) : CUDA_SUCCESS;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -16,8 +17,7 @@ constexpr char kName[] = "gpuloom softgpu (software)";
 
 // Initialised, and a device of that number.
 CUresult Require(CUdevice ordinal, Device*& device) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   device = FindDevice(ordinal);
   return device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
@@ -49,8 +49,7 @@ CUresult cuDriverGetVersion(int* version) {
 }
 
 CUresult cuDeviceGetCount(int* count) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *count = DeviceCount();
   return CUDA_SUCCESS;
@@ -58,8 +57,7 @@ CUresult cuDeviceGetCount(int* count) {
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   Device* found = nullptr;
-  const CUresult result = Require(ordinal, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, found));
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *device = ordinal;
   return CUDA_SUCCESS;
@@ -67,8 +65,7 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 
 CUresult cuDeviceGetName(char* name, int capacity, CUdevice ordinal) {
   Device* device = nullptr;
-  const CUresult result = Require(ordinal, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   if (name == nullptr || capacity <= 0) return CUDA_ERROR_INVALID_VALUE;
   CopyText(name, capacity, kName);
   return CUDA_SUCCESS;
@@ -76,8 +73,7 @@ CUresult cuDeviceGetName(char* name, int capacity, CUdevice ordinal) {
 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal) {
   Device* device = nullptr;
-  const CUresult result = Require(ordinal, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *uuid = device->uuid;
   return CUDA_SUCCESS;
@@ -89,8 +85,7 @@ CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice ordinal) {
 
 CUresult cuDeviceTotalMem_v2(size_t* size_bytes, CUdevice ordinal) {
   Device* device = nullptr;
-  const CUresult result = Require(ordinal, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   if (size_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *size_bytes = device->memory_bytes;
   return CUDA_SUCCESS;
@@ -107,23 +102,20 @@ CUresult cuDeviceTotalMem(unsigned* size_bytes, CUdevice ordinal) {
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice ordinal) {
   Device* device = nullptr;
-  const CUresult result = Require(ordinal, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return DeviceAttribute(*device, attribute, *value);
 }
 
 CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice ordinal) {
-  const CUresult result =
-      cuDeviceGetAttribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ordinal);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(
+      cuDeviceGetAttribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ordinal));
   return cuDeviceGetAttribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, ordinal);
 }
 
 CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
   Device* device = nullptr;
-  const CUresult result = Require(ordinal, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto get = [&](CUdevice_attribute attribute) {
     int value = 0;
@@ -149,8 +141,7 @@ CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
 
 CUresult cuDeviceGetPCIBusId(char* text, int capacity, CUdevice ordinal) {
   Device* device = nullptr;
-  const CUresult result = Require(ordinal, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   const std::string address = PciAddress(*device);
   // Unlike a name, it is never cut.
   if (text == nullptr || capacity <= 0 || static_cast<size_t>(capacity) <= address.size()) {
@@ -161,8 +152,7 @@ CUresult cuDeviceGetPCIBusId(char* text, int capacity, CUdevice ordinal) {
 }
 
 CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* text) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (device == nullptr || text == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // "domain:bus:device.function", "domain:bus:device" or "bus:device.function", in hexadecimal.
   unsigned domain = 0;
@@ -216,8 +206,7 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
 // Any kind may be asked for; none is there.
 CUresult cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType, CUdevice ordinal) {
   Device* device = nullptr;
-  const CUresult result = Require(ordinal, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   if (supported == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *supported = 0;
   return CUDA_SUCCESS;

@@ -6,6 +6,7 @@
 #include "agent/softgpu/driver/green_context.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
@@ -13,8 +14,7 @@ using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C fu
 namespace {
 
 CUresult Require(CUevent handle, std::shared_ptr<Event>& event) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   event = Registry<Event>::Instance().Find(handle);
   return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
@@ -48,8 +48,7 @@ CUresult RefuseCaptures(Context& context) {
 }
 
 CUresult RequireContextOf(CUcontext handle, Context*& context) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   context = FindContext(handle);
   return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
@@ -101,8 +100,7 @@ CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle) {
 
 CUresult cuEventCreate(CUevent* created, unsigned flags) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   constexpr unsigned kKnown =
       CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (created == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -117,8 +115,7 @@ CUresult cuEventCreate(CUevent* created, unsigned flags) {
 }
 
 CUresult cuEventDestroy_v2(CUevent handle) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (Registry<Event>::Instance().Take(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   graph::ForgetEvent(handle);
   return CUDA_SUCCESS;
@@ -139,10 +136,8 @@ CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned fl
 
 CUresult cuEventQuery(CUevent handle) {
   std::shared_ptr<Event> event;
-  const CUresult result = Require(handle, event);
-  if (result != CUDA_SUCCESS) return result;
-  const CUresult refused = graph::CheckEventUse(handle);
-  if (refused != CUDA_SUCCESS) return refused;
+  CUDA_RETURN_IF_ERROR(Require(handle, event));
+  CUDA_RETURN_IF_ERROR(graph::CheckEventUse(handle));
   const auto recording = event->Latest();
   if (recording != nullptr && !recording->point.Done()) return CUDA_ERROR_NOT_READY;
   return Fault();
@@ -150,10 +145,8 @@ CUresult cuEventQuery(CUevent handle) {
 
 CUresult cuEventSynchronize(CUevent handle) {
   std::shared_ptr<Event> event;
-  const CUresult result = Require(handle, event);
-  if (result != CUDA_SUCCESS) return result;
-  const CUresult refused = graph::CheckEventUse(handle);
-  if (refused != CUDA_SUCCESS) return refused;
+  CUDA_RETURN_IF_ERROR(Require(handle, event));
+  CUDA_RETURN_IF_ERROR(graph::CheckEventUse(handle));
   const auto recording = event->Latest();
   if (recording != nullptr) recording->point.Wait();
   return Fault();

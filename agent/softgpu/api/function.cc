@@ -6,6 +6,7 @@
 #include "agent/softgpu/driver/launch.h"
 #include "agent/softgpu/driver/library.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -20,8 +21,7 @@ CUresult Require(CUfunction handle, FoundFunction& found) {
 CUresult ActiveBlocks(int* blocks, CUfunction function, int block_threads,
                       size_t dynamic_shared_bytes) {
   FoundFunction found;
-  const CUresult result = Require(function, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(function, found));
   if (blocks == nullptr || block_threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   *blocks = BlocksPerMultiprocessor(*found.function->kernel, static_cast<uint64_t>(block_threads),
                                     dynamic_shared_bytes);
@@ -32,8 +32,7 @@ CUresult ActiveBlocks(int* blocks, CUfunction function, int block_threads,
 CUresult PotentialBlockSize(int* min_grid, int* block_threads, CUfunction function,
                             CUoccupancyB2DSize shared_of, size_t dynamic_shared_bytes, int limit) {
   FoundFunction found;
-  const CUresult result = Require(function, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(function, found));
   if (min_grid == nullptr || block_threads == nullptr || limit < 0) return CUDA_ERROR_INVALID_VALUE;
   const Kernel& kernel = *found.function->kernel;
   int most = static_cast<int>(kernel.max_threads_per_block);
@@ -63,38 +62,33 @@ extern "C" {
 
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
   FoundFunction found;
-  const CUresult result = Require(function, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(function, found));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return GetAttribute(*found.function->kernel, *found.function->settings, attribute, *value);
 }
 
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
   FoundFunction found;
-  const CUresult result = Require(function, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(function, found));
   return SetAttribute(*found.function->kernel, *found.function->settings, attribute, value);
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config) {
   FoundFunction found;
-  const CUresult result = Require(function, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(function, found));
   return ValidCacheConfig(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction function, CUsharedconfig config) {
   FoundFunction found;
-  const CUresult result = Require(function, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(function, found));
   return ValidSharedConfig(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
   if (function == nullptr && Healthy() == CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   FoundFunction found;
-  const CUresult result = Require(function, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(function, found));
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *module = reinterpret_cast<CUmodule>(found.module.get());
   return CUDA_SUCCESS;
@@ -103,8 +97,7 @@ CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
 CUresult cuFuncGetName(const char** name, CUfunction function) {
   if (function == nullptr && Healthy() == CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   FoundFunction found;
-  const CUresult result = Require(function, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(function, found));
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *name = found.function->kernel->name.c_str();
   return CUDA_SUCCESS;
@@ -114,8 +107,7 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset_by
                             size_t* size_bytes) {
   if (function == nullptr && Healthy() == CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   FoundFunction found;
-  const CUresult result = Require(function, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(function, found));
   const auto& params = found.function->kernel->params;
   if (offset_bytes == nullptr || index >= params.size()) return CUDA_ERROR_INVALID_VALUE;
   *offset_bytes = params[index].offset_bytes;
@@ -125,8 +117,7 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset_by
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   FoundFunction found;
-  const CUresult result = Require(function, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(function, found));
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *state = CU_FUNCTION_LOADING_STATE_LOADED;
   return CUDA_SUCCESS;
@@ -173,8 +164,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* min_grid, int* block_thr
 CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction function,
                                       const CUlaunchConfig* config) {
   FoundFunction found;
-  const CUresult result = Require(function, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(function, found));
   if (clusters == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t blocks_of_cluster = 1;
   const Kernel& kernel = *found.function->kernel;
@@ -201,8 +191,7 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction function,
 CUresult cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction function,
                                             const CUlaunchConfig* config) {
   int one_block = 0;
-  const CUresult result = cuOccupancyMaxActiveClusters(&one_block, function, config);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(cuOccupancyMaxActiveClusters(&one_block, function, config));
   if (blocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *blocks = static_cast<int>(kMaxClusterBlocks);
   return CUDA_SUCCESS;
@@ -211,8 +200,7 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction function,
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamic_shared_bytes, CUfunction function,
                                                  int blocks, int block_threads) {
   FoundFunction found;
-  const CUresult result = Require(function, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(function, found));
   if (dynamic_shared_bytes == nullptr || blocks <= 0 || block_threads <= 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }

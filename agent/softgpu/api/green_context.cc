@@ -5,6 +5,7 @@
 
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom {
 
@@ -15,8 +16,7 @@ using namespace softgpu;  // NOLINT: this file joins the two
 constexpr uint32_t kPartition = 2;
 
 CUresult CheckResourceDevice(CUdevice device) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   return FindDevice(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
@@ -61,8 +61,7 @@ CUresult SplitPart(CUdevice device, uint32_t part, const SmSplit& split, uint32_
 }
 
 CUresult PartOfContext(CUcontext handle, CUdevice* device, uint32_t* part) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   const Context* context = FindContext(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *device = context->device.ordinal;
@@ -71,8 +70,7 @@ CUresult PartOfContext(CUcontext handle, CUdevice* device, uint32_t* part) {
 }
 
 CUresult PartOfGreenContext(CUgreenCtx handle, CUdevice* device, uint32_t* part) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   Context* context = nullptr;
   const CUresult result = FindGreenContext(handle, context);
   return result != CUDA_SUCCESS ? result : PartOfContext(context->handle(), device, part);
@@ -116,8 +114,7 @@ using namespace gpuloom::softgpu;  // NOLINT: this part only defines CUDA's C fu
 namespace {
 
 CUresult Need(CUgreenCtx handle, Context*& context) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   return FindGreenContext(handle, context);
 }
 
@@ -129,8 +126,7 @@ Context* CurrentGreen() {
 
 CUresult GreenOf(CUstream handle, bool per_thread, CUgreenCtx* green) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto stream = FindStream(*context, handle, per_thread);
   if (stream == nullptr) return NoStream(handle);
   if (green == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -144,27 +140,22 @@ extern "C" {
 
 CUresult cuGreenCtxCreate(CUgreenCtx* created, CUdevResourceDesc handle, CUdevice ordinal,
                           unsigned flags) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   if (created == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   Device* device = FindDevice(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   const gpuloom::ResourceDescription* description = nullptr;
-  const CUresult described = gpuloom::FindDescription(handle, ordinal, &description);
-  if (described != CUDA_SUCCESS) return described;
+  CUDA_RETURN_IF_ERROR(gpuloom::FindDescription(handle, ordinal, &description));
   CUcontext primary = nullptr;
-  const CUresult retained = cuDevicePrimaryCtxRetain(&primary, ordinal);
-  if (retained != CUDA_SUCCESS) return retained;
+  CUDA_RETURN_IF_ERROR(cuDevicePrimaryCtxRetain(&primary, ordinal));
   *created = MakeGreenContext(*device, description)->green->handle();
   return CUDA_SUCCESS;
 }
 
 CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   Context* context = nullptr;
-  const CUresult found = FindGreenContext(handle, context);
-  if (found != CUDA_SUCCESS) return found;
+  CUDA_RETURN_IF_ERROR(FindGreenContext(handle, context));
   // Another thread may be as fast.
   if (!context->alive.exchange(false)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   context->TearDown();
@@ -173,20 +164,17 @@ CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
 
 CUresult cuCtxFromGreenCtx(CUcontext* converted, CUgreenCtx handle) {
   Context* context = nullptr;
-  const CUresult result = Need(handle, context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, context));
   if (converted == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *converted = context->handle();
   return CUDA_SUCCESS;
 }
 
 CUresult cuGreenCtxGetId(CUgreenCtx handle, unsigned long long* id) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   Context* context = CurrentGreen();
   if (handle != nullptr) {
-    const CUresult found = FindGreenContext(handle, context);
-    if (found != CUDA_SUCCESS) return found;
+    CUDA_RETURN_IF_ERROR(FindGreenContext(handle, context));
   }
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -197,8 +185,7 @@ CUresult cuGreenCtxGetId(CUgreenCtx handle, unsigned long long* id) {
 CUresult cuGreenCtxStreamCreate(CUstream* created, CUgreenCtx handle, unsigned flags,
                                 int priority) {
   Context* context = nullptr;
-  const CUresult result = Need(handle, context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Need(handle, context));
   if (created == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   auto stream = context->MakeStream(flags, std::clamp(priority, kGreatestPriority, kLeastPriority));
   *created = reinterpret_cast<CUstream>(stream.get());

@@ -10,6 +10,7 @@
 #include "agent/softgpu/driver/graph_capture.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
@@ -121,8 +122,7 @@ CUresult SubmitConfig(const CUlaunchConfig* config, CUfunction function, bool pe
   shape.block = {config->blockDimX, config->blockDimY, config->blockDimZ};
   shape.dynamic_shared_bytes = config->sharedMemBytes;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
-    const CUresult applied = Apply(config->attrs[i], shape, events);
-    if (applied != CUDA_SUCCESS) return applied;
+    CUDA_RETURN_IF_ERROR(Apply(config->attrs[i], shape, events));
   }
   CUresult result = Submit(function, shape, config->hStream, per_thread, params, extra, config);
   for (size_t i = 0; i < events.size() && result == CUDA_SUCCESS; ++i) {

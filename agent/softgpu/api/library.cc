@@ -14,21 +14,20 @@
 #include "agent/softgpu/driver/jit_log.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
 namespace {
 
 CUresult Require(CUlibrary handle, std::shared_ptr<LoadedLibrary>& library) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   library = Registry<LoadedLibrary>::Instance().Find(handle);
   return library == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 CUresult Require(CUkernel handle, std::shared_ptr<LibraryKernel>& kernel) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   kernel = Registry<LibraryKernel>::Instance().Find(handle);
   return kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
@@ -99,8 +98,7 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option* j
 }
 
 CUresult cuLibraryUnload(CUlibrary handle) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   const auto library = Registry<LoadedLibrary>::Instance().Take(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Unload(library);
@@ -109,8 +107,7 @@ CUresult cuLibraryUnload(CUlibrary handle) {
 
 CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name) {
   std::shared_ptr<LoadedLibrary> library;
-  const CUresult result = Require(handle, library);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, library));
   if (kernel == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   if (library->broken != CUDA_SUCCESS) return library->broken;
   for (const auto& candidate : library->kernels) {
@@ -123,8 +120,7 @@ CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name
 
 CUresult cuLibraryGetKernelCount(unsigned* count, CUlibrary handle) {
   std::shared_ptr<LoadedLibrary> library;
-  const CUresult result = Require(handle, library);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, library));
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *count = static_cast<unsigned>(library->kernels.size());
   return CUDA_SUCCESS;
@@ -132,8 +128,7 @@ CUresult cuLibraryGetKernelCount(unsigned* count, CUlibrary handle) {
 
 CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned capacity, CUlibrary handle) {
   std::shared_ptr<LoadedLibrary> library;
-  const CUresult result = Require(handle, library);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, library));
   if (kernels == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < capacity && i < library->kernels.size(); ++i) {
     kernels[i] = reinterpret_cast<CUkernel>(library->kernels[i].get());
@@ -143,8 +138,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned capacity, CUlibra
 
 CUresult cuLibraryGetModule(CUmodule* handle, CUlibrary library) {
   std::shared_ptr<LoadedModule> module;
-  const CUresult result = RequireModule(library, module);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireModule(library, module));
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *handle = reinterpret_cast<CUmodule>(module.get());
   return CUDA_SUCCESS;
@@ -153,8 +147,7 @@ CUresult cuLibraryGetModule(CUmodule* handle, CUlibrary library) {
 CUresult cuLibraryGetGlobal(CUdeviceptr* pointer, size_t* size_bytes, CUlibrary library,
                             const char* name) {
   std::shared_ptr<LoadedModule> module;
-  const CUresult result = RequireModule(library, module);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireModule(library, module));
   return cuModuleGetGlobal_v2(pointer, size_bytes, reinterpret_cast<CUmodule>(module.get()), name);
 }
 
@@ -162,8 +155,7 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* pointer, size_t* size_bytes, CUlibrary 
 CUresult cuLibraryGetManaged(CUdeviceptr* pointer, size_t* size_bytes, CUlibrary handle,
                              const char* name) {
   std::shared_ptr<LoadedModule> module;
-  const CUresult result = RequireModule(handle, module);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireModule(handle, module));
   if (name == nullptr || *name == 0 || (pointer == nullptr && size_bytes == nullptr)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -190,8 +182,7 @@ CUresult cuKernelGetFunction(CUfunction* function, CUkernel handle) {
 
 CUresult cuKernelGetLibrary(CUlibrary* library, CUkernel handle) {
   std::shared_ptr<LibraryKernel> kernel;
-  const CUresult result = Require(handle, kernel);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, kernel));
   if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *library = reinterpret_cast<CUlibrary>(kernel->library);
   return CUDA_SUCCESS;
@@ -200,8 +191,7 @@ CUresult cuKernelGetLibrary(CUlibrary* library, CUkernel handle) {
 CUresult cuKernelGetName(const char** name, CUkernel handle) {
   if (handle == nullptr && Healthy() == CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<LibraryKernel> kernel;
-  const CUresult result = Require(handle, kernel);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, kernel));
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *name = kernel->kernel->name.c_str();
   return CUDA_SUCCESS;
@@ -210,8 +200,7 @@ CUresult cuKernelGetName(const char** name, CUkernel handle) {
 CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset_bytes,
                               size_t* size_bytes) {
   std::shared_ptr<LibraryKernel> kernel;
-  const CUresult result = Require(handle, kernel);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, kernel));
   if (offset_bytes == nullptr || index >= kernel->kernel->params.size())
     return CUDA_ERROR_INVALID_VALUE;
   *offset_bytes = kernel->kernel->params[index].offset_bytes;
@@ -222,8 +211,7 @@ CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset_byte
 CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel handle,
                               CUdevice ordinal) {
   std::shared_ptr<LibraryKernel> kernel;
-  const CUresult result = Require(handle, kernel);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, kernel));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (FindDevice(ordinal) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   return GetAttribute(*kernel->kernel, *kernel->settings, attribute, *value);
@@ -232,16 +220,14 @@ CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkern
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle,
                               CUdevice ordinal) {
   std::shared_ptr<LibraryKernel> kernel;
-  const CUresult result = Require(handle, kernel);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, kernel));
   if (FindDevice(ordinal) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   return SetAttribute(*kernel->kernel, *kernel->settings, attribute, value);
 }
 
 CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice ordinal) {
   std::shared_ptr<LibraryKernel> kernel;
-  const CUresult result = Require(handle, kernel);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, kernel));
   if (FindDevice(ordinal) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   return ValidCacheConfig(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

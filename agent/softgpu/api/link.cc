@@ -16,6 +16,7 @@
 #include "agent/softgpu/driver/state.h"
 #include "agent/softgpu/ptx/image.h"
 #include "agent/softgpu/ptx/parser.h"
+#include "proto/cuda/return_if_error.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -30,8 +31,7 @@ struct LinkState {
 };
 
 CUresult Require(CUlinkState handle, std::shared_ptr<LinkState>& state) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   state = Registry<LinkState>::Instance().Find(handle);
   return state == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
@@ -83,11 +83,10 @@ extern "C" {
 CUresult cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values,
                          CUlinkState* handle) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const JitLog log(count, options, values);
-  if (const CUresult judged = log.Judge(); judged != CUDA_SUCCESS) return judged;
+  CUDA_RETURN_IF_ERROR(log.Judge());
   auto state = std::make_shared<LinkState>(log);
   *handle = reinterpret_cast<CUlinkState>(state.get());
   Registry<LinkState>::Instance().Add(std::move(state));
@@ -100,11 +99,8 @@ CUresult cuLinkCreate(unsigned count, CUjit_option* options, void** values, CUli
 CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, size_t size_bytes,
                           const char*, unsigned count, CUjit_option* options, void** values) {
   std::shared_ptr<LinkState> state;
-  const CUresult result = Require(handle, state);
-  if (result != CUDA_SUCCESS) return result;
-  if (const CUresult judged = JitLog(count, options, values).Judge(); judged != CUDA_SUCCESS) {
-    return judged;
-  }
+  CUDA_RETURN_IF_ERROR(Require(handle, state));
+  CUDA_RETURN_IF_ERROR(JitLog(count, options, values).Judge());
   if (data == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   return Add(*state, type, {static_cast<const std::byte*>(data), size_bytes});
 }
@@ -116,8 +112,7 @@ CUresult cuLinkAddData(CUlinkState handle, CUjitInputType type, void* data, size
 CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* path, unsigned,
                           CUjit_option*, void**) {
   std::shared_ptr<LinkState> state;
-  const CUresult result = Require(handle, state);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, state));
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<char> content;
   if (!ReadFile(path, content)) return CUDA_ERROR_FILE_NOT_FOUND;
@@ -130,8 +125,7 @@ CUresult cuLinkAddFile(CUlinkState handle, CUjitInputType type, const char* path
 
 CUresult cuLinkComplete(CUlinkState handle, void** image, size_t* size_bytes) {
   std::shared_ptr<LinkState> state;
-  const CUresult result = Require(handle, state);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, state));
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(state->mutex);
   if (state->linked.empty()) state->linked = ptx::Link(state->texts);
@@ -151,8 +145,7 @@ CUresult cuLinkComplete(CUlinkState handle, void** image, size_t* size_bytes) {
 }
 
 CUresult cuLinkDestroy(CUlinkState handle) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   return Registry<LinkState>::Instance().Take(handle) == nullptr ? CUDA_ERROR_INVALID_HANDLE
                                                                  : CUDA_SUCCESS;
 }

@@ -8,6 +8,7 @@
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/graph_capture.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -53,8 +54,7 @@ int DeviceOf(const CUmemLocation& location) {
 
 CUresult Require(CUdeviceptr pointer, size_t size_bytes, Region& region) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   auto found = AddressTable::Instance().FindRegion(pointer);
   if (!found || found->kind != RegionKind::kManaged || size_bytes == 0 ||
       size_bytes > found->end() - pointer) {
@@ -66,8 +66,7 @@ CUresult Require(CUdeviceptr pointer, size_t size_bytes, Region& region) {
 
 CUresult RequireStream(CUstream handle, bool per_thread) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   return FindStream(*context, handle, per_thread) == nullptr ? CUDA_ERROR_INVALID_HANDLE
                                                              : CUDA_SUCCESS;
 }
@@ -75,8 +74,7 @@ CUresult RequireStream(CUstream handle, bool per_thread) {
 CUresult Advise(CUdeviceptr pointer, size_t size_bytes, CUmem_advise what,
                 const CUmemLocation& location) {
   Region region;
-  const CUresult result = Require(pointer, size_bytes, region);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(pointer, size_bytes, region));
   AllAdvice& said = Said();
   std::lock_guard lock(said.mutex);
   Advice& advice = said.by_buffer[region.buffer_id];
@@ -220,8 +218,7 @@ CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr pointer, size_t size, CUmemLocat
 CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_attribute* attributes,
                                  size_t count, CUdeviceptr pointer, size_t size) {
   Region region;
-  const CUresult result = Require(pointer, size, region);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(pointer, size, region));
   if (data == nullptr || data_bytes == nullptr || attributes == nullptr || count == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -230,8 +227,7 @@ CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_at
   const Advice& advice = said.by_buffer[region.buffer_id];
   for (size_t i = 0; i < count; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const CUresult told = Tell(data[i], data_bytes[i], attributes[i], advice);
-    if (told != CUDA_SUCCESS) return told;
+    CUDA_RETURN_IF_ERROR(Tell(data[i], data_bytes[i], attributes[i], advice));
   }
   return CUDA_SUCCESS;
 }

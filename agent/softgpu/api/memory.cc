@@ -7,6 +7,7 @@
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/graph_capture.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
 
 namespace graph = gpuloom::graph;
@@ -24,11 +25,9 @@ constexpr uint64_t kPitchBytes = 512;
 
 CUresult AllocateHost(void** pointer, size_t size_bytes, unsigned flags) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (pointer == nullptr || (flags & ~kHostFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult unsafe = graph::CheckUnsafe();
-  if (unsafe != CUDA_SUCCESS) return unsafe;
+  CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   uint64_t begin = 0;
   const CUresult allocated =
       Memory::Instance().Allocate(*context, RegionKind::kHost, size_bytes, flags, begin);
@@ -46,8 +45,7 @@ extern "C" {
 
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   const uint64_t total = context->device.memory_bytes;
   if (free_bytes != nullptr)
     *free_bytes = total - std::min(total, context->device.used_bytes.load());
@@ -58,8 +56,7 @@ CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
 CUresult cuMemGetInfo(unsigned* free_bytes, unsigned* total_bytes) {
   size_t free_full = 0;
   size_t total_full = 0;
-  const CUresult result = cuMemGetInfo_v2(&free_full, &total_full);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(cuMemGetInfo_v2(&free_full, &total_full));
   constexpr size_t kMost = 0xffffffffu;
   if (free_bytes != nullptr) *free_bytes = static_cast<unsigned>(std::min(free_full, kMost));
   if (total_bytes != nullptr) *total_bytes = static_cast<unsigned>(std::min(total_full, kMost));
@@ -68,11 +65,9 @@ CUresult cuMemGetInfo(unsigned* free_bytes, unsigned* total_bytes) {
 
 CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t size_bytes) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult unsafe = graph::CheckUnsafe();
-  if (unsafe != CUDA_SUCCESS) return unsafe;
+  CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   uint64_t begin = 0;
   const CUresult allocated =
       Memory::Instance().Allocate(*context, RegionKind::kDevice, size_bytes, 0, begin);
@@ -97,8 +92,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch_bytes, size_t wi
 
 CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t size_bytes, unsigned flags) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (pointer == nullptr || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -111,11 +105,9 @@ CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t size_bytes, unsigned fla
 
 CUresult cuMemFree_v2(CUdeviceptr pointer) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (pointer == 0) return CUDA_SUCCESS;
-  const CUresult unsafe = graph::CheckUnsafe();
-  if (unsafe != CUDA_SUCCESS) return unsafe;
+  CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   CUresult of_graph;
   if (graph::FreesGraphMemory(pointer, &of_graph)) return of_graph;
   const auto region = AddressTable::Instance().FindRegion(pointer);
@@ -142,19 +134,16 @@ CUresult cuMemAllocHost(void** pointer, unsigned size_bytes) {
 
 CUresult cuMemFreeHost(void* pointer) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (pointer == nullptr) return CUDA_SUCCESS;
-  const CUresult unsafe = graph::CheckUnsafe();
-  if (unsafe != CUDA_SUCCESS) return unsafe;
+  CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   SynchronizeDevice(context->device);
   return Memory::Instance().Free(reinterpret_cast<uint64_t>(pointer), RegionKind::kHost);
 }
 
 CUresult cuMemHostRegister_v2(void* pointer, size_t size_bytes, unsigned flags) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if ((flags & ~kRegisterFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto region = AddressTable::Instance().FindRegion(reinterpret_cast<uint64_t>(pointer));
   if (region && region->kind != RegionKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
@@ -168,8 +157,7 @@ CUresult cuMemHostRegister(void* pointer, size_t size_bytes, unsigned flags) {
 
 CUresult cuMemHostUnregister(void* pointer) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto begin = reinterpret_cast<uint64_t>(pointer);
   const auto region = AddressTable::Instance().FindRegion(begin);
   if (begin == 0 ||
@@ -183,8 +171,7 @@ CUresult cuMemHostUnregister(void* pointer) {
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device_pointer, void* pointer, unsigned flags) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (device_pointer == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto address = reinterpret_cast<uint64_t>(pointer);
   const auto region = AddressTable::Instance().FindRegion(address);
@@ -195,8 +182,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device_pointer, void* pointer
 
 CUresult cuMemHostGetFlags(unsigned* flags, void* pointer) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto region = AddressTable::Instance().FindRegion(reinterpret_cast<uint64_t>(pointer));
   if (!region || region->kind != RegionKind::kHost) return CUDA_ERROR_INVALID_VALUE;
@@ -207,8 +193,7 @@ CUresult cuMemHostGetFlags(unsigned* flags, void* pointer) {
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* begin, size_t* size_bytes, CUdeviceptr pointer) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto region = AddressTable::Instance().FindRegion(pointer);
   if (!region || region->access == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_NOT_FOUND;
   if (begin != nullptr) *begin = region->begin;

@@ -7,6 +7,7 @@
 
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/graph_capture.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/memory_operation.h"
 
 namespace gpuloom {
@@ -58,8 +59,7 @@ CUresult Describe(const CUstreamBatchMemOpParams* params, unsigned count,
 
 CUresult JudgeMemoryOperationStream(CUstream handle, graph::NullStream null_means) {
   softgpu::Context* context = nullptr;
-  const CUresult result = softgpu::RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(softgpu::RequireContext(context));
   const bool per_thread = null_means == graph::NullStream::kPerThread;
   return softgpu::FindStream(*context, handle, per_thread) == nullptr ? CUDA_ERROR_INVALID_HANDLE
                                                                       : CUDA_SUCCESS;

@@ -5,6 +5,7 @@
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/copy.h"
 #include "agent/softgpu/driver/graph_capture.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
@@ -16,8 +17,7 @@ constexpr bool kPerThread = true;
 
 CUresult Submit(CUstream handle, bool per_thread, const Fill& fill) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto stream = FindStream(*context, handle, per_thread);
   if (stream == nullptr) return NoStream(handle);
   CUresult captured = CUDA_SUCCESS;

@@ -11,6 +11,7 @@
 #include "agent/softgpu/driver/library.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -39,8 +40,7 @@ CUresult Load(CUmodule* handle, const void* image, const JitLog& jit_log,
 }
 
 CUresult Require(CUmodule handle, std::shared_ptr<LoadedModule>& module) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   module = Registry<LoadedModule>::Instance().Find(handle);
   return module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
@@ -80,8 +80,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_optio
 
 CUresult cuModuleUnload(CUmodule handle) {
   std::shared_ptr<LoadedModule> module;
-  const CUresult result = Require(handle, module);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, module));
   if (module->library != nullptr) return CUDA_ERROR_INVALID_HANDLE;  // goes with its library
   Unload(module);
   return CUDA_SUCCESS;
@@ -89,8 +88,7 @@ CUresult cuModuleUnload(CUmodule handle) {
 
 CUresult cuModuleGetFunction(CUfunction* handle, CUmodule module_handle, const char* name) {
   std::shared_ptr<LoadedModule> module;
-  const CUresult result = Require(module_handle, module);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(module_handle, module));
   if (handle == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   const Kernel* kernel = module->code->FindKernel(name);
   if (kernel == nullptr) return CUDA_ERROR_NOT_FOUND;
@@ -100,8 +98,7 @@ CUresult cuModuleGetFunction(CUfunction* handle, CUmodule module_handle, const c
 
 CUresult cuModuleGetFunctionCount(unsigned* count, CUmodule handle) {
   std::shared_ptr<LoadedModule> module;
-  const CUresult result = Require(handle, module);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, module));
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *count = static_cast<unsigned>(module->code->kernels().size());
   return CUDA_SUCCESS;
@@ -109,8 +106,7 @@ CUresult cuModuleGetFunctionCount(unsigned* count, CUmodule handle) {
 
 CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned capacity, CUmodule handle) {
   std::shared_ptr<LoadedModule> module;
-  const CUresult result = Require(handle, module);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, module));
   if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
   unsigned at = 0;
   for (const Kernel& kernel : module->code->kernels()) {
@@ -123,8 +119,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned capacity, CU
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* pointer, size_t* size_bytes, CUmodule handle,
                               const char* name) {
   std::shared_ptr<LoadedModule> module;
-  const CUresult result = Require(handle, module);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, module));
   if (name == nullptr || *name == 0 || (pointer == nullptr && size_bytes == nullptr)) {
     return CUDA_ERROR_INVALID_VALUE;
   }

@@ -10,6 +10,7 @@
 #include "agent/softgpu/driver/pool_file.h"
 #include "agent/softgpu/driver/state.h"
 #include "agent/softgpu/driver/virtual_memory.h"
+#include "proto/cuda/return_if_error.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -123,8 +124,7 @@ void Clear(CUpointer_attribute attribute, void* data) {
 extern "C" {
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto region = AddressTable::Instance().FindRegion(pointer);
   return region ? Answer(attribute, data, pointer, *region) : CUDA_ERROR_INVALID_VALUE;
@@ -132,8 +132,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
 
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr pointer) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (count == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto region = AddressTable::Instance().FindRegion(pointer);
   for (unsigned i = 0; i < count; ++i) {
@@ -150,8 +149,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
 
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                                CUdeviceptr pointer) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   // Copies always finish before the call that is synchronous returns; fills look at this.
   if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
     return CUDA_ERROR_INVALID_VALUE;

@@ -11,6 +11,7 @@
 #include "agent/softgpu/driver/pool_file.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
@@ -25,8 +26,7 @@ constexpr bool kPerThread = true;
 CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle, bool per_thread,
                   const CUmemoryPool* pool_handle) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto stream = FindStream(*context, handle, per_thread);
   if (stream == nullptr) return NoStream(handle);
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -60,8 +60,7 @@ CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle, bool
 
 CUresult Free(CUdeviceptr pointer, CUstream handle, bool per_thread) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto stream = FindStream(*context, handle, per_thread);
   if (stream == nullptr) return NoStream(handle);
   if (pointer == 0) return CUDA_SUCCESS;
@@ -83,15 +82,13 @@ CUresult Free(CUdeviceptr pointer, CUstream handle, bool per_thread) {
 }
 
 CUresult Require(CUmemoryPool handle, std::shared_ptr<MemoryPool>& pool) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   pool = FindPool(handle);
   return pool == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult Require(CUdevice ordinal, Device*& device) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   device = FindDevice(ordinal);
   return device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
@@ -123,8 +120,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice ordinal) {
   Device* device = nullptr;
-  const CUresult result = Require(ordinal, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pool = reinterpret_cast<CUmemoryPool>(DefaultPool(*device).get());
   return CUDA_SUCCESS;
@@ -132,8 +128,7 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice ordinal) {
 
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice ordinal) {
   Device* device = nullptr;
-  const CUresult result = Require(ordinal, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pool = reinterpret_cast<CUmemoryPool>(CurrentPool(*device).get());
   return CUDA_SUCCESS;
@@ -152,8 +147,7 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   if (handle == nullptr || properties == nullptr ||
       properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -185,16 +179,14 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   std::shared_ptr<MemoryPool> pool;
-  const CUresult result = Require(handle, pool);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, pool));
   if (value == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   return GetAttribute(*pool, attribute, value);
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
   std::shared_ptr<MemoryPool> pool;
-  const CUresult result = Require(handle, pool);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, pool));
   if (value == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   return SetAttribute(*pool, attribute, value);
 }
@@ -202,16 +194,14 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
 // A pool keeps nothing back, so there is nothing to trim.
 CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
   std::shared_ptr<MemoryPool> pool;
-  const CUresult result = Require(handle, pool);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, pool));
   return pool->imported ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 // All devices of one process reach all of its memory.
 CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descriptors, size_t count) {
   std::shared_ptr<MemoryPool> pool;
-  const CUresult result = Require(handle, pool);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, pool));
   if (descriptors == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     const CUmemAccess_flags flags = descriptors[i].flags;
@@ -231,8 +221,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descript
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle,
                             CUmemLocation* location) {
   std::shared_ptr<MemoryPool> pool;
-  const CUresult result = Require(handle, pool);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, pool));
   if (flags == nullptr || location == nullptr ||
       (location->type == CU_MEM_LOCATION_TYPE_DEVICE && FindDevice(location->id) == nullptr)) {
     return CUDA_ERROR_INVALID_VALUE;

@@ -4,6 +4,7 @@
 
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/proc_address.h"
 #include "proto/libcuda/runtime_tables.h"
 
@@ -70,8 +71,7 @@ CUresult cuGetProcAddress(const char* name, void** function, int cuda_version, c
 }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *mode = CU_MODULE_LAZY_LOADING;
   return CUDA_SUCCESS;

@@ -10,6 +10,7 @@
 #include "agent/softgpu/driver/pool_file.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -26,8 +27,7 @@ extern "C" {
 CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
                                           CUmemAllocationHandleType type,
                                           unsigned long long flags) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   const auto pool = FindPool(handle);
   if (shareable == nullptr || pool == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   // There is no fabric.
@@ -46,8 +46,7 @@ CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareable,
                                             CUmemAllocationHandleType type,
                                             unsigned long long flags) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   if (handle == nullptr || !IsDescriptor(type, flags)) return CUDA_ERROR_INVALID_VALUE;
   Device* device = nullptr;
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
@@ -62,8 +61,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareabl
 }
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* data, CUdeviceptr pointer) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   const auto region = AddressTable::Instance().FindRegion(pointer);
   if (data == nullptr || !region || region->begin != pointer || region->leaving ||
       region->piece == nullptr || !region->piece->ours || !region->piece->file->exported()) {
@@ -77,8 +75,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* data, CUdeviceptr pointe
 // has the same address, and is freed once.
 CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool handle,
                                 CUmemPoolPtrExportData* data) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   const auto pool = FindPool(handle);
   if (pointer == nullptr || data == nullptr || pool == nullptr || !pool->imported) {
     return CUDA_ERROR_INVALID_VALUE;

@@ -10,6 +10,7 @@
 #include "agent/softgpu/driver/green_context.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
@@ -22,8 +23,7 @@ constexpr bool kPerThread = true;
 // A healthy driver, a current context and a living stream.
 CUresult Require(CUstream handle, bool per_thread, std::shared_ptr<Stream>& stream) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   stream = FindStream(*context, handle, per_thread);
   return stream != nullptr ? CUDA_SUCCESS : NoStream(handle);
 }
@@ -32,8 +32,7 @@ CUresult Require(CUstream handle, bool per_thread, std::shared_ptr<Stream>& stre
 template <typename T, typename Get>
 CUresult Answer(CUstream handle, bool per_thread, T* answer, const Get& get) {
   std::shared_ptr<Stream> stream;
-  const CUresult result = Require(handle, per_thread, stream);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, per_thread, stream));
   if (answer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *answer = get(*stream);
   return CUDA_SUCCESS;
@@ -41,8 +40,7 @@ CUresult Answer(CUstream handle, bool per_thread, T* answer, const Get& get) {
 
 CUresult Create(CUstream* created, unsigned flags, int priority) {
   Context* context = nullptr;
-  const CUresult result = RequireCurrentContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireCurrentContext(context));
   if (created == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -55,20 +53,16 @@ CUresult Create(CUstream* created, unsigned flags, int priority) {
 
 CUresult Synchronize(CUstream handle, bool per_thread) {
   std::shared_ptr<Stream> stream;
-  const CUresult result = Require(handle, per_thread, stream);
-  if (result != CUDA_SUCCESS) return result;
-  const CUresult refused = RefuseToWait(*stream);
-  if (refused != CUDA_SUCCESS) return refused;
+  CUDA_RETURN_IF_ERROR(Require(handle, per_thread, stream));
+  CUDA_RETURN_IF_ERROR(RefuseToWait(*stream));
   WaitFor(stream->context.PointsOf(*stream));
   return Fault();
 }
 
 CUresult Query(CUstream handle, bool per_thread) {
   std::shared_ptr<Stream> stream;
-  const CUresult result = Require(handle, per_thread, stream);
-  if (result != CUDA_SUCCESS) return result;
-  const CUresult refused = RefuseToWait(*stream);
-  if (refused != CUDA_SUCCESS) return refused;
+  CUDA_RETURN_IF_ERROR(Require(handle, per_thread, stream));
+  CUDA_RETURN_IF_ERROR(RefuseToWait(*stream));
   for (const Point& point : stream->context.PointsOf(*stream)) {
     if (!point.Done()) return CUDA_ERROR_NOT_READY;
   }
@@ -77,8 +71,7 @@ CUresult Query(CUstream handle, bool per_thread) {
 
 CUresult WaitEvent(CUstream handle, bool per_thread, CUevent event_handle, unsigned flags) {
   std::shared_ptr<Stream> stream;
-  const CUresult result = Require(handle, per_thread, stream);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, per_thread, stream));
   const auto event = Registry<Event>::Instance().Find(event_handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -94,8 +87,7 @@ CUresult WaitEvent(CUstream handle, bool per_thread, CUevent event_handle, unsig
 
 CUresult LaunchHostFunction(CUstream handle, bool per_thread, CUhostFn function, void* data) {
   std::shared_ptr<Stream> stream;
-  const CUresult result = Require(handle, per_thread, stream);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, per_thread, stream));
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult captured = CUDA_SUCCESS;
   if (Records(*stream, &captured, [&](graph::NodeParams* node) {
@@ -116,11 +108,9 @@ CUresult LaunchHostFunction(CUstream handle, bool per_thread, CUhostFn function,
 CUresult AddCallback(CUstream handle, bool per_thread, CUstreamCallback callback, void* data,
                      unsigned flags) {
   std::shared_ptr<Stream> stream;
-  const CUresult result = Require(handle, per_thread, stream);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, per_thread, stream));
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult refused = RefuseInCapture(*stream);
-  if (refused != CUDA_SUCCESS) return refused;
+  CUDA_RETURN_IF_ERROR(RefuseInCapture(*stream));
   Work work;
   work.even_after_fault = true;  // a callback is told of the error, unlike a host function
   work.run = [callback, data, handle] {
@@ -161,8 +151,7 @@ CUresult cuStreamCreateWithPriority(CUstream* created, unsigned flags, int prior
 }
 
 CUresult cuStreamDestroy_v2(CUstream handle) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (const auto found = Registry<Stream>::Instance().Find(handle);
       found != nullptr && !found->context.alive) {
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;

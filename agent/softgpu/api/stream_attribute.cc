@@ -5,6 +5,7 @@
 
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/stream.h"
+#include "proto/cuda/return_if_error.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -24,16 +25,14 @@ bool IsStreamAttribute(CUstreamAttrID attribute) {
 
 CUresult Require(CUstream handle, bool per_thread, std::shared_ptr<Stream>& stream) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   stream = FindStream(*context, handle, per_thread);
   return stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 CUresult Get(CUstream handle, bool per_thread, CUstreamAttrID attribute, CUstreamAttrValue* value) {
   std::shared_ptr<Stream> stream;
-  const CUresult result = Require(handle, per_thread, stream);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, per_thread, stream));
   if (value == nullptr || !IsStreamAttribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
   *value = stream->GetAttribute(attribute);
   if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) value->priority = stream->priority;
@@ -46,8 +45,7 @@ CUresult Get(CUstream handle, bool per_thread, CUstreamAttrID attribute, CUstrea
 CUresult Set(CUstream handle, bool per_thread, CUstreamAttrID attribute,
              const CUstreamAttrValue* value) {
   std::shared_ptr<Stream> stream;
-  const CUresult result = Require(handle, per_thread, stream);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, per_thread, stream));
   if (value == nullptr || !IsStreamAttribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
   if (attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY &&
       (value->syncPolicy < CU_SYNC_POLICY_AUTO ||

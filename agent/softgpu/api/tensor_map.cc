@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -145,7 +146,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
                                 const cuuint32_t* element_strides, CUtensorMapInterleave interleave,
                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2_promotion,
                                 CUtensorMapFloatOOBfill fill) {
-  if (const CUresult ready = Ready(); ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   const Request request = {map,
                            type,
                            rank,
@@ -175,7 +176,7 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuu
                                  CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                  CUtensorMapL2promotion l2_promotion,
                                  CUtensorMapFloatOOBfill fill) {
-  if (const CUresult ready = Ready(); ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   const Request request = {map,
                            type,
                            rank,
@@ -197,7 +198,7 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuu
 }
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
-  if (const CUresult ready = Ready(); ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (map == nullptr || reinterpret_cast<uintptr_t>(map) % 64 != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }

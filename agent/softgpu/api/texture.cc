@@ -5,6 +5,7 @@
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/view.h"
 #include "proto/cuda/array_format.h"
+#include "proto/cuda/return_if_error.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -126,8 +127,7 @@ CUresult SetView(const CUDA_RESOURCE_VIEW_DESC& view, Texture& texture) {
 
 CUresult Require(uint64_t texture, std::shared_ptr<const TextureView>& view) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   view = Views::Instance().FindTextureView(texture);
   return view == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -184,8 +184,7 @@ CUresult cuTexObjectDestroy(CUtexObject texture) {
 
 CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* resource, CUtexObject texture) {
   std::shared_ptr<const TextureView> view;
-  const CUresult result = Require(texture, view);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(texture, view));
   if (resource == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *resource = view->resource;
   return CUDA_SUCCESS;
@@ -193,8 +192,7 @@ CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* resource, CUtexObject te
 
 CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* sampler, CUtexObject texture) {
   std::shared_ptr<const TextureView> view;
-  const CUresult result = Require(texture, view);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(texture, view));
   if (sampler == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *sampler = view->sampler;
   return CUDA_SUCCESS;
@@ -202,8 +200,7 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* sampler, CUtexObject textu
 
 CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* out, CUtexObject texture) {
   std::shared_ptr<const TextureView> view;
-  const CUresult result = Require(texture, view);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(texture, view));
   if (out == nullptr || !view->has_view) return CUDA_ERROR_INVALID_VALUE;
   *out = view->view;
   return CUDA_SUCCESS;
@@ -211,8 +208,7 @@ CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* out, CUtexObjec
 
 CUresult cuSurfObjectCreate(CUsurfObject* surface, const CUDA_RESOURCE_DESC* resource) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (surface == nullptr || resource == nullptr || resource->flags != 0 ||
       resource->resType != CU_RESOURCE_TYPE_ARRAY) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -235,8 +231,7 @@ CUresult cuSurfObjectDestroy(CUsurfObject surface) {
 
 CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* resource, CUsurfObject surface) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto view = Views::Instance().FindSurfaceView(surface);
   if (resource == nullptr || view == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *resource = view->resource;

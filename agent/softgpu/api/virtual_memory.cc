@@ -6,6 +6,7 @@
 #include "agent/softgpu/driver/physical.h"
 #include "agent/softgpu/driver/pool_file.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -23,8 +24,7 @@ extern "C" {
 CUresult cuMemGetAllocationGranularity(size_t* granularity_bytes,
                                        const CUmemAllocationProp* properties,
                                        CUmemAllocationGranularity_flags option) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (granularity_bytes == nullptr || properties == nullptr ||
       (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
        option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
@@ -36,8 +36,7 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity_bytes,
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
                      const CUmemAllocationProp* properties, unsigned long long flags) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   if (handle == nullptr || properties == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Physical> physical;
   const CUresult made = MakePhysical(size_bytes, *properties, physical);
@@ -46,15 +45,13 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   return ReleaseHandle(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
                                                 CUmemGenericAllocationHandle handle) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   const auto physical = FindHandle(handle);
   if (properties == nullptr || physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *properties = physical->properties;
@@ -62,8 +59,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* pointer) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   const auto region = AddressTable::Instance().FindRegion(reinterpret_cast<uint64_t>(pointer));
   if (handle == nullptr || !region || region->physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *handle = AddHandle(region->physical);
@@ -72,8 +68,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
 
 CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType type, unsigned long long flags) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   const auto physical = FindHandle(handle);
   if (shareable == nullptr || physical == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
@@ -82,8 +77,7 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable,
                                         CUmemAllocationHandleType type) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Physical> physical;
@@ -99,8 +93,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
 
 CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size_bytes, size_t alignment_bytes,
                              CUdeviceptr wanted, unsigned long long flags) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   if (pointer == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t begin = 0;
   const CUresult reserved =
@@ -116,8 +109,7 @@ CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size_bytes) {
 
 CUresult cuMemMap(CUdeviceptr pointer, size_t size_bytes, size_t offset_bytes,
                   CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   auto physical = FindHandle(handle);
   if (physical == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (offset_bytes != 0) return CUDA_ERROR_NOT_SUPPORTED;  // as the real driver
@@ -131,8 +123,7 @@ CUresult cuMemUnmap(CUdeviceptr pointer, size_t size_bytes) {
 
 CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAccessDesc* descriptors,
                         size_t count) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   if (descriptors == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   // All devices see memory through this process's addresses, so the widest access asked for is what
   // holds.
@@ -151,8 +142,7 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAcces
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
                         CUdeviceptr pointer) {
-  const CUresult ready = Ready();
-  if (ready != CUDA_SUCCESS) return ready;
+  CUDA_RETURN_IF_ERROR(Ready());
   if (flags != nullptr && location != nullptr && location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
       FindDevice(location->id) == nullptr) {
     return CUDA_ERROR_INVALID_DEVICE;

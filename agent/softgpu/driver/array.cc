@@ -6,6 +6,7 @@
 #include "agent/softgpu/driver/memory.h"
 #include "agent/softgpu/driver/registry.h"
 #include "proto/cuda/array_format.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/batch_copy.h"
 
 namespace gpuloom::softgpu {
@@ -106,8 +107,7 @@ uint32_t ElementBytes(CUarray_format format, unsigned channels, Image* image) {
 
 CUresult MakeArray(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
                    std::shared_ptr<Array>& made) {
-  const CUresult judged = Judge(descriptor);
-  if (judged != CUDA_SUCCESS) return judged;
+  CUDA_RETURN_IF_ERROR(Judge(descriptor));
   auto array = std::make_shared<Array>();
   array->context = &context;
   array->descriptor = descriptor;
@@ -119,9 +119,8 @@ CUresult MakeArray(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
       uint64_t{image.width} * ElementBytes(descriptor.Format, descriptor.NumChannels, &image);
   image.slice_bytes = image.pitch_bytes * image.height;
   uint64_t begin = 0;
-  const CUresult result = Memory::Instance().Allocate(context, RegionKind::kArray,
-                                                      image.slice_bytes * image.depth, 0, begin);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Memory::Instance().Allocate(context, RegionKind::kArray,
+                                                   image.slice_bytes * image.depth, 0, begin));
   image.begin = begin;
   Registry<Array>::Instance().Add(array);
   made = std::move(array);

@@ -12,6 +12,7 @@
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
 #include "agent/softgpu/driver/view.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
 #include "proto/libcuda/runtime_tables.h"
 
@@ -287,8 +288,7 @@ CUresult RequireContext(Context*& context) {
 }
 
 CUresult RequireCurrentContext(Context*& context) {
-  const CUresult healthy = Healthy();
-  if (healthy != CUDA_SUCCESS) return healthy;
+  CUDA_RETURN_IF_ERROR(Healthy());
   context = CurrentContext();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return context->alive.load() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;

@@ -12,6 +12,7 @@
 #include "agent/softgpu/driver/memory_operation.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/conditional.h"
 #include "proto/libcuda/graph/exec.h"
 
@@ -22,8 +23,7 @@ CUresult PrepareKernel(const graph::KernelParams& params, std::function<void()>&
   if (context == nullptr) context = CurrentContext();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   FoundFunction found;
-  const CUresult result = FindFunction(context->Owner(), params.handle(), found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(FindFunction(context->Owner(), params.handle(), found));
   LaunchShape shape;
   shape.grid = {params.grid[0], params.grid[1], params.grid[2]};
   shape.block = {params.block[0], params.block[1], params.block[2]};
@@ -121,8 +121,7 @@ CUresult SetStep(Program* program, std::vector<std::shared_ptr<const GraphStep>>
     auto& events = params.type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ? program->waits : program->records;
     events[place] = std::move(event);
   } else {
-    const CUresult result = PrepareStep(params, step->run);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(PrepareStep(params, step->run));
   }
   (*steps)[place] = std::move(step);
   return CUDA_SUCCESS;
@@ -169,8 +168,7 @@ std::shared_ptr<const GraphProgram::Shape> ShapeOf(const Definition& definition,
 CUresult FindLaunchStream(CUstream handle, bool null_is_per_thread,
                           std::shared_ptr<Stream>* stream) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   *stream = FindStream(*context, handle, null_is_per_thread);
   return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
@@ -236,8 +234,7 @@ CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count, uin
 
 CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
   std::shared_ptr<Stream> stream;
-  const CUresult found = FindLaunchStream(handle, null_is_per_thread, &stream);
-  if (found != CUDA_SUCCESS) return found;
+  CUDA_RETURN_IF_ERROR(FindLaunchStream(handle, null_is_per_thread, &stream));
   Program* program = ProgramOf(exec);
   Work work;
   // Runs of one graph never overlap, whatever their streams.

@@ -7,6 +7,7 @@
 #include "agent/softgpu/driver/memory.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/library.h"
 
 namespace gpuloom::softgpu {
@@ -23,8 +24,7 @@ namespace gpuloom::graph {
 using namespace gpuloom::softgpu;  // NOLINT: this file joins the two
 
 CUresult CheckDevice(CUdevice device) {
-  const CUresult result = Ready();
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Ready());
   return FindDevice(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
@@ -44,8 +44,7 @@ bool IsContext(CUcontext context) { return context == nullptr || FindContext(con
 
 CUresult ResolveStream(CUstream handle, NullStream null_means, StreamRef* stream) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto found = FindStream(*context, handle, null_means == NullStream::kPerThread);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *stream = RefOf(*found);
@@ -107,8 +106,7 @@ bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes) {
 
 CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   uint64_t begin = 0;
   const CUresult allocated =
       Memory::Instance().Allocate(*context, RegionKind::kDevice, size_bytes, 0, begin);

@@ -11,6 +11,7 @@
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/retirement.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -133,11 +134,9 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
       run.has_clusters = true;
     }
   }
-  const CUresult checked = CheckShape(*found.function, run);
-  if (checked != CUDA_SUCCESS) return checked;
+  CUDA_RETURN_IF_ERROR(CheckShape(*found.function, run));
   auto block = std::make_shared<std::vector<std::byte>>();
-  const CUresult gathered = Gather(kernel, params, extra, *block);
-  if (gathered != CUDA_SUCCESS) return gathered;
+  CUDA_RETURN_IF_ERROR(Gather(kernel, params, extra, *block));
   // As they are now: what they are bound to later is for later launches.
   const BoundImages references =
       found.module->references == nullptr ? nullptr : found.module->references->Bound();
@@ -169,8 +168,7 @@ CUresult Launch(Stream& stream, const FoundFunction& found, const LaunchShape& s
                 void** extra) {
   if (&stream.context.Owner() != &found.module->context) return CUDA_ERROR_INVALID_HANDLE;
   Work work;
-  const CUresult prepared = PrepareLaunch(found, shape, params, extra, work.run);
-  if (prepared != CUDA_SUCCESS) return prepared;
+  CUDA_RETURN_IF_ERROR(PrepareLaunch(found, shape, params, extra, work.run));
   stream.context.Enqueue(stream, std::move(work));
   return CUDA_SUCCESS;
 }

@@ -13,6 +13,7 @@
 #include "agent/softgpu/driver/state.h"
 #include "agent/softgpu/ptx/hollow.h"
 #include "agent/softgpu/ptx/image.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/stepwise_launch.h"
 
 namespace gpuloom::softgpu {
@@ -171,8 +172,7 @@ CUresult LoadLibrary(Context* context, std::string ptx, std::shared_ptr<LoadedLi
   made->externals = externals;
   if (context != nullptr) {
     std::shared_ptr<LoadedModule> module;
-    const CUresult loaded = LoadModule(*context, made->ptx, module, log, externals);
-    if (loaded != CUDA_SUCCESS) return loaded;
+    CUDA_RETURN_IF_ERROR(LoadModule(*context, made->ptx, module, log, externals));
     module->library = made.get();
     made->blueprint = module->code;
     made->instances.emplace(context, std::move(module));
@@ -241,8 +241,7 @@ CUresult FindFunction(Context& context, const void* handle, FoundFunction& found
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto library = Registry<LoadedLibrary>::Instance().Find(kernel->library);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const CUresult loaded = library->ModuleIn(context, found.module);
-  if (loaded != CUDA_SUCCESS) return loaded;
+  CUDA_RETURN_IF_ERROR(library->ModuleIn(context, found.module));
   const Kernel* here = found.module->code->FindKernel(kernel->kernel->name);
   if (here == nullptr) return CUDA_ERROR_NOT_FOUND;
   found.function = found.module->FunctionOf(*here, kernel->settings);

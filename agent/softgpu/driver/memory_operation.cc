@@ -9,6 +9,7 @@
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/retirement.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -87,8 +88,7 @@ CUresult Prepare(std::vector<MemoryOperation> operations, std::function<void()>&
 
 CUresult Submit(Stream& stream, std::vector<MemoryOperation> operations) {
   Work work;
-  const CUresult prepared = Prepare(std::move(operations), work.run);
-  if (prepared != CUDA_SUCCESS) return prepared;
+  CUDA_RETURN_IF_ERROR(Prepare(std::move(operations), work.run));
   stream.context.Enqueue(stream, std::move(work));
   return CUDA_SUCCESS;
 }

@@ -7,6 +7,7 @@
 #include "agent/softgpu/driver/library.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
@@ -38,8 +39,7 @@ std::shared_ptr<LoadedReference> FindReference(const void* handle, bool is_surfa
 
 CUresult Require(CUmodule handle, std::shared_ptr<LoadedModule>& module) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   module = Registry<LoadedModule>::Instance().Find(handle);
   return module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
@@ -47,8 +47,7 @@ CUresult Require(CUmodule handle, std::shared_ptr<LoadedModule>& module) {
 template <typename Handle>
 CUresult FindInModule(Handle* out, CUmodule handle, const char* name, bool is_surface) {
   std::shared_ptr<LoadedModule> module;
-  const CUresult result = Require(handle, module);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, module));
   if (out == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   const auto reference =
       module->references == nullptr ? nullptr : module->references->Find(name, is_surface);
@@ -142,8 +141,7 @@ CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument
   if (reference == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::lock_guard lock(reference->mutex);
   TextureReference changed = reference->texture;
-  const CUresult result = change(&changed, argument);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(change(&changed, argument));
   std::shared_ptr<TextureView> view;
   if (changed.bound && MakeView(reference->context, changed.resource, AsItIsRead(changed.sampler),
                                 /*view=*/nullptr, &view) != CUDA_SUCCESS) {
@@ -169,8 +167,7 @@ bool ReadReference(CUtexref handle, TextureReference* texture) {
 
 CUresult MakeReference(CUtexref* handle) {
   Context* context = nullptr;
-  const CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   auto reference = std::make_shared<LoadedReference>();
   reference->context = context;
   reference->texture = Fresh();

@@ -1,6 +1,7 @@
 // Allocation and free nodes, and the account of graphs' memory.
 #include <limits.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
 #include "proto/libcuda/graph/entry.h"
 
@@ -33,7 +34,7 @@ extern "C" {
 
 CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                                 size_t count, CUDA_MEM_ALLOC_NODE_PARAMS* asked) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   if (out == nullptr || asked == nullptr) return CUDA_ERROR_INVALID_VALUE;
   NodeParams params;
   CUresult result = MakeAllocation(*asked, &params);
@@ -44,7 +45,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph graph, const CUgraphNo
   return result;
 }
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode handle, CUDA_MEM_ALLOC_NODE_PARAMS* out) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   GraphLock lock;
   const Node* node = FindNode(handle, CU_GRAPH_NODE_TYPE_MEM_ALLOC);
   if (node == nullptr || out == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -54,14 +55,14 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode handle, CUDA_MEM_ALLOC_NODE_PA
 
 CUresult cuGraphAddMemFreeNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                                size_t count, CUdeviceptr address) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   NodeParams params;
   const CUresult result = MakeFree(address, &params);
   return result == CUDA_SUCCESS ? Add(out, graph, dependencies, count, &params) : result;
 }
 CUresult cuGraphMemFreeNodeGetParams(CUgraphNode handle, CUdeviceptr* out) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   GraphLock lock;
   const Node* node = FindNode(handle, CU_GRAPH_NODE_TYPE_MEM_FREE);
   if (node == nullptr || out == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -71,7 +72,7 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode handle, CUdeviceptr* out) {
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute,
                                       void* value) {
-  if (const CUresult result = CheckDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckDevice(device));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphLock lock;
   const GraphMemoryUse use = MemoryUse();
@@ -96,7 +97,7 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 
 CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute,
                                       void* value) {
-  if (const CUresult result = CheckDevice(device); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckDevice(device));
   // High watermarks can be set to zero, and nothing else.
   if (value == nullptr || *static_cast<const cuuint64_t*>(value) != 0) {
     return CUDA_ERROR_INVALID_VALUE;

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "proto/cuda/return_if_error.h"
+
 namespace gpuloom::graph {
 
 std::atomic<uint32_t> capture_count{0};
@@ -232,8 +234,7 @@ CUresult MarkAncestors(Graph* graph, const Growing<Edge>& edges) {
 }
 
 CUresult CheckJoined(const Capture& capture, const CapturedStream& origin) {
-  const CUresult result = MarkAncestors(capture.graph, origin.dependencies);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(MarkAncestors(capture.graph, origin.dependencies));
   for (const CapturedStream* stream : capture.streams) {
     for (const Edge& edge : stream->dependencies) {
       if (edge.node->index == 0) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;

@@ -3,6 +3,7 @@
 // own.
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/capture.h"
 #include "proto/libcuda/graph/entry.h"
 #include "proto/libcuda/graph/user_object.h"
@@ -14,7 +15,7 @@ constexpr NullStream kLegacy = NullStream::kLegacy;
 constexpr NullStream kPerThread = NullStream::kPerThread;
 
 CUresult Resolve(CUstream handle, NullStream null_means, StreamRef* stream) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   return ResolveStream(handle, null_means, stream);
 }
 
@@ -39,9 +40,7 @@ CUresult ReadEdges(const CUgraphNode* nodes, const CUgraphEdgeData* data, size_t
 
 CUresult Begin(CUstream handle, NullStream null_means, CUstreamCaptureMode mode) {
   StreamRef stream;
-  if (const CUresult result = Resolve(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &stream));
   if (!IsMode(mode)) return CUDA_ERROR_INVALID_VALUE;
   GraphLock lock;
   return BeginCaptureLocked(stream, nullptr, nullptr, 0, mode);
@@ -51,9 +50,7 @@ CUresult BeginToGraph(CUstream handle, NullStream null_means, CUgraph graph_hand
                       const CUgraphNode* nodes, const CUgraphEdgeData* data, size_t count,
                       CUstreamCaptureMode mode) {
   StreamRef stream;
-  if (const CUresult result = Resolve(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &stream));
   if (!IsMode(mode)) return CUDA_ERROR_INVALID_VALUE;
   GraphLock lock;
   Graph* graph = FindGraph(graph_handle);
@@ -72,9 +69,7 @@ CUresult BeginToGraph(CUstream handle, NullStream null_means, CUgraph graph_hand
 
 CUresult End(CUstream handle, NullStream null_means, CUgraph* graph_out) {
   StreamRef stream;
-  if (const CUresult result = Resolve(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &stream));
   CUresult result;
   {
     Graph* graph;
@@ -98,14 +93,12 @@ struct Asked {
 CUresult GetInfo(CUstream handle, NullStream null_means, CUstreamCaptureStatus* status,
                  const Asked& asked) {
   StreamRef stream;
-  if (const CUresult result = Resolve(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &stream));
   if (status == nullptr || (asked.data != nullptr && asked.nodes == nullptr)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   CaptureInfo info;
-  if (const CUresult result = GetCaptureInfo(stream, &info); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(GetCaptureInfo(stream, &info));
   *status = info.status;
   // There is nothing else to tell.
   if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
@@ -126,9 +119,7 @@ CUresult GetInfo(CUstream handle, NullStream null_means, CUstreamCaptureStatus* 
 CUresult Update(CUstream handle, NullStream null_means, const CUgraphNode* nodes,
                 const CUgraphEdgeData* data, size_t count, unsigned flags) {
   StreamRef stream;
-  if (const CUresult result = Resolve(handle, null_means, &stream); result != CUDA_SUCCESS) {
-    return result;
-  }
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &stream));
   if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
   GraphLock lock;
   Growing<Edge> edges;
@@ -229,7 +220,7 @@ CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream stream, CUgraphNode*
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   // As the driver, any other value is taken for a mode that forbids nothing.
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *mode = ExchangeThreadMode(*mode);

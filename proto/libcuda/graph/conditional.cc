@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "proto/cuda/return_if_error.h"
+
 namespace gpuloom::graph {
 namespace {
 
@@ -52,8 +54,7 @@ CUresult MakeCondition(Graph* root, CUcontext context, unsigned default_value, u
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   Condition condition = {0, context, false};
-  const CUresult result = DriverMakeCondition(root, default_value, flags, &condition.handle);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(DriverMakeCondition(root, default_value, flags, &condition.handle));
   if (!root->conditions.Push(condition)) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = condition.handle;
   return CUDA_SUCCESS;

@@ -1,6 +1,7 @@
 // cuGraphInstantiate*, cuGraphLaunch, cuGraphUpload, cuGraphExec*: executable graphs.
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
 #include "proto/libcuda/graph/capture.h"
 #include "proto/libcuda/graph/entry.h"
@@ -25,7 +26,7 @@ struct Blame {
 };
 
 CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags, Blame* blame) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   if (out == nullptr || (flags & ~kKnownFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
     // Launches from the device are not offered.
@@ -65,13 +66,10 @@ CUresult InstantiateWithLog(CUgraphExec* out, CUgraph graph, CUgraphNode* error_
 }
 
 CUresult Upload(CUgraphExec handle, CUstream stream_handle, NullStream null_means) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   StreamRef stream;
-  if (const CUresult result = ResolveStream(stream_handle, null_means, &stream);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  if (const CUresult result = RefuseInCapture(stream); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(ResolveStream(stream_handle, null_means, &stream));
+  CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
   GraphLock lock;
   Exec* exec = FindExec(handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -93,13 +91,10 @@ CUresult InstantiateWithParams(CUgraphExec* out, CUgraph graph,
 }
 
 CUresult Launch(CUgraphExec handle, CUstream stream_handle, NullStream null_means) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   StreamRef stream;
-  if (const CUresult result = ResolveStream(stream_handle, null_means, &stream);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  if (const CUresult result = RefuseInCapture(stream); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(ResolveStream(stream_handle, null_means, &stream));
+  CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
   GraphLock lock;
   Exec* exec = FindExec(handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -115,10 +110,9 @@ CUresult Launch(CUgraphExec handle, CUstream stream_handle, NullStream null_mean
 // `read(NodeParams*)` judges the parameters, without the lock.
 template <typename Read>
 CUresult SetParams(CUgraphExec exec_handle, CUgraphNode node_handle, Read&& read) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   NodeParams params;
-  const CUresult result = read(&params);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(read(&params));
   GraphLock lock;
   Exec* exec = FindExec(exec_handle);
   const Node* original = FindNode(node_handle, params.type);
@@ -143,7 +137,7 @@ CUresult SetParams(CUgraphExec exec_handle, CUgraphNode node_handle, Read&& read
 }
 
 CUresult SetChild(CUgraphExec exec_handle, CUgraphNode node_handle, CUgraph child) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   GraphLock lock;
   Exec* exec = FindExec(exec_handle);
   const Node* original = FindNode(node_handle, CU_GRAPH_NODE_TYPE_GRAPH);
@@ -167,7 +161,7 @@ CUresult SetKernel(CUgraphExec exec, CUgraphNode node, const Params* from) {
 CUresult Update(CUgraphExec exec_handle, CUgraph graph_handle, CUgraphExecUpdateResultInfo* info) {
   *info = {};
   info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   GraphLock lock;
   Exec* exec = FindExec(exec_handle);
   const Graph* graph = FindGraph(graph_handle);
@@ -225,8 +219,8 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec handle) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = CheckUnsafe(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
+  CUDA_RETURN_IF_ERROR(CheckUnsafe());
   Exec* exec;
   bool finish;
   {
@@ -247,7 +241,7 @@ CUresult cuGraphExecDestroy(CUgraphExec handle) {
 }
 
 CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   GraphLock lock;
   const Exec* exec = FindExec(handle);
   if (exec == nullptr || flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -322,7 +316,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
 }
 
 CUresult cuGraphNodeSetEnabled(CUgraphExec exec_handle, CUgraphNode handle, unsigned enabled) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   GraphLock lock;
   Exec* exec = FindExec(exec_handle);
   const Node* node = FindNode(handle);
@@ -331,7 +325,7 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec exec_handle, CUgraphNode handle, unsi
   return EnableNode(exec, step->node, enabled != 0);
 }
 CUresult cuGraphNodeGetEnabled(CUgraphExec exec_handle, CUgraphNode handle, unsigned* enabled) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   GraphLock lock;
   Exec* exec = FindExec(exec_handle);
   const Node* node = FindNode(handle);

@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/conditional.h"
 #include "proto/libcuda/graph/dot.h"
 #include "proto/libcuda/graph/entry.h"
@@ -46,7 +47,7 @@ CUresult ShowEnds(const Growing<Edge>& edges, CUgraphNode* out, CUgraphEdgeData*
 
 CUresult ShowEdges(CUgraph handle, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data,
                    size_t* count) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   if (count == nullptr || (from == nullptr) != (to == nullptr) ||
       (data != nullptr && from == nullptr) || (from != nullptr && *count == 0)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -81,7 +82,7 @@ CUresult ShowEdges(CUgraph handle, CUgraphNode* from, CUgraphNode* to, CUgraphEd
 
 CUresult ShowDependencies(CUgraphNode handle, bool dependents, CUgraphNode* out,
                           CUgraphEdgeData* data, size_t* count) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   GraphLock lock;
   const Node* node = FindNode(handle);
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -90,7 +91,7 @@ CUresult ShowDependencies(CUgraphNode handle, bool dependents, CUgraphNode* out,
 
 CUresult ChangeEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
                      const CUgraphEdgeData* data, size_t count, bool add) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   GraphLock lock;
   const Graph* graph = FindGraph(handle);
   if (graph == nullptr || (count != 0 && (from == nullptr || to == nullptr))) {
@@ -108,9 +109,8 @@ CUresult ChangeEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode*
   }
   for (size_t i = 0; i < count; ++i) {
     const CUgraphEdgeData& with = data != nullptr ? data[i] : kPlain;
-    const CUresult result = add ? AddEdge(FindNode(from[i]), FindNode(to[i]), with)
-                                : RemoveEdge(FindNode(from[i]), FindNode(to[i]), with);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(add ? AddEdge(FindNode(from[i]), FindNode(to[i]), with)
+                             : RemoveEdge(FindNode(from[i]), FindNode(to[i]), with));
   }
   return CUDA_SUCCESS;
 }
@@ -123,7 +123,7 @@ using namespace gpuloom::graph;  // NOLINT: CUDA's functions are written in our 
 extern "C" {
 
 CUresult cuGraphCreate(CUgraph* out, unsigned flags) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   GraphLock lock;
   Graph* graph = MakeGraph();
@@ -133,7 +133,7 @@ CUresult cuGraphCreate(CUgraph* out, unsigned flags) {
 }
 
 CUresult cuGraphDestroy(CUgraph handle) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   {
     GraphLock lock;
     Graph* graph = FindGraph(handle);
@@ -148,7 +148,7 @@ CUresult cuGraphDestroy(CUgraph handle) {
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode handle) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   {
     GraphLock lock;
     Node* node = FindNode(handle);
@@ -162,7 +162,7 @@ CUresult cuGraphDestroyNode(CUgraphNode handle) {
 }
 
 CUresult cuGraphClone(CUgraph* out, CUgraph handle) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   GraphLock lock;
   const Graph* graph = FindGraph(handle);
   if (out == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -177,7 +177,7 @@ CUresult cuGraphClone(CUgraph* out, CUgraph handle) {
 
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* out, CUgraph handle,
                                         CUcontext context, unsigned default_value, unsigned flags) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   GraphLock lock;
   Graph* graph = FindGraph(handle);
   if (out == nullptr || graph == nullptr ||
@@ -189,7 +189,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* out, CUgraph h
 }
 
 CUresult cuGraphNodeFindInClone(CUgraphNode* out, CUgraphNode original, CUgraph handle) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   GraphLock lock;
   const Graph* clone = FindGraph(handle);
   const Node* node = FindNode(original);
@@ -201,7 +201,7 @@ CUresult cuGraphNodeFindInClone(CUgraphNode* out, CUgraphNode original, CUgraph 
 }
 
 CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   GraphLock lock;
   const Node* node = FindNode(handle);
   if (node == nullptr || type == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -210,7 +210,7 @@ CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
 }
 
 CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* out, size_t* count) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   GraphLock lock;
   const Graph* graph = FindGraph(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -219,7 +219,7 @@ CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode* out, size_t* count) {
 }
 
 CUresult cuGraphGetRootNodes(CUgraph handle, CUgraphNode* out, size_t* count) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   GraphLock lock;
   const Graph* graph = FindGraph(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -275,7 +275,7 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode* from, co
 }
 
 CUresult cuGraphDebugDotPrint(CUgraph handle, const char* path, unsigned flags) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphLock lock;
   const Graph* graph = FindGraph(handle);
@@ -285,7 +285,7 @@ CUresult cuGraphDebugDotPrint(CUgraph handle, const char* path, unsigned flags) 
 
 CUresult cuUserObjectCreate(CUuserObject* out, void* value, CUhostFn destroy, unsigned references,
                             unsigned flags) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   if (out == nullptr || destroy == nullptr || references == 0 || references > INT_MAX ||
       flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -298,7 +298,7 @@ CUresult cuUserObjectCreate(CUuserObject* out, void* value, CUhostFn destroy, un
 }
 
 CUresult cuUserObjectRetain(CUuserObject handle, unsigned count) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   GraphLock lock;
   UserObject* object = FindUserObject(handle);
   if (object == nullptr || count == 0 || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
@@ -307,7 +307,7 @@ CUresult cuUserObjectRetain(CUuserObject handle, unsigned count) {
 }
 
 CUresult cuUserObjectRelease(CUuserObject handle, unsigned count) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   {
     GraphLock lock;
     UserObject* object = FindUserObject(handle);
@@ -320,7 +320,7 @@ CUresult cuUserObjectRelease(CUuserObject handle, unsigned count) {
 
 CUresult cuGraphRetainUserObject(CUgraph handle, CUuserObject object_handle, unsigned count,
                                  unsigned flags) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   GraphLock lock;
   Graph* graph = FindGraph(handle);
   UserObject* object = FindUserObject(object_handle);
@@ -334,7 +334,7 @@ CUresult cuGraphRetainUserObject(CUgraph handle, CUuserObject object_handle, uns
 }
 
 CUresult cuGraphReleaseUserObject(CUgraph handle, CUuserObject object_handle, unsigned count) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   {
     GraphLock lock;
     Graph* graph = FindGraph(handle);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
 #include "proto/libcuda/graph/graph.h"
 
@@ -57,8 +58,7 @@ CUresult TakeParams(const CUDA_KERNEL_NODE_PARAMS_v3& from, const KernelLayout& 
   const void* packed = nullptr;
   if (from.extra != nullptr) {
     if (from.kernelParams != nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const CUresult result = FindPacked(from.extra, layout.bytes, &packed);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(FindPacked(from.extra, layout.bytes, &packed));
   } else if (layout.count != 0) {
     if (from.kernelParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (!layout.known) return CUDA_ERROR_NOT_SUPPORTED;

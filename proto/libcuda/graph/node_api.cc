@@ -1,6 +1,7 @@
 // cuGraphAdd*Node, cuGraph*NodeGetParams and …SetParams: nodes of a graph that the program builds by hand.
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/conditional.h"
 #include "proto/libcuda/graph/entry.h"
 #include "proto/libcuda/graph/library.h"
@@ -20,7 +21,7 @@ struct NewNode {
 // `read(NodeParams*)` judges the parameters; it is called without the lock.
 template <typename Read>
 CUresult Add(const NewNode& asked, Read&& read) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   if (asked.out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   NodeParams params;
   CUresult result = read(&params);
@@ -44,7 +45,7 @@ CUresult Add(const NewNode& asked, Read&& read) {
 // `read(Graph*, NodeParams*)` is called with the lock.
 template <typename Read>
 CUresult AddLocked(const NewNode& asked, Read&& read) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   if (asked.out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphLock lock;
   Graph* graph = FindGraph(asked.graph);
@@ -100,7 +101,7 @@ CUresult AddAny(const NewNode& asked, CUgraphNodeParams* from) {
 // `show(const NodeParams&)` fills what the program gets.
 template <typename Show>
 CUresult Get(CUgraphNode handle, CUgraphNodeType type, const void* out, Show&& show) {
-  if (const CUresult result = CheckInitialized(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckInitialized());
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphLock lock;
   const Node* node = FindNode(handle, type);
@@ -129,7 +130,7 @@ CUresult Replace(CUgraphNode handle, NodeParams* params) {
 
 template <typename Read>
 CUresult Set(CUgraphNode handle, Read&& read) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   NodeParams params;
   const CUresult result = read(&params);
   return result == CUDA_SUCCESS ? Replace(handle, &params) : result;
@@ -330,14 +331,14 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID id
 }
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID id,
                                        const CUkernelNodeAttrValue* value) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   GraphLock lock;
   Node* node = FindNode(handle, CU_GRAPH_NODE_TYPE_KERNEL);
   if (node == nullptr || value == nullptr || !IsNodeAttribute(id)) return CUDA_ERROR_INVALID_VALUE;
   return SetKernelAttribute(&node->params.kernel, id, *value);
 }
 CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode to_handle, CUgraphNode from_handle) {
-  if (const CUresult result = CheckReady(); result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckReady());
   GraphLock lock;
   Node* to = FindNode(to_handle, CU_GRAPH_NODE_TYPE_KERNEL);
   const Node* from = FindNode(from_handle, CU_GRAPH_NODE_TYPE_KERNEL);

@@ -1,6 +1,7 @@
 // New parameters for an executable graph: what may change, and what may not.
 #include <string.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/exec.h"
 
 namespace gpuloom::graph {
@@ -247,8 +248,7 @@ CUresult UpdateChild(Exec* exec, Node* node, const Graph* graph) {
   // Its memory would not be the executable graph's.
   if (HasAllocations(graph)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   CUgraphExecUpdateResultInfo info = {};
-  const CUresult result = CheckChanges(node->params.child.graph, graph, &info);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckChanges(node->params.child.graph, graph, &info));
   Changes changes;
   Node* culprit = nullptr;
   return changes.AddAll(node->params.child.graph, graph) ? changes.Make(exec, &culprit)
