@@ -3,6 +3,7 @@
 # nothing of ours is built and nothing can be installed: stripped, with every library but glibc.
 #   tests/bench/pack.sh DIR [BUILD]     BUILD: build/release or build/dev (default)
 # Then, there:
+#   DIR/tests/check_gpu.py --out OUT      everything below but the long ones, in one run of limited time
 #   DIR/tests/run.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom
 #   DIR/tests/side_by_side/run.py --out OUT       programs and frameworks natively and through gpuloom
 #   DIR/tests/gpuloom-valid-sequences --seconds 600     natively; through gpuloom behind DIR/bin/gpuloom run --slots 8 --
@@ -13,7 +14,7 @@
 #   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom_sharing_test     (also: death, hostile)
 #   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom-random-hostility --seconds 600
 set -euo pipefail
-[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,14p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,15p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 dir=$(realpath -m "$1") build=${2:-build/dev}
@@ -46,7 +47,7 @@ for program in "$build"/tests/programs/*_{static,shared}; do
   [[ $program =~ _static$ && ! $(basename "$program") =~ ^($static)_static$ ]] && continue
   [[ -x $program ]] && take "$program" tests/programs
 done
-cp tests/bench/*.py deploy/demo.py tests/conformance/compare_wrong_calls.py "$dir/tests/"
+cp tests/check_gpu.py tests/bench/*.py deploy/demo.py tests/conformance/compare_wrong_calls.py "$dir/tests/"
 cp -r tests/{golden,frameworks,side_by_side} "$dir/tests/"
 rm -rf "$dir"/tests/*_test.py "$dir"/tests/*/{CMakeLists.txt,__pycache__,*_test.py}
 
