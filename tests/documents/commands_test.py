@@ -48,7 +48,7 @@ INSTEAD = {
     "build/release/tests/bench/gpuloom-call-cost":
         ("bench_call_cost_test is this command", "test -x {}", "ctest --test-dir build/release -R '^bench_call_cost_test$'"),
     "build/pack/tests/check_gpu.py --out build/out":
-        ("takes ten minutes of a GPU", "{} --softgpu --stages confined,conformance --filter 'Memset2D*'"),
+        ("takes ten minutes of a GPU", "{} --softgpu --stages confined,conformance --shards 2 --filter 'Memset2D*'"),
     "build/pack/tests/side_by_side/run.py --out build/out":
         ("side_by_side_softgpu runs all programs; frameworks need a GPU", "{} --softgpu --only programs/vadd_static"),
     "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
