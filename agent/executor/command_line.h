@@ -6,7 +6,7 @@
 #include <string>
 
 #include "agent/executor/host_budget.h"
-#include "agent/executor/log.h"
+#include "agent/node/log_line.h"
 
 namespace gpuloom::executor {
 
@@ -29,8 +29,5 @@ struct CommandLine {
 
 // nullopt: a mistake, end with status 2.
 [[nodiscard]] std::optional<CommandLine> ParseCommandLine(int argc, char** argv);
-
-// "error", "info" or "debug". nullopt for anything else.
-[[nodiscard]] std::optional<LogLevel> ParseLogLevel(const std::string& text);
 
 }  // namespace gpuloom::executor
