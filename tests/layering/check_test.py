@@ -22,7 +22,9 @@ class CheckTest(unittest.TestCase):
         self.assertEqual([], self.Offences({
             "proto/wire/ring.h": "#pragma once\n#include <cstdint>\n",
             "shim/launch.cc": '#include <cuda.h>\n#include "proto/wire/ring.h"\n',
-            "agent/executor/launch.cc": '#include "agent/node/size.h"\n#include <string>\n#include "proto/wire/ring.h"\n',
+            "agent/node/size.h": "#pragma once\n#include <string>\n",
+            "agent/softgpu/settings.cc": '#include "agent/node/size.h"\n',
+            "agent/executor/launch.cc": '#include <string>\n#include "agent/node/size.h"\n#include "proto/wire/ring.h"\n',
             "agent/executor/launch_test.cc": '#include <gtest/gtest.h>\n#include "proto/wire/ring.h"\n',
         }))
 
