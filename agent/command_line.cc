@@ -4,13 +4,14 @@
 #include <filesystem>
 
 #include "agent/inventory/slots.h"
+#include "agent/node/process.h"
 #include "proto/control/version.h"
 
 namespace gpuloom {
 
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status) {
   CommandLine line;
-  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const std::filesystem::path here = std::filesystem::path(OwnProgram()).parent_path();
   line.scheduler = here / "gpuloom-scheduler";
   line.shim = here.parent_path() / "lib" / "libgpuloom.so";
   line.nvml = here.parent_path() / "lib" / "libgpuloom-nvml.so";

@@ -1,35 +1,38 @@
 #include "agent/log_lines.h"
 
-#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/sink.h>
 #include <spdlog/spdlog.h>
 
 #include <memory>
 
-#include "agent/node/one_line.h"
+#include "agent/node/log.h"
 
 namespace gpuloom {
 namespace {
 
-class WholeMessage : public spdlog::custom_flag_formatter {
+LogLevel LevelOf(spdlog::level::level_enum level) {
+  if (level <= spdlog::level::debug) return LogLevel::kDebug;
+  if (level == spdlog::level::info) return LogLevel::kInfo;
+  if (level == spdlog::level::warn) return LogLevel::kWarning;
+  return LogLevel::kError;
+}
+
+// Needs no lock: a line is one write.
+class NodeLog : public spdlog::sinks::sink {
  public:
-  void format(const spdlog::details::log_msg& message, const std::tm&,
-              spdlog::memory_buf_t& line) override {
-    const std::string text =
-        OneLine({message.payload.data(), message.payload.size()}, kMaxLogLineBytes);
-    line.append(text.data(), text.data() + text.size());
+  void log(const spdlog::details::log_msg& message) override {
+    const std::string_view text(message.payload.data(), message.payload.size());
+    WriteLogLine("gpuloom-agent", LevelOf(message.level), text);
   }
-  std::unique_ptr<custom_flag_formatter> clone() const override {
-    return std::make_unique<WholeMessage>();
-  }
+  void flush() override {}
+  void set_pattern(const std::string&) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
 };
 
 }  // namespace
 
-void KeepLogLinesWhole() {
-  auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  // As spdlog's own, but for the message.
-  formatter->add_flag<WholeMessage>('*').set_pattern("[%Y-%m-%d %H:%M:%S.%e] [%^%l%$] %*");
-  spdlog::set_formatter(std::move(formatter));
+void LogThroughNode() {
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("", std::make_shared<NodeLog>()));
 }
 
 }  // namespace gpuloom

@@ -1,13 +1,10 @@
-// The agent's log: what others say (the kubelet, names of pods, a policy) stands in its lines and begins none.
+// The agent's log: spdlog formats the messages, and they become lines as every program of the node writes them
+// (agent/node/log_line.h). What others say (the kubelet, names of pods, a policy) stands in them and begins none.
 #pragma once
-
-#include <cstddef>
 
 namespace gpuloom {
 
-inline constexpr size_t kMaxLogLineBytes = 8u << 10;
-
-// Every message of spdlog's default logger is one line of a bounded length from here on.
-void KeepLogLinesWhole();
+// From here on spdlog's default logger writes to this process's log (agent/node/log.h). Called once, by main.
+void LogThroughNode();
 
 }  // namespace gpuloom

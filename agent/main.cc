@@ -5,6 +5,7 @@
 // answer it, and one is in charge.
 #include <signal.h>
 #include <spdlog/spdlog.h>
+#include <stdio.h>
 
 #include <atomic>
 
@@ -32,7 +33,14 @@ std::atomic<bool> stop_requested = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
 int Fail(const absl::Status& status) {
-  spdlog::critical("{}", std::string(status.message()));
+  spdlog::error("{}", std::string(status.message()));
+  return 1;
+}
+
+// Of who only asked something.
+int Answer(const absl::Status& status) {
+  if (status.ok()) return 0;
+  fprintf(stderr, "gpuloom-agent: %s\n", std::string(status.message()).c_str());
   return 1;
 }
 
@@ -82,18 +90,12 @@ absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
 }
 
 int Main(int argc, char** argv) {
-  KeepLogLinesWhole();
+  LogThroughNode();
   int exit_status = 0;
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &exit_status);
   if (!line) return exit_status;
-  if (line->probe) {
-    const absl::Status status = Probe(line->kubelet_directory, *line->probe);
-    return status.ok() ? 0 : Fail(status);
-  }
-  if (line->check_policy) {
-    const absl::Status status = CheckPolicyFile(line->policy);
-    return status.ok() ? 0 : Fail(status);
-  }
+  if (line->probe) return Answer(Probe(line->kubelet_directory, *line->probe));
+  if (line->check_policy) return Answer(CheckPolicyFile(line->policy));
   // A write to a peer that has gone is told by its result.
   signal(SIGPIPE, SIG_IGN);
   struct sigaction action = {};

@@ -13,7 +13,8 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: gpuloom-executor --gpu UUID --cuda-library PATH --domain NAME\n"
-    "                        [--log-level error|info|debug] [--user NUMBER] [--folder PATH]\n"
+    "                        [--log-level error|warning|info|debug] [--user NUMBER]\n"
+    "                        [--folder PATH]\n"
     "                        [--tell-refused-calls] [--lenient] [--memory-limit SIZE]\n"
     "                        [--control-version MAJOR.MINOR]\n"
     "       gpuloom-executor --remove PATH [--user NUMBER]\n"
@@ -100,13 +101,6 @@ bool Parse(int argc, char** argv, CommandLine* line) {
 }
 
 }  // namespace
-
-std::optional<LogLevel> ParseLogLevel(const std::string& text) {
-  if (text == "error") return LogLevel::kError;
-  if (text == "info") return LogLevel::kInfo;
-  if (text == "debug") return LogLevel::kDebug;
-  return std::nullopt;
-}
 
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv) {
   CommandLine line;

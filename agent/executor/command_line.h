@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "agent/executor/process/log.h"
 #include "agent/executor/session/host_budget.h"
+#include "agent/node/log_line.h"
 
 namespace gpuloom::executor {
 
@@ -30,8 +30,5 @@ struct CommandLine {
 
 // nullopt: a mistake, end with status 2.
 [[nodiscard]] std::optional<CommandLine> ParseCommandLine(int argc, char** argv);
-
-// "error", "info" or "debug". nullopt for anything else.
-[[nodiscard]] std::optional<LogLevel> ParseLogLevel(const std::string& text);
 
 }  // namespace gpuloom::executor

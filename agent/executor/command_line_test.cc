@@ -83,12 +83,5 @@ TEST(CommandLine, MistakesAreRefusedWithTheUsage) {
   }
 }
 
-TEST(LogLevel, HasThreeNames) {
-  EXPECT_EQ(ParseLogLevel("error"), LogLevel::kError);
-  EXPECT_EQ(ParseLogLevel("info"), LogLevel::kInfo);
-  EXPECT_EQ(ParseLogLevel("debug"), LogLevel::kDebug);
-  for (const char* other : {"", "none", "warning", "Debug"}) EXPECT_FALSE(ParseLogLevel(other));
-}
-
 }  // namespace
 }  // namespace gpuloom::executor

@@ -76,6 +76,12 @@ int StartDetached(const std::vector<std::string>& arguments, char* const* enviro
   return StartProcess(start, pid);
 }
 
+std::string OwnProgram() {
+  char self[4096];
+  const ssize_t size = readlink("/proc/self/exe", self, sizeof(self));
+  return std::string(self, size > 0 ? static_cast<size_t>(size) : 0);
+}
+
 std::string HowItEnded(int wait_status) {
   if (!WIFSIGNALED(wait_status)) {
     return "exited with status " + std::to_string(WEXITSTATUS(wait_status));

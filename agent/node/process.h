@@ -30,4 +30,7 @@ struct ProcessStart {
 std::string HowItEnded(int wait_status);
 inline constexpr char kEndedWell[] = "exited with status 0";
 
+// The path of this process's own program, beside which the others are installed. Empty when /proc is not there.
+std::string OwnProgram();
+
 }  // namespace gpuloom

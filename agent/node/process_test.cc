@@ -109,6 +109,10 @@ TEST_F(ProcessTest, ADetachedOneAppendsToItsLog) {
   EXPECT_EQ(Log(), "before\nout\nerror\n");
 }
 
+TEST_F(ProcessTest, OwnProgramIsTheOneThatRuns) {
+  EXPECT_TRUE(fs::equivalent(OwnProgram(), "/proc/self/exe"));
+}
+
 TEST_F(ProcessTest, WhatCannotBeStartedIsSaid) {
   pid_t pid = 0;
   EXPECT_EQ(StartDetached({"/missing/program"}, environ, log_, &pid), ENOENT);

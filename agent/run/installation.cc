@@ -6,12 +6,6 @@
 
 namespace gpuloom::run {
 
-std::string OwnProgram() {
-  char self[4096];
-  const ssize_t size = readlink("/proc/self/exe", self, sizeof(self));
-  return std::string(self, size > 0 ? static_cast<size_t>(size) : 0);
-}
-
 bool FindInstallation(const std::string& program, Installation* installation, std::string* error) {
   const std::string folder = program.substr(0, program.rfind('/'));
   const std::string root = folder.substr(0, folder.rfind('/'));

@@ -14,9 +14,6 @@ struct Installation {
   std::string softgpu;  // may be missing: only who asks for it needs it
 };
 
-// The path of the program that runs.
-std::string OwnProgram();
-
 // Of the program <root>/bin/<name>. False with a message that names the file that is missing.
 [[nodiscard]] bool FindInstallation(const std::string& program, Installation* installation,
                                     std::string* error);

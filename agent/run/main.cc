@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/node/process.h"
 #include "agent/run/command.h"
 #include "agent/run/command_line.h"
 #include "agent/run/installation.h"

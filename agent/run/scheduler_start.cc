@@ -9,12 +9,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "agent/node/log_line.h"
 #include "agent/node/process.h"
 #include "agent/run/tenant_folder.h"
 
@@ -38,7 +41,7 @@ class Started {
   [[nodiscard]] bool Start(std::string* error);
   // True once it has ended; *status is its exit status.
   [[nodiscard]] bool Ended(int* status);
-  // What it has written to its log since it was started.
+  // What it has said in its log since it was started, a line each.
   std::string Output() const;
   const std::string& log_path() const { return log_path_; }
 
@@ -91,8 +94,15 @@ std::string Started::Output() const {
   std::string text(4096, '\0');
   const ssize_t size = pread(log.get(), text.data(), text.size(), log_begin_);
   text.resize(size > 0 ? static_cast<size_t>(size) : 0);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
+  std::string said;
+  for (size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
+    const std::string_view whole = std::string_view(text).substr(begin, end - begin);
+    const std::optional<LogLine> line = ParseLogLine(whole);
+    if (!said.empty()) said += '\n';
+    said += line ? line->text : whole;
+  }
+  return said;
 }
 
 std::string WhyItEnded(const SchedulerPlace& place, const Started& started, int status) {

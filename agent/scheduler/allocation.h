@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "agent/node/line_budget.h"
 #include "agent/scheduler/address_share.h"
-#include "proto/control/line_budget.h"
 #include "proto/control/messages.h"
 
 namespace gpuloom::scheduler {
@@ -71,7 +71,7 @@ struct Allocation {
   std::string trust_domain;
   uint64_t pinned_limit_bytes = 0;
 
-  control::LineBudget lines;  // of the log, that its tenants cause
+  LineBudget lines;  // of the log, that its tenants cause
   Usage usage;
   AddressShare device_addresses;
   AddressShare host_addresses;

@@ -1,11 +1,11 @@
 #include "agent/scheduler/command_line.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <charconv>
 
+#include "agent/node/process.h"
 #include "agent/node/size.h"
 #include "agent/scheduler/log.h"
 #include "proto/control/version.h"
@@ -18,9 +18,7 @@ constexpr uint64_t kLeastExecutorMemoryBytes = uint64_t{256} << 20;
 
 // The folder this program lies in, with a slash at the end.
 std::string OwnFolder() {
-  char path[4096];
-  const ssize_t size = readlink("/proc/self/exe", path, sizeof(path));
-  const std::string self(path, size > 0 ? static_cast<size_t>(size) : 0);
+  const std::string self = OwnProgram();
   return self.substr(0, self.rfind('/') + 1);
 }
 
@@ -117,12 +115,14 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
     fprintf(stderr, "gpuloom-scheduler: --gpu and --state-dir are needed; see --help\n");
     return std::nullopt;
   }
-  if (!SetLogLevel(level)) {
+  const std::optional<LogLevel> log_level = ParseLogLevel(level);
+  if (!log_level) {
     fprintf(stderr, "gpuloom-scheduler: --log-level %s: debug, info, warning or error\n",
             level.c_str());
     return std::nullopt;
   }
-  options.executor_log_level = level == "warning" ? "error" : level;
+  SetLogLevel(*log_level);
+  options.executor_log_level = level;
   return line;
 }
 

@@ -313,7 +313,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpuloom;
   static const std::filesystem::path kFolder = [] {
     char name[] = "/tmp/gpuloom-control-fuzz-XXXXXX";
-    scheduler::Check(mkdtemp(name) != nullptr && scheduler::SetLogLevel("error"));
+    scheduler::Check(mkdtemp(name) != nullptr);
+    SetLogLevel(LogLevel::kError);
     setenv("GPULOOM_EXECUTOR_LENDER", (std::string(name) + "/lender").c_str(), 1);
     atexit([] { std::filesystem::remove_all(kFolder); });
     return std::filesystem::path(name);

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 
+#include "agent/node/line_budget.h"
 #include "agent/scheduler/allocation.h"
 #include "agent/scheduler/child_process.h"
 #include "agent/scheduler/device_snapshot.h"
@@ -73,7 +74,7 @@ struct StartHistory {
   int failures = 0;
   std::string last_reason;
   EventLoop::Clock::time_point next_start{};
-  control::LineBudget lines;  // of the log, about its executors: tenants can end them at will
+  LineBudget lines;  // of the log, about its executors: tenants can end them at will
 };
 
 // 0, then 1 s, doubling up to 30 s: a broken driver is not asked ten times a second, and a mended

@@ -5,14 +5,14 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include <cstring>
-
+#include "agent/node/one_line.h"
 #include "agent/scheduler/log.h"
 
 namespace gpuloom::scheduler {
 namespace {
 
 constexpr int kPieceBytes = 4096;
+constexpr size_t kLinesOwnBytes = 64;  // time, level and name: an empty line is not for nothing
 
 }  // namespace
 
@@ -56,9 +56,7 @@ void ExecutorLog::Copy(const char* text, size_t bytes) {
       continue;
     }
     if (line_.size() >= kMaxLineBytes) EndLine();
-    // No escape sequences into the terminal of who reads this; bytes of UTF-8 pass.
-    const bool is_control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-    line_ += is_control && c != '\t' ? '?' : c;
+    line_ += c;
   }
 }
 
@@ -69,20 +67,23 @@ void ExecutorLog::EndLine() {
     bytes_this_second_ = 0;
     TellDropped();
   }
-  const bool is_marked = line_.compare(0, strlen(kMark), kMark) == 0;
-  bytes_this_second_ += line_.size();
-  if (bytes_this_second_ <= kMaxBytesPerSecond) {
-    LogCopy(is_marked ? line_ : kMark + line_);
-  } else {
+  line_ = OneLine(line_, kMaxLineBytes);  // as it will be written
+  bytes_this_second_ += kLinesOwnBytes + line_.size();
+  if (bytes_this_second_ > kMaxBytesPerSecond) {
     ++dropped_lines_;
+  } else if (const auto line = ParseLogLine(line_); line && line->program == kExecutorProgram) {
+    LogOfExecutor(line->level, line->text);
+  } else {
+    // Not of its log: what it says when it crashes or cannot start.
+    LogOfExecutor(LogLevel::kError, line_);
   }
   line_.clear();
 }
 
 void ExecutorLog::TellDropped() {
   if (dropped_lines_ == 0) return;
-  LogCopy(std::string(kMark) + std::to_string(dropped_lines_) +
-          " lines were dropped: too many in a second");
+  LogOfExecutor(LogLevel::kWarning,
+                std::to_string(dropped_lines_) + " lines were dropped: too many in a second");
   dropped_lines_ = 0;
 }
 

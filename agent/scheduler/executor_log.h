@@ -1,13 +1,14 @@
 // What one executor logs: it writes into a pipe, and we copy the lines to our own log. So whoever
 // takes over an executor has no descriptor of the log's file, to which it could write without end,
-// or which it could cut; no line of it looks like one of ours; and it has so many bytes a second.
-// One thread.
+// or which it could cut; no line of it looks like one of ours, and each has our time; and it has so many bytes a
+// second. One thread.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <string>
 
+#include "agent/node/log_line.h"
 #include "agent/scheduler/event_loop.h"
 #include "proto/channel/unique_fd.h"
 
@@ -15,10 +16,8 @@ namespace gpuloom::scheduler {
 
 class ExecutorLog {
  public:
-  // Begins every line, whoever wrote it.
-  static constexpr char kMark[] = "gpuloom-executor: ";
   // A line as the executor makes them at most; longer ones are cut into several.
-  static constexpr size_t kMaxLineBytes = 1024;
+  static constexpr size_t kMaxLineBytes = kMaxLogLineBytes;
   // Room for the report of a crash many times over; a log of all details takes a tenth.
   static constexpr size_t kMaxBytesPerSecond = 256 << 10;
 

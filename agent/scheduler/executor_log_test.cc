@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <regex>
 
 namespace gpuloom::scheduler {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -29,11 +31,12 @@ class ExecutorLogTest : public ::testing::Test {
     const ssize_t written = write(writer_.get(), text.data(), text.size());
     ASSERT_TRUE(written == static_cast<ssize_t>(text.size()) || (refills_ && errno == EAGAIN));
   }
-  // What has come out at the executor's end.
+  // What has come out at the executor's end, without the times.
   std::string Drained() {
     writer_.Reset();
     log_.Drain();
-    return ::testing::internal::GetCapturedStderr();
+    static const std::regex kTime("(^|\n)[0-9]{4}-[0-9-]{5}T[0-9:]{8}\\.[0-9]{3}Z ");
+    return std::regex_replace(::testing::internal::GetCapturedStderr(), kTime, "$1");
   }
 
   EventLoop loop_;
@@ -43,20 +46,40 @@ class ExecutorLogTest : public ::testing::Test {
   channel::UniqueFd writer_;
 };
 
-TEST_F(ExecutorLogTest, LinesComeWholeAsTheyWereWritten) {
-  Write("gpuloom-executor: one\ngpuloom-exec");
+TEST_F(ExecutorLogTest, LinesComeWholeWithTheirLevel) {
+  Write("2026-11-23T04:56:50.123Z info gpuloom-executor: one\n2026-11-23T04:56:50.1");
   loop_.RunOnce(std::chrono::seconds(10));
-  Write("utor: two\ngpuloom-executor: last words without an end");
+  Write(
+      "24Z debug gpuloom-executor: two\n"
+      "2026-11-23T04:56:50.125Z warning gpuloom-executor: last words without an end");
   EXPECT_EQ(Drained(),
-            "gpuloom-executor: one\ngpuloom-executor: two\n"
-            "gpuloom-executor: last words without an end\n");
+            "info gpuloom-executor: one\ndebug gpuloom-executor: two\n"
+            "warning gpuloom-executor: last words without an end\n");
+}
+
+TEST_F(ExecutorLogTest, WhatIsNoLineOfALogIsAnError) {
+  Write("munmap_chunk(): invalid pointer\n");
+  EXPECT_EQ(Drained(), "error gpuloom-executor: munmap_chunk(): invalid pointer\n");
+}
+
+TEST_F(ExecutorLogTest, Malicious_TheTimeIsTheSchedulers) {
+  ::testing::internal::GetCapturedStderr();
+  ::testing::internal::CaptureStderr();
+  Write("1999-01-01T00:00:00.000Z info gpuloom-executor: long ago\n");
+  log_.Drain();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("info gpuloom-executor: long ago\n"), Not(HasSubstr("1999"))));
+  ::testing::internal::CaptureStderr();
 }
 
 TEST_F(ExecutorLogTest, Malicious_NoLineLooksLikeTheSchedulers) {
-  Write("gpuloom-scheduler: all is well\n\x1b[2J\rgpuloom-scheduler: hidden\n");
+  Write(
+      "2026-11-23T04:56:50.123Z info gpuloom-scheduler: all is well\n"
+      "\x1b[2J\r2026-11-23T04:56:50.123Z info gpuloom-scheduler: hidden\n");
   EXPECT_EQ(Drained(),
-            "gpuloom-executor: gpuloom-scheduler: all is well\n"
-            "gpuloom-executor: ?[2J?gpuloom-scheduler: hidden\n");
+            "error gpuloom-executor: 2026-11-23T04:56:50.123Z info gpuloom-scheduler: all is well\n"
+            "error gpuloom-executor: \\x1b[2J\\x0d2026-11-23T04:56:50.123Z info gpuloom-scheduler: "
+            "hidden\n");
 }
 
 TEST_F(ExecutorLogTest, Malicious_LinesWithoutEndAreCut) {
@@ -82,10 +105,24 @@ TEST_F(ExecutorLogTest, Malicious_FloodsAreDroppedAndSaid) {
   now_ += std::chrono::seconds(1);
   Write("late\n");
   const std::string text = Drained();
-  EXPECT_THAT(text,
-              HasSubstr(" lines were dropped: too many in a second\ngpuloom-executor: late\n"));
+  EXPECT_THAT(
+      text, HasSubstr(" lines were dropped: too many in a second\nerror gpuloom-executor: late\n"));
   EXPECT_THAT(text, Not(HasSubstr("early")));
   EXPECT_LT(text.size(), ExecutorLog::kMaxBytesPerSecond + (ExecutorLog::kMaxBytesPerSecond >> 3));
+}
+
+TEST_F(ExecutorLogTest, Malicious_ManyShortLinesAreAFloodToo) {
+  const std::string lines(4096, '\n');
+  for (size_t written = 0; written < ExecutorLog::kMaxBytesPerSecond / 16;) {
+    if (write(writer_.get(), lines.data(), lines.size()) > 0) {
+      written += lines.size();
+    } else {
+      loop_.RunOnce(std::chrono::milliseconds(1));
+    }
+  }
+  const std::string text = Drained();
+  EXPECT_LT(text.size(), ExecutorLog::kMaxBytesPerSecond);
+  EXPECT_THAT(text, HasSubstr(" lines were dropped: too many in a second\n"));
 }
 
 TEST_F(ExecutorLogTest, Malicious_WhoStillWritesWhenTheExecutorIsDeadHoldsNobodyUp) {
@@ -93,7 +130,8 @@ TEST_F(ExecutorLogTest, Malicious_WhoStillWritesWhenTheExecutorIsDeadHoldsNobody
   Write("first\n");
   log_.Drain();  // comes back, though there is always more
   refills_ = false;
-  EXPECT_THAT(Drained(), HasSubstr("gpuloom-executor: first\ngpuloom-executor: more\n"));
+  EXPECT_THAT(Drained(),
+              HasSubstr("error gpuloom-executor: first\nerror gpuloom-executor: more\n"));
 }
 
 }  // namespace

@@ -4,14 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
-
 #include "proto/channel/unique_fd.h"
 
 namespace gpuloom::scheduler {
 namespace {
 
-LogLevel g_level = LogLevel::kInfo;
+constexpr char kProgram[] = "gpuloom-scheduler";
 
 // Our own lines and what we copy of the executors', in a file that others append to as well.
 constexpr off_t kMaxLogBytes = 4 << 20;
@@ -30,56 +28,31 @@ void BoundLog() {
   const ssize_t size = pread(log.get(), kept.data(), kept.size(), status.st_size - kKeptLogBytes);
   kept.resize(size > 0 ? static_cast<size_t>(size) : 0);
   kept.erase(0, kept.find('\n') + 1);
-  kept.insert(0, "gpuloom-scheduler: earlier lines were dropped\n");
   if (ftruncate(log.get(), 0) != 0) return;
+  WriteLogLine(kProgram, LogLevel::kInfo, "earlier lines were dropped");
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kept.data(), kept.size());
 }
 
-void WriteLine(const std::string& line) {
-  const std::string text = line + "\n";
-  // A lost log line is no reason to stop serving.
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+void Write(std::string_view program, LogLevel level, std::string_view text) {
+  WriteLogLine(program, level, text);
   BoundLog();
 }
 
-void Write(LogLevel level, const char* mark, const std::string& line) {
-  if (level >= g_level) WriteLine(std::string("gpuloom-scheduler: ") + mark + line);
+void Log(LogLevel level, std::string_view text) {
+  if (IsLogged(level)) Write(kProgram, level, text);
 }
 
 }  // namespace
 
-bool SetLogLevel(const std::string& name) {
-  if (name == "debug") {
-    g_level = LogLevel::kDebug;
-  } else if (name == "info") {
-    g_level = LogLevel::kInfo;
-  } else if (name == "warning") {
-    g_level = LogLevel::kWarning;
-  } else if (name == "error") {
-    g_level = LogLevel::kError;
-  } else {
-    return false;
-  }
-  return true;
-}
+void LogDebug(std::string_view text) { Log(LogLevel::kDebug, text); }
+void LogInfo(std::string_view text) { Log(LogLevel::kInfo, text); }
+void LogWarning(std::string_view text) { Log(LogLevel::kWarning, text); }
+void LogError(std::string_view text) { Log(LogLevel::kError, text); }
 
-void LogDebug(const std::string& line) { Write(LogLevel::kDebug, "debug: ", line); }
-void LogInfo(const std::string& line) { Write(LogLevel::kInfo, "", line); }
-void LogWarning(const std::string& line) { Write(LogLevel::kWarning, "warning: ", line); }
-void LogError(const std::string& line) { Write(LogLevel::kError, "error: ", line); }
+void LogOfExecutor(LogLevel level, std::string_view text) { Write(kExecutorProgram, level, text); }
 
-void LogCopy(const std::string& line) { WriteLine(line); }
-void LogFor(control::LineBudget* budget, LogLevel level, const std::string& line) {
-  if (level < g_level) return;
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  uint64_t left_out = 0;
-  if (!budget->Take(static_cast<uint64_t>(std::chrono::nanoseconds(now).count()), &left_out))
-    return;
-  if (left_out != 0) {
-    Write(level, "",
-          std::to_string(left_out) + " lines about whom the next one names were left out");
-  }
-  Write(level, level == LogLevel::kWarning ? "warning: " : "", line);
+void LogFor(LineBudget* budget, LogLevel level, std::string_view text) {
+  if (TakeLogLine(budget, kProgram, level)) Write(kProgram, level, text);
 }
 
 std::string ProcessText(int pid) { return pid > 0 ? "pid " + std::to_string(pid) : "a process"; }

@@ -1,29 +1,25 @@
-// Log lines on stderr: "gpuloom-scheduler: session 3 (team-a/trainer-0/main): …". Levels are set
-// once by main before anything logs; after that every function is safe from any thread. A line is
-// one write, so lines of scheduler and executor do not mix.
+// The scheduler's log: one line a message (agent/node/log.h) to stderr, "… gpuloom-scheduler: session 3
+// (team-a/trainer-0/main): …". A file that grows keeps its last lines. Safe from any thread.
 #pragma once
 
 #include <string>
+#include <string_view>
 
-#include "proto/control/line_budget.h"
+#include "agent/node/log.h"
 
 namespace gpuloom::scheduler {
 
-enum class LogLevel { kDebug, kInfo, kWarning, kError };
+void LogDebug(std::string_view text);
+void LogInfo(std::string_view text);
+void LogWarning(std::string_view text);
+void LogError(std::string_view text);
 
-// "debug", "info", "warning", "error". False leaves the level alone.
-[[nodiscard]] bool SetLogLevel(const std::string& name);
+// What an executor has written, whatever its level: it has judged that itself.
+void LogOfExecutor(LogLevel level, std::string_view text);
+inline constexpr char kExecutorProgram[] = "gpuloom-executor";
 
-void LogDebug(const std::string& line);
-void LogInfo(const std::string& line);
-void LogWarning(const std::string& line);
-void LogError(const std::string& line);
-
-// A line of another process, whole and of whatever level: it has judged that itself.
-void LogCopy(const std::string& line);
-
-// The same for what a tenant can cause at will: no more than its budget allows.
-void LogFor(control::LineBudget* budget, LogLevel level, const std::string& line);
+// For what a tenant can cause at will: no more than its budget allows.
+void LogFor(LineBudget* budget, LogLevel level, std::string_view text);
 
 // "pid 12", or "a process" when `pid` is 0: SO_PEERCRED has no number for a process outside the pid
 // namespace of our own pod.

@@ -32,7 +32,7 @@ struct Options {
   std::string state_dir;
   std::string cuda_library;  // handed to executors
   std::string executor_path;
-  std::string executor_log_level = "info";  // error, info or debug
+  std::string executor_log_level = "info";  // one of LogLevel's names
   ExecutorUsers executor_users;
   std::string executor_folders = "/tmp";  // where each has one of its own
   uint64_t executor_memory_bytes =

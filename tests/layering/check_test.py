@@ -21,9 +21,10 @@ class CheckTest(unittest.TestCase):
     def testCleanTree(self):
         self.assertEqual([], self.Offences({
             "proto/wire/ring.h": "#pragma once\n#include <cstdint>\n",
-            "agent/node/size.h": "#pragma once\n#include <cstdint>\n",
+            "agent/node/size.h": "#pragma once\n#include <string>\n",
+            "agent/softgpu/driver/settings.cc": '#include "agent/node/size.h"\n',
             "shim/launch/launch.cc": '#include <cuda.h>\n#include "proto/wire/ring.h"\n',
-            "agent/executor/launch/launch.cc": '#include "agent/node/size.h"\n#include <string>\n#include "proto/wire/ring.h"\n',
+            "agent/executor/launch/launch.cc": '#include <string>\n#include "agent/node/size.h"\n#include "proto/wire/ring.h"\n',
             "agent/executor/launch/launch_test.cc": '#include <gtest/gtest.h>\n#include "proto/wire/ring.h"\n',
         }))
 

@@ -19,7 +19,7 @@
 
 #include "agent/executor/printing/driver_output.h"
 #include "agent/executor/session/work_pool.h"
-#include "proto/control/line_budget.h"
+#include "agent/node/line_budget.h"
 
 namespace gpuloom::executor {
 
@@ -46,7 +46,7 @@ class Printer {
   DriverOutput* const output_;
   Lane lane_;
   CUstream stream_ = nullptr;  // made with the first flush
-  control::LineBudget lines_;
+  LineBudget lines_;
   uint64_t owner_ = 0;
   uint32_t launches_ = 0;  // of the owner, begun and not ended
   std::deque<uint64_t> waiting_;

@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+
+#include "agent/executor/process/log.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -45,12 +48,14 @@ void OnCrash(int signal, siginfo_t* info, void*) {
     if (g_errors >= 0) CopyErrors();
     char thread[16] = "?";
     pthread_getname_np(pthread_self(), thread, sizeof(thread));
-    char line[160];
-    const int length =
-        snprintf(line, sizeof(line),
-                 "gpuloom-executor: crashed: signal %d (SIG%s), address %p, thread %s; calls:\n",
-                 signal, sigabbrev_np(signal), info->si_addr, thread);
-    if (length > 0) Write(line, static_cast<size_t>(length));
+    char text[160];
+    snprintf(text, sizeof(text),
+             "crashed: signal %d (SIG%s), address %p, thread %s; calls:", signal,
+             sigabbrev_np(signal), info->si_addr, thread);
+    timespec now = {};
+    clock_gettime(CLOCK_REALTIME, &now);
+    char line[kMaxLogLineBytes];
+    Write(line, FormatLogLine(now, LogLevel::kError, kLogProgram, text, line));
     void* frames[kMaxFrames];
     backtrace_symbols_fd(frames, backtrace(frames, kMaxFrames), g_log);
   }

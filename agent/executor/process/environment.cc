@@ -5,8 +5,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "agent/executor/command_line.h"
-
 namespace gpuloom::executor {
 
 LogLevel LogLevelOf(LogLevel told) {

@@ -2,7 +2,7 @@
 // there for the driver. Called from main, before there are other threads.
 #pragma once
 
-#include "agent/executor/process/log.h"
+#include "agent/node/log_line.h"
 
 namespace gpuloom::executor {
 

@@ -1,26 +1,18 @@
-// The executor's log: one line a message to stderr, which the scheduler collects. Safe from any
-// thread: a line is one write. No library behind it, so that the process that shares its address
-// space with tenants' kernels stays small.
+// The executor's log, printf-like: one line a message (agent/node/log.h) to stderr, which the scheduler collects. Safe
+// from any thread.
 #pragma once
 
-#include "proto/control/line_budget.h"
+#include "agent/node/log.h"
 
 namespace gpuloom::executor {
 
-enum class LogLevel { kNone, kError, kInfo, kDebug };
+inline constexpr char kLogProgram[] = "gpuloom-executor";
 
-// Lines of a lower importance than `level` are dropped. Set once, before threads are started.
-void SetLogLevel(LogLevel level);
-
-// Where lines go from now on, instead of stderr. Set once, before threads are started.
-void SetLogFd(int fd);
-
-// printf-like; the prefix "gpuloom-executor: " (with the time, when the level is kDebug) and the newline are added. Longer lines are cut at
-// 1 KiB.
+// Texts longer than 1 KiB are cut. With kDebug they begin with the machine's monotonic clock, for who measures.
 [[gnu::format(printf, 2, 3)]] void Log(LogLevel level, const char* format, ...);
 
 // The same for what a tenant can cause at will: no more than its budget allows.
-[[gnu::format(printf, 3, 4)]] void LogFor(control::LineBudget* budget, LogLevel level,
-                                          const char* format, ...);
+[[gnu::format(printf, 3, 4)]] void LogFor(LineBudget* budget, LogLevel level, const char* format,
+                                          ...);
 
 }  // namespace gpuloom::executor

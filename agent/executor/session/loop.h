@@ -33,6 +33,7 @@
 #include "agent/executor/session/tenant.h"
 #include "agent/executor/session/work_pool.h"
 #include "agent/executor/stream/stand_in.h"
+#include "agent/node/line_budget.h"
 
 namespace gpuloom::executor {
 
@@ -121,7 +122,7 @@ class Loop {
   LibraryCache libraries_;
   std::vector<std::unique_ptr<Session>> sessions_;
   bool watching_write_ = false;
-  control::LineBudget driver_lines_;
+  LineBudget driver_lines_;
   uint64_t last_counters_ns_ = 0;
   uint64_t chunks_told_ = 0;
 };

@@ -143,6 +143,7 @@ class Harness {
 }  // namespace gpuloom::executor
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace gpuloom;
   using namespace gpuloom::executor;
   if (size > gpuloom::wire::kRingBytes / 2) return -1;
   SetLogLevel(LogLevel::kNone);

@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-#include "proto/control/line_budget.h"
+#include "agent/node/line_budget.h"
 
 namespace gpuloom::executor {
 
@@ -22,7 +22,7 @@ struct Tenant {
   const std::string label;
   uint64_t staged_bytes = 0;  // Staging's
   uint32_t link_threads = 0;  // also those that its ended sessions have left behind
-  control::LineBudget lines;
+  LineBudget lines;
 };
 using TenantRef = std::shared_ptr<Tenant>;
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace gpuloom::control {
+namespace gpuloom {
 
 class LineBudget {
  public:
@@ -43,4 +43,4 @@ class LineBudget {
   uint64_t left_out_ = 0;
 };
 
-}  // namespace gpuloom::control
+}  // namespace gpuloom

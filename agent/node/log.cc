@@ -1,0 +1,45 @@
+#include "agent/node/log.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace gpuloom {
+namespace {
+
+LogLevel g_least = LogLevel::kInfo;
+int g_fd = STDERR_FILENO;
+
+}  // namespace
+
+void SetLogLevel(LogLevel least) { g_least = least; }
+void SetLogFd(int fd) { g_fd = fd; }
+
+bool IsLogged(LogLevel level) { return level <= g_least; }
+
+void WriteLogLine(std::string_view program, LogLevel level, std::string_view text) {
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  char line[kMaxLogLineBytes];
+  const size_t bytes = FormatLogLine(now, level, program, text, line);
+  [[maybe_unused]] const ssize_t written = write(g_fd, line, bytes);
+}
+
+bool TakeLogLine(LineBudget* budget, std::string_view program, LogLevel level) {
+  if (!IsLogged(level)) return false;
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const uint64_t now_ns =
+      static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  uint64_t left_out = 0;
+  if (!budget->Take(now_ns, &left_out)) return false;
+  if (left_out != 0) {
+    char text[80];
+    snprintf(text, sizeof(text), "%llu lines about whom the next one names were left out",
+             static_cast<unsigned long long>(left_out));
+    WriteLogLine(program, level, text);
+  }
+  return true;
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,178 @@
+#include "agent/node/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace gpuloom {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Format(const timespec& now, LogLevel level, std::string_view text) {
+  char line[kMaxLogLineBytes];
+  return std::string(line, FormatLogLine(now, level, "gpuloom-test", text, line));
+}
+
+// What `write` leaves in the log.
+template <typename Function>
+std::string Written(Function write) {
+  ::testing::internal::CaptureStderr();
+  write();
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(LogLine, HasTimeLevelProgramAndText) {
+  EXPECT_EQ(Format({0, 0}, LogLevel::kInfo, "begins"),
+            "1970-01-01T00:00:00.000Z info gpuloom-test: begins\n");
+  EXPECT_EQ(Format({1'795'409'810, 123'999'999}, LogLevel::kWarning, "x"),
+            "2026-11-23T04:56:50.123Z warning gpuloom-test: x\n");
+  EXPECT_EQ(Format({1'709'251'199, 999'000'000}, LogLevel::kError, ""),
+            "2024-02-29T23:59:59.999Z error gpuloom-test: \n")
+      << "the last second of a leap day";
+}
+
+TEST(LogLine, Malicious_NobodysTextBeginsALine) {
+  const std::string line =
+      Format({0, 0}, LogLevel::kError, "refused: x\n1970-01-01T00:00:00.000Z info faked\r\x1b[2J");
+  EXPECT_THAT(line, EndsWith("refused: x\\n1970-01-01T00:00:00.000Z info faked\\x0d\\x1b[2J\n"));
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+}
+
+TEST(LogLine, Malicious_ALineIsCut) {
+  const std::string line = Format({0, 0}, LogLevel::kInfo, std::string(1 << 20, 'x'));
+  EXPECT_EQ(line.size(), kMaxLogLineBytes);
+  EXPECT_THAT(line, EndsWith("x…\n"));
+}
+
+TEST(LogLine, IsReadAsItWasWritten) {
+  for (const LogLevel level :
+       {LogLevel::kError, LogLevel::kWarning, LogLevel::kInfo, LogLevel::kDebug}) {
+    std::string line = Format({1, 0}, level, "a: b c");
+    line.pop_back();
+    const auto parsed = ParseLogLine(line);
+    ASSERT_TRUE(parsed) << line;
+    EXPECT_EQ(parsed->level, level);
+    EXPECT_EQ(parsed->program, "gpuloom-test");
+    EXPECT_EQ(parsed->text, "a: b c");
+  }
+}
+
+TEST(LogLine, OtherLinesAreNone) {
+  for (const char* line :
+       {"", "x", "gpuloom-executor: x", "1970-01-01T00:00:00.000Z", "1970-01-01T00:00:00.000Z info",
+        "1970-01-01T00:00:00.000Z loud gpuloom-test: x", "1970-01-01T00:00:00.000Z none a: x",
+        "1970-01-01T00:00:00.000Z info gpuloom-test", "1970-01-01 00:00:00.000Z info a: x",
+        "1970-01-01T00:00:00.00xZ info a: x", " info gpuloom-test: x"}) {
+    EXPECT_FALSE(ParseLogLine(line)) << line;
+  }
+}
+
+TEST(LogLevel, HasFourNames) {
+  EXPECT_EQ(ParseLogLevel("error"), LogLevel::kError);
+  EXPECT_EQ(ParseLogLevel("warning"), LogLevel::kWarning);
+  EXPECT_EQ(ParseLogLevel("info"), LogLevel::kInfo);
+  EXPECT_EQ(ParseLogLevel("debug"), LogLevel::kDebug);
+  for (const char* other : {"", "none", "warn", "Debug"}) EXPECT_FALSE(ParseLogLevel(other));
+}
+
+TEST(Log, ALineHasTheTimeOfNow) {
+  const auto seconds = [](const std::string& line) { return line.substr(0, 19); };
+  timespec before, after;
+  clock_gettime(CLOCK_REALTIME, &before);
+  const std::string line = Written([] { WriteLogLine("gpuloom-test", LogLevel::kInfo, "x"); });
+  clock_gettime(CLOCK_REALTIME, &after);
+  EXPECT_THAT(line, EndsWith("Z info gpuloom-test: x\n"));
+  EXPECT_GE(seconds(line), seconds(Format(before, LogLevel::kInfo, "")));
+  EXPECT_LE(seconds(line), seconds(Format(after, LogLevel::kInfo, "")));
+}
+
+TEST(Log, LinesOfThreadsDoNotMix) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  SetLogFd(ends[1]);
+  std::string text;
+  std::thread reader([&] {
+    char piece[4096];
+    for (ssize_t n; (n = read(ends[0], piece, sizeof(piece))) > 0;)
+      text.append(piece, static_cast<size_t>(n));
+  });
+  constexpr int kThreads = 4, kLines = 200;
+  std::vector<std::thread> writers;
+  for (int i = 0; i < kThreads; ++i) {
+    writers.emplace_back([i] {
+      const std::string long_text(kMaxLogLineBytes, static_cast<char>('a' + i));
+      for (int line = 0; line < kLines; ++line) WriteLogLine("t", LogLevel::kInfo, long_text);
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  SetLogFd(STDERR_FILENO);
+  close(ends[1]);
+  reader.join();
+  close(ends[0]);
+  int lines = 0;
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    const auto line = ParseLogLine(std::string_view(text).substr(begin, end - begin));
+    ASSERT_TRUE(line);
+    const std::string_view letters = line->text.substr(0, line->text.size() - 3);  // the mark
+    EXPECT_EQ(letters.find_first_not_of(letters[0]), std::string_view::npos);
+    ++lines;
+  }
+  EXPECT_EQ(lines, kThreads * kLines);
+}
+
+TEST(Log, LessImportantLinesAreNotWritten) {
+  SetLogLevel(LogLevel::kWarning);
+  EXPECT_TRUE(IsLogged(LogLevel::kError));
+  EXPECT_TRUE(IsLogged(LogLevel::kWarning));
+  EXPECT_FALSE(IsLogged(LogLevel::kInfo));
+  LineBudget budget;
+  EXPECT_FALSE(TakeLogLine(&budget, "t", LogLevel::kInfo));
+  SetLogLevel(LogLevel::kNone);
+  EXPECT_FALSE(IsLogged(LogLevel::kError));
+  SetLogLevel(LogLevel::kInfo);
+  EXPECT_TRUE(TakeLogLine(&budget, "t", LogLevel::kInfo));
+}
+
+TEST(Log, WhatABudgetLeavesOutIsSaidWithTheNextLine) {
+  LineBudget budget;
+  // When the machine started, so that lines have come back since.
+  uint64_t left_out = 0;
+  while (budget.Take(1, &left_out)) {
+  }
+  const std::string text =
+      Written([&] { EXPECT_TRUE(TakeLogLine(&budget, "gpuloom-test", LogLevel::kError)); });
+  EXPECT_THAT(
+      text, EndsWith("error gpuloom-test: 1 lines about whom the next one names were left out\n"));
+  EXPECT_EQ(Written([&] { EXPECT_TRUE(TakeLogLine(&budget, "t", LogLevel::kError)); }), "");
+}
+
+TEST(LineBudget, SomeAtOnceThenOneInAWhileAndTheRestIsCounted) {
+  LineBudget budget;
+  uint64_t now_ns = 1'000'000'000'000;
+  uint64_t left_out = 7;
+  for (uint32_t i = 0; i < LineBudget::kAtOnce; ++i) {
+    ASSERT_TRUE(budget.Take(now_ns, &left_out)) << i;
+    EXPECT_EQ(left_out, 0u);
+  }
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(budget.Take(now_ns, &left_out));
+  now_ns += LineBudget::kRefillNs;
+  ASSERT_TRUE(budget.Take(now_ns, &left_out));
+  EXPECT_EQ(left_out, 1000u);
+  EXPECT_FALSE(budget.Take(now_ns, &left_out));
+  now_ns += 100 * LineBudget::kRefillNs;
+  uint32_t lines = 0;
+  while (budget.Take(now_ns, &left_out)) ++lines;
+  EXPECT_EQ(lines, LineBudget::kAtOnce);
+}
+
+}  // namespace
+}  // namespace gpuloom
