@@ -10,7 +10,7 @@ arguments=()
 case "${1:-}" in
   "") [[ -e /proc/driver/nvidia/version ]] || arguments+=(--softgpu) ;;
   --softgpu) arguments+=(--softgpu) ;;
-  *) sed -n '2,5p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+  *) grep '^#   ' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac
 
 deploy/install-deps.sh

@@ -11,7 +11,7 @@ case "${1:-}" in
   "") ;;
   --quick) quick=1 ;;
   --long) long=1 ;;
-  *) sed -n '2,5p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+  *) grep '^#   ' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac
 
 deploy/install-deps.sh || exit 1

@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 HEAD = """\
+// SPDX-License-Identifier: Apache-2.0
 // What cuGetProcAddress answers: PROC_ADDRESS(name, version, per_thread, symbol, type). `symbol` is the exported function
 // that a request for `name` means from CUDA `version` on (until a later row of the same name), `type` the toolkit's own
 // type for it; per_thread rows are for callers with per-thread default streams. Sorted by name, per_thread, version.

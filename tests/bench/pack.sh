@@ -14,7 +14,7 @@
 #   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom_sharing_test     (also: death, hostile)
 #   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom-random-hostility --seconds 600
 set -euo pipefail
-[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { sed -n '2,15p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { grep '^#   ' "${BASH_SOURCE[0]}" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 dir=$(realpath -m "$1") build=${2:-build/dev}
