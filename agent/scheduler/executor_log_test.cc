@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <regex>
+#include <sstream>
 
 namespace gpuloom::scheduler {
 namespace {
@@ -35,8 +35,20 @@ class ExecutorLogTest : public ::testing::Test {
   std::string Drained() {
     writer_.Reset();
     log_.Drain();
-    static const std::regex kTime("(^|\n)[0-9]{4}-[0-9-]{5}T[0-9:]{8}\\.[0-9]{3}Z ");
-    return std::regex_replace(::testing::internal::GetCapturedStderr(), kTime, "$1");
+    std::istringstream lines(::testing::internal::GetCapturedStderr());
+    std::string text;
+    for (std::string line; std::getline(lines, line);) {
+      const auto parsed = ParseLogLine(line);
+      EXPECT_TRUE(parsed) << line;
+      if (!parsed) continue;
+      text += LogLevelName(parsed->level);
+      text += " ";
+      text += parsed->program;
+      text += ": ";
+      text += parsed->text;
+      text += "\n";
+    }
+    return text;
   }
 
   EventLoop loop_;
@@ -63,13 +75,10 @@ TEST_F(ExecutorLogTest, WhatIsNoLineOfALogIsAnError) {
 }
 
 TEST_F(ExecutorLogTest, Malicious_TheTimeIsTheSchedulers) {
-  ::testing::internal::GetCapturedStderr();
-  ::testing::internal::CaptureStderr();
   Write("1999-01-01T00:00:00.000Z info gpuloom-executor: long ago\n");
   log_.Drain();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              AllOf(HasSubstr("info gpuloom-executor: long ago\n"), Not(HasSubstr("1999"))));
-  ::testing::internal::CaptureStderr();
+              AllOf(HasSubstr("Z info gpuloom-executor: long ago\n"), Not(HasSubstr("1999"))));
 }
 
 TEST_F(ExecutorLogTest, Malicious_NoLineLooksLikeTheSchedulers) {
