@@ -2,7 +2,8 @@
 # Installs what is missing, builds, and runs all tests. The closing line counts everything.
 #   tests/run.sh           everything: dev, AddressSanitizer with the fuzzers, ThreadSanitizer
 #   tests/run.sh --quick   the dev build and its tests only
-#   tests/run.sh --long    everything, then an hour of random hostile tenants under AddressSanitizer and an hour of valid sequences
+#   tests/run.sh --long    everything, then what is shipped (the release build with its short tests), an hour of random hostile
+#                          tenants under AddressSanitizer and an hour of valid sequences
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -107,6 +108,8 @@ if ((!quick)); then
   build tsan && TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/tsan.supp" run_tests tsan -LE device-addresses
 fi
 if ((long)); then
+  # Without assertions, and optimised as nothing above is. What needs several processes waits for them as in the dev build.
+  build release && run_tests release -LE processes
   run_random hostility "an hour" build/asan/tests/gpuloom-random-hostility --seconds 3600 --log build/long/executors.log
   run_random sequences "an hour" env GPULOOM_SOFTGPU_MEMORY=1GiB GPULOOM_SOFTGPU_QUIET=1 \
     build/dev/bin/gpuloom run --slots 8 --state-dir build/long/sequences --domain sequences --softgpu -- \
