@@ -12,6 +12,7 @@
 #include "agent/cat.h"
 #include "agent/identity/allocation_record.h"
 #include "agent/identity/state_file.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 namespace {
@@ -51,7 +52,7 @@ AllocationBook::AllocationBook(const std::string& state_directory)
     : allocations_(state_directory + "/allocations"), records_(state_directory + "/records") {}
 
 absl::Status AllocationBook::Load(std::vector<std::string>* complaints) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const std::string& directory : {allocations_, records_}) {
     if (absl::Status status = MakeStateDirectory(directory, 0700); !status.ok()) return status;
   }
@@ -129,7 +130,7 @@ absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
   allocation.library_files = library_files;
   allocation.created_at = now;
 
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // The record first: a directory that has none is nobody's.
   if (absl::Status status = WriteRecord(allocation); !status.ok()) return status;
   if (absl::Status status = MakeStateDirectory(DirectoryOf(allocation.name), 0755); !status.ok()) {
@@ -142,7 +143,7 @@ absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
 }
 
 absl::Status AllocationBook::Bind(const std::string& name, const Binding& binding) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   LookAtLocked(name, nullptr);
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return absl::NotFoundError(Cat("state: no allocation ", name));
@@ -154,7 +155,7 @@ absl::Status AllocationBook::Bind(const std::string& name, const Binding& bindin
 }
 
 absl::Status AllocationBook::Remove(const std::string& name) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   LookAtLocked(name, nullptr);
   if (!by_name_.contains(name)) return absl::OkStatus();
   std::error_code error;
@@ -167,7 +168,7 @@ absl::Status AllocationBook::Remove(const std::string& name) {
 }
 
 std::optional<Allocation> AllocationBook::Find(const std::string& name) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   LookAtLocked(name, nullptr);
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return std::nullopt;
@@ -186,7 +187,7 @@ std::vector<Allocation> AllocationBook::FindByDevices(std::vector<std::string> d
 std::vector<Allocation> AllocationBook::All() const {
   std::vector<Allocation> all;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     (void)LookLocked(nullptr);  // a directory that cannot be read has not changed what is known
     for (const auto& [name, known] : by_name_) all.push_back(known.allocation);
   }

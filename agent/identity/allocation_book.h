@@ -13,7 +13,6 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "agent/identity/allocation.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 
@@ -62,13 +62,14 @@ class AllocationBook {
   absl::Status WriteRecord(const Allocation& allocation) const;
   // Take over what has changed on disk, of all records or of one. What cannot be read is left as it
   // is known, unless there are `complaints`: then it is set aside.
-  absl::Status LookLocked(std::vector<std::string>* complaints) const;
-  void LookAtLocked(const std::string& name, std::vector<std::string>* complaints) const;
+  absl::Status LookLocked(std::vector<std::string>* complaints) const GPULOOM_REQUIRES(mutex_);
+  void LookAtLocked(const std::string& name, std::vector<std::string>* complaints) const
+      GPULOOM_REQUIRES(mutex_);
 
   const std::string allocations_;
   const std::string records_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::string, Known> by_name_;
+  mutable Mutex mutex_;
+  mutable std::map<std::string, Known> by_name_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom

@@ -8,6 +8,7 @@
 #include "agent/cat.h"
 #include "agent/inventory/slots.h"
 #include "agent/node/size.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 namespace {
@@ -244,7 +245,7 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
     if (!held.ok()) return {std::string(held.status().message())};
     std::vector<std::string> over;
     {
-      const std::lock_guard lock(collector_mutex_);
+      const MutexLock lock(collector_mutex_);
       over = collector_.Judge(allocations, *held, options_.clock->Now());
     }
     for (const std::string& name : over) {
@@ -279,7 +280,7 @@ void Allocator::KubeletSeen(const std::string& kubelet_id) {
   const Clock::Time now = options_.clock->Now();
   const absl::StatusOr<Clock::Time> since = options_.kubelet_record->FirstSeen(kubelet_id, now);
   if (!since.ok()) spdlog::warn("{}", std::string(since.status().message()));
-  const std::lock_guard lock(collector_mutex_);
+  const MutexLock lock(collector_mutex_);
   collector_.KubeletSeen(since.value_or(now));
 }
 

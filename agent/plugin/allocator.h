@@ -9,7 +9,6 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,6 +24,7 @@
 #include "agent/plugin/shim_store.h"
 #include "agent/policy/policy_watcher.h"
 #include "agent/supervisor/scheduler_client.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 
@@ -94,8 +94,8 @@ class Allocator {
 
   const Options options_;
   Resolver resolver_;
-  std::mutex collector_mutex_;
-  Collector collector_;  // guarded by collector_mutex_
+  Mutex collector_mutex_;
+  Collector collector_ GPULOOM_GUARDED_BY(collector_mutex_);
 };
 
 }  // namespace gpuloom

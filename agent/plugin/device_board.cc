@@ -1,6 +1,7 @@
 #include "agent/plugin/device_board.h"
 
 #include "agent/inventory/slots.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 
@@ -9,27 +10,27 @@ DeviceBoard::DeviceBoard(std::vector<Gpu> gpus, int slots_per_gpu)
 
 void DeviceBoard::SetHealthy(const std::string& gpu_uuid, bool is_healthy) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     bool& known = is_healthy_[gpu_uuid];
     if (known == is_healthy) return;
     known = is_healthy;
     ++version_;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void DeviceBoard::SetTrouble(const std::string& trouble) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   trouble_ = trouble;
 }
 
 std::string DeviceBoard::Trouble() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return trouble_;
 }
 
 std::vector<Slot> DeviceBoard::Slots(uint64_t* version) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   *version = version_;
   std::vector<Slot> slots;
   for (const Gpu& gpu : gpus_) {
@@ -43,8 +44,9 @@ std::vector<Slot> DeviceBoard::Slots(uint64_t* version) const {
 }
 
 bool DeviceBoard::WaitForChange(uint64_t version, std::chrono::milliseconds timeout) const {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, timeout, [&] { return version_ != version; });
+  MutexLock lock(mutex_);
+  return changed_.WaitFor(mutex_, timeout,
+                          [&]() GPULOOM_REQUIRES(mutex_) { return version_ != version; });
 }
 
 }  // namespace gpuloom

@@ -4,14 +4,14 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "agent/inventory/gpu.h"
+#include "proto/sync/cond_var.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 
@@ -36,11 +36,11 @@ class DeviceBoard {
  private:
   const std::vector<Gpu> gpus_;
   const int slots_per_gpu_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  uint64_t version_ = 1;
-  std::map<std::string, bool> is_healthy_;
-  std::string trouble_;
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  uint64_t version_ GPULOOM_GUARDED_BY(mutex_) = 1;
+  std::map<std::string, bool> is_healthy_ GPULOOM_GUARDED_BY(mutex_);
+  std::string trouble_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom

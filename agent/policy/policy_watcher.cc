@@ -10,6 +10,7 @@
 #include "agent/cat.h"
 #include "agent/policy/last_good_policy.h"
 #include "agent/policy/policy_parser.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 namespace {
@@ -114,7 +115,7 @@ PolicyWatcher::Look PolicyWatcher::ReadFile() {
   last_read_error_.clear();
   if (last_content_ == *text) {
     if (was_unreadable) {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       trouble_ = content_trouble_;
     }
     return {Outcome::kUnchanged, "", Keep()};
@@ -136,14 +137,14 @@ PolicyWatcher::Look PolicyWatcher::ReadFile() {
 }
 
 void PolicyWatcher::Use(Policy policy) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   current_ = std::make_shared<const Policy>(std::move(policy));
   trouble_.clear();
 }
 
 PolicyWatcher::Look PolicyWatcher::Refuse(const absl::Status& reason) {
   Look look{Outcome::kRefused, Cat(std::string(reason.message()), in_force_), ""};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   trouble_ = look.reason;
   return look;
 }
@@ -161,12 +162,12 @@ std::string PolicyWatcher::Keep() {
 }
 
 std::shared_ptr<const Policy> PolicyWatcher::Current() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return current_;
 }
 
 std::string PolicyWatcher::Trouble() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return trouble_;
 }
 

@@ -12,13 +12,13 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "agent/policy/policy.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 
@@ -73,9 +73,9 @@ class PolicyWatcher {
   std::optional<std::string> good_content_;  // of the policy in force
   bool is_kept_ = false;                     // good_content_ lies at kept_path_
   std::string last_not_kept_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<const Policy> current_;
-  std::string trouble_;
+  mutable Mutex mutex_;
+  std::shared_ptr<const Policy> current_ GPULOOM_GUARDED_BY(mutex_);
+  std::string trouble_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom

@@ -2,11 +2,10 @@
 
 #include <poll.h>
 
-#include <mutex>
-
 #include "absl/strings/str_split.h"
 #include "agent/cat.h"
 #include "proto/control/client.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 namespace {
@@ -29,7 +28,7 @@ class ControlClient : public SchedulerClient {
   explicit ControlClient(const std::string& directory) : directory_(directory) {}
 
   absl::Status Connect() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::string error;
     if (client_.Connect(directory_, control::Client::kDefaultTimeout, &error)) {
       return absl::OkStatus();
@@ -46,7 +45,9 @@ class ControlClient : public SchedulerClient {
     if (!Fill(order.name, name) || !Fill(order.directory, directory)) {
       return absl::InvalidArgumentError(Cat("scheduler: too long a path: ", directory));
     }
-    return Ask([&](std::string* error) { return client_.AddAllocation(order, error); });
+    return Ask([&](control::Client& client, std::string* error) {
+      return client.AddAllocation(order, error);
+    });
   }
 
   absl::Status BindAllocation(const BindOrder& order) override {
@@ -62,15 +63,21 @@ class ControlClient : public SchedulerClient {
     }
     message.memory_quota_bytes = order.memory_quota_bytes;
     message.pinned_limit_bytes = order.pinned_limit_bytes;
-    return Ask([&](std::string* error) { return client_.BindAllocation(message, error); });
+    return Ask([&](control::Client& client, std::string* error) {
+      return client.BindAllocation(message, error);
+    });
   }
 
   absl::Status PrepareExecutor(const std::string& name) override {
-    return Ask([&](std::string* error) { return client_.PrepareExecutor(name, error); });
+    return Ask([&](control::Client& client, std::string* error) {
+      return client.PrepareExecutor(name, error);
+    });
   }
 
   absl::Status RemoveAllocation(const std::string& name) override {
-    return Ask([&](std::string* error) { return client_.RemoveAllocation(name, error); });
+    return Ask([&](control::Client& client, std::string* error) {
+      return client.RemoveAllocation(name, error);
+    });
   }
 
   absl::StatusOr<std::vector<std::string>> ListAllocations() override {
@@ -94,24 +101,27 @@ class ControlClient : public SchedulerClient {
   }
 
   bool IsConnected() override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!client_.connected()) return false;
     pollfd entry = {client_.fd(), POLLRDHUP, 0};
     return poll(&entry, 1, 0) == 0;
   }
 
  private:
+  // `say(client, error)` asks, and tells whether the answer was yes.
   template <typename Say>
   absl::Status Ask(Say say) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!client_.connected()) return Gone("the connection was lost");
     std::string error;
-    if (say(&error)) return absl::OkStatus();
+    if (say(client_, &error)) return absl::OkStatus();
     return client_.connected() ? absl::FailedPreconditionError(error) : Gone(error);
   }
 
   absl::Status List(std::vector<control::AllocationState>* states) {
-    return Ask([&](std::string* error) { return client_.ListAllocations(states, error); });
+    return Ask([&](control::Client& client, std::string* error) {
+      return client.ListAllocations(states, error);
+    });
   }
 
   absl::Status Gone(const std::string& why) const {
@@ -120,8 +130,8 @@ class ControlClient : public SchedulerClient {
   }
 
   const std::string directory_;
-  std::mutex mutex_;
-  control::Client client_;
+  Mutex mutex_;
+  control::Client client_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace

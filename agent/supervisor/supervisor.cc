@@ -9,6 +9,7 @@
 
 #include "agent/cat.h"
 #include "agent/supervisor/scheduler_process.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 namespace {
@@ -57,7 +58,7 @@ bool Supervisor::IsAnyRunning() {
 
 absl::StatusOr<std::shared_ptr<SchedulerClient>> Supervisor::Client(
     const std::string& gpu_uuid) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = watched_.find(gpu_uuid);
   if (found == watched_.end()) {
     return absl::NotFoundError(
@@ -105,7 +106,7 @@ void Supervisor::Look(const std::string& gpu_uuid, Watched* watched, Clock::Time
                  watched->pid != 0 ? "started" : "adopted", watched->directory);
     watched->is_waiting = false;
     watched->backoff.Started(now);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     watched->client = *std::move(client);
     watched->trouble.clear();
     return;
@@ -151,7 +152,7 @@ void Supervisor::Start(const std::string& gpu_uuid, Watched* watched, Clock::Tim
 
 void Supervisor::Complain(const std::string& gpu_uuid, Watched* watched,
                           const std::string& trouble) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (watched->client != nullptr || watched->trouble != trouble) {
     spdlog::error("supervisor: GPU {}: scheduler: {}; next try in {} ms", gpu_uuid, trouble,
                   watched->backoff.pause().count());

@@ -9,7 +9,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "agent/clock.h"
 #include "agent/supervisor/backoff.h"
 #include "agent/supervisor/scheduler_client.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 
@@ -71,7 +71,7 @@ class Supervisor {
   void Complain(const std::string& gpu_uuid, Watched* watched, const std::string& trouble);
 
   const Options options_;
-  mutable std::mutex
+  mutable Mutex
       mutex_;  // guards client and trouble of every entry; the map itself is fixed before Tick
   std::map<std::string, Watched> watched_;
 };

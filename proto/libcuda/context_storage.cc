@@ -62,7 +62,7 @@ void ContextStorage::WriteLocked(Entry* entry, uint64_t context, uint64_t key, u
 }
 
 bool ContextStorage::Put(uint64_t context, uint64_t key, uint64_t value, Destructor destructor) {
-  pthread_mutex_lock(&lock_);
+  const MutexLock lock(lock_);
   Entry* target = FindLocked(context, key);
   size_t index = Home(context, key);
   for (size_t probed = 0; target == nullptr && probed < kCapacity; ++probed) {
@@ -71,27 +71,25 @@ bool ContextStorage::Put(uint64_t context, uint64_t key, uint64_t value, Destruc
     index = (index + 1) & (kCapacity - 1);
   }
   if (target != nullptr) WriteLocked(target, context, key, value, destructor);
-  pthread_mutex_unlock(&lock_);
   return target != nullptr;
 }
 
 bool ContextStorage::Delete(uint64_t context, uint64_t key) {
-  pthread_mutex_lock(&lock_);
+  const MutexLock lock(lock_);
   Entry* entry = FindLocked(context, key);
   if (entry != nullptr) WriteLocked(entry, 0, 0, 0, nullptr);
-  pthread_mutex_unlock(&lock_);
   return entry != nullptr;
 }
 
 void ContextStorage::ResetContext(uint64_t context) {
   for (Entry& entry : entries_) {
-    pthread_mutex_lock(&lock_);
+    lock_.Lock();
     const bool mine = entry.context.load(std::memory_order_relaxed) == context && context != 0;
     const uint64_t key = entry.key.load(std::memory_order_relaxed);
     const uint64_t value = entry.value.load(std::memory_order_relaxed);
     const Destructor destructor = entry.destructor;
     if (mine) WriteLocked(&entry, 0, 0, 0, nullptr);
-    pthread_mutex_unlock(&lock_);
+    lock_.Unlock();
     if (mine && destructor != nullptr) destructor(context, key, value);
   }
 }

@@ -6,11 +6,11 @@
 // zero-initialised and needs no constructor, so it can be a plain global in a tenant's process.
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 
@@ -40,17 +40,17 @@ class ContextStorage {
     std::atomic<uint64_t> context;
     std::atomic<uint64_t> key;
     std::atomic<uint64_t> value;
-    Destructor destructor;  // under the lock
+    Destructor destructor;  // with lock_
   };
 
   static size_t Home(uint64_t context, uint64_t key);
-  // The entry of (context, key) or null; under the lock.
-  Entry* FindLocked(uint64_t context, uint64_t key);
-  static void WriteLocked(Entry* entry, uint64_t context, uint64_t key, uint64_t value,
-                          Destructor destructor);
+  // The entry of (context, key) or null.
+  Entry* FindLocked(uint64_t context, uint64_t key) GPULOOM_REQUIRES(lock_);
+  void WriteLocked(Entry* entry, uint64_t context, uint64_t key, uint64_t value,
+                   Destructor destructor) GPULOOM_REQUIRES(lock_);
 
   Entry entries_[kCapacity] = {};
-  pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
+  Mutex lock_;
 };
 
 }  // namespace gpuloom

@@ -1,10 +1,10 @@
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/device_resource.h"
 #include "proto/libcuda/growing.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 namespace {
@@ -24,18 +24,10 @@ constexpr uint32_t kMark = 0x4d4c5047;
 enum Kind : uint32_t { kWhole = 1, kGroup, kRemaining };
 
 struct Descriptions {
-  pthread_mutex_t mutex;
-  Growing<ResourceDescription*> all;  // by id, from 1
+  Mutex mutex;
+  Growing<ResourceDescription*> all GPULOOM_GUARDED_BY(mutex);  // by id, from 1
 };
-constinit Descriptions descriptions = {PTHREAD_MUTEX_INITIALIZER, {}};
-
-class HoldingDescriptions {
- public:
-  HoldingDescriptions() { pthread_mutex_lock(&descriptions.mutex); }
-  ~HoldingDescriptions() { pthread_mutex_unlock(&descriptions.mutex); }
-  HoldingDescriptions(const HoldingDescriptions&) = delete;
-  HoldingDescriptions& operator=(const HoldingDescriptions&) = delete;
-};
+constinit Descriptions descriptions;
 
 void Fill(CUdevResource* resource, Origin origin, const SmCounts& has) {
   memset(resource, 0, sizeof(*resource));
@@ -72,7 +64,7 @@ bool ReadOrigin(const CUdevResource& resource, Origin* origin) {
         (origin->kind == kGroup && is_split && origin->index < split.groups))) {
     return false;
   }
-  const HoldingDescriptions holding;
+  const MutexLock lock(descriptions.mutex);
   return origin->of <= descriptions.all.count();
 }
 
@@ -171,7 +163,7 @@ CUresult Generate(CUdevResourceDesc* handle, const CUdevResource* resources, uns
   if (handle == nullptr || resources == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   ResourceDescription described = {};
   CUDA_RETURN_IF_ERROR(Describe(resources, count, &described));
-  const HoldingDescriptions holding;
+  const MutexLock lock(descriptions.mutex);
   for (ResourceDescription* known : descriptions.all) {
     if (!SameContent(*known, described)) continue;
     *handle = reinterpret_cast<CUdevResourceDesc>(known);
@@ -201,7 +193,7 @@ CUresult FindDescription(CUdevResourceDesc handle, CUdevice device,
     if (result == CUDA_SUCCESS) result = Generate(&handle, &whole, 1);
     if (result != CUDA_SUCCESS) return result;
   }
-  const HoldingDescriptions holding;
+  const MutexLock lock(descriptions.mutex);
   for (const ResourceDescription* known : descriptions.all) {
     if (reinterpret_cast<CUdevResourceDesc>(const_cast<ResourceDescription*>(known)) == handle) {
       *description = known;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "proto/libcuda/context_storage.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 namespace {
@@ -85,7 +86,7 @@ constexpr Uuid kKnownUuids[kFirstUnknown] = {
 constexpr uint8_t kRefusedUuids[][4] = {
     {0xf8, 0xcf, 0xf9, 0x51}, {0x69, 0xa2, 0x8e, 0x9f}, {0xda, 0x91, 0x51, 0xd3}};
 
-pthread_mutex_t unknown_lock = PTHREAD_MUTEX_INITIALIZER;
+constinit Mutex unknown_lock;
 Uuid unknown_uuids[kUnknownTables];  // written once each, under the lock, before the table is
                                      // handed out
 std::atomic<int> unknown_count{0};
@@ -350,7 +351,7 @@ constexpr const UnknownTable* kUnknown =
     TablesOf(std::make_integer_sequence<int, kUnknownTables>());
 
 const void* FindOrAddUnknown(const Uuid& uuid) {
-  pthread_mutex_lock(&unknown_lock);
+  MutexLock lock(unknown_lock);
   const int count = unknown_count.load(std::memory_order_relaxed);
   int index = 0;
   while (index < count && std::memcmp(&unknown_uuids[index], &uuid, sizeof(uuid)) != 0) ++index;
@@ -359,7 +360,7 @@ const void* FindOrAddUnknown(const Uuid& uuid) {
     unknown_uuids[index] = uuid;
     unknown_count.store(count + 1, std::memory_order_relaxed);
   }
-  pthread_mutex_unlock(&unknown_lock);
+  lock.Unlock();
   if (added) LogUnknownTable(uuid);
   return &kUnknown[index < kUnknownTables ? index : kUnknownTables - 1];
 }

@@ -3,7 +3,6 @@
 // settings as they were, which CUDA leaves undefined.
 //
 // Compiled into the shim and into the software driver.
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +12,7 @@
 #include "proto/libcuda/graph/library.h"
 #include "proto/libcuda/growing.h"
 #include "proto/libcuda/stepwise_launch.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 namespace {
@@ -29,21 +29,13 @@ struct Settings {
 };
 
 struct AllSettings {
-  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  Growing<Settings> settings;
+  Mutex mutex;
+  Growing<Settings> settings GPULOOM_GUARDED_BY(mutex);
   std::atomic<size_t> count{0};  // so that programs of later times take no lock
 };
 constinit AllSettings all;
 
-class Locked {
- public:
-  Locked() { pthread_mutex_lock(&all.mutex); }
-  ~Locked() { pthread_mutex_unlock(&all.mutex); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-};
-
-Settings* FindLocked(const void* function) {
+Settings* FindLocked(const void* function) GPULOOM_REQUIRES(all.mutex) {
   for (Settings& settings : all.settings) {
     if (settings.function == function) return &settings;
   }
@@ -58,7 +50,7 @@ Settings Fresh(const void* function) {
   return fresh;
 }
 
-Settings* MakeLocked(const void* function) {
+Settings* MakeLocked(const void* function) GPULOOM_REQUIRES(all.mutex) {
   if (Settings* settings = FindLocked(function); settings != nullptr) return settings;
   const Settings fresh = Fresh(function);
   if (!all.settings.Push(fresh)) return nullptr;
@@ -91,7 +83,7 @@ CUresult JudgeFunction(CUfunction function) {
 // `change` returns false when there is no memory.
 template <typename Change>
 CUresult Set(CUfunction function, Change&& change) {
-  Locked locked;
+  const MutexLock lock(all.mutex);
   Settings* settings = MakeLocked(function);
   return settings != nullptr && change(settings) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -142,7 +134,7 @@ CUresult Launch(CUfunction function, int width, int height, CUstream stream) {
   uint8_t* params = nullptr;
   size_t param_bytes = 0;
   {
-    Locked locked;
+    const MutexLock lock(all.mutex);
     if (const Settings* found = FindLocked(function); found != nullptr) settings = *found;
     param_bytes = settings.param_bytes > layout.bytes ? settings.param_bytes : layout.bytes;
     if (layout.known && settings.param_bytes > WholeWords(layout.bytes)) {
@@ -167,7 +159,7 @@ CUresult Launch(CUfunction function, int width, int height, CUstream stream) {
 
 void ForgetStepwiseLaunch(const void* function) {
   if (all.count.load(std::memory_order_acquire) == 0) return;
-  Locked locked;
+  const MutexLock lock(all.mutex);
   for (size_t i = 0; i < all.settings.count(); ++i) {
     if (all.settings[i].function != function) continue;
     free(all.settings[i].params);

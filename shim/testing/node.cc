@@ -12,6 +12,7 @@
 #include "proto/channel/socket.h"
 #include "proto/cuda/cuda_all.h"
 #include "proto/cuda/image_hash.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 namespace {
@@ -40,7 +41,7 @@ void Await(Condition condition) {
 
 void TestingNode::TakeOtherAddresses() {
   const uint64_t addresses = FindFreeAddresses(kDeviceBytes + kHostBytes);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   welcome_.device_range_begin = addresses;
   welcome_.host_range_begin = addresses + kDeviceBytes;
 }
@@ -88,16 +89,16 @@ class TestingNode::Ring {
   void HangUp() { shutdown(doorbell_.get(), SHUT_RDWR); }
 
   std::vector<Seen> seen() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return seen_;
   }
   std::vector<std::vector<uint8_t>> images() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return images_;
   }
   void set_paused(bool paused) { paused_ = paused; }
   void set_held(bool held) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     held_ = held;
     if (held) return;
     for (const auto& [stream, ticket] : held_back_) writer_->PublishCompleted(stream, ticket);
@@ -115,7 +116,7 @@ class TestingNode::Ring {
     Wake();
   }
   void AnswerLoadWith(uint32_t result, std::string log) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     load_result_ = result;
     load_log_ = std::move(log);
   }
@@ -356,7 +357,7 @@ class TestingNode::Ring {
         return;
       }
       if (status == wire::RingReader::Status::kRecord) {
-        std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         const wire::CommandInfo& info = wire::kCommands[record.opcode];
         seen_.push_back({info.name,
                          record.ticket,
@@ -376,7 +377,7 @@ class TestingNode::Ring {
   }
 
   void FinishHostFunctions() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (; host_functions_done_ != writer_->HostFunctionsDoneUntrusted(); ++host_functions_done_) {
       const auto [stream, ticket] = due_[host_functions_done_];
       writer_->PublishCompleted(stream, ticket);
@@ -416,7 +417,7 @@ class TestingNode::Ring {
   std::unique_ptr<wire::RingReader> reader_;
   std::unique_ptr<wire::CompletionWriter> writer_;
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::vector<Seen> seen_;
   std::vector<std::vector<uint8_t>> images_;
   std::vector<ImageHash> known_;
@@ -495,7 +496,7 @@ void TestingNode::Serve() {
     ++connections_;
     wire::Hello hello;
     if (channel::ReceiveMessage(tenant.get(), &hello, sizeof(hello)) != sizeof(hello)) continue;
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     hello_ = hello;
     if (welcome_.admission == wire::Admission::kAccepted) {
       ring_ = std::make_unique<Ring>(welcome_);
@@ -508,7 +509,7 @@ void TestingNode::Serve() {
 }
 
 std::vector<TestingNode::Seen> TestingNode::seen(std::string_view name) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Seen> found;
   if (ring_ == nullptr) return found;
   for (const Seen& one : ring_->seen()) {
@@ -529,7 +530,7 @@ void TestingNode::PublishAsyncError(uint32_t code) { ring_->PublishAsyncError(co
 void TestingNode::PublishFatal(wire::Fatal fatal) { ring_->PublishFatal(fatal); }
 void TestingNode::HangUpDoorbell() { ring_->HangUp(); }
 void TestingNode::HangUpConnection() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (channel::UniqueFd& tenant : tenants_) shutdown(tenant.get(), SHUT_RDWR);
 }
 void TestingNode::AnswerLoadWith(uint32_t result, std::string log) {

@@ -4,17 +4,16 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "proto/channel/region.h"
 #include "proto/channel/unique_fd.h"
+#include "proto/sync/mutex.h"
 #include "proto/wire/completion_writer.h"
 #include "proto/wire/dispatch.h"
 #include "proto/wire/session.h"
@@ -44,11 +43,11 @@ class TestingNode {
 
   // What the next tenant is told.
   wire::Welcome welcome() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return welcome_;
   }
   void set_welcome(const wire::Welcome& welcome) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     welcome_ = welcome;
   }
   // For one more instance of the library: the one before keeps its addresses.
@@ -57,7 +56,7 @@ class TestingNode {
   std::atomic<size_t> welcome_bytes{sizeof(wire::Welcome)};
   // What the last tenant said.
   wire::Hello hello() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return hello_;
   }
   static constexpr uint64_t kDeviceBytes = uint64_t{256} << 20;
@@ -99,7 +98,7 @@ class TestingNode {
   channel::UniqueFd listener_;
   channel::UniqueFd stop_read_, stop_write_;
   std::atomic<int> connections_{0};
-  std::mutex mutex_;
+  Mutex mutex_;
   std::vector<channel::UniqueFd> tenants_;
   std::unique_ptr<Ring> ring_;
   std::thread thread_;

@@ -27,6 +27,7 @@ NODE = ["agent/node"]
 # What every part of gpuloom-agent shares: strings, statuses, time.
 AGENT = NODE + ["agent/cat.h", "agent/clock.h", "agent/testing_clock.h", "agent/testing_full_disk.h"]
 RULES = [
+    ("proto/sync", [], [CUDA, GRPC, BOOST, HEAVY_STD], []),
     ("proto/wire", [], [NO_OS, CUDA, GRPC, BOOST, r"\.h$"], ["stdint.h"]),
     ("proto/channel", ["proto/wire"], [CUDA, GRPC, HEAVY_STD], []),
     ("proto/control", ["proto/channel", "proto/wire"], [CUDA, GRPC, BOOST], []),
@@ -62,6 +63,9 @@ ROOMS = {
 
 BAD_NAMES = re.compile(r"(^|[_/])(util|utils|common|helper|helpers|manager|misc|impl)([_./]|$)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+# Locks that clang's analysis cannot see through: proto/sync has those that it can.
+UNSEEN_LOCK = re.compile(r"\bstd::(recursive_|timed_|shared_)?mutex\b|\bstd::(lock_guard|unique_lock|scoped_lock|shared_lock)\b|"
+                         r"\bstd::condition_variable|\bpthread_(mutex|rwlock|cond)_|#\s*include <(mutex|shared_mutex|condition_variable)>")
 TODO = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 GOOD_TODO = re.compile(r"\bTODO\(#\d+\): \S")
 SOURCE = {".h", ".cc", ".cu", ".inc", ".def"}
@@ -143,6 +147,9 @@ def CheckInclude(root, tests, name, quote, target):
         for private in PRIVATE:
             if target.startswith(private + "/") and not name.startswith(private + "/"):
                 return f"{private}/ is not included from outside it"
+        # Locks are everybody's.
+        if target.startswith("proto/sync/") and folder != "proto/wire":
+            return None
         if target.startswith(folder + "/") or any(target == a or target.startswith(a + "/") for a in allowed):
             return None
         if name in tests and target.startswith("proto/"):
@@ -185,7 +192,10 @@ def Check(root):
                 offences.append(f"{name}: {len(lines)} lines, more than {MAX_LINES}: split it by noun")
             if path.suffix == ".h" and not any(line.strip() == "#pragma once" for line in lines):
                 offences.append(f"{name}: no #pragma once")
+            is_product = name.startswith(("proto/", "shim/", "agent/")) and name not in tests and not name.startswith("proto/sync/")
             for number, line in enumerate(lines, 1):
+                if is_product and UNSEEN_LOCK.search(line):
+                    offences.append(f"{name}:{number}: a lock is one of proto/sync/mutex.h's, so that clang sees who holds it")
                 include = INCLUDE.match(line)
                 reason = CheckInclude(root, tests, name, *include.groups()) if include else None
                 if reason:

@@ -85,6 +85,20 @@ class CheckTest(unittest.TestCase):
         self.assertEqual(1, len(self.Offences({"agent/common/a.cc": ""})))
         self.assertEqual([], self.Offences({"agent/run/commons.cc": ""}))
 
+    def testLocksThatClangDoesNotSee(self):
+        for text in ("std::mutex mutex;\n", "#include <mutex>\n", "const std::lock_guard lock(mutex);\n",
+                     "std::condition_variable changed;\n", "pthread_mutex_t lock;\n"):
+            for name in ("agent/run/a.cc", "proto/cuda/a.cc", "agent/plugin/a.cc"):
+                self.assertEqual(1, len(self.Offences({name: text})), (name, text))
+            self.assertEqual([], self.Offences({"proto/sync/a.cc": text, "agent/run/a_test.cc": text, "tests/a.cc": text}))
+
+    def testLocksAreEverybodys(self):
+        lock = {"proto/sync/mutex.h": "#pragma once\n"}
+        include = '#include "proto/sync/mutex.h"\n'
+        for name in ("shim/a.cc", "proto/cuda/a.cc", "agent/softgpu/a.cc", "agent/executor/a.cc", "agent/policy/a.cc"):
+            self.assertEqual([], self.Offences({**lock, name: include}), name)
+        self.assertEqual(1, len(self.Offences({**lock, "proto/wire/a.h": "#pragma once\n" + include})))
+
     def testTodo(self):
         self.assertEqual(1, len(self.Offences({"shim/launch/a.cc": "// TODO: later\n"})))
         self.assertEqual([], self.Offences({"shim/launch/a.cc": "// TODO(#12): say what\n"}))

@@ -5,6 +5,7 @@
 #include "agent/executor/device/spin.h"
 #include "agent/executor/launch/kernel_node.h"
 #include "agent/executor/stream/stream_set.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -31,13 +32,8 @@ Chain::~Chain() {
   if (graph != nullptr) cuda->cuGraphDestroy(graph);
 }
 
-std::unique_lock<std::mutex> Chains::Lock() const {
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  while (!lock.owns_lock()) {
-    Pause();
-    (void)lock.try_lock();
-  }
-  return lock;
+Chains::Holding::Holding(Mutex& mutex) : mutex_(mutex) {
+  while (!mutex_.TryLock()) Pause();
 }
 
 // ---- chunks
@@ -88,7 +84,7 @@ Chains::Slot* Chains::Choose(const Chunk& chunk, const Target& target, const Fou
 }
 
 ChainRef Chains::Take(const Chunk& chunk, const Target& target, bool* exact) {
-  const auto lock = Lock();
+  const Holding lock(mutex_);
   const Found found = Find(chunk, target);
   *exact = found.exact != nullptr;
   Slot* slot = found.exact;
@@ -135,7 +131,7 @@ ChainRef Chains::Launch(const Chunk& chunk, const Target& target) {
 }
 
 void Chains::Offer(const ChainRef& chain, const Chunk& chunk) {
-  const auto lock = Lock();
+  const Holding lock(mutex_);
   const auto slot = std::find_if(slots_.begin(), slots_.end(),
                                  [&](const Slot& one) { return one.chain == chain; });
   // Dropped or forgotten meanwhile.
@@ -152,7 +148,7 @@ CUresult Chains::SetNode(const Chain& chain, uint32_t index, const ChunkNode& no
 }
 
 void Chains::Refuse(CUfunction function) {
-  const auto lock = Lock();
+  const Holding lock(mutex_);
   AddRefused(function);
 }
 
@@ -162,7 +158,7 @@ void Chains::AddRefused(CUfunction function) {
 
 bool Chains::Refuses(CUfunction function) const {
   if (refused() == 0) return false;
-  const auto lock = Lock();
+  const Holding lock(mutex_);
   return refused_.contains(function);
 }
 
@@ -204,7 +200,7 @@ bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t*
   const uint64_t key = SingleKey(node, stream);
   const auto found = singles_.find(key);
   if (found == singles_.end() || found->second->nodes.front() != node) {
-    const auto lock = Lock();
+    const Holding lock(mutex_);
     ++counts_.plain;
     if (found == singles_.end() && SawBefore(key)) Want(chunk, node, params, 1, stream);
     return false;
@@ -225,19 +221,19 @@ bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t*
     LetGo(std::move(dropped));
     return false;
   }
-  const auto lock = Lock();
+  const Holding lock(mutex_);
   single.used = ++launches_;
   ++counts_.single;
   return true;
 }
 
 Chains::Counts Chains::counts() const {
-  const auto lock = Lock();
+  const Holding lock(mutex_);
   return counts_;
 }
 
 size_t Chains::size() const {
-  const auto lock = Lock();
+  const Holding lock(mutex_);
   return slots_.size();
 }
 

@@ -15,7 +15,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -25,6 +24,7 @@
 #include "agent/executor/graph/graph.h"
 #include "agent/executor/launch/chunk.h"
 #include "agent/executor/session/work_pool.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 
@@ -144,20 +144,30 @@ class Chains {
     return ChunkNode::Mix(node.Hash(), reinterpret_cast<uintptr_t>(stream));
   }
   // Held for less than a microsecond, among threads that must not sleep.
-  std::unique_lock<std::mutex> Lock() const;
+  class GPULOOM_SCOPED_CAPABILITY Holding {
+   public:
+    explicit Holding(Mutex& mutex) GPULOOM_ACQUIRE(mutex);
+    ~Holding() GPULOOM_RELEASE() { mutex_.Unlock(); }
+    Holding(const Holding&) = delete;
+    Holding& operator=(const Holding&) = delete;
+
+   private:
+    Mutex& mutex_;
+  };
   // Chooses a chain, which the caller then holds, and whether it is as the chunk wants it.
   ChainRef Take(const Chunk& chunk, const Target& target, bool* exact);
   // The chain is as `chunk` wanted it: others may find it so.
   void Offer(const ChainRef& chain, const Chunk& chunk);
-  Found Find(const Chunk& chunk, const Target& target);
-  Slot* Choose(const Chunk& chunk, const Target& target, const Found& found, bool again);
-  bool SawBefore(uint64_t content);
+  Found Find(const Chunk& chunk, const Target& target) GPULOOM_REQUIRES(mutex_);
+  Slot* Choose(const Chunk& chunk, const Target& target, const Found& found, bool again)
+      GPULOOM_REQUIRES(mutex_);
+  bool SawBefore(uint64_t content) GPULOOM_REQUIRES(mutex_);
   // What failed is not one function's fault where `refused` stays as it is.
   CUresult Set(Chain* chain, const Chunk& chunk, CUfunction* refused);
   CUresult SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
                    const uint8_t* params);
   void Refuse(CUfunction function);
-  void AddRefused(CUfunction function);  // with the lock
+  void AddRefused(CUfunction function) GPULOOM_REQUIRES(mutex_);
   void Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
             CUstream stream);
   ChainRef Make(const Wanted& wanted) const;
@@ -183,15 +193,17 @@ class Chains {
   uint32_t letting_go_ = 0;  // pieces of work that do
   std::vector<std::function<void()>> when_let_go_;
 
-  mutable std::mutex mutex_;  // all below
-  std::vector<Slot> slots_;
-  std::unordered_set<CUfunction> refused_;
+  mutable Mutex mutex_;
+  std::vector<Slot> slots_ GPULOOM_GUARDED_BY(mutex_);
+  std::unordered_set<CUfunction> refused_ GPULOOM_GUARDED_BY(mutex_);
   std::atomic<uint32_t> refused_count_{0};  // read without the lock
-  std::array<uint64_t, 16384> seen_{};      // contents and keys, by their low bits
-  uint64_t launches_ = 0;
-  uint64_t full_until_ = 0;  // nothing is dropped for others before this launch
-  std::deque<Wanted> wanted_;
-  Counts counts_;
+  std::array<uint64_t, 16384> seen_
+      GPULOOM_GUARDED_BY(mutex_){};  // contents and keys, by their low bits
+  uint64_t launches_ GPULOOM_GUARDED_BY(mutex_) = 0;
+  uint64_t full_until_ GPULOOM_GUARDED_BY(mutex_) =
+      0;  // nothing is dropped for others before this launch
+  std::deque<Wanted> wanted_ GPULOOM_GUARDED_BY(mutex_);
+  Counts counts_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom::executor

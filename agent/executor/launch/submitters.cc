@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "agent/executor/device/spin.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -34,11 +35,11 @@ Submitters::Submitters(Device* device, Chains* chains, int threads)
 void Submitters::Stop() {
   for (const auto& lane : lanes_) {
     {
-      std::lock_guard lock(lane->mutex);
+      const MutexLock lock(lane->mutex);
       lane->stopping = true;
       lane->has_jobs = true;
     }
-    lane->changed.notify_all();
+    lane->changed.NotifyAll();
   }
   for (const auto& lane : lanes_) {
     if (lane->thread.joinable()) lane->thread.join();
@@ -53,17 +54,17 @@ void Submitters::Post(uint64_t owner, SubmitJobPtr job) {
   Lane& lane = *lanes_[best];
   ++lane.at_work;
   {
-    std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     lane.jobs.push_back(std::move(job));
     lane.has_jobs.store(true, std::memory_order_release);
   }
-  lane.changed.notify_one();
+  lane.changed.NotifyOne();
 }
 
 void Submitters::TakeDone(std::vector<SubmitJobPtr>* done) {
   for (const auto& lane : lanes_) {
     if (!lane->has_done.load(std::memory_order_acquire)) continue;
-    std::lock_guard lock(lane->mutex);
+    const MutexLock lock(lane->mutex);
     for (SubmitJobPtr& job : lane->done) done->push_back(std::move(job));
     lane->at_work -= lane->done.size();
     lane->done.clear();
@@ -81,15 +82,17 @@ void Submitters::Run(Lane* lane) {
     }
     SubmitJobPtr job;
     {
-      std::unique_lock lock(lane->mutex);
-      lane->changed.wait(lock, [&] { return lane->stopping || !lane->jobs.empty(); });
+      MutexLock lock(lane->mutex);
+      lane->changed.Wait(lane->mutex, [&]() GPULOOM_REQUIRES(lane->mutex) {
+        return lane->stopping || !lane->jobs.empty();
+      });
       if (lane->stopping) return;
       job = std::move(lane->jobs.front());
       lane->jobs.pop_front();
       lane->has_jobs.store(!lane->jobs.empty(), std::memory_order_relaxed);
     }
     Launch(job.get());
-    std::lock_guard lock(lane->mutex);
+    const MutexLock lock(lane->mutex);
     lane->done.push_back(std::move(job));
     lane->has_done.store(true, std::memory_order_release);
   }

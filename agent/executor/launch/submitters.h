@@ -7,16 +7,16 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/launch/chain.h"
 #include "agent/executor/launch/chunk.h"
+#include "proto/sync/cond_var.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 
@@ -54,11 +54,11 @@ class Submitters {
 
  private:
   struct Lane {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::deque<SubmitJobPtr> jobs;
-    std::vector<SubmitJobPtr> done;
-    bool stopping = false;
+    Mutex mutex;
+    CondVar changed;
+    std::deque<SubmitJobPtr> jobs GPULOOM_GUARDED_BY(mutex);
+    std::vector<SubmitJobPtr> done GPULOOM_GUARDED_BY(mutex);
+    bool stopping GPULOOM_GUARDED_BY(mutex) = false;
     // For looking without the lock.
     std::atomic<bool> has_jobs{false};
     std::atomic<bool> has_done{false};

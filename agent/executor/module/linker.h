@@ -10,9 +10,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <list>
-#include <mutex>
+
+#include "proto/sync/cond_var.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 
@@ -30,26 +31,29 @@ class Linker {
     Turn(Linker* linker, const void* tenant, const std::atomic<bool>& left,
          std::chrono::seconds patience)
         : linker_(linker) {
-      std::unique_lock lock(linker_->mutex_);
+      MutexLock lock(linker_->mutex_);
       const auto self = linker_->waiting_.insert(linker_->waiting_.end(), tenant);
-      taken_ = linker_->changed_.wait_for(lock, patience, [&] {
-        return left || (!linker_->taken_ && linker_->Next() == self);
-      }) && !left;
+      taken_ =
+          linker_->changed_.WaitFor(linker_->mutex_, patience,
+                                    [&]() GPULOOM_REQUIRES(linker_->mutex_) {
+                                      return left || (!linker_->taken_ && linker_->Next() == self);
+                                    }) &&
+          !left;
       linker_->waiting_.erase(self);
       if (taken_) {
         linker_->taken_ = true;
         linker_->last_ = tenant;
       } else {
-        linker_->changed_.notify_all();
+        linker_->changed_.NotifyAll();
       }
     }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
     ~Turn() {
       if (!taken_) return;
-      std::lock_guard lock(linker_->mutex_);
+      const MutexLock lock(linker_->mutex_);
       linker_->taken_ = false;
-      linker_->changed_.notify_all();
+      linker_->changed_.NotifyAll();
     }
     bool taken() const { return taken_; }
 
@@ -60,23 +64,25 @@ class Linker {
 
   // Somebody's `left` has become true.
   void LookAgain() {
-    std::lock_guard lock(mutex_);
-    changed_.notify_all();
+    const MutexLock lock(mutex_);
+    changed_.NotifyAll();
   }
 
  private:
   // The first of another tenant than the last; else the first.
-  std::list<const void*>::iterator Next() {
+  std::list<const void*>::iterator Next() GPULOOM_REQUIRES(mutex_) {
     const auto other = std::find_if(waiting_.begin(), waiting_.end(),
-                                    [this](const void* tenant) { return tenant != last_; });
+                                    [this](const void* tenant)
+                                        GPULOOM_REQUIRES(mutex_) { return tenant != last_; });
     return other != waiting_.end() ? other : waiting_.begin();
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool taken_ = false;
-  const void* last_ = nullptr;      // whose turn it was
-  std::list<const void*> waiting_;  // tenants, in the order in which they came
+  Mutex mutex_;
+  CondVar changed_;
+  bool taken_ GPULOOM_GUARDED_BY(mutex_) = false;
+  const void* last_ GPULOOM_GUARDED_BY(mutex_) = nullptr;  // whose turn it was
+  std::list<const void*> waiting_
+      GPULOOM_GUARDED_BY(mutex_);  // tenants, in the order in which they came
 };
 
 }  // namespace gpuloom::executor

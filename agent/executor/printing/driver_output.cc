@@ -12,6 +12,7 @@
 #include "agent/executor/process/crash_report.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/process/sanitized.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 
@@ -23,6 +24,7 @@ bool DriverOutput::Redirect(int standard, const char* name, File* file) {
 }
 
 bool DriverOutput::Capture(std::string* error) {
+  const MutexLock lock(mutex_);
   const auto fail = [&] {
     *error = std::string("capturing the driver's output: ") + strerror(errno);
     return false;
@@ -41,7 +43,6 @@ bool DriverOutput::Capture(std::string* error) {
 
 std::string DriverOutput::Take(File* file) {
   if (!file->fd.valid()) return {};
-  std::lock_guard lock(mutex_);
   fflush(file == &printed_ ? stdout : stderr);
   struct stat status;
   if (fstat(file->fd.get(), &status) != 0 || status.st_size <= file->taken_bytes) return {};

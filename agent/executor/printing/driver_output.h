@@ -5,10 +5,10 @@
 // Made once, by main, before threads start; the rest is safe from any thread.
 #pragma once
 
-#include <mutex>
 #include <string>
 
 #include "proto/channel/unique_fd.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 
@@ -18,20 +18,26 @@ class DriverOutput {
   [[nodiscard]] bool Capture(std::string* error);
 
   // What has come since the last call.
-  std::string TakePrinted() { return Take(&printed_); }
-  std::string TakeErrors() { return Take(&errors_); }
+  std::string TakePrinted() {
+    const MutexLock lock(mutex_);
+    return Take(&printed_);
+  }
+  std::string TakeErrors() {
+    const MutexLock lock(mutex_);
+    return Take(&errors_);
+  }
 
  private:
   struct File {
     channel::UniqueFd fd;
     int64_t taken_bytes = 0;
   };
-  std::string Take(File* file);
-  bool Redirect(int standard, const char* name, File* file);
+  std::string Take(File* file) GPULOOM_REQUIRES(mutex_);
+  bool Redirect(int standard, const char* name, File* file) GPULOOM_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  File printed_;
-  File errors_;
+  Mutex mutex_;
+  File printed_ GPULOOM_GUARDED_BY(mutex_);
+  File errors_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom::executor

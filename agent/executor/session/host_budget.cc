@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "proto/sync/mutex.h"
+
 namespace gpuloom::executor {
 namespace {
 
@@ -10,17 +12,17 @@ std::string Mib(uint64_t bytes) { return std::to_string((bytes + (1u << 20) - 1)
 }  // namespace
 
 uint64_t DomainBudget::held_bytes() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return held_bytes_;
 }
 
 uint64_t DomainBudget::most_bytes() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return most_bytes_;
 }
 
 bool SessionBudget::Take(uint64_t bytes) {
-  std::lock_guard lock(domain_->mutex_);
+  const MutexLock lock(domain_->mutex_);
   if (bytes > limit_bytes_ - held_bytes_) return false;
   const uint64_t more_shared = Shared(held_bytes_ + bytes) - Shared(held_bytes_);
   // Whatever the domain holds already: without anything of the shared part nothing is asked of it.
@@ -36,7 +38,7 @@ bool SessionBudget::Take(uint64_t bytes) {
 }
 
 void SessionBudget::Give(uint64_t bytes) {
-  std::lock_guard lock(domain_->mutex_);
+  const MutexLock lock(domain_->mutex_);
   bytes = std::min(bytes, held_bytes_);
   domain_->shared_bytes_ -= Shared(held_bytes_) - Shared(held_bytes_ - bytes);
   domain_->held_bytes_ -= bytes;
@@ -44,12 +46,12 @@ void SessionBudget::Give(uint64_t bytes) {
 }
 
 uint64_t SessionBudget::held_bytes() const {
-  std::lock_guard lock(domain_->mutex_);
+  const MutexLock lock(domain_->mutex_);
   return held_bytes_;
 }
 
 std::string SessionBudget::Refusal(uint64_t bytes) const {
-  std::lock_guard lock(domain_->mutex_);
+  const MutexLock lock(domain_->mutex_);
   return "gpuloom: this takes " + Mib(bytes) + " of the node's memory; this process holds " +
          Mib(held_bytes_) + " of " + Mib(limit_bytes_) + ", its trust domain " +
          Mib(domain_->held_bytes_) + " of " + Mib(domain_->limit_bytes_) +

@@ -9,9 +9,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
+
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 
@@ -35,10 +36,10 @@ class DomainBudget {
   friend class SessionBudget;
 
   const uint64_t limit_bytes_;
-  mutable std::mutex mutex_;
-  uint64_t held_bytes_ = 0;  // guarded by mutex_, as what its sessions hold is
-  uint64_t most_bytes_ = 0;
-  uint64_t shared_bytes_ = 0;  // without what sessions are assured of
+  mutable Mutex mutex_;
+  uint64_t held_bytes_ GPULOOM_GUARDED_BY(mutex_) = 0;
+  uint64_t most_bytes_ GPULOOM_GUARDED_BY(mutex_) = 0;
+  uint64_t shared_bytes_ GPULOOM_GUARDED_BY(mutex_) = 0;  // without what sessions are assured of
 };
 
 class SessionBudget {
@@ -66,7 +67,7 @@ class SessionBudget {
 
   const std::shared_ptr<DomainBudget> domain_;
   const uint64_t limit_bytes_;
-  uint64_t held_bytes_ = 0;
+  uint64_t held_bytes_ GPULOOM_GUARDED_BY(domain_->mutex_) = 0;
 };
 
 class HostCharge {

@@ -1,8 +1,9 @@
 #include "agent/executor/session/large_free.h"
 
-#include <condition_variable>
-#include <mutex>
 #include <thread>
+
+#include "proto/sync/cond_var.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -17,39 +18,40 @@ class Freeing {
   Freeing& operator=(const Freeing&) = delete;
   ~Freeing() {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopping_ = true;
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
     thread_.join();
   }
 
   void Take(std::vector<uint8_t>* bytes) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       waiting_.push_back(std::move(*bytes));
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
  private:
   void Run() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+      changed_.Wait(mutex_,
+                    [this]() GPULOOM_REQUIRES(mutex_) { return stopping_ || !waiting_.empty(); });
       if (waiting_.empty()) return;
       std::vector<std::vector<uint8_t>> taken;
       taken.swap(waiting_);
-      lock.unlock();
+      lock.Unlock();
       taken.clear();
-      lock.lock();
+      lock.Lock();
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::vector<uint8_t>> waiting_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::vector<uint8_t>> waiting_ GPULOOM_GUARDED_BY(mutex_);
+  bool stopping_ GPULOOM_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

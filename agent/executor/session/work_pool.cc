@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "agent/executor/device/spin.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -24,7 +25,7 @@ WorkPool::WorkPool(const Device* device, int threads, int wake_fd)
     : device_(device),
       wake_fd_(wake_fd),
       most_of_tenant_(static_cast<size_t>(std::max(threads / 2, 1))) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (int i = 0; i < threads; ++i) AddWorker();
 }
 
@@ -35,22 +36,26 @@ void WorkPool::AddWorker() {
 
 void WorkPool::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     jobs_.clear();
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   for (const Own& own : own_) {
-    std::lock_guard lock(own.jobs->mutex);
+    const MutexLock lock(own.jobs->mutex);
     own.jobs->waiting.clear();
     own.jobs->closed = true;
-    own.jobs->changed.notify_all();
+    own.jobs->changed.NotifyAll();
   }
   for (Worker& worker : workers_) worker.thread.join();
   for (Own& own : own_) own.thread.join();
   workers_.clear();
   own_.clear();
-  finished_.clear();
+  std::deque<std::function<void()>> dropped;  // what these hold may come back here
+  {
+    const MutexLock lock(mutex_);
+    dropped.swap(finished_);
+  }
   taken_.clear();
 }
 
@@ -64,19 +69,19 @@ void WorkPool::Post(std::function<void()> work, std::function<void()> done, cons
   ++posted_;
   if (workers_.empty()) {
     work();
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     finished_.push_back(std::move(done));
     any_finished_.store(true, std::memory_order_release);
     return;
   }
   bool somebody_looks;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     jobs_.push_back({std::move(work), std::move(done), owner, tenant});
     somebody_looks = one_is_awake_ && jobs_.size() == 1;
     waiting_count_.store(static_cast<uint32_t>(jobs_.size()), std::memory_order_release);
   }
-  if (!somebody_looks) changed_.notify_one();
+  if (!somebody_looks) changed_.NotifyOne();
 }
 
 bool WorkPool::MayRun(const Job& job) const {
@@ -89,7 +94,8 @@ bool WorkPool::MayRun(const Job& job) const {
 
 // A tenant has a job for each of its sessions here at the most, others are none's.
 std::deque<WorkPool::Job>::iterator WorkPool::NextJob() {
-  return std::find_if(jobs_.begin(), jobs_.end(), [this](const Job& job) { return MayRun(job); });
+  return std::find_if(jobs_.begin(), jobs_.end(),
+                      [this](const Job& job) GPULOOM_REQUIRES(mutex_) { return MayRun(job); });
 }
 
 void WorkPool::Replace(Worker* worker) {
@@ -109,7 +115,7 @@ void WorkPool::TakeEnded(std::list<Worker>* ended) {
 void WorkPool::Tick(uint64_t now_ns) {
   std::list<Worker> ended;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     TakeEnded(&ended);
     for (Worker& worker : workers_) {
       if (worker.since_ns != 0 && now_ns > worker.since_ns + kLongNs) Replace(&worker);
@@ -121,7 +127,7 @@ void WorkPool::Tick(uint64_t now_ns) {
 bool WorkPool::Leave(const void* owner) {
   Job dropped;  // its end may post
   std::list<Worker> ended;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   TakeEnded(&ended);
   for (Worker& worker : ended) worker.thread.join();
   const auto job = std::find_if(jobs_.begin(), jobs_.end(),
@@ -143,13 +149,13 @@ bool WorkPool::Leave(const void* owner) {
 void WorkPool::Expect() {
   if (!HasManyProcessors()) return;
   expected_until_ns_.store(NowNs() + kExpectedNs, std::memory_order_relaxed);
-  std::lock_guard lock(mutex_);
-  if (!one_is_awake_) changed_.notify_one();
+  const MutexLock lock(mutex_);
+  if (!one_is_awake_) changed_.NotifyOne();
 }
 
 bool WorkPool::RunFinished(Slice* slice) {
   if (any_finished_.load(std::memory_order_acquire)) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::move(finished_.begin(), finished_.end(), std::back_inserter(taken_));
     finished_.clear();
     any_finished_.store(false, std::memory_order_relaxed);
@@ -168,22 +174,22 @@ bool WorkPool::RunFinished(Slice* slice) {
 
 void WorkPool::Run(Worker* self) {
   device_->MakeCurrent();
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
     auto next = jobs_.end();
     while (!stopping_ && (next = NextJob()) == jobs_.end()) {
       if (one_is_awake_ || !jobs_.empty() ||
           NowNs() >= expected_until_ns_.load(std::memory_order_relaxed)) {
-        changed_.wait(lock);
+        changed_.Wait(mutex_);
         continue;
       }
       one_is_awake_ = true;
-      lock.unlock();
+      lock.Unlock();
       while (waiting_count_.load(std::memory_order_acquire) == 0 &&
              NowNs() < expected_until_ns_.load(std::memory_order_relaxed)) {
         for (int i = 0; i < 16; ++i) Pause();
       }
-      lock.lock();
+      lock.Lock();
       one_is_awake_ = false;
     }
     if (stopping_) return;
@@ -193,12 +199,12 @@ void WorkPool::Run(Worker* self) {
     self->owner = job.owner;
     self->tenant = job.tenant;
     self->since_ns = NowNs();
-    lock.unlock();
+    lock.Unlock();
     Finish(&job);
-    lock.lock();
+    lock.Lock();
     self->since_ns = 0;
     // What had to wait for the tenant's other jobs may be run now.
-    if (job.tenant != nullptr && !jobs_.empty()) changed_.notify_one();
+    if (job.tenant != nullptr && !jobs_.empty()) changed_.NotifyOne();
     if (!self->left) continue;
     self->ended = true;
     --left_;
@@ -208,15 +214,17 @@ void WorkPool::Run(Worker* self) {
 
 void WorkPool::RunOwn(Jobs* jobs) {
   device_->MakeCurrent();
-  std::unique_lock lock(jobs->mutex);
+  MutexLock lock(jobs->mutex);
   for (;;) {
-    jobs->changed.wait(lock, [jobs] { return jobs->closed || !jobs->waiting.empty(); });
+    jobs->changed.Wait(jobs->mutex, [jobs]() GPULOOM_REQUIRES(jobs->mutex) {
+      return jobs->closed || !jobs->waiting.empty();
+    });
     if (jobs->waiting.empty()) break;
     Job job = std::move(jobs->waiting.front());
     jobs->waiting.pop_front();
-    lock.unlock();
+    lock.Unlock();
     Finish(&job);
-    lock.lock();
+    lock.Lock();
   }
   jobs->ended = true;
 }
@@ -226,7 +234,7 @@ void WorkPool::Finish(Job* job) {
   // What the work captured goes before `done` may run: it can hold the last use of a region.
   job->work = nullptr;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     finished_.push_back(std::move(job->done));
     any_finished_.store(true, std::memory_order_release);
   }
@@ -252,18 +260,18 @@ OwnThread::OwnThread(WorkPool* pool, std::shared_ptr<void> held) : pool_(pool) {
 
 OwnThread::~OwnThread() {
   if (jobs_ == nullptr) return;
-  std::lock_guard lock(jobs_->mutex);
+  const MutexLock lock(jobs_->mutex);
   jobs_->closed = true;
-  jobs_->changed.notify_all();
+  jobs_->changed.NotifyAll();
 }
 
 void OwnThread::Post(std::function<void()> work, std::function<void()> done) {
   if (jobs_ == nullptr) return pool_->Post(std::move(work), std::move(done));
-  std::lock_guard lock(jobs_->mutex);
+  const MutexLock lock(jobs_->mutex);
   if (jobs_->closed) return;  // the pool has stopped
   ++pool_->posted_;
   jobs_->waiting.push_back({std::move(work), std::move(done)});
-  jobs_->changed.notify_all();
+  jobs_->changed.NotifyAll();
 }
 
 void Lane::Post(std::function<void()> work, std::function<void()> done) {

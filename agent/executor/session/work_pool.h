@@ -15,18 +15,18 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/session/slice.h"
 #include "proto/channel/unique_fd.h"
+#include "proto/sync/cond_var.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 
@@ -80,10 +80,10 @@ class WorkPool {
     bool ended = false;
   };
   struct Jobs {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::deque<Job> waiting;
-    bool closed = false;  // nothing more comes
+    Mutex mutex;
+    CondVar changed;
+    std::deque<Job> waiting GPULOOM_GUARDED_BY(mutex);
+    bool closed GPULOOM_GUARDED_BY(mutex) = false;  // nothing more comes
     std::atomic<bool> ended{false};
   };
   struct Own {
@@ -92,12 +92,11 @@ class WorkPool {
     std::shared_ptr<void> held;
   };
 
-  void AddWorker();  // with mutex_, or before any other thread
-  // With mutex_.
-  void Replace(Worker* worker);
-  void TakeEnded(std::list<Worker>* ended);
-  bool MayRun(const Job& job) const;
-  std::deque<Job>::iterator NextJob();
+  void AddWorker() GPULOOM_REQUIRES(mutex_);
+  void Replace(Worker* worker) GPULOOM_REQUIRES(mutex_);
+  void TakeEnded(std::list<Worker>* ended) GPULOOM_REQUIRES(mutex_);
+  bool MayRun(const Job& job) const GPULOOM_REQUIRES(mutex_);
+  std::deque<Job>::iterator NextJob() GPULOOM_REQUIRES(mutex_);
   void Run(Worker* self);
   void RunOwn(Jobs* jobs);
   void Finish(Job* job);
@@ -105,21 +104,21 @@ class WorkPool {
   const Device* device_;
   const int wake_fd_;
   const size_t most_of_tenant_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Job> jobs_;
-  std::deque<std::function<void()>> finished_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Job> jobs_ GPULOOM_GUARDED_BY(mutex_);
+  std::deque<std::function<void()>> finished_ GPULOOM_GUARDED_BY(mutex_);
   std::atomic<bool> any_finished_{false};
   bool stopping_ = false;
-  bool one_is_awake_ = false;               // guarded by mutex_; looks at waiting_count_
-  std::atomic<uint32_t> waiting_count_{0};  // of jobs_
+  bool one_is_awake_ GPULOOM_GUARDED_BY(mutex_) = false;  // looks at waiting_count_
+  std::atomic<uint32_t> waiting_count_{0};                // of jobs_
   std::atomic<uint64_t> expected_until_ns_{0};
   std::deque<std::function<void()>> taken_;  // of finished_; ring thread only, as the next
   uint64_t posted_ = 0;
   uint64_t finished_count_ = 0;
   std::list<Worker>
-      workers_;        // changed by the ring thread only; what they hold is guarded by mutex_
-  uint32_t left_ = 0;  // of workers_; guarded by mutex_
+      workers_;  // changed by the ring thread only; what they hold is guarded by mutex_
+  uint32_t left_ GPULOOM_GUARDED_BY(mutex_) = 0;  // of workers_
   std::vector<Own> own_;
 };
 

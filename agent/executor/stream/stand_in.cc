@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "proto/sync/mutex.h"
+
 namespace gpuloom::executor {
 namespace {
 
@@ -13,34 +15,34 @@ constexpr std::chrono::microseconds kEvery{100};
 
 StandIn::~StandIn() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     ends_ = true;
   }
-  changed_.notify_one();
+  changed_.NotifyOne();
   if (thread_.joinable()) thread_.join();
 }
 
 StandIn::Absence::Absence(StandIn* stand_in) : stand_in_(stand_in) {
   {
-    std::lock_guard<std::mutex> lock(stand_in->mutex_);
+    const MutexLock lock(stand_in->mutex_);
     stand_in->absent_ = true;
   }
   if (!stand_in->thread_.joinable())
     stand_in->thread_ = std::thread([stand_in] { stand_in->Run(); });
-  stand_in->changed_.notify_one();
+  stand_in->changed_.NotifyOne();
 }
 
 StandIn::Absence::~Absence() {
-  std::lock_guard<std::mutex> lock(stand_in_->mutex_);
+  const MutexLock lock(stand_in_->mutex_);
   stand_in_->absent_ = false;
 }
 
 void StandIn::Run() {
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   while (!ends_) {
-    changed_.wait(lock, [this] { return absent_ || ends_; });
+    changed_.Wait(mutex_, [this]() GPULOOM_REQUIRES(mutex_) { return absent_ || ends_; });
     for (auto pause = kPatience; absent_ && !ends_; pause = kEvery) {
-      changed_.wait_for(lock, pause, [this] { return ends_; });
+      changed_.WaitFor(mutex_, pause, [this]() GPULOOM_REQUIRES(mutex_) { return ends_; });
       if (absent_) serve_();
     }
   }

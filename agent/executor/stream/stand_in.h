@@ -8,10 +8,11 @@
 // and comes back only between two rounds.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
+
+#include "proto/sync/cond_var.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 
@@ -39,10 +40,10 @@ class StandIn {
   void Run();
 
   const std::function<void()> serve_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool absent_ = false;
-  bool ends_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  bool absent_ GPULOOM_GUARDED_BY(mutex_) = false;
+  bool ends_ GPULOOM_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

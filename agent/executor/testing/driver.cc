@@ -4,9 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <thread>
 
@@ -31,7 +29,7 @@ TestingState& S() {
 }
 
 CUresult Work(const std::string& what, CUstream stream) {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   if (S().failure != CUDA_SUCCESS) return S().failure;
   S().calls.push_back(std::string(what) + " " + std::to_string(Number(stream)));
   auto& pending = S().stream_work[Number(stream)];
@@ -45,33 +43,33 @@ namespace {
 constexpr CUdeviceptr kHidden = 0x4000'0000'0000;
 
 void OnLinksThread(CUlinkState state) {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   if (S().link_threads[state] != std::this_thread::get_id()) ++S().foreign_link_calls;
 }
 
 void TakeLong(std::string_view what) {
-  std::unique_lock lock(S().mutex);
+  MutexLock lock(S().mutex);
   if (S().held_call != what) return;
   ++S().held_calls;
-  S().calls_changed.wait(lock, [what] { return S().held_call != what; });
+  while (S().held_call == what) S().calls_changed.Wait(S().mutex);
   --S().held_calls;
 }
 
-void LetCallsGo() {  // with the mutex
+void LetCallsGo() GPULOOM_REQUIRES(S().mutex) {
   S().held_call.clear();
-  S().calls_changed.notify_all();
+  S().calls_changed.NotifyAll();
 }
 
 // A call that waits for the whole device on real hardware.
 CUresult Synchronising(const char* what) {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   S().calls.push_back(what);
   if (S().AnythingPending()) ++S().unquiet;
   return S().failure;
 }
 
 CUresult Instantiate() {
-  std::unique_lock lock(S().mutex);
+  MutexLock lock(S().mutex);
   if (S().loads_block && S().AnythingPending()) ++S().unquiet;
   return S().failure;
 }
@@ -102,22 +100,22 @@ void FillTable(Driver* d) {
   };
 
   d->cuStreamCreateWithPriority = [](CUstream* stream, unsigned, int) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     return *stream = Make<CUstream>(++S().streams), S().failure;
   };
   d->cuEventCreate = [](CUevent* event, unsigned) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     return *event = Make<CUevent>(++S().events), S().failure;
   };
   d->cuEventRecord = [](CUevent event, CUstream stream) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     S().calls.push_back("record " + std::to_string(Number(event)) + " " +
                         std::to_string(Number(stream)));
     S().event_work[Number(event)] = S().stream_work[Number(stream)];
     return S().failure;
   };
   d->cuEventQuery = [](CUevent event) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     if (S().failure != CUDA_SUCCESS) return S().failure;
     return S().Done(S().event_work[Number(event)]) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   };
@@ -125,7 +123,7 @@ void FillTable(Driver* d) {
     return *milliseconds = 1.5F, CUDA_SUCCESS;
   };
   d->cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     S().calls.push_back("wait " + std::to_string(Number(stream)) + " " +
                         std::to_string(Number(event)));
     const auto& of_event = S().event_work[Number(event)];
@@ -171,7 +169,7 @@ void FillTable(Driver* d) {
   d->cuMemAddressFree = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
   d->cuMemImportFromShareableHandle = [](CUmemGenericAllocationHandle* handle, void*,
                                          CUmemAllocationHandleType) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     return *handle = ++S().objects, S().failure;
   };
   d->cuMemMap = [](CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) {
@@ -181,7 +179,7 @@ void FillTable(Driver* d) {
     return CUDA_SUCCESS;
   };
   d->cuMemUnmap = [](CUdeviceptr, size_t) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     S().calls.push_back("unmap");
     return S().failure;
   };
@@ -207,15 +205,18 @@ void FillTable(Driver* d) {
   d->cuMemsetD2D32Async = [](CUdeviceptr, size_t, unsigned, size_t, size_t, CUstream stream) {
     return Work("fill", stream);
   };
-  d->cuStreamSynchronize = [](CUstream) { return S().failure; };
+  d->cuStreamSynchronize = [](CUstream) {
+    const MutexLock lock(S().mutex);
+    return S().failure;
+  };
   d->cuStreamDestroy_v2 = [](CUstream stream) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     S().calls.push_back("destroy stream " + std::to_string(Number(stream)));
     return S().failure;
   };
   d->cuArray3DCreate_v2 = [](CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor) {
     if (!IsArray(*descriptor)) return CUDA_ERROR_INVALID_VALUE;
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     S().calls.push_back("make array");
     return *array = Make<CUarray>(++S().objects), S().failure;
   };
@@ -223,7 +224,7 @@ void FillTable(Driver* d) {
   d->cuMipmappedArrayCreate = [](CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor,
                                  unsigned) {
     if (!IsArray(*descriptor)) return CUDA_ERROR_INVALID_VALUE;
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     return *array = Make<CUmipmappedArray>(++S().objects), S().failure;
   };
   d->cuMipmappedArrayGetLevel = [](CUarray* level, CUmipmappedArray, unsigned which) {
@@ -232,33 +233,33 @@ void FillTable(Driver* d) {
   d->cuMipmappedArrayDestroy = [](CUmipmappedArray) { return Synchronising("destroy array"); };
   d->cuTexObjectCreate = [](CUtexObject* texture, const CUDA_RESOURCE_DESC*,
                             const CUDA_TEXTURE_DESC*, const CUDA_RESOURCE_VIEW_DESC*) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     return *texture = ++S().objects, S().failure;
   };
   d->cuTexObjectDestroy = [](CUtexObject) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     S().calls.push_back("destroy texture");
     return S().failure;
   };
   d->cuSurfObjectCreate = [](CUsurfObject* surface, const CUDA_RESOURCE_DESC*) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     return *surface = ++S().objects, S().failure;
   };
   d->cuSurfObjectDestroy = [](CUsurfObject) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     S().calls.push_back("destroy surface");
     return S().failure;
   };
 
   d->cuCtxGetLimit = [](size_t* value, CUlimit) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     return *value = S().limit, CUDA_SUCCESS;
   };
   d->cuCtxSetLimit = [](CUlimit limit, size_t value) {
     const std::string call =
         "limit " + std::to_string(static_cast<int>(limit)) + " " + std::to_string(value);
     const CUresult result = Synchronising(call.c_str());
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     S().limit = value;
     return result;
   };
@@ -272,7 +273,7 @@ void FillTable(Driver* d) {
       if (options[i] == CU_JIT_THREADS_PER_BLOCK)
         values[i] = reinterpret_cast<void*>(uintptr_t{96});
     }
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     *state = Make<CUlinkState>(++S().objects);
     S().link_threads[*state] = std::this_thread::get_id();
     return S().failure;
@@ -288,7 +289,7 @@ void FillTable(Driver* d) {
   };
   d->cuLinkDestroy = [](CUlinkState state) {
     OnLinksThread(state);
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     S().calls.push_back("unlink");
     return CUDA_SUCCESS;
   };
@@ -299,21 +300,21 @@ void FillTable(Driver* d) {
   };
   d->cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned,
                             CUlibraryOption*, void**, unsigned) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     S().calls.push_back("load");
     return *library = Make<CUlibrary>(++S().objects), S().failure;
   };
   d->cuLibraryUnload = [](CUlibrary) { return Synchronising("unload"); };
   d->cuLibraryGetKernelCount = [](unsigned* count, CUlibrary) { return *count = 1, CUDA_SUCCESS; };
   d->cuLibraryEnumerateKernels = [](CUkernel* kernels, unsigned count, CUlibrary) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     for (unsigned i = 0; i < count; ++i) kernels[i] = Make<CUkernel>(++S().objects);
     return CUDA_SUCCESS;
   };
   d->cuKernelGetName = [](const char** name, CUkernel) { return *name = "found", CUDA_SUCCESS; };
   d->cuLibraryGetKernel = [](CUkernel* kernel, CUlibrary, const char* name) {
     TakeLong("look up");
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     if (std::strcmp(name, "missing") == 0) return CUDA_ERROR_NOT_FOUND;
     return *kernel = Make<CUkernel>(++S().objects), CUDA_SUCCESS;
   };
@@ -328,7 +329,7 @@ void FillTable(Driver* d) {
     return index < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   };
   d->cuKernelSetAttribute = [](CUfunction_attribute attribute, int value, CUkernel, CUdevice) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     S().calls.push_back("set " + std::to_string(static_cast<int>(attribute)) + " " +
                         std::to_string(value));
     return CUDA_SUCCESS;
@@ -356,7 +357,7 @@ void FillTable(Driver* d) {
 
 template <typename T>
 void Set(T TestingState::*field, T value) {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   S().*field = value;
 }
 
@@ -366,7 +367,7 @@ CUresult TestingSynchronising(const char* what) { return Synchronising(what); }
 void TestingTakeLong(const char* what) { TakeLong(what); }
 
 CUresult TestingNewStream(CUstream* stream, const char* kind, uint64_t of) {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   *stream = Make<CUstream>(++S().streams);
   S().calls.push_back(std::string(kind) + " " + std::to_string(Number(*stream)) + " of " +
                       std::to_string(of));
@@ -387,7 +388,7 @@ const Driver& TestingDriver::Reset() {
   ForgetReferences();
   ForgetShares();
   TestingDriver::SetLocalBytes(0);
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   S().held = false;
   ++S().release;
   S().loads_block = S().launches_wait = false;
@@ -408,29 +409,29 @@ const Driver& TestingDriver::Reset() {
 }
 
 void TestingDriver::Hold() {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   S().held = true;
 }
 
 void TestingDriver::Release() {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   S().held = false;
   ++S().release;
   LetCallsGo();
 }
 
 void TestingDriver::HoldCalls(const char* what) {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   S().held_call = what;
 }
 
 void TestingDriver::ReleaseCalls() {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   LetCallsGo();
 }
 
 int TestingDriver::held_calls() {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   return S().held_calls;
 }
 
@@ -440,12 +441,12 @@ void TestingDriver::LaunchesWait(bool wait) { Set(&TestingState::launches_wait, 
 void TestingDriver::SetLoadsBlock(bool block) { Set(&TestingState::loads_block, block); }
 
 std::vector<std::string> TestingDriver::TakeCalls() {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   return std::move(S().calls);
 }
 
 bool TestingDriver::WasCalled(std::string_view begin) {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   return std::any_of(S().calls.begin(), S().calls.end(),
                      [begin](const std::string& call) { return call.starts_with(begin); });
 }
@@ -453,12 +454,12 @@ bool TestingDriver::WasCalled(std::string_view begin) {
 int TestingDriver::live_graphs() { return S().live_graphs; }
 
 int TestingDriver::foreign_link_calls() {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   return S().foreign_link_calls;
 }
 
 int TestingDriver::unquiet_calls() {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   return S().unquiet;
 }
 

@@ -1,8 +1,9 @@
 #include "agent/executor/testing/graph_calls.h"
 
+#include <chrono>
 #include <memory>
-#include <mutex>
 #include <string>
+#include <thread>
 
 #include "agent/executor/testing/green.h"
 #include "agent/executor/testing/state.h"
@@ -12,13 +13,13 @@ namespace {
 
 template <typename Handle>
 CUresult NewGraphPart(Handle* part) {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   *part = Make<Handle>(++S().objects);
   return S().failure;
 }
 
 CUresult Updated() {
-  std::lock_guard lock(S().mutex);
+  const MutexLock lock(S().mutex);
   if (S().graph_failure != CUDA_SUCCESS) return S().graph_failure;
   S().calls.push_back("update");
   return S().failure;
@@ -49,7 +50,7 @@ void FillGraphTable(Driver* d) {
   d->cuGraphAddBatchMemOpNode = [](CUgraphNode* node, CUgraph graph, const CUgraphNode*, size_t,
                                    const CUDA_BATCH_MEM_OP_NODE_PARAMS* params) {
     {
-      std::lock_guard lock(S().mutex);
+      const MutexLock lock(S().mutex);
       for (unsigned i = 0; i < params->count; ++i) {
         const CUdeviceptr at = params->paramArray[i].waitValue.address;
         const auto pinned = reinterpret_cast<CUdeviceptr>(PinnedMemory());
@@ -66,7 +67,7 @@ void FillGraphTable(Driver* d) {
   d->cuGraphInstantiateWithFlags = [](CUgraphExec* exec, CUgraph graph, unsigned long long) {
     ++S().live_graphs;
     const CUresult result = NewGraphPart(exec);
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     S().calls.push_back("instantiate");
     S().graph_of[Number(*exec)] = Number(graph);
     return result;
@@ -74,7 +75,7 @@ void FillGraphTable(Driver* d) {
   d->cuGraphExecDestroy = [](CUgraphExec exec) {
     --S().live_graphs;
     {
-      std::lock_guard lock(S().mutex);
+      const MutexLock lock(S().mutex);
       if (S().conditional.count(S().graph_of[Number(exec)]) == 0) return CUDA_SUCCESS;
     }
     return TestingSynchronising("destroy conditional graph");
@@ -87,20 +88,20 @@ void FillGraphTable(Driver* d) {
   };
   d->cuGraphUpload = [](CUgraphExec, CUstream stream) { return Work("upload", stream); };
   d->cuGraphLaunch = [](CUgraphExec exec, CUstream stream) {
-    if (std::lock_guard lock(S().mutex); S().graph_failure != CUDA_SUCCESS) {
+    if (const MutexLock lock(S().mutex); S().graph_failure != CUDA_SUCCESS) {
       return S().graph_failure;
     }
     const CUresult result = Work("graph", stream);
-    std::unique_lock lock(S().mutex);
+    MutexLock lock(S().mutex);
     const auto& operations = S().graph_operations[S().graph_of[Number(exec)]];
     if (!operations.empty()) {
       auto program = std::make_shared<TestingProgram>();
       program->operations = operations;
       S().stream_work[Number(stream)].program = program;
       while (S().launches_wait && !program->Run()) {
-        lock.unlock();
+        lock.Unlock();
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        lock.lock();
+        lock.Lock();
       }
     }
     return result;
@@ -125,7 +126,7 @@ void FillGraphTable(Driver* d) {
   d->cuGraphEventRecordNodeSetEvent = [](CUgraphNode, CUevent) { return CUDA_SUCCESS; };
   d->cuGraphConditionalHandleCreate = [](CUgraphConditionalHandle* handle, CUgraph, CUcontext,
                                          unsigned, unsigned) {
-    std::lock_guard lock(S().mutex);
+    const MutexLock lock(S().mutex);
     *handle = ++S().objects;
     return S().failure;
   };
@@ -135,7 +136,7 @@ void FillGraphTable(Driver* d) {
     static CUgraph bodies[1024] = {};
     params->conditional.phGraph_out = bodies;
     {
-      std::lock_guard lock(S().mutex);
+      const MutexLock lock(S().mutex);
       S().conditional.insert(Number(graph));
     }
     return NewGraphPart(node);

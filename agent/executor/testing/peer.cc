@@ -10,6 +10,7 @@
 #include "agent/executor/session/loop.h"
 #include "agent/executor/testing/device.h"
 #include "proto/channel/socket.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -128,7 +129,7 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   control::SessionWaits waits;
   control::ExecutorFault fault;
   control::MemoryReclaimed reclaimed;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (in.As(&ready)) {
     ready_[ready.session_id] = ready;
   } else if (in.As(&ended)) {
@@ -167,7 +168,7 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
         "AddSession");
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < end) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto it = ready_.find(order.session_id);
     if (it == ready_.end()) continue;
     tenant->ready = it->second;
@@ -186,7 +187,7 @@ bool TestingScheduler::Reclaim(const TestingTenant& tenant) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (std::chrono::steady_clock::now() < end) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (reclaimed_ == id) return true;
     }
     std::this_thread::yield();
@@ -199,7 +200,7 @@ std::optional<control::SessionEnded> TestingScheduler::WaitEnded(
   const auto end = std::chrono::steady_clock::now() + timeout;
   do {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       const auto it = ended_.find(session_id);
       if (it != ended_.end()) return it->second;
     }
@@ -212,7 +213,7 @@ bool TestingScheduler::WaitWaits(uint64_t session_id, int times) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   do {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (waits_[session_id] >= times) return true;
     }
     std::this_thread::yield();
@@ -224,7 +225,7 @@ std::optional<control::ExecutorFault> TestingScheduler::WaitFault() {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   do {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (fault_) return fault_;
     }
     std::this_thread::yield();

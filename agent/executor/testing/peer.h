@@ -8,7 +8,6 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
@@ -21,6 +20,7 @@
 #include "proto/channel/unique_fd.h"
 #include "proto/control/connection.h"
 #include "proto/control/messages.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 
@@ -141,12 +141,12 @@ class TestingScheduler {
   uint64_t last_session_ = 0;
   uint64_t last_reclaim_ = 0;
 
-  std::mutex mutex_;
-  std::map<uint64_t, control::SessionReady> ready_;
-  std::map<uint64_t, control::SessionEnded> ended_;
-  std::map<uint64_t, int> waits_;
-  std::optional<control::ExecutorFault> fault_;
-  uint64_t reclaimed_ = 0;  // the newest answer
+  Mutex mutex_;
+  std::map<uint64_t, control::SessionReady> ready_ GPULOOM_GUARDED_BY(mutex_);
+  std::map<uint64_t, control::SessionEnded> ended_ GPULOOM_GUARDED_BY(mutex_);
+  std::map<uint64_t, int> waits_ GPULOOM_GUARDED_BY(mutex_);
+  std::optional<control::ExecutorFault> fault_ GPULOOM_GUARDED_BY(mutex_);
+  uint64_t reclaimed_ GPULOOM_GUARDED_BY(mutex_) = 0;  // the newest answer
 };
 
 // Parameters of TestingDriver's kernels.

@@ -1,16 +1,17 @@
 #include "agent/executor/testing/references.h"
 
 #include <cstring>
-#include <mutex>
 #include <utility>
+
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 namespace {
 
 struct References {
-  std::mutex mutex;
-  std::vector<std::string> calls;
-  CUresult failure = CUDA_SUCCESS;
+  Mutex mutex;
+  std::vector<std::string> calls GPULOOM_GUARDED_BY(mutex);
+  CUresult failure GPULOOM_GUARDED_BY(mutex) = CUDA_SUCCESS;
 };
 
 References& R() {
@@ -38,7 +39,7 @@ CUresult Find(const char* const (&names)[kCount], const char* name, Handle* hand
 
 template <typename Handle>
 CUresult Told(Handle handle, const std::string& what) {
-  const std::lock_guard lock(R().mutex);
+  const MutexLock lock(R().mutex);
   R().calls.push_back(std::string(NameOf(handle)) + " " + what);
   return R().failure;
 }
@@ -50,7 +51,7 @@ std::string Number(const void* handle) {
 }  // namespace
 
 void ForgetReferences() {
-  const std::lock_guard lock(R().mutex);
+  const MutexLock lock(R().mutex);
   R().calls.clear();
   R().failure = CUDA_SUCCESS;
 }
@@ -136,12 +137,12 @@ void FillReferenceTable(Driver* d) {
 }
 
 std::vector<std::string> TakeReferenceCalls() {
-  const std::lock_guard lock(R().mutex);
+  const MutexLock lock(R().mutex);
   return std::exchange(R().calls, {});
 }
 
 void RefuseBinding(CUresult result) {
-  const std::lock_guard lock(R().mutex);
+  const MutexLock lock(R().mutex);
   R().failure = result;
 }
 

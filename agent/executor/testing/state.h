@@ -2,11 +2,9 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -14,45 +12,49 @@
 
 #include "agent/executor/testing/program.h"
 #include "proto/cuda/driver.h"
+#include "proto/sync/cond_var.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 
 struct TestingState {
-  std::mutex mutex;
-  uint64_t release = 0;  // raised by Release
-  bool held = false;
-  bool loads_block = false;
-  CUresult failure = CUDA_SUCCESS;
-  CUresult graph_failure = CUDA_SUCCESS;
-  bool launches_wait = false;  // those of graphs, until their operations have run
-  uint64_t streams = 0;
-  uint64_t events = 0;
-  uint64_t objects = 0;
+  Mutex mutex;
+  uint64_t release GPULOOM_GUARDED_BY(mutex) = 0;  // raised by Release
+  bool held GPULOOM_GUARDED_BY(mutex) = false;
+  bool loads_block GPULOOM_GUARDED_BY(mutex) = false;
+  CUresult failure GPULOOM_GUARDED_BY(mutex) = CUDA_SUCCESS;
+  CUresult graph_failure GPULOOM_GUARDED_BY(mutex) = CUDA_SUCCESS;
+  bool launches_wait GPULOOM_GUARDED_BY(mutex) =
+      false;  // those of graphs, until their operations have run
+  uint64_t streams GPULOOM_GUARDED_BY(mutex) = 0;
+  uint64_t events GPULOOM_GUARDED_BY(mutex) = 0;
+  uint64_t objects GPULOOM_GUARDED_BY(mutex) = 0;
   struct Pending {
     bool held = false;
     uint64_t since = 0;  // value of `release` then
     std::shared_ptr<TestingProgram> program;
   };
-  std::map<uint64_t, std::vector<CUstreamBatchMemOpParams>> graph_operations;  // by graph
-  std::map<uint64_t, uint64_t> graph_of;                                       // by executable
-  std::set<uint64_t> conditional;                                              // graphs
+  std::map<uint64_t, std::vector<CUstreamBatchMemOpParams>> graph_operations
+      GPULOOM_GUARDED_BY(mutex);                                    // by graph
+  std::map<uint64_t, uint64_t> graph_of GPULOOM_GUARDED_BY(mutex);  // by executable
+  std::set<uint64_t> conditional GPULOOM_GUARDED_BY(mutex);         // graphs
   std::atomic<int> live_graphs{0};
-  std::map<uint64_t, Pending> stream_work;  // by stream: its newest work
-  std::map<uint64_t, Pending> event_work;
-  std::vector<std::string> calls;
-  int unquiet = 0;
-  std::map<CUlinkState, std::thread::id> link_threads;
-  int foreign_link_calls = 0;
-  size_t limit = 1024;  // of the context, whichever was asked for
-  std::condition_variable calls_changed;
-  std::string held_call;  // empty: none
-  int held_calls = 0;
+  std::map<uint64_t, Pending> stream_work GPULOOM_GUARDED_BY(mutex);  // by stream: its newest work
+  std::map<uint64_t, Pending> event_work GPULOOM_GUARDED_BY(mutex);
+  std::vector<std::string> calls GPULOOM_GUARDED_BY(mutex);
+  int unquiet GPULOOM_GUARDED_BY(mutex) = 0;
+  std::map<CUlinkState, std::thread::id> link_threads GPULOOM_GUARDED_BY(mutex);
+  int foreign_link_calls GPULOOM_GUARDED_BY(mutex) = 0;
+  size_t limit GPULOOM_GUARDED_BY(mutex) = 1024;  // of the context, whichever was asked for
+  CondVar calls_changed;
+  std::string held_call GPULOOM_GUARDED_BY(mutex);  // empty: none
+  int held_calls GPULOOM_GUARDED_BY(mutex) = 0;
 
-  bool Done(const Pending& pending) const {
+  bool Done(const Pending& pending) const GPULOOM_REQUIRES(mutex) {
     return (!pending.held || release > pending.since) &&
            (pending.program == nullptr || pending.program->Run());
   }
-  bool AnythingPending() const {
+  bool AnythingPending() const GPULOOM_REQUIRES(mutex) {
     for (const auto& [stream, pending] : stream_work) {
       if (!Done(pending)) return true;
     }

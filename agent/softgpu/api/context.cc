@@ -8,6 +8,7 @@
 #include "agent/softgpu/driver/library.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
+#include "proto/sync/mutex.h"
 
 namespace graph = gpuloom::graph;
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
@@ -174,7 +175,7 @@ CUresult cuCtxGetFlags(unsigned* flags) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard lock(context->mutex);
+  const gpuloom::MutexLock lock(context->mutex);
   *flags = context->flags;
   return CUDA_SUCCESS;
 }
@@ -183,7 +184,7 @@ CUresult cuCtxSetFlags(unsigned flags) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (!ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard lock(context->mutex);
+  const gpuloom::MutexLock lock(context->mutex);
   context->flags = flags;
   return CUDA_SUCCESS;
 }
@@ -203,7 +204,7 @@ CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard lock(context->mutex);
+  const gpuloom::MutexLock lock(context->mutex);
   *value = context->limits[limit];
   return CUDA_SUCCESS;
 }
@@ -219,7 +220,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
       (limit == CU_LIMIT_MALLOC_HEAP_SIZE && context->heap.in_use())) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  std::lock_guard lock(context->mutex);
+  const gpuloom::MutexLock lock(context->mutex);
   context->limits[limit] = value;
   return CUDA_SUCCESS;
 }
@@ -228,7 +229,7 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard lock(context->mutex);
+  const gpuloom::MutexLock lock(context->mutex);
   *config = context->cache_config;
   return CUDA_SUCCESS;
 }
@@ -237,7 +238,7 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (!ValidCacheConfig(config)) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard lock(context->mutex);
+  const gpuloom::MutexLock lock(context->mutex);
   context->cache_config = config;
   return CUDA_SUCCESS;
 }
@@ -246,7 +247,7 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig* config) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard lock(context->mutex);
+  const gpuloom::MutexLock lock(context->mutex);
   *config = context->shared_config;
   return CUDA_SUCCESS;
 }
@@ -255,7 +256,7 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (!ValidSharedConfig(config)) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard lock(context->mutex);
+  const gpuloom::MutexLock lock(context->mutex);
   context->shared_config = config;
   return CUDA_SUCCESS;
 }
@@ -292,10 +293,10 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice ordinal) {
   CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
   if (retained == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (Fault() != CUDA_SUCCESS) return Fault();
-  std::unique_lock lock(context->mutex);
+  gpuloom::MutexLock lock(context->mutex);
   const bool first = context->retain_count++ == 0;
   const unsigned flags = context->flags;
-  lock.unlock();
+  lock.Unlock();
   if (first && !context->alive) context->Activate(flags);
   *retained = context->handle();
   return CUDA_SUCCESS;
@@ -304,10 +305,10 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice ordinal) {
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
-  std::unique_lock lock(context->mutex);
+  gpuloom::MutexLock lock(context->mutex);
   if (context->retain_count == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (--context->retain_count > 0) return CUDA_SUCCESS;
-  lock.unlock();
+  lock.Unlock();
   if (context->alive) context->TearDown();
   return CUDA_SUCCESS;
 }
@@ -320,11 +321,11 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
   const unsigned green = TearDownGreenContexts(context->device);
-  std::unique_lock lock(context->mutex);
+  gpuloom::MutexLock lock(context->mutex);
   context->retain_count -= std::min(green, context->retain_count);
   const bool still_retained = context->retain_count > 0;
   const unsigned flags = context->flags;
-  lock.unlock();
+  lock.Unlock();
   graph::ForgetAllCaptures();
   if (context->alive) context->TearDown();
   // Who holds it goes on with an empty one.
@@ -338,7 +339,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
   if (!ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard lock(context->mutex);
+  const gpuloom::MutexLock lock(context->mutex);
   context->flags = flags;
   return CUDA_SUCCESS;
 }
@@ -351,7 +352,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* acti
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard lock(context->mutex);
+  const gpuloom::MutexLock lock(context->mutex);
   *flags = context->flags;
   *active = context->alive ? 1 : 0;
   return CUDA_SUCCESS;

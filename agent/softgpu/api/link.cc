@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "agent/softgpu/ptx/image.h"
 #include "agent/softgpu/ptx/parser.h"
 #include "proto/cuda/return_if_error.h"
+#include "proto/sync/mutex.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -24,10 +24,10 @@ namespace {
 
 struct LinkState {
   explicit LinkState(JitLog told) : log(told) {}
-  const JitLog log;  // the program's buffers stay until the state is destroyed
-  std::mutex mutex;  // guards the rest
-  std::vector<std::string> texts;
-  std::string linked;
+  const JitLog log;      // the program's buffers stay until the state is destroyed
+  gpuloom::Mutex mutex;  // guards the rest
+  std::vector<std::string> texts GPULOOM_GUARDED_BY(mutex);
+  std::string linked GPULOOM_GUARDED_BY(mutex);
 };
 
 CUresult Require(CUlinkState handle, std::shared_ptr<LinkState>& state) {
@@ -71,7 +71,7 @@ CUresult Add(LinkState& state, CUjitInputType type, std::span<const std::byte> d
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  std::lock_guard lock(state.mutex);
+  const gpuloom::MutexLock lock(state.mutex);
   state.texts.push_back(std::move(text));
   return CUDA_SUCCESS;
 }
@@ -127,7 +127,7 @@ CUresult cuLinkComplete(CUlinkState handle, void** image, size_t* size_bytes) {
   std::shared_ptr<LinkState> state;
   CUDA_RETURN_IF_ERROR(Require(handle, state));
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard lock(state->mutex);
+  const gpuloom::MutexLock lock(state->mutex);
   if (state->linked.empty()) state->linked = ptx::Link(state->texts);
   std::string error;
   ptx::ModuleTree tree;

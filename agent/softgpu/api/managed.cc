@@ -2,13 +2,13 @@
 // advice and prefetching are checked, remembered and told.
 #include <cstring>
 #include <map>
-#include <mutex>
 
 #include "agent/softgpu/driver/address_table.h"
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/graph_capture.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
+#include "proto/sync/mutex.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -27,8 +27,8 @@ struct Advice {
 };
 
 struct AllAdvice {
-  std::mutex mutex;
-  std::map<uint64_t, Advice> by_buffer;  // ids are never used twice
+  gpuloom::Mutex mutex;
+  std::map<uint64_t, Advice> by_buffer GPULOOM_GUARDED_BY(mutex);  // ids are never used twice
 };
 AllAdvice& Said() {
   static auto* said = new AllAdvice;  // never destroyed: calls may come while the process exits
@@ -76,7 +76,7 @@ CUresult Advise(CUdeviceptr pointer, size_t size_bytes, CUmem_advise what,
   Region region;
   CUDA_RETURN_IF_ERROR(Require(pointer, size_bytes, region));
   AllAdvice& said = Said();
-  std::lock_guard lock(said.mutex);
+  const gpuloom::MutexLock lock(said.mutex);
   Advice& advice = said.by_buffer[region.buffer_id];
   switch (what) {
     case CU_MEM_ADVISE_SET_READ_MOSTLY:
@@ -125,7 +125,7 @@ CUresult Prefetch(CUdeviceptr pointer, size_t size_bytes, const CUmemLocation& l
   if (result != CUDA_SUCCESS) return result;
   TakePlaceIn(*found);
   AllAdvice& said = Said();
-  std::lock_guard lock(said.mutex);
+  const gpuloom::MutexLock lock(said.mutex);
   said.by_buffer[region.buffer_id].prefetched = location;
   return CUDA_SUCCESS;
 }
@@ -223,7 +223,7 @@ CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_at
     return CUDA_ERROR_INVALID_VALUE;
   }
   AllAdvice& said = Said();
-  std::lock_guard lock(said.mutex);
+  const gpuloom::MutexLock lock(said.mutex);
   const Advice& advice = said.by_buffer[region.buffer_id];
   for (size_t i = 0; i < count; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -11,6 +11,7 @@
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
+#include "proto/sync/mutex.h"
 
 using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
 
@@ -83,7 +84,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool handle,
   uint64_t size_bytes = 0;
   auto piece = pool->file->Find(*data, size_bytes);
   if (piece == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard lock(pool->mutex);
+  const gpuloom::MutexLock lock(pool->mutex);
   if (const auto known = FindImported(*pool, piece->offset_bytes)) {
     // Anything larger is one that its maker has made there since, before this process has freed.
     if (size_bytes > known->asked_bytes) return CUDA_ERROR_INVALID_VALUE;

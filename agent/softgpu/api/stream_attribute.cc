@@ -1,7 +1,6 @@
 // cuStreamGetAttribute, cuStreamSetAttribute, cuStreamCopyAttributes. All of them are hints to
 // hardware; they are kept and given back. The priority belongs to the stream since it was made.
 #include <map>
-#include <mutex>
 
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/stream.h"

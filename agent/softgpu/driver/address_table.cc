@@ -1,9 +1,9 @@
 #include "agent/softgpu/driver/address_table.h"
 
-#include <mutex>
 #include <utility>
 
 #include "agent/softgpu/driver/view.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -28,14 +28,14 @@ const Region* AddressTable::FindLocked(uint64_t address) const {
 }
 
 AddressSpace::Range AddressTable::Find(uint64_t address) const {
-  std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const Region* region = FindLocked(address);
   if (region == nullptr || !Allows(*region, false)) return {};
   return {region->begin, region->end(), Allows(*region, true)};
 }
 
 bool AddressTable::Add(Region region) {
-  std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const auto after = regions_.lower_bound(region.begin);
   if (after != regions_.end() && after->first < region.end()) return false;
   if (after != regions_.begin() && std::prev(after)->second.end() > region.begin) return false;
@@ -46,14 +46,14 @@ bool AddressTable::Add(Region region) {
 }
 
 std::optional<Region> AddressTable::FindRegion(uint64_t address) const {
-  std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const Region* region = FindLocked(address);
   return region == nullptr ? std::nullopt : std::optional<Region>(*region);
 }
 
 std::vector<Region> AddressTable::Touching(uint64_t begin, uint64_t size_bytes) const {
   std::vector<Region> touching;
-  std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   auto at = regions_.upper_bound(begin);
   if (at != regions_.begin() && std::prev(at)->second.end() > begin) --at;
   for (; at != regions_.end() && (at->first < begin || at->first - begin < size_bytes); ++at) {
@@ -63,7 +63,7 @@ std::vector<Region> AddressTable::Touching(uint64_t begin, uint64_t size_bytes) 
 }
 
 bool AddressTable::Covers(uint64_t begin, uint64_t size_bytes, bool write) const {
-  std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   while (size_bytes > 0) {
     const Region* region = FindLocked(begin);
     if (region == nullptr || !Allows(*region, write)) return false;
@@ -76,7 +76,7 @@ bool AddressTable::Covers(uint64_t begin, uint64_t size_bytes, bool write) const
 }
 
 void AddressTable::SetAccess(uint64_t begin, CUmemAccess_flags access) {
-  std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const auto found = regions_.find(begin);
   if (found == regions_.end()) return;
   found->second.access = access;
@@ -84,7 +84,7 @@ void AddressTable::SetAccess(uint64_t begin, CUmemAccess_flags access) {
 }
 
 bool AddressTable::SetSynchronous(uint64_t address, bool on) {
-  std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   auto at = regions_.upper_bound(address);
   if (at == regions_.begin() || (--at)->second.end() <= address) return false;
   at->second.synchronous = on;
@@ -93,7 +93,7 @@ bool AddressTable::SetSynchronous(uint64_t address, bool on) {
 
 bool AddressTable::SetLeaving(uint64_t begin) {
   std::shared_ptr<PoolShare> share;  // goes after the lock
-  std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const auto found = regions_.find(begin);
   if (found == regions_.end() || found->second.kind != RegionKind::kDevice ||
       found->second.leaving) {

@@ -11,14 +11,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <utility>
 #include <vector>
 
 #include "agent/softgpu/exec/machine/address_space.h"
 #include "proto/cuda/cuda_all.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -75,7 +74,7 @@ class AddressTable final : public AddressSpace {
   // The region that begins exactly there and satisfies the condition, taken out.
   template <typename Condition>
   std::optional<Region> Take(uint64_t begin, const Condition& condition) {
-    std::unique_lock lock(mutex_);
+    const WriterLock lock(mutex_);
     const auto found = regions_.find(begin);
     if (found == regions_.end() || !condition(found->second)) return std::nullopt;
     Region region = std::move(found->second);
@@ -87,7 +86,7 @@ class AddressTable final : public AddressSpace {
   template <typename Condition>
   std::vector<Region> TakeIf(const Condition& condition) {
     std::vector<Region> taken;
-    std::unique_lock lock(mutex_);
+    const WriterLock lock(mutex_);
     for (auto at = regions_.begin(); at != regions_.end();) {
       if (!condition(at->second)) {
         ++at;
@@ -115,12 +114,12 @@ class AddressTable final : public AddressSpace {
   [[nodiscard]] bool SetLeaving(uint64_t begin);
 
  private:
-  [[nodiscard]] const Region* FindLocked(uint64_t address) const;
+  [[nodiscard]] const Region* FindLocked(uint64_t address) const GPULOOM_REQUIRES_SHARED(mutex_);
 
-  mutable std::shared_mutex mutex_;
-  std::map<uint64_t, Region> regions_;
+  mutable SharedMutex mutex_;
+  std::map<uint64_t, Region> regions_ GPULOOM_GUARDED_BY(mutex_);
   std::atomic<uint64_t> generation_{1};
-  uint64_t next_buffer_id_ = 1;
+  uint64_t next_buffer_id_ GPULOOM_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace gpuloom::softgpu

@@ -15,13 +15,14 @@
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
 #include "proto/libcuda/runtime_tables.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 namespace {
 
 struct Contexts {
-  std::mutex mutex;
-  std::deque<Context> all;
+  Mutex mutex;
+  std::deque<Context> all GPULOOM_GUARDED_BY(mutex);
 };
 
 Contexts& Everything() {
@@ -53,7 +54,7 @@ uint64_t ThreadKey() {
 
 Context* Add(Device& device, bool primary, std::unique_ptr<Green> green = nullptr) {
   Contexts& contexts = Everything();
-  std::lock_guard lock(contexts.mutex);
+  const MutexLock lock(contexts.mutex);
   return &contexts.all.emplace_back(device, primary, std::move(green));
 }
 
@@ -85,7 +86,7 @@ std::vector<Point> Context::BarriersLocked(const Stream& stream) {
 }
 
 Point Context::Enqueue(Stream& stream, Work work) {
-  std::lock_guard lock(streams_mutex_);
+  const MutexLock lock(streams_mutex_);
   for (Point& point : BarriersLocked(stream)) work.after.push_back(std::move(point));
   std::erase_if(gates_, [](const Point& gate) { return gate.Done(); });
   work.after.insert(work.after.end(), gates_.begin(), gates_.end());
@@ -93,7 +94,7 @@ Point Context::Enqueue(Stream& stream, Work work) {
 }
 
 std::vector<Point> Context::PointsOf(Stream& stream) {
-  std::lock_guard lock(streams_mutex_);
+  const MutexLock lock(streams_mutex_);
   std::vector<Point> points;
   if (stream.kind == Stream::Kind::kLegacy) points = BarriersLocked(stream);
   points.push_back(stream.Tail());
@@ -101,7 +102,7 @@ std::vector<Point> Context::PointsOf(Stream& stream) {
 }
 
 std::vector<Point> Context::AllPoints() {
-  std::lock_guard lock(streams_mutex_);
+  const MutexLock lock(streams_mutex_);
   std::vector<Point> points;
   if (legacy_ != nullptr) points.push_back(legacy_->Tail());
   for (const auto& stream : streams_) points.push_back(stream->Tail());
@@ -109,17 +110,17 @@ std::vector<Point> Context::AllPoints() {
 }
 
 std::vector<std::shared_ptr<Stream>> Context::Streams() {
-  std::lock_guard lock(streams_mutex_);
+  const MutexLock lock(streams_mutex_);
   return streams_;
 }
 
 void Context::WaitBefore(Point point) {
-  std::lock_guard lock(streams_mutex_);
+  const MutexLock lock(streams_mutex_);
   gates_.push_back(std::move(point));
 }
 
 std::shared_ptr<Stream> Context::RecordingStream() {
-  std::lock_guard lock(streams_mutex_);
+  const MutexLock lock(streams_mutex_);
   if (recording_ == nullptr) {
     recording_ = std::make_shared<Stream>(*this, Stream::Kind::kCreated, CU_STREAM_NON_BLOCKING, 0);
     streams_.push_back(recording_);
@@ -128,7 +129,7 @@ std::shared_ptr<Stream> Context::RecordingStream() {
 }
 
 std::shared_ptr<Stream> Context::LegacyStream() {
-  std::lock_guard lock(streams_mutex_);
+  const MutexLock lock(streams_mutex_);
   if (legacy_ == nullptr) {
     legacy_ = green == nullptr ? std::make_shared<Stream>(*this, Stream::Kind::kLegacy, 0, 0)
                                : std::make_shared<Stream>(*this, Stream::Kind::kCreated,
@@ -139,7 +140,7 @@ std::shared_ptr<Stream> Context::LegacyStream() {
 
 std::shared_ptr<Stream> Context::ThreadStream() {
   const uint64_t key = ThreadKey();
-  std::lock_guard lock(streams_mutex_);
+  const MutexLock lock(streams_mutex_);
   std::shared_ptr<Stream>& stream = by_thread_[key];
   if (stream == nullptr) {
     stream = std::make_shared<Stream>(*this, Stream::Kind::kPerThread, 0, 0);
@@ -152,19 +153,19 @@ std::shared_ptr<Stream> Context::MakeStream(unsigned with_flags, int priority) {
   // Nobody waits for streams of a green context, and they wait for nobody, whatever was asked for.
   if (green != nullptr) with_flags |= CU_STREAM_NON_BLOCKING;
   auto stream = std::make_shared<Stream>(*this, Stream::Kind::kCreated, with_flags, priority);
-  std::lock_guard lock(streams_mutex_);
+  const MutexLock lock(streams_mutex_);
   streams_.push_back(stream);
   return stream;
 }
 
 void Context::CloseStream(const std::shared_ptr<Stream>& stream) {
-  std::lock_guard lock(streams_mutex_);
+  const MutexLock lock(streams_mutex_);
   stream->Close();
   DropFinishedLocked();
 }
 
 void Context::CloseThreadStream(uint64_t key) {
-  std::lock_guard lock(streams_mutex_);
+  const MutexLock lock(streams_mutex_);
   const auto found = by_thread_.find(key);
   if (found == by_thread_.end()) return;
   found->second->Close();
@@ -178,7 +179,7 @@ void Context::DropFinishedLocked() {
 }
 
 void Context::Activate(unsigned with_flags) {
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   flags = with_flags;
   cache_config = CU_FUNC_CACHE_PREFER_NONE;
   shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
@@ -215,7 +216,7 @@ void Context::TearDown() {
 }
 
 void Context::CloseAll() {
-  std::lock_guard lock(streams_mutex_);
+  const MutexLock lock(streams_mutex_);
   for (const auto& stream : streams_) stream->Close();
   if (legacy_ != nullptr) legacy_->Close();
   streams_.clear();
@@ -235,9 +236,9 @@ Context* MakeContext(Device& device, unsigned flags) {
 
 Context* MakeGreenContext(Device& device, const ResourceDescription* description) {
   Context* context = Add(device, false, std::make_unique<Green>(Green{description}));
-  std::unique_lock lock(device.primary->mutex);
+  MutexLock lock(device.primary->mutex);
   const unsigned flags = device.primary->flags;
-  lock.unlock();
+  lock.Unlock();
   context->Activate(flags);
   return context;
 }
@@ -251,7 +252,7 @@ Context* FindContext(CUcontext handle) {
 
 std::vector<Context*> AllContexts() {
   Contexts& contexts = Everything();
-  std::lock_guard lock(contexts.mutex);
+  const MutexLock lock(contexts.mutex);
   std::vector<Context*> all;
   for (Context& context : contexts.all) all.push_back(&context);
   return all;

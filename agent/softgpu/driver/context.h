@@ -12,13 +12,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "agent/softgpu/driver/device.h"
 #include "agent/softgpu/driver/heap.h"
 #include "agent/softgpu/driver/stream.h"
 #include "proto/cuda/cuda_all.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 struct ResourceDescription;
@@ -67,12 +67,12 @@ struct Context {
   void CloseStream(const std::shared_ptr<Stream>& stream);
   void CloseThreadStream(uint64_t thread_key);
 
-  std::mutex mutex;
-  unsigned flags = 0;
-  unsigned retain_count = 0;  // of a primary context
-  CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
-  CUsharedconfig shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
-  std::array<size_t, CU_LIMIT_MAX> limits{};
+  Mutex mutex;
+  unsigned flags GPULOOM_GUARDED_BY(mutex) = 0;
+  unsigned retain_count GPULOOM_GUARDED_BY(mutex) = 0;  // of a primary context
+  CUfunc_cache cache_config GPULOOM_GUARDED_BY(mutex) = CU_FUNC_CACHE_PREFER_NONE;
+  CUsharedconfig shared_config GPULOOM_GUARDED_BY(mutex) = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
+  std::array<size_t, CU_LIMIT_MAX> limits GPULOOM_GUARDED_BY(mutex){};
   Heap heap{*this};
 
   // Ends a context: waits for its work, destroys what belongs to it.
@@ -82,16 +82,17 @@ struct Context {
 
  private:
   void CloseAll();
-  std::vector<Point> BarriersLocked(const Stream& stream);
-  void DropFinishedLocked();
+  std::vector<Point> BarriersLocked(const Stream& stream) GPULOOM_REQUIRES(streams_mutex_);
+  void DropFinishedLocked() GPULOOM_REQUIRES(streams_mutex_);
 
-  std::mutex streams_mutex_;  // held while enqueuing: gives all threads' work one order
-  std::shared_ptr<Stream> legacy_;
-  std::map<uint64_t, std::shared_ptr<Stream>> by_thread_;
-  std::vector<std::shared_ptr<Stream>>
-      streams_;                        // all but the legacy one; closed ones until they are drained
-  std::shared_ptr<Stream> recording_;  // in streams_, too
-  std::vector<Point> gates_;           // of WaitBefore, until they are done
+  Mutex streams_mutex_;  // held while enqueuing: gives all threads' work one order
+  std::shared_ptr<Stream> legacy_ GPULOOM_GUARDED_BY(streams_mutex_);
+  std::map<uint64_t, std::shared_ptr<Stream>> by_thread_ GPULOOM_GUARDED_BY(streams_mutex_);
+  std::vector<std::shared_ptr<Stream>> streams_ GPULOOM_GUARDED_BY(
+      streams_mutex_);  // all but the legacy one; closed ones until they are drained
+  std::shared_ptr<Stream> recording_ GPULOOM_GUARDED_BY(streams_mutex_);  // in streams_, too
+  std::vector<Point> gates_
+      GPULOOM_GUARDED_BY(streams_mutex_);  // of WaitBefore, until they are done
 };
 
 Context* MakePrimaryContext(Device& device);

@@ -5,6 +5,7 @@
 
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/registry.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -13,7 +14,7 @@ void Recording::Now() {
 }
 
 void Event::SetLatest(std::shared_ptr<Recording> recording) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   latest_ = std::move(recording);
 }
 
@@ -23,13 +24,13 @@ void Event::Record(Stream& stream, std::vector<Point> after) {
   work.even_after_fault = true;
   work.after = std::move(after);
   work.run = [recording] { recording->Now(); };
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   recording->point = stream.context.Enqueue(stream, std::move(work));
   latest_ = std::move(recording);
 }
 
 std::shared_ptr<Recording> Event::Latest() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return latest_;
 }
 

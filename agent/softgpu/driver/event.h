@@ -7,11 +7,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "agent/softgpu/driver/stream.h"
 #include "proto/cuda/cuda_all.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -36,8 +36,8 @@ class Event {
   const unsigned flags;
 
  private:
-  std::mutex mutex_;
-  std::shared_ptr<Recording> latest_;
+  Mutex mutex_;
+  std::shared_ptr<Recording> latest_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 void DestroyEventsOf(const Context& context);

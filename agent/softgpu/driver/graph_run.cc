@@ -4,12 +4,12 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <thread>
 
 #include "agent/softgpu/driver/state.h"
+#include "proto/sync/cond_var.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -63,17 +63,17 @@ class Run {
 
   // Runs steps until all have run.
   void Work() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (left_ != 0) {
       if (ready_.empty()) {
-        changed_.wait(lock);
+        changed_.Wait(mutex_);
         continue;
       }
       const uint32_t step = ready_.front();
       ready_.pop_front();
-      lock.unlock();
+      lock.Unlock();
       RunStep(program_, shape_.first + step);
-      lock.lock();
+      lock.Lock();
       --left_;
       size_t freed = 0;
       for (const uint32_t next : shape_.behind[step]) {
@@ -82,18 +82,18 @@ class Run {
         ++freed;
       }
       // One of them is this thread's own next one.
-      if (freed > 1 || left_ == 0) changed_.notify_all();
+      if (freed > 1 || left_ == 0) changed_.NotifyAll();
     }
   }
 
  private:
   const GraphProgram& program_;
   const GraphProgram::Shape& shape_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<uint32_t> waits_;
-  std::deque<uint32_t> ready_;
-  size_t left_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<uint32_t> waits_ GPULOOM_GUARDED_BY(mutex_);
+  std::deque<uint32_t> ready_ GPULOOM_GUARDED_BY(mutex_);
+  size_t left_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 void RunShape(const GraphProgram& program, const GraphProgram::Shape& shape) {

@@ -5,6 +5,7 @@
 
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/memory.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -17,7 +18,7 @@ bool Heap::BeginLocked() {
   if (begun_) return true;
   uint64_t size_bytes = 0;
   {
-    const std::lock_guard lock(context_.mutex);
+    const MutexLock lock(context_.mutex);
     size_bytes = context_.limits[CU_LIMIT_MALLOC_HEAP_SIZE] / kStepBytes * kStepBytes;
   }
   uint64_t begin = 0;
@@ -31,7 +32,7 @@ bool Heap::BeginLocked() {
 }
 
 uint64_t Heap::Allocate(uint64_t size_bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (size_bytes == 0 || size_bytes > uint64_t{1} << 46 || !BeginLocked()) return 0;
   const uint64_t wanted = (size_bytes + kStepBytes - 1) / kStepBytes * kStepBytes;
   const auto found = std::find_if(free_.begin(), free_.end(),
@@ -45,7 +46,7 @@ uint64_t Heap::Allocate(uint64_t size_bytes) {
 }
 
 bool Heap::Free(uint64_t address) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto used = used_.find(address);
   if (used == used_.end()) return false;
   auto piece = free_.emplace(address, used->second).first;
@@ -66,12 +67,12 @@ bool Heap::Free(uint64_t address) {
 }
 
 bool Heap::in_use() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return begun_;
 }
 
 void Heap::Forget() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   begun_ = false;
   free_.clear();
   used_.clear();

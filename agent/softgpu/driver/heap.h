@@ -5,9 +5,9 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 
 #include "agent/softgpu/exec/machine/kernel_heap.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -24,13 +24,14 @@ class Heap final : public KernelHeap {
   void Forget();
 
  private:
-  bool BeginLocked();
+  bool BeginLocked() GPULOOM_REQUIRES(mutex_);
 
   Context& context_;
-  std::mutex mutex_;
-  bool begun_ = false;
-  std::map<uint64_t, uint64_t> free_;  // address to size; neighbours are joined
-  std::map<uint64_t, uint64_t> used_;
+  Mutex mutex_;
+  bool begun_ GPULOOM_GUARDED_BY(mutex_) = false;
+  std::map<uint64_t, uint64_t> free_
+      GPULOOM_GUARDED_BY(mutex_);  // address to size; neighbours are joined
+  std::map<uint64_t, uint64_t> used_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom::softgpu

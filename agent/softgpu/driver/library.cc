@@ -15,6 +15,7 @@
 #include "agent/softgpu/ptx/image.h"
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/stepwise_launch.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -136,7 +137,7 @@ CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<Load
 
 std::shared_ptr<LoadedFunction> LoadedModule::FunctionOf(
     const Kernel& kernel, std::shared_ptr<FunctionSettings> settings) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::shared_ptr<LoadedFunction>& function = functions_[&kernel];
   if (function == nullptr) {
     function = std::make_shared<LoadedFunction>();
@@ -152,7 +153,7 @@ std::shared_ptr<LoadedFunction> LoadedModule::FunctionOf(
 void Unload(const std::shared_ptr<LoadedModule>& module) {
   Registry<LoadedModule>::Instance().Take(module.get());
   {
-    std::lock_guard lock(module->mutex_);
+    const MutexLock lock(module->mutex_);
     for (const auto& [kernel, function] : module->functions_) {
       ForgetStepwiseLaunch(function.get());
       Registry<LoadedFunction>::Instance().Take(function.get());
@@ -175,6 +176,7 @@ CUresult LoadLibrary(Context* context, std::string ptx, std::shared_ptr<LoadedLi
     CUDA_RETURN_IF_ERROR(LoadModule(*context, made->ptx, module, log, externals));
     module->library = made.get();
     made->blueprint = module->code;
+    const MutexLock lock(made->mutex);
     made->instances.emplace(context, std::move(module));
   } else {
     bool out_of_memory = false;
@@ -207,7 +209,7 @@ void Unload(const std::shared_ptr<LoadedLibrary>& library) {
   }
   std::map<Context*, std::shared_ptr<LoadedModule>> instances;
   {
-    std::lock_guard lock(library->mutex);
+    const MutexLock lock(library->mutex);
     instances.swap(library->instances);
   }
   for (const auto& [context, module] : instances) Unload(module);
@@ -215,7 +217,7 @@ void Unload(const std::shared_ptr<LoadedLibrary>& library) {
 
 CUresult LoadedLibrary::ModuleIn(Context& context, std::shared_ptr<LoadedModule>& module) {
   if (broken != CUDA_SUCCESS) return broken;
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   std::shared_ptr<LoadedModule>& instance = instances[&context];
   if (instance == nullptr) {
     std::string log;
@@ -252,7 +254,7 @@ void DestroyModulesOf(Context& context) {
   for (const auto& library : Registry<LoadedLibrary>::Instance().All()) {
     std::shared_ptr<LoadedModule> instance;
     {
-      std::lock_guard lock(library->mutex);
+      const MutexLock lock(library->mutex);
       const auto found = library->instances.find(&context);
       if (found == library->instances.end()) continue;
       instance = std::move(found->second);

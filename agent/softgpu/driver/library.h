@@ -10,7 +10,6 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "agent/softgpu/driver/texture_reference.h"
 #include "agent/softgpu/exec/machine/module.h"
 #include "proto/cuda/cuda_all.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -73,8 +73,8 @@ struct LoadedModule : std::enable_shared_from_this<LoadedModule> {
 
  private:
   friend void Unload(const std::shared_ptr<LoadedModule>&);
-  std::mutex mutex_;
-  std::map<const Kernel*, std::shared_ptr<LoadedFunction>> functions_;
+  Mutex mutex_;
+  std::map<const Kernel*, std::shared_ptr<LoadedFunction>> functions_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 // CUkernel
@@ -97,8 +97,8 @@ struct LoadedLibrary {
   std::vector<std::byte> blueprint_globals;
   std::vector<std::shared_ptr<LibraryKernel>> kernels;
 
-  std::mutex mutex;
-  std::map<Context*, std::shared_ptr<LoadedModule>> instances;
+  Mutex mutex;
+  std::map<Context*, std::shared_ptr<LoadedModule>> instances GPULOOM_GUARDED_BY(mutex);
 };
 
 // From an image to PTX text. `log` receives what a person needs to know on failure.

@@ -7,12 +7,12 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "agent/softgpu/driver/state.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -25,8 +25,8 @@ struct Handles {
     std::shared_ptr<Physical> physical;
     unsigned count = 0;
   };
-  std::mutex mutex;
-  std::unordered_map<const Physical*, Entry> entries;
+  Mutex mutex;
+  std::unordered_map<const Physical*, Entry> entries GPULOOM_GUARDED_BY(mutex);
 };
 
 Handles& AllHandles() {
@@ -134,7 +134,7 @@ CUresult ExportPhysical(const Physical& physical, int& fd) {
 
 CUmemGenericAllocationHandle AddHandle(const std::shared_ptr<Physical>& physical) {
   Handles& handles = AllHandles();
-  std::lock_guard lock(handles.mutex);
+  const MutexLock lock(handles.mutex);
   Handles::Entry& entry = handles.entries[physical.get()];
   entry.physical = physical;
   ++entry.count;
@@ -143,7 +143,7 @@ CUmemGenericAllocationHandle AddHandle(const std::shared_ptr<Physical>& physical
 
 std::shared_ptr<Physical> FindHandle(CUmemGenericAllocationHandle handle) {
   Handles& handles = AllHandles();
-  std::lock_guard lock(handles.mutex);
+  const MutexLock lock(handles.mutex);
   const auto found = handles.entries.find(reinterpret_cast<const Physical*>(handle));
   return found == handles.entries.end() ? nullptr : found->second.physical;
 }
@@ -151,7 +151,7 @@ std::shared_ptr<Physical> FindHandle(CUmemGenericAllocationHandle handle) {
 bool ReleaseHandle(CUmemGenericAllocationHandle handle) {
   Handles& handles = AllHandles();
   std::shared_ptr<Physical> last;  // destroyed after the lock is gone
-  std::lock_guard lock(handles.mutex);
+  const MutexLock lock(handles.mutex);
   const auto found = handles.entries.find(reinterpret_cast<const Physical*>(handle));
   if (found == handles.entries.end()) return false;
   if (--found->second.count == 0) {

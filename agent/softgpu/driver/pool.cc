@@ -1,20 +1,20 @@
 #include "agent/softgpu/driver/pool.h"
 
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "agent/softgpu/driver/address_table.h"
 #include "agent/softgpu/driver/pool_file.h"
 #include "agent/softgpu/driver/registry.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 namespace {
 
 struct Pools {
-  std::mutex mutex;
-  std::map<const Device*, std::shared_ptr<MemoryPool>> defaults;
-  std::map<const Device*, std::shared_ptr<MemoryPool>> current;
+  Mutex mutex;
+  std::map<const Device*, std::shared_ptr<MemoryPool>> defaults GPULOOM_GUARDED_BY(mutex);
+  std::map<const Device*, std::shared_ptr<MemoryPool>> current GPULOOM_GUARDED_BY(mutex);
 };
 
 Pools& AllPools() {
@@ -36,7 +36,7 @@ PoolShare::~PoolShare() { pool->used_bytes.fetch_sub(size_bytes); }
 
 std::shared_ptr<MemoryPool> DefaultPool(Device& device) {
   Pools& pools = AllPools();
-  std::lock_guard lock(pools.mutex);
+  const MutexLock lock(pools.mutex);
   std::shared_ptr<MemoryPool>& pool = pools.defaults[&device];
   if (pool == nullptr) {
     pool = std::make_shared<MemoryPool>(device);
@@ -49,7 +49,7 @@ std::shared_ptr<MemoryPool> DefaultPool(Device& device) {
 std::shared_ptr<MemoryPool> CurrentPool(Device& device) {
   Pools& pools = AllPools();
   {
-    std::lock_guard lock(pools.mutex);
+    const MutexLock lock(pools.mutex);
     const auto found = pools.current.find(&device);
     if (found != pools.current.end()) return found->second;
   }
@@ -58,7 +58,7 @@ std::shared_ptr<MemoryPool> CurrentPool(Device& device) {
 
 void SetCurrentPool(Device& device, std::shared_ptr<MemoryPool> pool) {
   Pools& pools = AllPools();
-  std::lock_guard lock(pools.mutex);
+  const MutexLock lock(pools.mutex);
   if (pool == nullptr) {
     pools.current.erase(&device);
   } else {
@@ -67,7 +67,7 @@ void SetCurrentPool(Device& device, std::shared_ptr<MemoryPool> pool) {
 }
 
 std::shared_ptr<MemoryPool> OpenPool(Device& device, std::shared_ptr<PoolFile> file) {
-  std::lock_guard lock(AllPools().mutex);
+  const MutexLock lock(AllPools().mutex);
   for (const auto& pool : Registry<MemoryPool>::Instance().All()) {
     if (!pool->imported || pool->file->name() != file->name()) continue;
     ++pool->imports;
@@ -92,11 +92,11 @@ std::optional<Region> FindImported(const MemoryPool& pool, uint64_t offset_bytes
 }
 
 CUresult DestroyPool(CUmemoryPool handle) {
-  std::lock_guard lock(AllPools().mutex);
+  const MutexLock lock(AllPools().mutex);
   const auto pool = FindPool(handle);
   if (pool == nullptr || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
   if (pool->imported) {
-    std::lock_guard pool_lock(pool->mutex);
+    const MutexLock pool_lock(pool->mutex);
     for (const auto& [offset_bytes, address] : pool->mapped) {
       if (FindImported(*pool, offset_bytes)) return CUDA_ERROR_INVALID_VALUE;
     }

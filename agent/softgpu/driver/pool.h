@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "agent/softgpu/driver/device.h"
 #include "proto/cuda/cuda_all.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -27,8 +27,8 @@ struct MemoryPool {
   bool imported = false;
   int imports = 0;  // of an imported one: how often; of the table of pools
   // Of an imported one: where allocations in the file were mapped, which may have been freed since.
-  std::mutex mutex;
-  std::map<uint64_t, CUdeviceptr> mapped;
+  Mutex mutex;
+  std::map<uint64_t, CUdeviceptr> mapped GPULOOM_GUARDED_BY(mutex);
 
   Device& device;
   bool is_default = false;
@@ -59,8 +59,9 @@ void SetCurrentPool(Device& device, std::shared_ptr<MemoryPool> pool);
 std::shared_ptr<MemoryPool> OpenPool(Device& device, std::shared_ptr<PoolFile> file);
 // INVALID_VALUE for none, the default one, and an imported one in use.
 [[nodiscard]] CUresult DestroyPool(CUmemoryPool handle);
-// What an import has mapped of that place in the file and nobody has freed. Under the pool's lock.
-std::optional<Region> FindImported(const MemoryPool& pool, uint64_t offset_bytes);
+// What an import has mapped of that place in the file and nobody has freed.
+std::optional<Region> FindImported(const MemoryPool& pool, uint64_t offset_bytes)
+    GPULOOM_REQUIRES(pool.mutex);
 // The living pool that a handle names.
 std::shared_ptr<MemoryPool> FindPool(CUmemoryPool handle);
 

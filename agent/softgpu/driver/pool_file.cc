@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "proto/sync/mutex.h"
+
 namespace gpuloom::softgpu {
 namespace {
 
@@ -105,7 +107,7 @@ int PoolFile::Export() {
 std::shared_ptr<FilePiece> PoolFile::Take(uint64_t size_bytes) {
   if (size_bytes > size_bytes_) return nullptr;
   const uint64_t rounded = RoundUp(size_bytes, PageBytes());
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   uint64_t offset = 0;
   for (const auto& [begin, size] : used_) {
     if (begin - offset >= rounded) break;
@@ -120,7 +122,7 @@ void PoolFile::Give(uint64_t offset_bytes, uint64_t size_bytes) {
   // Gone before somebody else can have them; and zeros when they come again.
   static_cast<void>(fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                               static_cast<off_t>(offset_bytes), static_cast<off_t>(size_bytes)));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   used_.erase(offset_bytes);
 }
 

@@ -9,11 +9,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "agent/softgpu/driver/device.h"
 #include "proto/cuda/cuda_all.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -67,8 +67,8 @@ class PoolFile : public std::enable_shared_from_this<PoolFile> {
   const uint64_t size_bytes_;
   const uint64_t name_;  // the file's number in the system
   std::atomic<bool> exported_{false};
-  std::mutex mutex_;
-  std::map<uint64_t, uint64_t> used_;  // offset → size, of the maker's
+  Mutex mutex_;
+  std::map<uint64_t, uint64_t> used_ GPULOOM_GUARDED_BY(mutex_);  // offset → size, of the maker's
 };
 
 }  // namespace gpuloom::softgpu

@@ -6,11 +6,11 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -24,20 +24,20 @@ class Registry {
   }
 
   void Add(std::shared_ptr<T> object) {
-    std::unique_lock lock(mutex_);
+    const WriterLock lock(mutex_);
     const void* key = object.get();
     objects_.emplace(key, std::move(object));
   }
 
   [[nodiscard]] std::shared_ptr<T> Find(const void* handle) const {
-    std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     const auto found = objects_.find(handle);
     return found == objects_.end() ? nullptr : found->second;
   }
 
   // Removes and returns it; empty when it was not there, so of two destroyers one wins.
   std::shared_ptr<T> Take(const void* handle) {
-    std::unique_lock lock(mutex_);
+    const WriterLock lock(mutex_);
     const auto found = objects_.find(handle);
     if (found == objects_.end()) return nullptr;
     std::shared_ptr<T> object = std::move(found->second);
@@ -48,7 +48,7 @@ class Registry {
   // Removes and returns all that satisfy the condition.
   std::vector<std::shared_ptr<T>> TakeIf(const std::function<bool(const T&)>& condition) {
     std::vector<std::shared_ptr<T>> taken;
-    std::unique_lock lock(mutex_);
+    const WriterLock lock(mutex_);
     for (auto at = objects_.begin(); at != objects_.end();) {
       if (!condition(*at->second)) {
         ++at;
@@ -62,14 +62,14 @@ class Registry {
 
   [[nodiscard]] std::vector<std::shared_ptr<T>> All() const {
     std::vector<std::shared_ptr<T>> all;
-    std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     for (const auto& [key, object] : objects_) all.push_back(object);
     return all;
   }
 
  private:
-  mutable std::shared_mutex mutex_;
-  std::unordered_map<const void*, std::shared_ptr<T>> objects_;
+  mutable SharedMutex mutex_;
+  std::unordered_map<const void*, std::shared_ptr<T>> objects_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom::softgpu

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "proto/sync/mutex.h"
+
 namespace gpuloom::softgpu {
 
 Retirement& Retirement::Instance() {
@@ -21,7 +23,7 @@ void Retirement::Blank(uint64_t begin, uint64_t size_bytes) {
 }
 
 void Retirement::Unmap(uint64_t begin, uint64_t size_bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!touching_.empty()) Blank(begin, size_bytes);
   retired_.push_back({epoch_++, begin, size_bytes});
   ReapLocked();
@@ -31,7 +33,7 @@ std::vector<Retirement::Piece> Retirement::TakeBack(uint64_t begin, uint64_t siz
   const uint64_t end = begin + size_bytes;
   std::vector<Piece> taken;
   std::vector<Range> left;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Range& range : retired_) {
     const uint64_t range_end = range.begin + range.size_bytes;
     const uint64_t first = std::max(begin, range.begin);
@@ -61,14 +63,14 @@ void Retirement::ReapLocked() {
 
 Retirement::Touching::Touching() {
   Retirement& retirement = Instance();
-  std::lock_guard lock(retirement.mutex_);
+  const MutexLock lock(retirement.mutex_);
   epoch_ = retirement.epoch_;
   ++retirement.touching_[epoch_];
 }
 
 Retirement::Touching::~Touching() {
   Retirement& retirement = Instance();
-  std::lock_guard lock(retirement.mutex_);
+  const MutexLock lock(retirement.mutex_);
   const auto found = retirement.touching_.find(epoch_);
   if (--found->second == 0) retirement.touching_.erase(found);
   if (!retirement.retired_.empty()) retirement.ReapLocked();

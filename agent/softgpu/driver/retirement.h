@@ -10,8 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <vector>
+
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -52,12 +53,12 @@ class Retirement {
     uint64_t size_bytes;
   };
 
-  void ReapLocked();
+  void ReapLocked() GPULOOM_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  uint64_t epoch_ = 1;
-  std::map<uint64_t, int> touching_;  // epoch at the start → how many
-  std::vector<Range> retired_;
+  Mutex mutex_;
+  uint64_t epoch_ GPULOOM_GUARDED_BY(mutex_) = 1;
+  std::map<uint64_t, int> touching_ GPULOOM_GUARDED_BY(mutex_);  // epoch at the start → how many
+  std::vector<Range> retired_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom::softgpu

@@ -6,11 +6,11 @@
 
 #include <cstdio>
 #include <future>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "agent/softgpu/driver/device.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -55,10 +55,10 @@ bool StartsAsADriverDoes() {
 
 CUresult Start(unsigned flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  static std::mutex start_mutex;
+  static Mutex start_mutex;
   if (phase.load() == Phase::kForked) return CUDA_ERROR_NOT_INITIALIZED;
   if (phase.load() == Phase::kUnloading) return CUDA_ERROR_DEINITIALIZED;
-  std::lock_guard lock(start_mutex);
+  const MutexLock lock(start_mutex);
   if (phase.load() == Phase::kReady) return CUDA_SUCCESS;
   Settings settings;
   std::string error;

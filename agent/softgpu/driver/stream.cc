@@ -10,6 +10,7 @@
 #include "agent/softgpu/driver/green_context.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -32,43 +33,43 @@ Stream::Stream(Context& of, Kind what, unsigned with_flags, int with_priority)
     : context(of), kind(what), flags(with_flags), priority(with_priority), id(NextStreamId()) {}
 
 Point Stream::Push(Work work) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   queue_.push_back(std::move(work));
   ++pushed_;
   if (!thread_runs_) StartThreadLocked();
-  work_arrived_.notify_one();
+  work_arrived_.NotifyOne();
   return {shared_from_this(), pushed_};
 }
 
 Point Stream::Tail() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return {shared_from_this(), pushed_};
 }
 
 void Stream::Close() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = true;
-  work_arrived_.notify_one();
+  work_arrived_.NotifyOne();
 }
 
 bool Stream::Finished() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return closed_ && completed_.load() == pushed_;
 }
 
 void Stream::WaitFor(uint64_t number) {
   if (IsDone(number)) return;
-  std::unique_lock lock(mutex_);
-  work_done_.wait(lock, [&] { return completed_.load() >= number; });
+  MutexLock lock(mutex_);
+  work_done_.Wait(mutex_, [&]() GPULOOM_REQUIRES(mutex_) { return completed_.load() >= number; });
 }
 
 CUstreamAttrValue Stream::GetAttribute(CUstreamAttrID attribute) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return attributes_[attribute];
 }
 
 void Stream::SetAttribute(CUstreamAttrID attribute, const CUstreamAttrValue& value) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   attributes_[attribute] = value;
 }
 
@@ -87,19 +88,20 @@ void Stream::StartThreadLocked() {
 }
 
 void Stream::RunQueue() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    work_arrived_.wait(lock, [&] { return closed_ || !queue_.empty(); });
+    work_arrived_.Wait(mutex_,
+                       [&]() GPULOOM_REQUIRES(mutex_) { return closed_ || !queue_.empty(); });
     if (queue_.empty()) break;
     Work work = std::move(queue_.front());
     queue_.pop_front();
-    lock.unlock();
+    lock.Unlock();
     for (const Point& point : work.after) point.Wait();
     if (work.run != nullptr && (work.even_after_fault || Fault() == CUDA_SUCCESS)) work.run();
     work = Work();  // what it held is released before anybody is told that it is done
-    lock.lock();
+    lock.Lock();
     completed_.fetch_add(1);
-    work_done_.notify_all();
+    work_done_.NotifyAll();
   }
   thread_runs_ = false;
 }

@@ -9,16 +9,16 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "proto/cuda/cuda_all.h"
+#include "proto/sync/cond_var.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -73,18 +73,18 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const uint64_t id;
 
  private:
-  void StartThreadLocked();
+  void StartThreadLocked() GPULOOM_REQUIRES(mutex_);
   void RunQueue();
 
-  std::mutex mutex_;
-  std::condition_variable work_arrived_;
-  std::condition_variable work_done_;
-  std::deque<Work> queue_;
-  std::map<CUstreamAttrID, CUstreamAttrValue> attributes_;
-  uint64_t pushed_ = 0;
+  Mutex mutex_;
+  CondVar work_arrived_;
+  CondVar work_done_;
+  std::deque<Work> queue_ GPULOOM_GUARDED_BY(mutex_);
+  std::map<CUstreamAttrID, CUstreamAttrValue> attributes_ GPULOOM_GUARDED_BY(mutex_);
+  uint64_t pushed_ GPULOOM_GUARDED_BY(mutex_) = 0;
   std::atomic<uint64_t> completed_{0};
-  bool thread_runs_ = false;
-  bool closed_ = false;
+  bool thread_runs_ GPULOOM_GUARDED_BY(mutex_) = false;
+  bool closed_ GPULOOM_GUARDED_BY(mutex_) = false;
 };
 
 // The stream that a handle means in the current context: NULL and the two special handles included.

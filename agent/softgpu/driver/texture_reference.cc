@@ -8,6 +8,7 @@
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
+#include "proto/sync/mutex.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
@@ -58,8 +59,10 @@ CUresult FindInModule(Handle* out, CUmodule handle, const char* name, bool is_su
 
 }  // namespace
 
+LoadedReference::LoadedReference() : texture(Fresh()) {}
+
 std::shared_ptr<LoadedReference> ModuleReferences::Find(std::string_view name, bool is_surface) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (size_t i = 0; i < names_.size(); ++i) {
     if (names_[i].name != name || names_[i].is_surface != is_surface) continue;
     std::shared_ptr<LoadedReference>& reference = made_[i];
@@ -70,7 +73,6 @@ std::shared_ptr<LoadedReference> ModuleReferences::Find(std::string_view name, b
       reference->number = i;
       reference->of_module = true;
       reference->is_surface = is_surface;
-      reference->texture = Fresh();
       Registry<LoadedReference>::Instance().Add(reference);
     }
     return reference;
@@ -79,19 +81,19 @@ std::shared_ptr<LoadedReference> ModuleReferences::Find(std::string_view name, b
 }
 
 void ModuleReferences::Bind(size_t number, BoundImage image) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto bound = std::make_shared<std::vector<BoundImage>>(*bound_);
   (*bound)[number] = std::move(image);
   bound_ = std::move(bound);
 }
 
 BoundImages ModuleReferences::Bound() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return bound_;
 }
 
 void ModuleReferences::Retire() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& reference : made_) {
     if (reference != nullptr) Registry<LoadedReference>::Instance().Take(reference.get());
   }
@@ -104,7 +106,7 @@ bool ModuleReferences::HasName(std::string_view name) const {
 
 void UnbindArray(const void* array) {
   for (const auto& reference : Registry<LoadedReference>::Instance().All()) {
-    std::lock_guard lock(reference->mutex);
+    const MutexLock lock(reference->mutex);
     const CUDA_RESOURCE_DESC& resource = reference->texture.resource;
     const bool looks_at_it = reference->is_surface       ? reference->array == array
                              : !reference->texture.bound ? false
@@ -139,7 +141,7 @@ CUresult NeedReferences() {
 CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument) {
   const auto reference = FindReference(handle, false);
   if (reference == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  std::lock_guard lock(reference->mutex);
+  const MutexLock lock(reference->mutex);
   TextureReference changed = reference->texture;
   CUDA_RETURN_IF_ERROR(change(&changed, argument));
   std::shared_ptr<TextureView> view;
@@ -160,7 +162,7 @@ CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument
 bool ReadReference(CUtexref handle, TextureReference* texture) {
   const auto reference = FindReference(handle, false);
   if (reference == nullptr) return false;
-  std::lock_guard lock(reference->mutex);
+  const MutexLock lock(reference->mutex);
   *texture = reference->texture;
   return true;
 }
@@ -170,7 +172,6 @@ CUresult MakeReference(CUtexref* handle) {
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   auto reference = std::make_shared<LoadedReference>();
   reference->context = context;
-  reference->texture = Fresh();
   *handle = reinterpret_cast<CUtexref>(reference.get());
   Registry<LoadedReference>::Instance().Add(std::move(reference));
   return CUDA_SUCCESS;
@@ -191,7 +192,7 @@ CUresult BindReference(CUsurfref handle, CUarray array) {
   const auto reference = FindReference(handle, true);
   const auto image = FindArray(array);
   if (reference == nullptr || image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  std::lock_guard lock(reference->mutex);
+  const MutexLock lock(reference->mutex);
   reference->array = array;
   if (const auto module = reference->module.lock()) {
     module->Bind(reference->number, {nullptr, std::shared_ptr<const Image>(image, &image->image)});
@@ -202,7 +203,7 @@ CUresult BindReference(CUsurfref handle, CUarray array) {
 bool ReadReference(CUsurfref handle, CUarray* array) {
   const auto reference = FindReference(handle, true);
   if (reference == nullptr) return false;
-  std::lock_guard lock(reference->mutex);
+  const MutexLock lock(reference->mutex);
   *array = reference->array;
   return true;
 }

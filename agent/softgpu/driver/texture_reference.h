@@ -6,13 +6,13 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <vector>
 
 #include "agent/softgpu/driver/view.h"
 #include "agent/softgpu/exec/machine/module.h"
 #include "proto/cuda/texture_reference.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -21,14 +21,16 @@ class ModuleReferences;
 
 // CUtexref and CUsurfref.
 struct LoadedReference {
+  LoadedReference();
+
   Context* context = nullptr;
   std::weak_ptr<ModuleReferences> module;
   size_t number = 0;  // in the module
   bool of_module = false;
   bool is_surface = false;
-  std::mutex mutex;  // guards the rest
-  TextureReference texture{};
-  CUarray array = nullptr;  // a surface's
+  Mutex mutex;
+  TextureReference texture GPULOOM_GUARDED_BY(mutex);
+  CUarray array GPULOOM_GUARDED_BY(mutex) = nullptr;  // a surface's
 };
 
 // By their numbers; never changed.
@@ -52,9 +54,9 @@ class ModuleReferences : public std::enable_shared_from_this<ModuleReferences> {
  private:
   Context& context_;
   const std::vector<ImageReference> names_;
-  mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<LoadedReference>> made_;  // by number
-  BoundImages bound_;
+  mutable Mutex mutex_;
+  std::vector<std::shared_ptr<LoadedReference>> made_ GPULOOM_GUARDED_BY(mutex_);  // by number
+  BoundImages bound_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 // A CUarray or CUmipmappedArray is destroyed: what was bound to it is bound to nothing.

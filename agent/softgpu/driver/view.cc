@@ -1,6 +1,6 @@
 #include "agent/softgpu/driver/view.h"
 
-#include <mutex>
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -10,41 +10,41 @@ Views& Views::Instance() {
 }
 
 uint64_t Views::Add(std::shared_ptr<TextureView> view) {
-  std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   textures_[++last_] = std::move(view);
   return last_;
 }
 
 uint64_t Views::Add(std::shared_ptr<SurfaceView> view) {
-  std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   surfaces_[++last_] = std::move(view);
   return last_;
 }
 
 std::shared_ptr<const TextureView> Views::FindTextureView(uint64_t handle) const {
-  std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const auto found = textures_.find(handle);
   return found == textures_.end() ? nullptr : found->second;
 }
 
 std::shared_ptr<const SurfaceView> Views::FindSurfaceView(uint64_t handle) const {
-  std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const auto found = surfaces_.find(handle);
   return found == surfaces_.end() ? nullptr : found->second;
 }
 
 void Views::RemoveTexture(uint64_t handle) {
-  std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   textures_.erase(handle);
 }
 
 void Views::RemoveSurface(uint64_t handle) {
-  std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   surfaces_.erase(handle);
 }
 
 void Views::DestroyAllOf(const Context& context) {
-  std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   std::erase_if(textures_, [&](const auto& entry) { return entry.second->context == &context; });
   std::erase_if(surfaces_, [&](const auto& entry) { return entry.second->context == &context; });
 }

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <shared_mutex>
 #include <vector>
 
 #include "agent/softgpu/driver/array.h"
 #include "agent/softgpu/exec/machine/image.h"
 #include "proto/cuda/cuda_all.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -55,10 +55,10 @@ class Views {
   [[nodiscard]] std::shared_ptr<const Image> FindSurface(uint64_t handle) const;
 
  private:
-  mutable std::shared_mutex mutex_;
-  uint64_t last_ = 0;
-  std::map<uint64_t, std::shared_ptr<TextureView>> textures_;
-  std::map<uint64_t, std::shared_ptr<SurfaceView>> surfaces_;
+  mutable SharedMutex mutex_;
+  uint64_t last_ GPULOOM_GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, std::shared_ptr<TextureView>> textures_ GPULOOM_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::shared_ptr<SurfaceView>> surfaces_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom::softgpu

@@ -7,6 +7,7 @@
 
 #include "agent/softgpu/driver/address_table.h"
 #include "agent/softgpu/driver/retirement.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -78,7 +79,7 @@ CUresult VirtualMemory::Reserve(uint64_t size_bytes, uint64_t alignment_bytes, u
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (alignment_bytes < kGranularityBytes) alignment_bytes = kGranularityBytes;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   begin = 0;
   if (wanted != 0 && wanted % alignment_bytes == 0 && wanted < kAddressEnd) {
     begin = MapAt(wanted, size_bytes);
@@ -90,7 +91,7 @@ CUresult VirtualMemory::Reserve(uint64_t size_bytes, uint64_t alignment_bytes, u
 }
 
 CUresult VirtualMemory::Free(uint64_t begin, uint64_t size_bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = reservations_.find(begin);
   if (found == reservations_.end() || found->second != size_bytes) return CUDA_ERROR_INVALID_VALUE;
   if (!AddressTable::Instance().Touching(begin, size_bytes).empty()) {
@@ -110,7 +111,7 @@ bool VirtualMemory::FindReservationLocked(uint64_t address, uint64_t& begin,
 }
 
 bool VirtualMemory::FindReservation(uint64_t address, uint64_t& begin, uint64_t& size_bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return FindReservationLocked(address, begin, size_bytes);
 }
 
@@ -120,7 +121,7 @@ CUresult VirtualMemory::Map(uint64_t begin, uint64_t size_bytes,
   if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (size_bytes != physical->size_bytes) return CUDA_ERROR_NOT_SUPPORTED;
   if (!IsGranular(begin)) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   uint64_t reserved = 0;
   uint64_t reserved_bytes = 0;
   if (!FindReservationLocked(begin, reserved, reserved_bytes) ||
@@ -157,7 +158,7 @@ bool VirtualMemory::ConsistsOfMappings(uint64_t begin, uint64_t size_bytes) cons
 }
 
 CUresult VirtualMemory::Unmap(uint64_t begin, uint64_t size_bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   uint64_t reserved = 0;
   uint64_t reserved_bytes = 0;
   if (size_bytes == 0 || !FindReservationLocked(begin, reserved, reserved_bytes) ||
@@ -180,7 +181,7 @@ CUresult VirtualMemory::Unmap(uint64_t begin, uint64_t size_bytes) {
 }
 
 CUresult VirtualMemory::SetAccess(uint64_t begin, uint64_t size_bytes, CUmemAccess_flags access) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!ConsistsOfMappings(begin, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
   AddressTable& table = AddressTable::Instance();
   for (const Region& region : table.Touching(begin, size_bytes)) {

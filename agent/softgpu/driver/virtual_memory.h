@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "agent/softgpu/driver/physical.h"
 #include "proto/cuda/cuda_all.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -35,11 +35,11 @@ class VirtualMemory {
 
  private:
   [[nodiscard]] bool FindReservationLocked(uint64_t address, uint64_t& begin,
-                                           uint64_t& size_bytes) const;
+                                           uint64_t& size_bytes) const GPULOOM_REQUIRES(mutex_);
   [[nodiscard]] bool ConsistsOfMappings(uint64_t begin, uint64_t size_bytes) const;
 
-  std::mutex mutex_;
-  std::map<uint64_t, uint64_t> reservations_;  // begin → size in bytes
+  Mutex mutex_;
+  std::map<uint64_t, uint64_t> reservations_ GPULOOM_GUARDED_BY(mutex_);  // begin → size in bytes
 };
 
 }  // namespace gpuloom::softgpu

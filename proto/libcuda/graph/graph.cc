@@ -10,7 +10,7 @@
 
 namespace gpuloom::graph {
 
-pthread_mutex_t GraphLock::mutex_ = PTHREAD_MUTEX_INITIALIZER;
+constinit Mutex GraphLock::mutex_;
 
 namespace {
 

@@ -9,13 +9,12 @@
 // No exceptions, no C++ library: this is compiled into tenants' processes.
 #pragma once
 
-#include <pthread.h>
-
 #include <cstdint>
 
 #include "proto/cuda/cuda_all.h"
 #include "proto/libcuda/graph/node.h"
 #include "proto/libcuda/growing.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::graph {
 
@@ -70,15 +69,15 @@ struct Graph {
   void* reservation;
 };
 
-class GraphLock {
+class GPULOOM_SCOPED_CAPABILITY GraphLock {
  public:
-  GraphLock() { pthread_mutex_lock(&mutex_); }
-  ~GraphLock() { pthread_mutex_unlock(&mutex_); }
+  GraphLock() GPULOOM_ACQUIRE(mutex_) { mutex_.Lock(); }
+  ~GraphLock() GPULOOM_RELEASE() { mutex_.Unlock(); }
   GraphLock(const GraphLock&) = delete;
   GraphLock& operator=(const GraphLock&) = delete;
 
  private:
-  static pthread_mutex_t mutex_;
+  static Mutex mutex_;
 };
 
 // An allocation or free node: graphs that have one, or one inside of them, cannot be cloned; children

@@ -1,15 +1,16 @@
 #include "agent/softgpu/exec/machine/conditional.h"
 
-#include <mutex>
 #include <unordered_map>
+
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 namespace {
 
 struct Conditions {
-  std::mutex mutex;
-  uint64_t last_handle = 0;
-  std::unordered_map<uint64_t, std::weak_ptr<Condition>> by_handle;
+  Mutex mutex;
+  uint64_t last_handle GPULOOM_GUARDED_BY(mutex) = 0;
+  std::unordered_map<uint64_t, std::weak_ptr<Condition>> by_handle GPULOOM_GUARDED_BY(mutex);
 };
 
 // Outlives every condition: those of graphs that a program leaves behind go last of all.
@@ -22,7 +23,7 @@ Conditions& Known() {
 
 std::shared_ptr<Condition> Condition::Make(uint32_t default_value, bool assigns_default) {
   Conditions& known = Known();
-  const std::scoped_lock lock(known.mutex);
+  const MutexLock lock(known.mutex);
   std::shared_ptr<Condition> made(
       new Condition(++known.last_handle, default_value, assigns_default));
   known.by_handle[made->handle()] = made;
@@ -31,14 +32,14 @@ std::shared_ptr<Condition> Condition::Make(uint32_t default_value, bool assigns_
 
 std::shared_ptr<Condition> Condition::Find(uint64_t handle) {
   Conditions& known = Known();
-  const std::scoped_lock lock(known.mutex);
+  const MutexLock lock(known.mutex);
   const auto found = known.by_handle.find(handle);
   return found == known.by_handle.end() ? nullptr : found->second.lock();
 }
 
 Condition::~Condition() {
   Conditions& known = Known();
-  const std::scoped_lock lock(known.mutex);
+  const MutexLock lock(known.mutex);
   known.by_handle.erase(handle_);
 }
 

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "agent/softgpu/exec/machine/grid.h"
 #include "agent/softgpu/exec/machine/module.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 
@@ -22,7 +22,7 @@ class TestMemory : public AddressSpace {
     blocks_.emplace_back(size_bytes + kAlign);
     auto at = reinterpret_cast<uint64_t>(blocks_.back().data());
     at = (at + kAlign - 1) / kAlign * kAlign;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ranges_.push_back({at, at + size_bytes, writable});
     return at;
   }
@@ -32,14 +32,14 @@ class TestMemory : public AddressSpace {
   }
   // The range is gone, its bytes stay: what a kernel still touches meanwhile does no harm.
   void Unmap(uint64_t address) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (Range& range : ranges_) {
       if (range.begin == address) range = {};
     }
     ++generation_;
   }
   Range Find(uint64_t address) const override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const Range& range : ranges_) {
       if (address >= range.begin && address < range.end) return range;
     }
@@ -50,8 +50,8 @@ class TestMemory : public AddressSpace {
  private:
   static constexpr size_t kAlign = 256;
   std::vector<std::vector<std::byte>> blocks_;
-  mutable std::mutex mutex_;
-  std::vector<Range> ranges_;
+  mutable Mutex mutex_;
+  std::vector<Range> ranges_ GPULOOM_GUARDED_BY(mutex_);
   std::atomic<uint64_t> generation_{0};
 };
 
