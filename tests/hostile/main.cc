@@ -350,6 +350,13 @@ bool Run::Go() {
     Fail(Growth(LookAtBoth()));
   }
   honest_.clear();
+  // Nobody works any more: what waited for that is given back while the executors live.
+  for (const Hostile& hostile : hostile_) {
+    if (failed_ || stack_.BackToNothing(hostile.allocation(), Milliseconds(60'000))) continue;
+    Fail("the executor of allocation " + hostile.allocation().name + " still holds " +
+         std::to_string(stack_.State(hostile.allocation()).memory_used_bytes) +
+         " bytes for sessions that have ended");
+  }
   if (!failed_) {
     // The next one is served, where the hostile ones were.
     for (const Hostile& hostile : hostile_) {
