@@ -32,8 +32,10 @@ RULES = [
     ("proto/kubelet", [], [CUDA], []),
     ("proto/admin", [], [CUDA], []),
     ("shim", ["proto/wire", "proto/channel", "proto/cuda"], [GRPC, BOOST, HEAVY_STD], []),
-    ("agent/executor", ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC], []),
-    ("agent/scheduler", ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
+    ("agent/arbiter", [], [NO_OS, CUDA, GRPC, BOOST, r"\.h$"], ["stdint.h"]),
+    ("agent/simulator", ["agent/arbiter"], [NO_OS, CUDA, GRPC, BOOST, r"\.h$"], ["stdint.h"]),
+    ("agent/executor", ["proto/wire", "proto/channel", "proto/control", "proto/cuda", "agent/arbiter"], [GRPC], []),
+    ("agent/scheduler", ["proto/wire", "proto/channel", "proto/control", "proto/cuda", "agent/arbiter"], [GRPC, CUDA], []),
     ("agent/softgpu", ["proto/cuda"], [GRPC, BOOST], []),
     ("agent/run", ["proto/wire", "proto/channel", "proto/control", "proto/cuda", "agent/policy/size.h",
                    "agent/detached_process.h"], [GRPC, CUDA], []),
@@ -47,7 +49,7 @@ RULES = [
      [CUDA, BOOST], []),
 ]
 # Folders whose insides nobody else may include, whatever RULES say.
-PRIVATE = ["shim", "agent/executor", "agent/scheduler", "agent/softgpu"]
+PRIVATE = ["shim", "agent/executor", "agent/scheduler", "agent/simulator", "agent/softgpu"]
 
 BAD_NAMES = re.compile(r"(^|[_/])(util|utils|common|helper|helpers|manager|misc|impl)([_./]|$)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')

@@ -22,7 +22,8 @@ class CheckTest(unittest.TestCase):
         self.assertEqual([], self.Offences({
             "proto/wire/ring.h": "#pragma once\n#include <cstdint>\n",
             "shim/launch.cc": '#include <cuda.h>\n#include "proto/wire/ring.h"\n',
-            "agent/executor/launch.cc": '#include <string>\n#include "proto/wire/ring.h"\n',
+            "agent/arbiter/tree.h": "#pragma once\n#include <vector>\n",
+            "agent/executor/launch.cc": '#include <string>\n#include "agent/arbiter/tree.h"\n#include "proto/wire/ring.h"\n',
             "agent/executor/launch_test.cc": '#include <gtest/gtest.h>\n#include "proto/wire/ring.h"\n',
         }))
 
@@ -46,6 +47,9 @@ class CheckTest(unittest.TestCase):
                 ("proto/control/a.h", "#pragma once\n#include <cuda.h>\n"),
                 ("shim/b.cc", "#include <iostream>\n"),
                 ("agent/scheduler/b.cc", "#include <grpcpp/grpcpp.h>\n"),
+                ("agent/arbiter/a.cc", "#include <sys/socket.h>\n"),
+                ("agent/arbiter/b.cc", "#include <time.h>\n"),
+                ("agent/arbiter/c.cc", '#include "proto/wire/ring.h"\n'),
                 ("agent/run/c.cc", "#include <absl/status/status.h>\n"),
         ]:
             included = {f: "#pragma once\n" for f in
