@@ -37,8 +37,10 @@ RULES = [
     ("proto/admin", [], [CUDA], []),
     ("shim", ["proto/wire", "proto/channel", "proto/cuda", "proto/libcuda"], [GRPC, BOOST, HEAVY_STD], []),
     ("agent/node", ["proto/channel"], [GRPC, CUDA, r"^spdlog/"], []),
-    ("agent/executor", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC], []),
-    ("agent/scheduler", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
+    ("agent/arbiter", [], [NO_OS, CUDA, GRPC, BOOST, r"\.h$"], ["stdint.h"]),
+    ("agent/simulator", ["agent/arbiter"], [NO_OS, CUDA, GRPC, BOOST, r"\.h$"], ["stdint.h"]),
+    ("agent/executor", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda", "agent/arbiter"], [GRPC], []),
+    ("agent/scheduler", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda", "agent/arbiter"], [GRPC, CUDA], []),
     ("agent/softgpu", ["proto/cuda", "proto/libcuda", "agent/node/size.h"], [GRPC, BOOST], []),
     ("agent/run", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
     ("agent/policy", AGENT + ["agent/identity/state_file.h"], [CUDA, BOOST, r"^grpc"], []),
@@ -50,7 +52,7 @@ RULES = [
      [CUDA, BOOST], []),
 ]
 # Folders whose insides nobody else may include, whatever RULES say.
-PRIVATE = ["shim", "agent/executor", "agent/scheduler", "agent/softgpu"]
+PRIVATE = ["shim", "agent/executor", "agent/scheduler", "agent/simulator", "agent/softgpu"]
 
 # The rooms of a folder that is cut by nouns (docs/contributing.md), and the sources that stand at its door.
 NOUNS = {"process", "session", "device", "memory", "copy", "module", "launch", "stream", "event", "graph", "image", "testing"}

@@ -23,8 +23,9 @@ class CheckTest(unittest.TestCase):
             "proto/wire/ring.h": "#pragma once\n#include <cstdint>\n",
             "agent/node/size.h": "#pragma once\n#include <string>\n",
             "agent/softgpu/driver/settings.cc": '#include "agent/node/size.h"\n',
+            "agent/arbiter/tree.h": "#pragma once\n#include <vector>\n",
             "shim/launch/launch.cc": '#include <cuda.h>\n#include "proto/wire/ring.h"\n',
-            "agent/executor/launch/launch.cc": '#include <string>\n#include "agent/node/size.h"\n#include "proto/wire/ring.h"\n',
+            "agent/executor/launch/launch.cc": '#include <string>\n#include "agent/arbiter/tree.h"\n#include "agent/node/size.h"\n#include "proto/wire/ring.h"\n',
             "agent/executor/launch/launch_test.cc": '#include <gtest/gtest.h>\n#include "proto/wire/ring.h"\n',
         }))
 
@@ -50,6 +51,9 @@ class CheckTest(unittest.TestCase):
                 ("proto/control/a.h", "#pragma once\n#include <cuda.h>\n"),
                 ("shim/launch/b.cc", "#include <iostream>\n"),
                 ("agent/scheduler/b.cc", "#include <grpcpp/grpcpp.h>\n"),
+                ("agent/arbiter/a.cc", "#include <sys/socket.h>\n"),
+                ("agent/arbiter/b.cc", "#include <time.h>\n"),
+                ("agent/arbiter/c.cc", '#include "proto/wire/ring.h"\n'),
                 ("agent/run/c.cc", "#include <absl/status/status.h>\n"),
                 ("agent/node/a.cc", "#include <absl/status/status.h>\n"),
                 ("agent/node/b.cc", "#include <cuda.h>\n"),

@@ -1,0 +1,194 @@
+#include "agent/arbiter/domain_arbiter.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "agent/arbiter/cut_point.h"
+
+namespace gpuloom::arbiter {
+
+DomainArbiter::DomainArbiter(const EngineLimits& limits)
+    : engines_{EngineArbiter(limits), EngineArbiter(limits), EngineArbiter(limits)},
+      turn_in_flight_ns_(kUnbounded) {}
+
+// Every engine is told the same, so that ids are the same. Ceilings are of the kernels' engine.
+
+NamespaceId DomainArbiter::AddNamespace(const NamespacePolicy& policy, uint64_t now_ns) {
+  NamespacePolicy of_copies = policy;
+  of_copies.ceiling_permille = kNoCeilingPermille;
+  const NamespaceId id = At(Engine::kCompute).policy().AddNamespace(policy, now_ns);
+  for (size_t i = 1; i < kEngines; ++i) {
+    const NamespaceId same = engines_[i].policy().AddNamespace(of_copies, now_ns);
+    assert(same == id);
+    static_cast<void>(same);
+  }
+  return id;
+}
+
+void DomainArbiter::SetNamespace(NamespaceId id, const NamespacePolicy& policy, uint64_t now_ns) {
+  NamespacePolicy of_copies = policy;
+  of_copies.ceiling_permille = kNoCeilingPermille;
+  At(Engine::kCompute).policy().SetNamespace(id, policy, now_ns);
+  for (size_t i = 1; i < kEngines; ++i) engines_[i].policy().SetNamespace(id, of_copies, now_ns);
+}
+
+void DomainArbiter::RemoveNamespace(NamespaceId id, uint64_t now_ns) {
+  for (EngineArbiter& engine : engines_) engine.policy().RemoveNamespace(id, now_ns);
+}
+
+AllocationId DomainArbiter::AddAllocation(NamespaceId space, const AllocationPolicy& policy,
+                                          uint64_t now_ns) {
+  AllocationPolicy of_copies = policy;
+  of_copies.ceiling_permille = kNoCeilingPermille;
+  const AllocationId id = At(Engine::kCompute).policy().AddAllocation(space, policy, now_ns);
+  for (size_t i = 1; i < kEngines; ++i) {
+    const AllocationId same = engines_[i].policy().AddAllocation(space, of_copies, now_ns);
+    assert(same == id);
+    static_cast<void>(same);
+  }
+  return id;
+}
+
+void DomainArbiter::SetAllocation(AllocationId id, const AllocationPolicy& policy,
+                                  uint64_t now_ns) {
+  AllocationPolicy of_copies = policy;
+  of_copies.ceiling_permille = kNoCeilingPermille;
+  At(Engine::kCompute).SetAllocation(id, policy, now_ns);
+  for (size_t i = 1; i < kEngines; ++i) engines_[i].SetAllocation(id, of_copies, now_ns);
+}
+
+void DomainArbiter::RemoveAllocation(AllocationId id, uint64_t now_ns) {
+  for (EngineArbiter& engine : engines_) engine.policy().RemoveAllocation(id, now_ns);
+}
+
+SessionId DomainArbiter::BeginSession(AllocationId allocation, uint64_t) {
+  uint32_t place = static_cast<uint32_t>(holds_.size());
+  if (free_sessions_.empty()) {
+    holds_.push_back(0);
+    free_sessions_.reserve(holds_.capacity());
+  } else {
+    place = free_sessions_.back();
+    free_sessions_.pop_back();
+    holds_[place] = 0;
+  }
+  const SessionId session{place};
+  for (EngineArbiter& engine : engines_) engine.AddSession(session, allocation);
+  return session;
+}
+
+void DomainArbiter::EndSession(SessionId session, uint64_t now_ns) {
+  for (EngineArbiter& engine : engines_) {
+    pieces_in_flight_ -= engine.pieces_in_flight(session);
+    engine.RemoveSession(session, now_ns);
+  }
+  holds_[Index(session)] = 0;
+  free_sessions_.push_back(static_cast<uint32_t>(session));
+}
+
+void DomainArbiter::Queued(SessionId session, Engine engine, const Work& work, uint64_t now_ns) {
+  At(engine).Queued(session, work, now_ns);
+}
+
+void DomainArbiter::Dropped(SessionId session, Engine engine, const Work& work, uint64_t now_ns) {
+  At(engine).Dropped(session, work, now_ns);
+}
+
+void DomainArbiter::Submitted(SessionId session, Engine engine, const Work& work, uint64_t now_ns) {
+  pieces_in_flight_ += work.pieces;
+  At(engine).Submitted(session, work, now_ns);
+}
+
+bool DomainArbiter::Finished(SessionId session, Engine engine, const Work& work,
+                             uint64_t measured_ns, uint64_t now_ns) {
+  const uint32_t before = At(engine).pieces_in_flight(session);
+  At(engine).Charge(session, measured_ns, now_ns);
+  At(engine).Finished(session, work, now_ns);
+  const uint32_t done = before - At(engine).pieces_in_flight(session);
+  pieces_in_flight_ -= done;
+  return done != 0 && acknowledged(session);
+}
+
+void DomainArbiter::Charge(SessionId session, Engine engine, uint64_t measured_ns,
+                           uint64_t now_ns) {
+  At(engine).Charge(session, measured_ns, now_ns);
+}
+
+void DomainArbiter::SetHolds(SessionId session, uint32_t holds, uint64_t now_ns) {
+  if (holds == holds_[Index(session)]) return;
+  holds_[Index(session)] = holds;
+  for (EngineArbiter& engine : engines_) engine.SetHeld(session, holds != 0, now_ns);
+}
+
+bool DomainArbiter::Hold(SessionId session, HoldReason reason, uint64_t now_ns) {
+  SetHolds(session, holds_[Index(session)] | Bit(reason), now_ns);
+  return acknowledged(session);
+}
+
+void DomainArbiter::Resume(SessionId session, HoldReason reason, uint64_t now_ns) {
+  SetHolds(session, holds_[Index(session)] & ~Bit(reason), now_ns);
+}
+
+bool DomainArbiter::acknowledged(SessionId session) const {
+  if (!held(session)) return false;
+  return std::all_of(engines_.begin(), engines_.end(), [session](const EngineArbiter& engine) {
+    return engine.pieces_in_flight(session) == 0;
+  });
+}
+
+void DomainArbiter::SetTurn(Priority lowest, uint64_t in_flight_ns) {
+  has_turn_ = true;
+  lowest_ = lowest;
+  turn_in_flight_ns_ = in_flight_ns;
+}
+
+uint64_t DomainArbiter::InFlightNs(Engine engine) const {
+  uint64_t sum_ns = 0;
+  for (const Priority priority : kAllPriorities) sum_ns += At(engine).in_flight_ns(priority);
+  return sum_ns;
+}
+
+std::optional<Order> DomainArbiter::Next(Engine engine, uint64_t now_ns) {
+  if (!has_turn_) return std::nullopt;
+  uint64_t room_ns = kUnbounded;
+  if (turn_in_flight_ns_ != kUnbounded) {
+    const uint64_t in_flight_ns = InFlightNs(engine);
+    if (in_flight_ns >= turn_in_flight_ns_) return std::nullopt;
+    room_ns = turn_in_flight_ns_ - in_flight_ns;
+  }
+  auto order = At(engine).Next(lowest_, now_ns);
+  if (order) order->budget_ns = std::min(order->budget_ns, room_ns);
+  return order;
+}
+
+uint64_t DomainArbiter::wake_at_ns(uint64_t now_ns) const {
+  uint64_t wake_ns = UINT64_MAX;
+  if (!has_turn_) return wake_ns;
+  for (const EngineArbiter& engine : engines_) {
+    wake_ns = std::min(wake_ns, engine.wake_at_ns(now_ns));
+  }
+  return wake_ns;
+}
+
+uint64_t DomainArbiter::ChainBoundNs(SessionId session, uint64_t now_ns) const {
+  return std::min(At(Engine::kCompute).ChainBoundNs(session, now_ns), turn_in_flight_ns_);
+}
+
+Waits DomainArbiter::waits(SessionId session, Engine engine, uint64_t now_ns) const {
+  return At(engine).waits(session, now_ns);
+}
+
+uint64_t DomainArbiter::in_flight_ns(SessionId session, Engine engine) const {
+  return At(engine).in_flight_ns(session);
+}
+
+uint64_t DomainArbiter::in_flight_ns(Priority priority, Engine engine) const {
+  return At(engine).in_flight_ns(priority);
+}
+
+uint64_t DomainArbiter::steps() const {
+  uint64_t sum = 0;
+  for (const EngineArbiter& engine : engines_) sum += engine.steps();
+  return sum;
+}
+
+}  // namespace gpuloom::arbiter

@@ -1,0 +1,126 @@
+// Who may submit next, in one trust domain: the deciding core that an executor drives. It has no clock, no I/O
+// and no CUDA: state and events go in, orders come out. Reasons and bounds: docs/design/sharing-time.md.
+//
+// Owned by the executor's loop and used by its ring thread only; it keeps no pointers of the caller's. Times
+// are nanoseconds; `now_ns` is any clock that never goes back. Everything here is said by trusted code: what a tenant
+// can do is queue work, and predictions order but never charge. An id that is not there is our bug (asserted).
+//
+// Wiring, from the executor's point of view:
+//
+//   a command may go to CUDA (all that it waits for has gone)      Queued(session, engine, {1, predicted})
+//   in every round, and when wake_at_ns() has come, for each engine:
+//     while (auto order = arbiter.Next(engine, now))
+//       hand over pieces of order->session up to order->budget_ns;  Submitted(session, engine, work)
+//       or, when none can go after all,                             Dropped(session, engine, work)
+//     (Next says the same again until one of the two is said.)
+//   in every round, when the meter is settled (busy_meter.h):       Charge(session, engine, meter.Take(…))
+//   the device is done with it                                      Finished(session, engine, work, measured)
+//   before a chunk begins:      cut.Update(mean_ns, arbiter.ChainBoundNs(session, now))   (cut_point.h)
+//   before it sleeps, with work queued:                             until wake_at_ns()
+//
+// The `work` of Submitted, Dropped and Finished carries the predictions with which it was queued. Charge what still
+// runs, too, at least every millisecond: others are held back by who is behind, and who runs one long kernel is
+// not behind. Finished's `measured` is what Charge has not said yet of it; 0 where a meter says all.
+//
+// Holds. A session is held for any number of reasons at once. Nothing of it is submitted; what is at the device runs out,
+// and then the hold is *acknowledged*, by Hold itself or by the Finished with which it is so. It lets the
+// tenant's ring fill. Resume takes one reason away; with the last one it goes on, neither with credit for that
+// time nor punished:
+//
+//              Hold, in flight                    last Finished
+//     running ----------------> holding (draining) ------------> held (acknowledged)
+//        ^ |                        |                               |
+//        | '---- Hold, idle --------|---------------------------->  |
+//        '---- Resume of the last --'------ Resume of the last -----'
+//
+// Turns. While several domains want the device, the scheduler gives turns (turn_arbiter.h): SetTurn says from which
+// class up this domain may submit and how much may be in flight, EndTurn that it may not. Without either
+// the domain has an endless turn and pays nothing for it.
+//
+// Cost: O(log of the active sessions) an event and a decision; nothing allocates but Add…, Set… and BeginSession.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "agent/arbiter/engine_arbiter.h"
+
+namespace gpuloom::arbiter {
+
+// Copies inside the device's memory, fills and graphs are the kernels' engine's work.
+enum class Engine : uint8_t { kCompute, kCopyToDevice, kCopyFromDevice };
+inline constexpr size_t kEngines = 3;
+
+enum class HoldReason : uint8_t { kTurn, kOperator, kMemory, kQuietMoment };
+
+class DomainArbiter {
+ public:
+  explicit DomainArbiter(const EngineLimits& limits = {});
+
+  // The policy, as it is now. Changes hold for the next order.
+  NamespaceId AddNamespace(const NamespacePolicy& policy, uint64_t now_ns);
+  void SetNamespace(NamespaceId id, const NamespacePolicy& policy, uint64_t now_ns);
+  void RemoveNamespace(NamespaceId id, uint64_t now_ns);  // without allocations
+  AllocationId AddAllocation(NamespaceId space, const AllocationPolicy& policy, uint64_t now_ns);
+  void SetAllocation(AllocationId id, const AllocationPolicy& policy, uint64_t now_ns);
+  void RemoveAllocation(AllocationId id, uint64_t now_ns);  // without sessions
+
+  // Sessions of one allocation have equal shares of it.
+  SessionId BeginSession(AllocationId allocation, uint64_t now_ns);
+  // What it has queued and in flight is forgotten; call it when that has run out, or nobody is charged for it.
+  void EndSession(SessionId session, uint64_t now_ns);
+
+  void Queued(SessionId session, Engine engine, const Work& work, uint64_t now_ns);
+  void Dropped(SessionId session, Engine engine, const Work& work, uint64_t now_ns);
+  void Submitted(SessionId session, Engine engine, const Work& work, uint64_t now_ns);
+  // True when a hold of the session is acknowledged by this.
+  bool Finished(SessionId session, Engine engine, const Work& work, uint64_t measured_ns,
+                uint64_t now_ns);
+  void Charge(SessionId session, Engine engine, uint64_t measured_ns, uint64_t now_ns);
+
+  // True when it is acknowledged at once. A reason that holds already changes nothing.
+  [[nodiscard]] bool Hold(SessionId session, HoldReason reason, uint64_t now_ns);
+  void Resume(SessionId session, HoldReason reason, uint64_t now_ns);
+  bool held(SessionId session) const { return holds_[Index(session)] != 0; }
+  bool held(SessionId session, HoldReason reason) const {
+    return (holds_[Index(session)] & Bit(reason)) != 0;
+  }
+  // Held, and nothing of it is at the device.
+  bool acknowledged(SessionId session) const;
+
+  // `in_flight_ns`: of all sessions together and each engine, but for one piece; kUnbounded for a lone domain.
+  void SetTurn(Priority lowest, uint64_t in_flight_ns);
+  void EndTurn() { has_turn_ = false; }
+  bool has_turn() const { return has_turn_; }
+  // Nothing of the domain is at the device: a turn that has ended is acknowledged.
+  bool drained() const { return pieces_in_flight_ == 0; }
+
+  std::optional<Order> Next(Engine engine, uint64_t now_ns);
+  // When Next may answer otherwise without an event.
+  uint64_t wake_at_ns(uint64_t now_ns) const;
+  uint64_t ChainBoundNs(SessionId session, uint64_t now_ns) const;
+
+  Waits waits(SessionId session, Engine engine, uint64_t now_ns) const;
+  uint64_t in_flight_ns(SessionId session, Engine engine) const;
+  uint64_t in_flight_ns(Priority priority, Engine engine) const;
+  uint64_t steps() const;  // looked at in all decisions so far
+
+ private:
+  static uint32_t Bit(HoldReason reason) { return 1u << static_cast<uint32_t>(reason); }
+  EngineArbiter& At(Engine engine) { return engines_[static_cast<size_t>(engine)]; }
+  const EngineArbiter& At(Engine engine) const { return engines_[static_cast<size_t>(engine)]; }
+  uint64_t InFlightNs(Engine engine) const;
+  void SetHolds(SessionId session, uint32_t holds, uint64_t now_ns);
+
+  std::array<EngineArbiter, kEngines> engines_;
+  std::vector<uint32_t> holds_;  // by session: a bit a reason
+  std::vector<uint32_t> free_sessions_;
+  uint64_t pieces_in_flight_ = 0;
+  bool has_turn_ = true;
+  Priority lowest_ = Priority::kLow;
+  uint64_t turn_in_flight_ns_;
+};
+
+}  // namespace gpuloom::arbiter

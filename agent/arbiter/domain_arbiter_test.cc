@@ -1,0 +1,205 @@
+#include "agent/arbiter/domain_arbiter.h"
+
+#include <gtest/gtest.h>
+
+#include "agent/arbiter/cut_point.h"
+
+namespace gpuloom::arbiter {
+namespace {
+
+constexpr uint64_t kUs = 1'000;
+constexpr uint64_t kMs = 1'000'000;
+constexpr Engine kCompute = Engine::kCompute;
+
+struct Domain {
+  DomainArbiter arbiter;
+  NamespaceId space = arbiter.AddNamespace({}, 0);
+
+  SessionId Begin(Priority priority = Priority::kNormal) {
+    return arbiter.BeginSession(arbiter.AddAllocation(space, {.priority = priority}, 0), 0);
+  }
+  void Queue(SessionId session, uint32_t pieces, uint64_t each_ns, uint64_t now_ns = 0) {
+    for (; pieces != 0; --pieces) arbiter.Queued(session, kCompute, {1, each_ns}, now_ns);
+  }
+  void Submit(SessionId session, uint64_t predicted_ns, uint64_t now_ns = 0) {
+    arbiter.Submitted(session, kCompute, {1, predicted_ns}, now_ns);
+  }
+  bool Finish(SessionId session, uint64_t predicted_ns, uint64_t now_ns = 0) {
+    return arbiter.Finished(session, kCompute, {1, predicted_ns}, predicted_ns, now_ns);
+  }
+};
+
+TEST(DomainArbiter, OneAloneMaySubmitWithoutBound) {
+  Domain domain;
+  const SessionId session = domain.Begin();
+  EXPECT_FALSE(domain.arbiter.Next(kCompute, 0));
+  domain.Queue(session, 3, kMs);
+  for (int i = 0; i < 3; ++i) {
+    const auto order = domain.arbiter.Next(kCompute, 0);
+    ASSERT_TRUE(order);
+    EXPECT_EQ(order->session, session);
+    EXPECT_EQ(order->budget_ns, kUnbounded);
+    domain.Submit(session, kMs);
+  }
+  EXPECT_FALSE(domain.arbiter.Next(kCompute, 0)) << "nothing is queued";
+  EXPECT_EQ(domain.arbiter.ChainBoundNs(session, 0), kUnbounded);
+  EXPECT_EQ(domain.arbiter.wake_at_ns(0), UINT64_MAX);
+}
+
+TEST(DomainArbiter, PeersHaveSoMuchInFlight) {
+  Domain domain;
+  const SessionId a = domain.Begin();
+  const SessionId b = domain.Begin();
+  domain.Queue(a, 100, 100 * kUs);
+  domain.Queue(b, 100, 100 * kUs);
+  while (const auto order = domain.arbiter.Next(kCompute, 0)) {
+    EXPECT_LE(order->budget_ns, EngineLimits().order_ns);
+    domain.Submit(order->session, 100 * kUs);
+  }
+  EXPECT_EQ(domain.arbiter.in_flight_ns(a, kCompute), EngineLimits().session_in_flight_ns);
+  EXPECT_EQ(domain.arbiter.in_flight_ns(b, kCompute), EngineLimits().session_in_flight_ns);
+}
+
+TEST(DomainArbiter, LowerClassesAreBoundedWhileAHigherOneIsThereAndShortlyAfter) {
+  Domain domain;
+  const EngineLimits limits;
+  const SessionId low = domain.Begin(Priority::kLow);
+  const SessionId high = domain.Begin(Priority::kHigh);
+  domain.Queue(low, 1000, 30 * kUs);
+  domain.Queue(high, 1, 30 * kUs);
+  auto order = domain.arbiter.Next(kCompute, 0);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->session, high) << "first";
+  domain.Submit(high, 30 * kUs);
+  const auto fill = [&](uint64_t now_ns) {
+    uint64_t submitted_ns = 0;
+    while (const auto next = domain.arbiter.Next(kCompute, now_ns)) {
+      EXPECT_EQ(next->session, low);
+      EXPECT_LE(next->budget_ns, limits.lower_in_flight_ns);
+      domain.Submit(low, 30 * kUs, now_ns);
+      submitted_ns += 30 * kUs;
+    }
+    return submitted_ns;
+  };
+  EXPECT_EQ(fill(0), 120 * kUs) << "the bound, and a part of one piece";
+  EXPECT_EQ(domain.arbiter.ChainBoundNs(low, 0), limits.lower_in_flight_ns);
+  EXPECT_EQ(domain.arbiter.ChainBoundNs(high, 0), kUnbounded);
+  domain.Finish(high, 30 * kUs, kMs);
+  EXPECT_FALSE(domain.arbiter.Next(kCompute, kMs)) << "the next request may come soon";
+  const uint64_t free_ns = kMs + limits.higher_linger_ns;
+  EXPECT_EQ(domain.arbiter.wake_at_ns(kMs), free_ns);
+  order = domain.arbiter.Next(kCompute, free_ns);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->budget_ns, kUnbounded);
+  EXPECT_EQ(domain.arbiter.ChainBoundNs(low, free_ns), kUnbounded);
+}
+
+TEST(DomainArbiter, AStarvedClassIsRescuedAndThenHighGoesOn) {
+  Domain domain;
+  const EngineLimits limits;
+  const SessionId high = domain.Begin(Priority::kHigh);
+  const SessionId low = domain.Begin(Priority::kLow);
+  domain.Queue(high, 100, 400 * kUs);
+  domain.Queue(low, 10, kMs);
+  for (int i = 0; i < 2; ++i) domain.Submit(high, 400 * kUs);
+  domain.Submit(low, kMs);
+  ASSERT_FALSE(domain.arbiter.Next(kCompute, 0));
+  const uint64_t due_ns = limits.starvation_ns;
+  EXPECT_EQ(domain.arbiter.wake_at_ns(0), due_ns);
+  // High finishes one after the other; low's kernel is at the device and does not begin.
+  domain.Finish(high, 400 * kUs, due_ns - 1);
+  ASSERT_TRUE(domain.arbiter.Next(kCompute, due_ns - 1));
+  EXPECT_FALSE(domain.arbiter.Next(kCompute, due_ns)) << "high pauses";
+  domain.arbiter.Charge(low, kCompute, 1, due_ns + kMs);  // it has begun
+  const auto order = domain.arbiter.Next(kCompute, due_ns + kMs);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->session, high);
+}
+
+TEST(DomainArbiter, HoldsAreAcknowledgedWhenWhatIsAtTheDeviceHasRunOut) {
+  Domain domain;
+  const SessionId session = domain.Begin();
+  EXPECT_TRUE(domain.arbiter.Hold(session, HoldReason::kTurn, 0)) << "nothing is there";
+  domain.arbiter.Resume(session, HoldReason::kTurn, 0);
+  EXPECT_FALSE(domain.arbiter.acknowledged(session));
+
+  domain.Queue(session, 3, kUs);
+  domain.Submit(session, kUs);
+  domain.Submit(session, kUs);
+  domain.arbiter.Queued(session, Engine::kCopyToDevice, {1, kUs}, 0);
+  domain.arbiter.Submitted(session, Engine::kCopyToDevice, {1, kUs}, 0);
+  EXPECT_FALSE(domain.arbiter.Hold(session, HoldReason::kMemory, 0));
+  EXPECT_FALSE(domain.arbiter.Hold(session, HoldReason::kOperator, 0));
+  EXPECT_FALSE(domain.arbiter.Next(kCompute, 0));
+  EXPECT_FALSE(domain.Finish(session, kUs, 10));
+  EXPECT_FALSE(domain.Finish(session, kUs, 20));
+  EXPECT_TRUE(domain.arbiter.Finished(session, Engine::kCopyToDevice, {1, kUs}, kUs, 30))
+      << "copies, too";
+  domain.arbiter.Resume(session, HoldReason::kMemory, 100);
+  EXPECT_TRUE(domain.arbiter.held(session));
+  EXPECT_FALSE(domain.arbiter.Next(kCompute, 100));
+  domain.arbiter.Resume(session, HoldReason::kOperator, 200);
+  EXPECT_TRUE(domain.arbiter.Next(kCompute, 200));
+  EXPECT_EQ(domain.arbiter.waits(session, kCompute, 200).held_ns, 200u);
+}
+
+TEST(DomainArbiter, WithoutATurnNothingGoesAndATurnMayBeOfSomeClasses) {
+  Domain domain;
+  const SessionId low = domain.Begin(Priority::kLow);
+  domain.Queue(low, 10, 100 * kUs);
+  domain.arbiter.EndTurn();
+  EXPECT_FALSE(domain.arbiter.Next(kCompute, 0));
+  EXPECT_TRUE(domain.arbiter.drained());
+  domain.arbiter.SetTurn(Priority::kNormal, kUnbounded);
+  EXPECT_FALSE(domain.arbiter.Next(kCompute, 0));
+  domain.arbiter.SetTurn(Priority::kLow, 150 * kUs);
+  auto order = domain.arbiter.Next(kCompute, 0);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->budget_ns, 150 * kUs);
+  EXPECT_EQ(domain.arbiter.ChainBoundNs(low, 0), 150 * kUs);
+  domain.Submit(low, 100 * kUs);
+  domain.Submit(low, 100 * kUs);
+  EXPECT_FALSE(domain.arbiter.Next(kCompute, 0));
+  EXPECT_FALSE(domain.arbiter.drained());
+  domain.Finish(low, 100 * kUs);
+  domain.Finish(low, 100 * kUs);
+  EXPECT_TRUE(domain.arbiter.drained());
+}
+
+TEST(DomainArbiter, ASessionThatEndsLeavesNothingBehind) {
+  Domain domain;
+  const SessionId a = domain.Begin(Priority::kHigh);
+  const SessionId b = domain.Begin(Priority::kLow);
+  domain.Queue(a, 5, kMs);
+  domain.Queue(b, 5, kMs);
+  domain.Submit(a, kMs);
+  EXPECT_FALSE(domain.arbiter.Hold(a, HoldReason::kOperator, 0));
+  domain.arbiter.EndSession(a, 0);
+  EXPECT_TRUE(domain.arbiter.drained());
+  const uint64_t later_ns = EngineLimits().higher_linger_ns;
+  const auto order = domain.arbiter.Next(kCompute, later_ns);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->session, b);
+  EXPECT_EQ(order->budget_ns, kUnbounded);
+  const SessionId again = domain.Begin();
+  EXPECT_EQ(again, a) << "its number is used again";
+  EXPECT_FALSE(domain.arbiter.held(again));
+}
+
+TEST(DomainArbiter, EnginesAreSharedApart) {
+  Domain domain;
+  const SessionId a = domain.Begin();
+  const SessionId b = domain.Begin();
+  domain.Queue(a, 1, 300 * kMs);
+  domain.Submit(a, 300 * kMs);
+  domain.Queue(b, 1, kMs);
+  for (const SessionId session : {a, b}) {
+    domain.arbiter.Queued(session, Engine::kCopyFromDevice, {1, kMs}, 0);
+  }
+  const auto order = domain.arbiter.Next(Engine::kCopyFromDevice, 0);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->session, a) << "its kernel says nothing about its copies";
+}
+
+}  // namespace
+}  // namespace gpuloom::arbiter

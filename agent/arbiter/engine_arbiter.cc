@@ -1,0 +1,272 @@
+#include "agent/arbiter/engine_arbiter.h"
+
+#include <algorithm>
+
+#include "agent/arbiter/cut_point.h"
+
+namespace gpuloom::arbiter {
+namespace {
+
+void Add(Work* sum, const Work& work) {
+  sum->pieces += work.pieces;
+  sum->predicted_ns += work.predicted_ns;
+}
+
+// What is taken out was put in. Were it not, the sums would never be nothing again.
+void Subtract(Work* sum, const Work& work) {
+  sum->pieces -= std::min(sum->pieces, work.pieces);
+  sum->predicted_ns -= std::min(sum->predicted_ns, work.predicted_ns);
+  if (sum->pieces == 0) sum->predicted_ns = 0;
+}
+
+}  // namespace
+
+EngineArbiter::EngineArbiter(const EngineLimits& limits)
+    : limits_(limits), policy_(limits.shares), guard_(limits.starvation_ns) {}
+
+void EngineArbiter::SetAllocation(AllocationId id, const AllocationPolicy& policy,
+                                  uint64_t now_ns) {
+  policy_.SetAllocation(id, policy, now_ns);
+  // Walks over all sessions: a change of policy is not on the hot path.
+  for (size_t i = 0; i < sessions_.size(); ++i) {
+    Session& it = sessions_[i];
+    if (it.leaf == ShareTree::kNone || it.allocation != id || it.priority == policy.priority) {
+      continue;
+    }
+    AddToClass(it, -1);
+    it.priority = policy.priority;
+    AddToClass(it, 1);
+  }
+  NoteClasses(now_ns);
+}
+
+void EngineArbiter::AddToClass(Session& session, int sign) {
+  Class& its = classes_[Index(session.priority)];
+  if (sign < 0) {
+    its.in_flight_ns -= session.in_flight.predicted_ns;
+    its.counted_ns -= session.counted_ns;
+    its.active -= session.active ? 1 : 0;
+  } else {
+    session.counted_ns = std::min(session.in_flight.predicted_ns, limits_.session_in_flight_ns);
+    its.in_flight_ns += session.in_flight.predicted_ns;
+    its.counted_ns += session.counted_ns;
+    its.active += session.active ? 1 : 0;
+  }
+}
+
+void EngineArbiter::AddSession(SessionId session, AllocationId allocation) {
+  if (Index(session) >= sessions_.size()) sessions_.resize(Index(session) + 1);
+  Session& it = At(session) = Session{};
+  it.allocation = allocation;
+  it.priority = policy_.priority(allocation);
+  it.leaf = policy_.tree().AddLeaf(policy_.group(allocation), 1);
+  if (it.leaf >= session_of_leaf_.size()) session_of_leaf_.resize(it.leaf + 1);
+  session_of_leaf_[it.leaf] = session;
+}
+
+void EngineArbiter::RemoveSession(SessionId session, uint64_t now_ns) {
+  Session& it = At(session);
+  AddToClass(it, -1);
+  it.queued = it.in_flight = Work{};
+  AddToClass(it, 1);
+  Refresh(session, now_ns);
+  policy_.tree().Remove(it.leaf, now_ns);
+  it = Session{};
+}
+
+// After each change of what a session has queued, in flight, or may do.
+void EngineArbiter::Refresh(SessionId session, uint64_t now_ns) {
+  Session& it = At(session);
+  const bool queued = it.queued.pieces != 0;
+  const bool active = !it.held && (queued || it.in_flight.pieces != 0);
+  const bool ready = !it.held && queued && it.in_flight.predicted_ns < limits_.session_in_flight_ns;
+  if (active != it.active) {
+    it.active = active;
+    classes_[Index(it.priority)].active += active ? 1 : -1;
+    active_ += active ? 1 : -1;
+    active_xor_ ^= static_cast<uint32_t>(session);
+  }
+  policy_.tree().SetLeaf(it.leaf, active, ready, now_ns);
+
+  const Waiting waiting = !queued ? Waiting::kNothing : it.held ? Waiting::kHeld : Waiting::kQueued;
+  if (waiting != it.waiting) {
+    CloseWait(it, now_ns);
+    it.waiting = waiting;
+    it.waiting_since_ns = now_ns;
+    it.throttled_before_ns = policy_.tree().throttled_ns(it.leaf, now_ns);
+  }
+  NoteClasses(now_ns);
+}
+
+void EngineArbiter::CloseWait(Session& session, uint64_t now_ns) const {
+  const uint64_t waited_ns = now_ns - session.waiting_since_ns;
+  if (session.waiting == Waiting::kHeld) session.waits.held_ns += waited_ns;
+  if (session.waiting == Waiting::kQueued) {
+    // A ceiling that was bound or taken away meanwhile makes its count begin again.
+    const uint64_t throttled_ns = policy_.tree().throttled_ns(session.leaf, now_ns);
+    const uint64_t since_ns = throttled_ns - std::min(throttled_ns, session.throttled_before_ns);
+    session.waits.queue_ns += waited_ns;
+    session.waits.throttled_ns += std::min(waited_ns, since_ns);
+  }
+}
+
+Waits EngineArbiter::waits(SessionId session, uint64_t now_ns) const {
+  Session it = At(session);
+  CloseWait(it, now_ns);
+  return it.waits;
+}
+
+void EngineArbiter::NoteClasses(uint64_t now_ns) {
+  for (const Priority priority : kAllPriorities) {
+    Class& its = classes_[Index(priority)];
+    const bool active = policy_.tree().active(priority);
+    if (active == its.was_active) continue;
+    its.was_active = active;
+    its.ever_active = true;
+    if (!active) its.active_until_ns = now_ns;
+    guard_.HasNoWork(priority, now_ns);
+  }
+}
+
+void EngineArbiter::Queued(SessionId session, const Work& work, uint64_t now_ns) {
+  Add(&At(session).queued, work);
+  Refresh(session, now_ns);
+}
+
+void EngineArbiter::Dropped(SessionId session, const Work& work, uint64_t now_ns) {
+  Subtract(&At(session).queued, work);
+  Refresh(session, now_ns);
+}
+
+void EngineArbiter::Submitted(SessionId session, const Work& work, uint64_t now_ns) {
+  Session& it = At(session);
+  AddToClass(it, -1);
+  Subtract(&it.queued, work);
+  Add(&it.in_flight, work);
+  AddToClass(it, 1);
+  policy_.tree().AddInFlight(it.leaf, work.predicted_ns, now_ns);
+  Refresh(session, now_ns);
+}
+
+void EngineArbiter::Finished(SessionId session, const Work& work, uint64_t now_ns) {
+  Session& it = At(session);
+  const uint64_t before_ns = it.in_flight.predicted_ns;
+  AddToClass(it, -1);
+  Subtract(&it.in_flight, work);
+  AddToClass(it, 1);
+  policy_.tree().RemoveInFlight(it.leaf, before_ns - it.in_flight.predicted_ns, now_ns);
+  guard_.GotOn(it.priority, now_ns);
+  Refresh(session, now_ns);
+}
+
+void EngineArbiter::Charge(SessionId session, uint64_t measured_ns, uint64_t now_ns) {
+  if (measured_ns == 0) return;
+  Session& it = At(session);
+  policy_.tree().Charge(it.leaf, measured_ns, now_ns);
+  guard_.GotOn(it.priority, now_ns);
+  NoteClasses(now_ns);
+}
+
+void EngineArbiter::SetHeld(SessionId session, bool held, uint64_t now_ns) {
+  At(session).held = held;
+  Refresh(session, now_ns);
+}
+
+bool EngineArbiter::HigherWorks(Priority priority) const {
+  for (size_t i = 0; i < Index(priority); ++i) {
+    if (classes_[i].was_active) return true;
+  }
+  return false;
+}
+
+bool EngineArbiter::HigherLingers(Priority priority, uint64_t now_ns) const {
+  for (size_t i = 0; i < Index(priority); ++i) {
+    const Class& its = classes_[i];
+    if (its.was_active) return true;
+    if (its.ever_active && now_ns - its.active_until_ns < limits_.higher_linger_ns) return true;
+  }
+  return false;
+}
+
+// How much more the class may have in flight.
+uint64_t EngineArbiter::RoomNs(Priority priority, uint64_t now_ns) const {
+  if (guard_.rescuing(priority)) {
+    return classes_[Index(priority)].in_flight_ns == 0 ? limits_.lower_in_flight_ns : 0;
+  }
+  if (HigherLingers(priority, now_ns)) {
+    uint64_t lower_ns = 0;
+    for (size_t i = Index(priority); i < kPriorities; ++i) lower_ns += classes_[i].in_flight_ns;
+    return limits_.lower_in_flight_ns - std::min(limits_.lower_in_flight_ns, lower_ns);
+  }
+  uint64_t counted_ns = 0;
+  for (size_t i = 0; i <= Index(priority); ++i) counted_ns += classes_[i].counted_ns;
+  return counted_ns >= limits_.total_in_flight_ns ? 0 : limits_.order_ns;
+}
+
+std::optional<Order> EngineArbiter::ForLone(Priority lowest, uint64_t now_ns) const {
+  if (active_ != 1) return std::nullopt;
+  const SessionId session{active_xor_};
+  const Session& it = At(session);
+  if (it.queued.pieces == 0 || it.priority > lowest || HigherLingers(it.priority, now_ns) ||
+      policy_.tree().has_ceiling(it.leaf)) {
+    return std::nullopt;
+  }
+  return Order{session, kUnbounded};
+}
+
+void EngineArbiter::StartRescue(Priority lowest, uint64_t now_ns) {
+  if (guard_.rescuing()) return;
+  for (size_t i = Index(lowest); i != 0; --i) {
+    const Priority priority = kAllPriorities[i];
+    const Class& its = classes_[i];
+    if (!its.was_active || !HigherWorks(priority)) continue;
+    if (now_ns >= guard_.DueAtNs(priority, its.active)) {
+      guard_.Begin(priority, now_ns);
+      return;
+    }
+  }
+}
+
+std::optional<Order> EngineArbiter::Next(Priority lowest, uint64_t now_ns) {
+  ShareTree& tree = policy_.tree();
+  tree.Wake(now_ns);
+  NoteClasses(now_ns);
+  if (const auto order = ForLone(lowest, now_ns)) return order;
+  StartRescue(lowest, now_ns);
+  for (const Priority priority : kAllPriorities) {
+    if (priority > lowest) break;
+    if (!classes_[Index(priority)].was_active || guard_.pauses(priority)) continue;
+    const uint64_t room_ns = RoomNs(priority, now_ns);
+    if (room_ns == 0) continue;
+    const ShareTree::Node leaf = tree.Pick(priority);
+    if (leaf == ShareTree::kNone) continue;
+    const SessionId session = session_of_leaf_[leaf];
+    const uint64_t own_ns = limits_.session_in_flight_ns - At(session).in_flight.predicted_ns;
+    return Order{session, std::min(room_ns, own_ns)};
+  }
+  return std::nullopt;
+}
+
+uint64_t EngineArbiter::wake_at_ns(uint64_t now_ns) const {
+  uint64_t wake_ns = policy_.tree().wake_at_ns();
+  if (guard_.rescuing()) return wake_ns;
+  for (size_t i = 1; i < kPriorities; ++i) {
+    const Priority priority = kAllPriorities[i];
+    if (!classes_[i].was_active) continue;
+    if (HigherWorks(priority)) {
+      wake_ns = std::min(wake_ns, guard_.DueAtNs(priority, classes_[i].active));
+    } else if (HigherLingers(priority, now_ns)) {
+      for (size_t higher = 0; higher < i; ++higher) {
+        const uint64_t free_ns = classes_[higher].active_until_ns + limits_.higher_linger_ns;
+        if (classes_[higher].ever_active && free_ns > now_ns) wake_ns = std::min(wake_ns, free_ns);
+      }
+    }
+  }
+  return wake_ns;
+}
+
+uint64_t EngineArbiter::ChainBoundNs(SessionId session, uint64_t now_ns) const {
+  return HigherLingers(At(session).priority, now_ns) ? limits_.lower_in_flight_ns : kUnbounded;
+}
+
+}  // namespace gpuloom::arbiter

@@ -1,0 +1,128 @@
+// Who may submit next to one engine of a device (the kernels' one, or a copy engine), within one trust
+// domain, and how much. Owned by DomainArbiter, which has one for each engine and knows the contract with the
+// executor; here is how it is decided.
+//
+// 1. Classes: the highest class that has somebody ready (ShareTree::Pick); StarvationGuard makes exceptions.
+// 2. Inside a class: the share tree.
+// 3. How much may be in flight, in predicted time (EngineLimits):
+//    - a session alone, with nothing of a higher class lately and no ceiling: as much as it likes;
+//    - sessions of one class: each up to session_in_flight_ns, so that completions are seen and more is submitted
+//      before the device runs dry; together up to total_in_flight_ns, of which one session counts
+//      for no more than its own bound, so that a newcomer is not behind a thousand others;
+//    - classes below one that has work, or had some within higher_linger_ns: all together
+//      lower_in_flight_ns. With the higher class in streams of a higher priority it waits for that and one piece.
+//    Each bound is exceeded by at most one piece.
+//
+// All times are nanoseconds; `now_ns` never goes back. An event or a decision costs O(log of the active sessions);
+// nothing allocates but AddSession and what the policy adds. One thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "agent/arbiter/policy_tree.h"
+#include "agent/arbiter/starvation_guard.h"
+#include "agent/arbiter/work.h"
+
+namespace gpuloom::arbiter {
+
+struct EngineLimits {
+  ShareTree::Limits shares;
+  // About ten times what passes from a kernel's end until the next is submitted.
+  uint64_t session_in_flight_ns = 500'000;
+  // As far ahead as the executor hands over to CUDA in any case (stream_set.h).
+  uint64_t total_in_flight_ns = 8'000'000;
+  // One order among peers: long enough that deciding is seldom, short against the lag window.
+  uint64_t order_ns = 200'000;
+  uint64_t lower_in_flight_ns = 100'000;
+  // Requests of one server come closer together than this; what was let go in between would be
+  // what the next one waits for.
+  uint64_t higher_linger_ns = 100'000'000;
+  uint64_t starvation_ns = 100'000'000;  // 0: lower classes may starve
+};
+
+class EngineArbiter {
+ public:
+  explicit EngineArbiter(const EngineLimits& limits);
+
+  // Namespaces and allocations. A change of an allocation's class takes its sessions along.
+  PolicyTree& policy() { return policy_; }
+  void SetAllocation(AllocationId id, const AllocationPolicy& policy, uint64_t now_ns);
+
+  void AddSession(SessionId session, AllocationId allocation);
+  void RemoveSession(SessionId session, uint64_t now_ns);
+
+  void Queued(SessionId session, const Work& work, uint64_t now_ns);
+  void Dropped(SessionId session, const Work& work, uint64_t now_ns);
+  void Submitted(SessionId session, const Work& work, uint64_t now_ns);
+  void Finished(SessionId session, const Work& work, uint64_t now_ns);
+  void Charge(SessionId session, uint64_t measured_ns, uint64_t now_ns);
+  void SetHeld(SessionId session, bool held, uint64_t now_ns);
+
+  // `lowest`: no class below it.
+  std::optional<Order> Next(Priority lowest, uint64_t now_ns);
+  // When Next may answer otherwise without an event; UINT64_MAX: never.
+  uint64_t wake_at_ns(uint64_t now_ns) const;
+
+  // How long a chain of the session's may be; kUnbounded while no higher class is there.
+  uint64_t ChainBoundNs(SessionId session, uint64_t now_ns) const;
+  uint32_t pieces_in_flight(SessionId session) const { return At(session).in_flight.pieces; }
+  uint64_t in_flight_ns(SessionId session) const { return At(session).in_flight.predicted_ns; }
+  uint64_t in_flight_ns(Priority priority) const { return classes_[Index(priority)].in_flight_ns; }
+  uint64_t queued_pieces(SessionId session) const { return At(session).queued.pieces; }
+  Waits waits(SessionId session, uint64_t now_ns) const;
+  uint64_t steps() const { return policy_.tree().steps(); }
+
+ private:
+  enum class Waiting : uint8_t { kNothing, kQueued, kHeld };
+
+  struct Session {
+    ShareTree::Node leaf = ShareTree::kNone;
+    AllocationId allocation{};
+    Priority priority = Priority::kNormal;
+    bool held = false;
+    bool active = false;  // has work and is not held
+    Work queued;
+    Work in_flight;
+    uint64_t counted_ns = 0;  // of what is in flight, in its class's counted_ns
+    Waiting waiting = Waiting::kNothing;
+    uint64_t waiting_since_ns = 0;
+    uint64_t throttled_before_ns = 0;
+    Waits waits;
+  };
+
+  struct Class {
+    uint32_t active = 0;  // sessions
+    uint64_t in_flight_ns = 0;
+    uint64_t counted_ns = 0;  // of each session no more than its bound
+    bool was_active = false;
+    bool ever_active = false;
+    uint64_t active_until_ns = 0;  // the last moment
+  };
+
+  Session& At(SessionId session) { return sessions_[Index(session)]; }
+  const Session& At(SessionId session) const { return sessions_[Index(session)]; }
+  void AddToClass(Session& session, int sign);
+  void Refresh(SessionId session, uint64_t now_ns);
+  void CloseWait(Session& session, uint64_t now_ns) const;
+  void NoteClasses(uint64_t now_ns);
+  bool HigherWorks(Priority priority) const;
+  bool HigherLingers(Priority priority, uint64_t now_ns) const;
+  uint64_t RoomNs(Priority priority, uint64_t now_ns) const;
+  std::optional<Order> ForLone(Priority lowest, uint64_t now_ns) const;
+  void StartRescue(Priority lowest, uint64_t now_ns);
+
+  const EngineLimits limits_;
+  PolicyTree policy_;
+  StarvationGuard guard_;
+  std::vector<Session> sessions_;
+  std::vector<SessionId> session_of_leaf_;
+  std::array<Class, kPriorities> classes_;
+  uint32_t active_ = 0;
+  // Of one active session this is its number: no list has to be kept to find it.
+  uint32_t active_xor_ = 0;
+};
+
+}  // namespace gpuloom::arbiter

@@ -1,0 +1,96 @@
+#include "agent/arbiter/launch_predictor.h"
+
+#include <algorithm>
+
+namespace gpuloom::arbiter {
+
+LaunchPredictor::LaunchPredictor() : entries_(size_t{kSets} * kWays) {}
+
+uint64_t LaunchPredictor::Hash(const LaunchKey& key) {
+  const std::array<uint64_t, 5> words = {key.function, uint64_t{key.grid[0]} << 32 | key.grid[1],
+                                         uint64_t{key.grid[2]} << 32 | key.block[0],
+                                         uint64_t{key.block[1]} << 32 | key.block[2],
+                                         uint64_t{key.shared_bytes} << 32 | key.owner};
+  uint64_t hash = 0x9e3779b97f4a7c15;
+  for (const uint64_t word : words) {
+    hash = (hash ^ word) * 0xff51afd7ed558ccd;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+const LaunchPredictor::Entry* LaunchPredictor::Find(const LaunchKey& key) const {
+  const Entry* set = &entries_[Hash(key) % kSets * kWays];
+  for (const Entry* it = set; it != set + kWays; ++it) {
+    if (it->learnt != 0 && it->key == key) return it;
+  }
+  return nullptr;
+}
+
+LaunchPredictor::Entry& LaunchPredictor::Place(const LaunchKey& key) {
+  Entry* const set = &entries_[Hash(key) % kSets * kWays];
+  uint32_t own = 0;
+  for (Entry* it = set; it != set + kWays; ++it) {
+    if (it->learnt == 0) return *it;
+    if (it->key.owner == key.owner) ++own;
+  }
+  const bool only_own = own >= kWays / 2;
+  Entry* victim = nullptr;
+  for (Entry* it = set; it != set + kWays; ++it) {
+    if (only_own && it->key.owner != key.owner) continue;
+    // Seen once: most likely never again.
+    const bool once = it->learnt == 1;
+    const bool victim_once = victim != nullptr && victim->learnt == 1;
+    if (victim == nullptr || (once && !victim_once) ||
+        (once == victim_once && it->used < victim->used)) {
+      victim = it;
+    }
+  }
+  *victim = Entry{};
+  return *victim;
+}
+
+Prediction LaunchPredictor::Of(const Entry& entry) {
+  std::array<uint32_t, kSamples> sorted = entry.samples_ns;
+  const uint32_t count = std::min(entry.learnt, kSamples);
+  std::sort(sorted.begin(), sorted.begin() + count);
+  const uint64_t median = sorted[count / 2];
+  // Without the smallest and the largest, where there are enough.
+  const uint32_t cut = count >= 3 ? 1 : 0;
+  const uint64_t spread = sorted[count - 1 - cut] - sorted[cut];
+  const uint64_t permille = spread * 1000 / std::max<uint64_t>(median, 1);
+  return {median, count, static_cast<uint32_t>(std::min<uint64_t>(permille, UINT32_MAX))};
+}
+
+Prediction LaunchPredictor::Predict(const LaunchKey& key) const {
+  const Entry* entry = Find(key);
+  return entry == nullptr ? Prediction{kUnknownNs, 0, 0} : Of(*entry);
+}
+
+void LaunchPredictor::Learn(const LaunchKey& key, uint64_t measured_ns) {
+  Entry* entry = const_cast<Entry*>(Find(key));  // ours: entries_ is not const here
+  ++errors_.launches;
+  if (entry == nullptr) {
+    ++errors_.unknown;
+    entry = &Place(key);
+    entry->key = key;
+  } else {
+    const uint64_t predicted_ns = Of(*entry).ns;
+    errors_.measured_ns += measured_ns;
+    errors_.absolute_error_ns +=
+        predicted_ns > measured_ns ? predicted_ns - measured_ns : measured_ns - predicted_ns;
+  }
+  entry->samples_ns[entry->learnt % kSamples] =
+      static_cast<uint32_t>(std::min<uint64_t>(measured_ns, UINT32_MAX));
+  // Never wraps to "free", and goes on counting through the ring.
+  entry->learnt = entry->learnt == UINT32_MAX ? kSamples : entry->learnt + 1;
+  entry->used = ++learns_;
+}
+
+void LaunchPredictor::Forget(uint32_t owner) {
+  for (Entry& entry : entries_) {
+    if (entry.learnt != 0 && entry.key.owner == owner) entry = Entry{};
+  }
+}
+
+}  // namespace gpuloom::arbiter

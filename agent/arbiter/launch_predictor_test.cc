@@ -1,0 +1,97 @@
+#include "agent/arbiter/launch_predictor.h"
+
+#include <gtest/gtest.h>
+
+namespace gpuloom::arbiter {
+namespace {
+
+LaunchKey Key(uint64_t function, uint32_t owner = 0) {
+  return {.function = function, .grid = {1, 1, 1}, .block = {32, 1, 1}, .owner = owner};
+}
+
+TEST(LaunchPredictor, TheUnknownCountsAsLongUntilItWasSeen) {
+  LaunchPredictor predictor;
+  EXPECT_EQ(predictor.Predict(Key(1)).ns, LaunchPredictor::kUnknownNs);
+  EXPECT_EQ(predictor.Predict(Key(1)).samples, 0u);
+  predictor.Learn(Key(1), 700);
+  EXPECT_EQ(predictor.Predict(Key(1)).ns, 700u);
+  EXPECT_FALSE(predictor.Predict(Key(1)).sure()) << "once is not enough";
+}
+
+TEST(LaunchPredictor, EveryDimensionAndTheOwnerTellLaunchesApart) {
+  LaunchPredictor predictor;
+  const LaunchKey key = Key(1);
+  predictor.Learn(key, 700);
+  LaunchKey other = key;
+  const auto unknown = [&](const LaunchKey& it) { return predictor.Predict(it).samples == 0; };
+  for (size_t i = 0; i < 3; ++i) {
+    other = key;
+    other.grid[i] = 9;
+    EXPECT_TRUE(unknown(other));
+    other = key;
+    other.block[i] = 9;
+    EXPECT_TRUE(unknown(other));
+  }
+  other = key;
+  other.shared_bytes = 9;
+  EXPECT_TRUE(unknown(other));
+  EXPECT_TRUE(unknown(Key(1, 9)));
+  EXPECT_TRUE(unknown(Key(2)));
+}
+
+TEST(LaunchPredictor, TwoOutliersOfFiveMoveNothingAndAChangeIsFollowed) {
+  LaunchPredictor predictor;
+  for (int i = 0; i < 5; ++i) predictor.Learn(Key(1), 1000 + i);
+  EXPECT_TRUE(predictor.Predict(Key(1)).sure());
+  predictor.Learn(Key(1), 900'000);
+  predictor.Learn(Key(1), 1);
+  EXPECT_NEAR(double(predictor.Predict(Key(1)).ns), 1003, 3);
+  for (int i = 0; i < 3; ++i) predictor.Learn(Key(1), 5000);
+  EXPECT_EQ(predictor.Predict(Key(1)).ns, 5000u);
+}
+
+TEST(LaunchPredictor, WhatVariesIsNotSure) {
+  LaunchPredictor predictor;
+  for (int i = 0; i < 20; ++i) predictor.Learn(Key(1), i % 2 == 0 ? 100 : 10'000);
+  EXPECT_FALSE(predictor.Predict(Key(1)).sure());
+  EXPECT_GT(predictor.Predict(Key(1)).spread_permille, 250u);
+}
+
+TEST(LaunchPredictor, OneWhoseEveryLaunchIsNewDoesNotPushOthersOut) {
+  LaunchPredictor predictor;
+  for (uint64_t function = 0; function < 500; ++function) {
+    predictor.Learn(Key(function, 1), 1000);
+    predictor.Learn(Key(function, 1), 1000);
+  }
+  for (uint64_t function = 0; function < 200'000; ++function) {
+    predictor.Learn(Key(function, 2), 5);
+    if (function % 2 == 0) predictor.Learn(Key(function, 2), 5);
+  }
+  int known = 0;
+  for (uint64_t function = 0; function < 500; ++function) {
+    known += predictor.Predict(Key(function, 1)).samples != 0 ? 1 : 0;
+  }
+  EXPECT_GE(known, 495);
+}
+
+TEST(LaunchPredictor, ErrorsAreThoseOfWhatHadBeenPredicted) {
+  LaunchPredictor predictor;
+  predictor.Learn(Key(1), 1000);
+  predictor.Learn(Key(1), 1200);
+  EXPECT_EQ(predictor.errors().launches, 2u);
+  EXPECT_EQ(predictor.errors().unknown, 1u);
+  EXPECT_EQ(predictor.errors().measured_ns, 1200u);
+  EXPECT_EQ(predictor.errors().absolute_error_ns, 200u);
+}
+
+TEST(LaunchPredictor, AnOwnerThatHasGoneIsForgotten) {
+  LaunchPredictor predictor;
+  predictor.Learn(Key(1, 1), 10);
+  predictor.Learn(Key(1, 2), 20);
+  predictor.Forget(1);
+  EXPECT_EQ(predictor.Predict(Key(1, 1)).samples, 0u);
+  EXPECT_EQ(predictor.Predict(Key(1, 2)).ns, 20u);
+}
+
+}  // namespace
+}  // namespace gpuloom::arbiter

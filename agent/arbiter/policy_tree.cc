@@ -1,0 +1,90 @@
+#include "agent/arbiter/policy_tree.h"
+
+#include <algorithm>
+
+namespace gpuloom::arbiter {
+namespace {
+
+uint32_t TakePlace(std::vector<uint32_t>* free, size_t size) {
+  if (free->empty()) return static_cast<uint32_t>(size);
+  const uint32_t place = free->back();
+  free->pop_back();
+  return place;
+}
+
+uint32_t Weight(const AllocationPolicy& policy) {
+  const uint64_t weight = uint64_t{policy.weight} * std::max(policy.slots, 1u);
+  return static_cast<uint32_t>(std::min<uint64_t>(weight, ShareTree::kMaxWeight));
+}
+
+}  // namespace
+
+template <size_t kCount>
+void PolicyTree::SetCeiling(const std::array<ShareTree::Node, kCount>& nodes,
+                            ShareTree::CeilingId* ceiling, uint32_t permille, uint64_t now_ns) {
+  const bool wanted = permille < kNoCeilingPermille;
+  if (wanted && *ceiling != ShareTree::kNone) {
+    tree_.ChangeCeiling(*ceiling, permille, now_ns);
+  } else if (wanted) {
+    *ceiling = tree_.AddCeiling(permille, now_ns);
+    for (const ShareTree::Node node : nodes) tree_.Bind(node, *ceiling, now_ns);
+  } else if (*ceiling != ShareTree::kNone) {
+    for (const ShareTree::Node node : nodes) tree_.Bind(node, ShareTree::kNone, now_ns);
+    tree_.RemoveCeiling(*ceiling);
+    *ceiling = ShareTree::kNone;
+  }
+}
+
+NamespaceId PolicyTree::AddNamespace(const NamespacePolicy& policy, uint64_t now_ns) {
+  const uint32_t place = TakePlace(&free_namespaces_, namespaces_.size());
+  if (place == namespaces_.size()) namespaces_.emplace_back();
+  Namespace& it = namespaces_[place] = Namespace{};
+  for (const Priority priority : kAllPriorities) {
+    it.groups[Index(priority)] = tree_.AddGroup(tree_.root(priority), policy.weight);
+  }
+  SetCeiling(it.groups, &it.ceiling, policy.ceiling_permille, now_ns);
+  return NamespaceId{place};
+}
+
+void PolicyTree::SetNamespace(NamespaceId id, const NamespacePolicy& policy, uint64_t now_ns) {
+  Namespace& it = namespaces_[static_cast<size_t>(id)];
+  for (const ShareTree::Node group : it.groups) tree_.SetWeight(group, policy.weight, now_ns);
+  SetCeiling(it.groups, &it.ceiling, policy.ceiling_permille, now_ns);
+}
+
+void PolicyTree::RemoveNamespace(NamespaceId id, uint64_t now_ns) {
+  Namespace& it = namespaces_[static_cast<size_t>(id)];
+  SetCeiling(it.groups, &it.ceiling, kNoCeilingPermille, now_ns);
+  for (const ShareTree::Node group : it.groups) tree_.Remove(group, now_ns);
+  free_namespaces_.push_back(static_cast<uint32_t>(id));
+}
+
+AllocationId PolicyTree::AddAllocation(NamespaceId space, const AllocationPolicy& policy,
+                                       uint64_t now_ns) {
+  const uint32_t place = TakePlace(&free_allocations_, allocations_.size());
+  if (place == allocations_.size()) allocations_.emplace_back();
+  const Namespace& above = namespaces_[static_cast<size_t>(space)];
+  Allocation& it = allocations_[place];
+  it = {space, policy.priority,
+        tree_.AddGroup(above.groups[Index(policy.priority)], Weight(policy)), ShareTree::kNone};
+  SetCeiling(std::array{it.group}, &it.ceiling, policy.ceiling_permille, now_ns);
+  return AllocationId{place};
+}
+
+void PolicyTree::SetAllocation(AllocationId id, const AllocationPolicy& policy, uint64_t now_ns) {
+  Allocation& it = allocations_[static_cast<size_t>(id)];
+  tree_.SetWeight(it.group, Weight(policy), now_ns);
+  const Namespace& above = namespaces_[static_cast<size_t>(it.space)];
+  tree_.Move(it.group, above.groups[Index(policy.priority)], now_ns);
+  it.priority = policy.priority;
+  SetCeiling(std::array{it.group}, &it.ceiling, policy.ceiling_permille, now_ns);
+}
+
+void PolicyTree::RemoveAllocation(AllocationId id, uint64_t now_ns) {
+  Allocation& it = allocations_[static_cast<size_t>(id)];
+  SetCeiling(std::array{it.group}, &it.ceiling, kNoCeilingPermille, now_ns);
+  tree_.Remove(it.group, now_ns);
+  free_allocations_.push_back(static_cast<uint32_t>(id));
+}
+
+}  // namespace gpuloom::arbiter

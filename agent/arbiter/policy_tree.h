@@ -1,0 +1,78 @@
+// The share tree as the policy sees it: priority class → namespace → allocation → leaves. A namespace has a group
+// in every class, because its pods' rules may put allocations into lower classes than its own; its weight
+// holds in each of them, and its ceiling for all of them together.
+//
+// Who may say what: a pod's rule redistributes inside its namespace. Its weight counts against the allocations of the
+// same namespace only; that its class is not above the namespace's is whoever reads the policy's to see to.
+//
+// Ids are small numbers, given out again after Remove…; the same calls in the same order give the same ids. One thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "agent/arbiter/share_tree.h"
+
+namespace gpuloom::arbiter {
+
+enum class NamespaceId : uint32_t {};
+enum class AllocationId : uint32_t {};
+
+struct NamespacePolicy {
+  uint32_t weight = 100;                           // 1–1000
+  uint32_t ceiling_permille = kNoCeilingPermille;  // timeShareMax, of all its allocations together
+};
+
+struct AllocationPolicy {
+  uint32_t weight = 100;  // 1–1000, among its namespace's
+  uint32_t slots = 1;     // multiplies the weight
+  Priority priority = Priority::kNormal;
+  uint32_t ceiling_permille =
+      kNoCeilingPermille;  // timeShareMax of a pod's rule, of this allocation
+};
+
+class PolicyTree {
+ public:
+  explicit PolicyTree(const ShareTree::Limits& limits) : tree_(limits) {}
+
+  NamespaceId AddNamespace(const NamespacePolicy& policy, uint64_t now_ns);
+  // Changes of policy hold for the next order; nobody's virtual time moves but an allocation's that
+  // changes its class, which begins there as a newcomer.
+  void SetNamespace(NamespaceId id, const NamespacePolicy& policy, uint64_t now_ns);
+  void RemoveNamespace(NamespaceId id, uint64_t now_ns);  // without allocations
+
+  AllocationId AddAllocation(NamespaceId space, const AllocationPolicy& policy, uint64_t now_ns);
+  void SetAllocation(AllocationId id, const AllocationPolicy& policy, uint64_t now_ns);
+  void RemoveAllocation(AllocationId id, uint64_t now_ns);  // without leaves
+
+  ShareTree::Node group(AllocationId id) const { return At(id).group; }
+  Priority priority(AllocationId id) const { return At(id).priority; }
+  ShareTree& tree() { return tree_; }
+  const ShareTree& tree() const { return tree_; }
+
+ private:
+  struct Namespace {
+    std::array<ShareTree::Node, kPriorities> groups;
+    ShareTree::CeilingId ceiling = ShareTree::kNone;
+  };
+  struct Allocation {
+    NamespaceId space;
+    Priority priority;
+    ShareTree::Node group;
+    ShareTree::CeilingId ceiling = ShareTree::kNone;
+  };
+
+  const Allocation& At(AllocationId id) const { return allocations_[static_cast<size_t>(id)]; }
+  template <size_t kCount>
+  void SetCeiling(const std::array<ShareTree::Node, kCount>& nodes, ShareTree::CeilingId* ceiling,
+                  uint32_t permille, uint64_t now_ns);
+
+  ShareTree tree_;
+  std::vector<Namespace> namespaces_;
+  std::vector<Allocation> allocations_;
+  std::vector<uint32_t> free_namespaces_;
+  std::vector<uint32_t> free_allocations_;
+};
+
+}  // namespace gpuloom::arbiter

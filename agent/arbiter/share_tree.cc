@@ -1,0 +1,354 @@
+#include "agent/arbiter/share_tree.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace gpuloom::arbiter {
+namespace {
+
+bool Before(uint64_t a, uint64_t b) { return static_cast<int64_t>(a - b) < 0; }
+
+}  // namespace
+
+ShareTree::ShareTree(const Limits& limits) : limits_(limits), nodes_(kPriorities) {
+  for (NodeState& node : nodes_) node.used = true;
+}
+
+uint64_t ShareTree::Virtual(uint64_t ns, uint64_t weight) {
+  return std::min(ns, kLongestNs) * kScale / std::max<uint64_t>(weight, 1);
+}
+
+ShareTree::Node ShareTree::Add(Node parent, uint32_t weight, bool leaf) {
+  assert(nodes_[parent].used && !nodes_[parent].leaf);
+  Node node;
+  if (free_nodes_.empty()) {
+    node = static_cast<Node>(nodes_.size());
+    nodes_.emplace_back();
+    free_nodes_.reserve(nodes_.capacity());
+  } else {
+    node = free_nodes_.back();
+    free_nodes_.pop_back();
+    nodes_[node] = NodeState{};
+  }
+  NodeState& it = nodes_[node];
+  it.parent = parent;
+  it.weight = std::clamp(weight, 1u, kMaxWeight);
+  it.used = true;
+  it.leaf = leaf;
+  NodeState& above = nodes_[parent];
+  ++above.children;
+  above.competing.Reserve(above.children);
+  above.ready.Reserve(above.children);
+  return node;
+}
+
+void ShareTree::Leave(Node node, uint64_t now_ns) {
+  NodeState& it = nodes_[node];
+  NodeState& parent = nodes_[it.parent];
+  if (it.competing_place != kNotInHeap) {
+    parent.weight_sum -= it.weight;
+    it.idle_since_ns = now_ns;
+  }
+  parent.competing.Remove(node, CompetingAccess{this}, &steps_);
+  parent.ready.Remove(node, ReadyAccess{this}, &steps_);
+}
+
+void ShareTree::Remove(Node node, uint64_t now_ns) {
+  NodeState& it = nodes_[node];
+  assert(it.used && it.children == 0 && !IsRoot(node));
+  Bind(node, kNone, now_ns);
+  AddUncharged(it.parent, 0, it.uncharged_ns);
+  Leave(node, now_ns);
+  const Node parent = it.parent;
+  --nodes_[parent].children;
+  it.used = false;
+  free_nodes_.push_back(node);
+  JudgePath(parent, now_ns);
+  Update(parent, now_ns);
+}
+
+void ShareTree::Move(Node node, Node parent, uint64_t now_ns) {
+  NodeState& it = nodes_[node];
+  const Node from = it.parent;
+  if (from == parent) return;
+  AddUncharged(from, 0, it.uncharged_ns);
+  Leave(node, now_ns);
+  --nodes_[from].children;
+  JudgePath(from, now_ns);
+  Update(from, now_ns);
+
+  NodeState& above = nodes_[parent];
+  ++above.children;
+  above.competing.Reserve(above.children);
+  above.ready.Reserve(above.children);
+  it.parent = parent;
+  it.has_competed = false;
+  AddUncharged(parent, it.uncharged_ns, 0);
+  JudgePath(parent, now_ns);
+  Update(node, now_ns);
+}
+
+void ShareTree::SetWeight(Node node, uint32_t weight, uint64_t now_ns) {
+  NodeState& it = nodes_[node];
+  weight = std::clamp(weight, 1u, kMaxWeight);
+  if (it.competing_place != kNotInHeap) {
+    nodes_[it.parent].weight_sum += weight;
+    nodes_[it.parent].weight_sum -= it.weight;
+  }
+  it.weight = weight;
+  Update(node, now_ns);
+}
+
+// Ceilings.
+
+ShareTree::CeilingId ShareTree::AddCeiling(uint32_t permille, uint64_t now_ns) {
+  CeilingId ceiling;
+  if (free_ceilings_.empty()) {
+    ceiling = static_cast<CeilingId>(ceilings_.size());
+    ceilings_.emplace_back(Ceiling(permille, kCeilingWindowNs, now_ns));
+    free_ceilings_.reserve(ceilings_.capacity());
+    empty_ceilings_.Reserve(ceilings_.size());
+  } else {
+    ceiling = free_ceilings_.back();
+    free_ceilings_.pop_back();
+    ceilings_[ceiling] = CeilingState(Ceiling(permille, kCeilingWindowNs, now_ns));
+  }
+  return ceiling;
+}
+
+void ShareTree::ChangeCeiling(CeilingId ceiling, uint32_t permille, uint64_t now_ns) {
+  ceilings_[ceiling].bucket.Change(permille, now_ns);
+  Judge(ceiling, now_ns);
+}
+
+void ShareTree::Bind(Node node, CeilingId ceiling, uint64_t now_ns) {
+  NodeState& it = nodes_[node];
+  assert(!IsRoot(node));
+  if (it.ceiling == ceiling) return;
+  const CeilingId before = it.ceiling;
+  if (before != kNone) {
+    CeilingState& state = ceilings_[before];
+    state.uncharged_ns -= it.uncharged_ns;
+    std::erase(state.nodes, node);
+  }
+  it.ceiling = ceiling;
+  if (ceiling != kNone) {
+    ceilings_[ceiling].uncharged_ns += it.uncharged_ns;
+    ceilings_[ceiling].nodes.push_back(node);
+    Judge(ceiling, now_ns);
+  }
+  if (before != kNone) Judge(before, now_ns);
+  Update(node, now_ns);
+}
+
+void ShareTree::RemoveCeiling(CeilingId ceiling) {
+  assert(ceilings_[ceiling].nodes.empty());
+  empty_ceilings_.Remove(ceiling, CeilingAccess{this}, &steps_);
+  free_ceilings_.push_back(ceiling);
+}
+
+void ShareTree::Judge(CeilingId ceiling, uint64_t now_ns) {
+  CeilingState& state = ceilings_[ceiling];
+  state.bucket.Refill(now_ns);
+  const bool empty = state.bucket.Empty(state.uncharged_ns);
+  const bool changed = empty != state.empty;
+  if (changed) {
+    state.empty = empty;
+    if (empty) {
+      state.empty_since_ns = now_ns;
+    } else {
+      state.empty_ns += now_ns - state.empty_since_ns;
+    }
+  }
+  if (empty) {
+    state.opens_at_ns = state.bucket.OpensAtNs(state.uncharged_ns);
+    empty_ceilings_.Place(ceiling, CeilingAccess{this}, &steps_);
+  } else {
+    empty_ceilings_.Remove(ceiling, CeilingAccess{this}, &steps_);
+  }
+  if (changed) {
+    for (const Node node : state.nodes) Update(node, now_ns);
+  }
+}
+
+void ShareTree::JudgePath(Node node, uint64_t now_ns) {
+  for (; node != kNone; node = nodes_[node].parent) {
+    if (nodes_[node].ceiling != kNone) Judge(nodes_[node].ceiling, now_ns);
+  }
+}
+
+void ShareTree::Wake(uint64_t now_ns) {
+  while (!empty_ceilings_.empty() && !Before(now_ns, wake_at_ns())) {
+    // Refilled up to now, and it opens then: it leaves the heap.
+    Judge(empty_ceilings_.top(), now_ns);
+  }
+}
+
+uint64_t ShareTree::wake_at_ns() const {
+  return empty_ceilings_.empty() ? UINT64_MAX : ceilings_[empty_ceilings_.top()].opens_at_ns;
+}
+
+bool ShareTree::throttled(Node node) const {
+  for (; node != kNone; node = nodes_[node].parent) {
+    const CeilingId ceiling = nodes_[node].ceiling;
+    if (ceiling != kNone && ceilings_[ceiling].empty) return true;
+  }
+  return false;
+}
+
+bool ShareTree::has_ceiling(Node node) const {
+  for (; node != kNone; node = nodes_[node].parent) {
+    if (nodes_[node].ceiling != kNone) return true;
+  }
+  return false;
+}
+
+uint64_t ShareTree::throttled_ns(Node node, uint64_t now_ns) const {
+  uint64_t longest_ns = 0;
+  for (; node != kNone; node = nodes_[node].parent) {
+    if (nodes_[node].ceiling == kNone) continue;
+    const CeilingState& state = ceilings_[nodes_[node].ceiling];
+    const uint64_t last_ns = state.empty ? now_ns - state.empty_since_ns : 0;
+    longest_ns = std::max(longest_ns, state.empty_ns + last_ns);
+  }
+  return longest_ns;
+}
+
+// Leaves.
+
+void ShareTree::SetLeaf(Node leaf, bool active, bool ready, uint64_t now_ns) {
+  NodeState& it = nodes_[leaf];
+  assert(it.used && it.leaf);
+  if (it.wants == active && it.has_room == ready) return;
+  it.wants = active;
+  it.has_room = ready && active;
+  Update(leaf, now_ns);
+}
+
+void ShareTree::AddUncharged(Node node, uint64_t more_ns, uint64_t less_ns) {
+  for (; node != kNone; node = nodes_[node].parent) {
+    NodeState& it = nodes_[node];
+    it.uncharged_ns += more_ns - less_ns;
+    if (it.ceiling != kNone) ceilings_[it.ceiling].uncharged_ns += more_ns - less_ns;
+  }
+}
+
+// After a change of the leaf's in_flight_ns or charged_ahead_ns.
+void ShareTree::Recount(Node leaf, uint64_t now_ns) {
+  NodeState& it = nodes_[leaf];
+  it.charged_ahead_ns = std::min(it.charged_ahead_ns, it.in_flight_ns);
+  AddUncharged(leaf, it.in_flight_ns - it.charged_ahead_ns, it.uncharged_ns);
+  JudgePath(leaf, now_ns);
+  Update(leaf, now_ns);
+}
+
+void ShareTree::AddInFlight(Node leaf, uint64_t predicted_ns, uint64_t now_ns) {
+  nodes_[leaf].in_flight_ns += std::min(predicted_ns, kLongestNs);
+  Recount(leaf, now_ns);
+}
+
+void ShareTree::RemoveInFlight(Node leaf, uint64_t predicted_ns, uint64_t now_ns) {
+  NodeState& it = nodes_[leaf];
+  predicted_ns = std::min({predicted_ns, kLongestNs, it.in_flight_ns});
+  it.in_flight_ns -= predicted_ns;
+  // What was charged in advance was most likely this work's.
+  it.charged_ahead_ns -= std::min(it.charged_ahead_ns, predicted_ns);
+  Recount(leaf, now_ns);
+}
+
+void ShareTree::Charge(Node leaf, uint64_t measured_ns, uint64_t now_ns) {
+  if (measured_ns == 0) return;
+  NodeState& it = nodes_[leaf];
+  assert(it.used && it.leaf);
+  it.charged_ahead_ns += std::min(measured_ns, kLongestNs);
+  Use(leaf, measured_ns);
+  Recount(leaf, now_ns);
+}
+
+void ShareTree::ChargeGroup(Node group, uint64_t measured_ns, uint64_t now_ns) {
+  assert(nodes_[group].used && !nodes_[group].leaf);
+  Use(group, measured_ns);
+  JudgePath(group, now_ns);
+  Update(group, now_ns);
+}
+
+void ShareTree::Use(Node node, uint64_t measured_ns) {
+  for (; !IsRoot(node); node = nodes_[node].parent) {
+    NodeState& it = nodes_[node];
+    it.virtual_time += Virtual(measured_ns, it.weight);
+    const uint64_t latest = LatestTime(it, nodes_[it.parent]);
+    if (Before(latest, it.virtual_time)) it.virtual_time = latest;
+    if (it.ceiling != kNone) ceilings_[it.ceiling].bucket.Take(measured_ns);
+  }
+}
+
+// The debt that a node may have: its siblings catch up within max_debt_ns of the device's time.
+uint64_t ShareTree::LatestTime(const NodeState& node, const NodeState& parent) const {
+  const uint64_t own = node.competing_place == kNotInHeap ? 0 : node.weight;
+  const uint64_t others = parent.weight_sum - own;
+  // Alone, nobody waits: its time is the siblings'.
+  if (others == 0) return node.virtual_time;
+  return parent.children_time + Virtual(limits_.max_debt_ns, others);
+}
+
+uint64_t ShareTree::BeginsAt(const NodeState& node, const NodeState& parent,
+                             uint64_t now_ns) const {
+  if (!node.has_competed || now_ns - node.idle_since_ns >= limits_.max_debt_ns) {
+    return parent.children_time;
+  }
+  if (Before(node.virtual_time, parent.children_time)) return parent.children_time;
+  const uint64_t latest = LatestTime(node, parent);
+  return Before(latest, node.virtual_time) ? latest : node.virtual_time;
+}
+
+bool ShareTree::InWindow(const NodeState& group) const {
+  if (group.ready.empty()) return false;
+  const uint64_t ahead = nodes_[group.ready.top()].key - nodes_[group.competing.top()].key;
+  return ahead <= Virtual(limits_.lag_window_ns, group.weight_sum);
+}
+
+void ShareTree::UpdateOne(Node node, uint64_t now_ns) {
+  NodeState& it = nodes_[node];
+  NodeState& parent = nodes_[it.parent];
+  bool active = it.leaf ? it.wants : !it.competing.empty();
+  bool ready = it.leaf ? it.has_room : InWindow(it);
+  if (it.ceiling != kNone && ceilings_[it.ceiling].empty) active = ready = false;
+
+  if (active && it.competing_place == kNotInHeap) {
+    it.virtual_time = BeginsAt(it, parent, now_ns);
+    it.has_competed = true;
+    parent.weight_sum += it.weight;
+  }
+  it.key = it.virtual_time + Virtual(it.uncharged_ns, it.weight);
+  if (active) {
+    parent.competing.Place(node, CompetingAccess{this}, &steps_);
+  } else {
+    Leave(node, now_ns);
+  }
+  if (ready) {
+    parent.ready.Place(node, ReadyAccess{this}, &steps_);
+  } else {
+    parent.ready.Remove(node, ReadyAccess{this}, &steps_);
+  }
+  if (!parent.competing.empty()) {
+    // Without what is in flight: that is predicted, and a newcomer would pay for a wrong prediction.
+    const uint64_t time = nodes_[parent.competing.top()].virtual_time;
+    if (Before(parent.children_time, time)) parent.children_time = time;
+  }
+}
+
+void ShareTree::Update(Node node, uint64_t now_ns) {
+  for (; !IsRoot(node); node = nodes_[node].parent) UpdateOne(node, now_ns);
+}
+
+ShareTree::Node ShareTree::Pick(Priority priority) {
+  Node node = root(priority);
+  if (!InWindow(nodes_[node])) return kNone;
+  while (!nodes_[node].leaf) {
+    ++steps_;
+    node = nodes_[node].ready.top();
+  }
+  return node;
+}
+
+}  // namespace gpuloom::arbiter

@@ -1,0 +1,192 @@
+// Whose turn it is by weight: start-time fair queueing over a tree. One root for each priority class, below it
+// groups (namespaces, allocations), below those leaves (sessions, or what else takes turns).
+//
+// Each node has a *virtual time*: what it has used, divided by its weight. Among siblings the one with the
+// smallest goes first. What is in flight counts in advance as predicted, and what was measured takes its
+// place, so predictions order but never charge. Two bounds keep virtual times together (their *lag*):
+//
+// - Nobody gets ahead by much: a node may submit only while it is at most Limits::lag_window_ns ahead of the sibling
+//   that is furthest behind, counted in time of the device. Inside the window all may have work in flight side by
+//   side. The one that is furthest behind always may, so where somebody wants the device and nothing is
+//   in flight, somebody is picked.
+// - Nobody has the past held against it, or to its credit: a node that becomes active begins at its siblings'
+//   virtual time at the earliest. What it is ahead by is kept, or going idle for an instant would clear it; but
+//   never more than Limits::max_debt_ns of the siblings' time, and nothing after as long an idleness.
+//
+// A leaf is *active* when it has work, queued or in flight, and *ready* when some may be submitted now. Groups
+// are so when a child is. A node whose ceiling (ceiling.h) is empty is neither, until it has refilled.
+//
+// Cost: an event or a Pick takes O(log of the active siblings) on each level of the path; idle nodes are
+// nowhere but in the table. steps() counts what was looked at. Nothing allocates but Add… .
+//
+//   tree.SetLeaf(leaf, true, true, now);          // work came
+//   while ((leaf = tree.Pick(Priority::kNormal)) != ShareTree::kNone) {
+//     tree.AddInFlight(leaf, predicted_ns, now);  // and SetLeaf(…, false) when it has no room or work left
+//   }
+//   tree.Charge(leaf, measured_ns, now); tree.RemoveInFlight(leaf, predicted_ns, now);
+//   tree.Wake(now);                               // at wake_at_ns() at the latest
+//
+// `now_ns` is any clock that does not go back. One thread. A wrong call (a node that is not there) is our bug and
+// is asserted.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "agent/arbiter/ceiling.h"
+#include "agent/arbiter/node_heap.h"
+#include "agent/arbiter/priority.h"
+
+namespace gpuloom::arbiter {
+
+class ShareTree {
+ public:
+  using Node = uint32_t;
+  using CeilingId = uint32_t;
+  static constexpr uint32_t kNone = UINT32_MAX;
+  // A policy's weight (1–1000) times slots.
+  static constexpr uint32_t kMaxWeight = 1u << 20;
+
+  struct Limits {
+    // Far below the 30 ms by which shares may be wrong in a second; far above the time in which
+    // a completion is seen and the next work submitted.
+    uint64_t lag_window_ns = 2'000'000;
+    // Long enough for exact shares beside kernels of 5 ms at 1:1000, short enough that nobody waits
+    // longer for a single kernel of its own.
+    uint64_t max_debt_ns = 10'000'000'000;
+  };
+
+  ShareTree() : ShareTree(Limits()) {}
+  explicit ShareTree(const Limits& limits);
+
+  Node root(Priority priority) const { return static_cast<Node>(Index(priority)); }
+  // Weights are clamped to 1 … kMaxWeight.
+  Node AddGroup(Node parent, uint32_t weight) { return Add(parent, weight, false); }
+  Node AddLeaf(Node parent, uint32_t weight) { return Add(parent, weight, true); }
+  // Without children. What is in flight is forgotten; whoever runs out unseen is charged to its group by
+  // ChargeGroup.
+  void Remove(Node node, uint64_t now_ns);
+  // With all that is below it. It is a newcomer there.
+  void Move(Node node, Node parent, uint64_t now_ns);
+  void SetWeight(Node node, uint32_t weight, uint64_t now_ns);
+
+  // One ceiling may bind several nodes, none of which is above another. Of a root: none.
+  CeilingId AddCeiling(uint32_t permille, uint64_t now_ns);
+  void ChangeCeiling(CeilingId ceiling, uint32_t permille, uint64_t now_ns);
+  void Bind(Node node, CeilingId ceiling, uint64_t now_ns);
+  void RemoveCeiling(CeilingId ceiling);  // that binds nobody any more
+
+  void SetLeaf(Node leaf, bool active, bool ready, uint64_t now_ns);
+  void AddInFlight(Node leaf, uint64_t predicted_ns, uint64_t now_ns);
+  // What was added for work that is done, or was not submitted after all.
+  void RemoveInFlight(Node leaf, uint64_t predicted_ns, uint64_t now_ns);
+  // Time that it has used: of work that is done, and of what still runs as far as it is known. Counts instead
+  // of as much of what is in flight.
+  void Charge(Node leaf, uint64_t measured_ns, uint64_t now_ns);
+  // The same for a leaf that has gone.
+  void ChargeGroup(Node group, uint64_t measured_ns, uint64_t now_ns);
+
+  // The ready leaf of the class that goes next; kNone when there is none. Changes nothing.
+  Node Pick(Priority priority);
+  bool active(Priority priority) const { return !nodes_[root(priority)].competing.empty(); }
+
+  // Lets those in again whose ceiling has refilled.
+  void Wake(uint64_t now_ns);
+  uint64_t wake_at_ns() const;  // UINT64_MAX: nobody waits for a ceiling
+  bool throttled(Node node) const;
+  bool has_ceiling(Node node) const;  // or one above it
+  // For how long a ceiling of the path has been empty in all (of two, the one that was longer).
+  uint64_t throttled_ns(Node node, uint64_t now_ns) const;
+
+  uint64_t steps() const { return steps_; }
+
+ private:
+  // Virtual nanoseconds of weight 1: fine enough for a nanosecond at the greatest weight but a few.
+  static constexpr uint64_t kScale = 1u << 16;
+  static constexpr uint64_t kLongestNs = uint64_t{1} << 46;  // 19 hours; x kScale < 2^63
+
+  struct CompetingAccess;
+  struct ReadyAccess;
+  struct CeilingAccess;
+
+  struct NodeState {
+    Node parent = kNone;
+    uint32_t weight = 1;
+    bool used = false;
+    bool leaf = false;
+    bool wants = false;     // a leaf: active but for ceilings
+    bool has_room = false;  // a leaf: ready but for ceilings
+    bool has_competed = false;
+    CeilingId ceiling = kNone;
+    uint32_t children = 0;
+    // Among its siblings.
+    uint64_t virtual_time = 0;
+    uint64_t key = 0;  // with what is in flight
+    uint64_t uncharged_ns = 0;
+    uint64_t idle_since_ns = 0;
+    uint32_t competing_place = kNotInHeap;
+    uint32_t ready_place = kNotInHeap;
+    // A leaf: what is in flight as predicted, and what of it is charged already.
+    uint64_t in_flight_ns = 0;
+    uint64_t charged_ahead_ns = 0;
+    // A group: its children.
+    NodeHeap<CompetingAccess> competing;
+    NodeHeap<ReadyAccess> ready;
+    uint64_t weight_sum = 0;     // of those that compete
+    uint64_t children_time = 0;  // where a newcomer begins; never goes back
+  };
+
+  struct CeilingState {
+    explicit CeilingState(const Ceiling& full) : bucket(full) {}
+    Ceiling bucket;
+    uint64_t uncharged_ns = 0;
+    bool empty = false;
+    uint64_t opens_at_ns = 0;
+    uint64_t empty_since_ns = 0;
+    uint64_t empty_ns = 0;
+    uint32_t place = kNotInHeap;
+    std::vector<Node> nodes;
+  };
+
+  struct CompetingAccess {
+    ShareTree* tree;
+    uint64_t key(Node node) const { return tree->nodes_[node].key; }
+    uint32_t& place(Node node) const { return tree->nodes_[node].competing_place; }
+  };
+  struct ReadyAccess {
+    ShareTree* tree;
+    uint64_t key(Node node) const { return tree->nodes_[node].key; }
+    uint32_t& place(Node node) const { return tree->nodes_[node].ready_place; }
+  };
+  struct CeilingAccess {
+    ShareTree* tree;
+    uint64_t key(CeilingId ceiling) const { return tree->ceilings_[ceiling].opens_at_ns; }
+    uint32_t& place(CeilingId ceiling) const { return tree->ceilings_[ceiling].place; }
+  };
+
+  static uint64_t Virtual(uint64_t ns, uint64_t weight);
+  bool IsRoot(Node node) const { return node < kPriorities; }
+  Node Add(Node parent, uint32_t weight, bool leaf);
+  void Recount(Node leaf, uint64_t now_ns);
+  void AddUncharged(Node node, uint64_t more_ns, uint64_t less_ns);
+  void Use(Node node, uint64_t measured_ns);
+  void Update(Node node, uint64_t now_ns);
+  void UpdateOne(Node node, uint64_t now_ns);
+  void Leave(Node node, uint64_t now_ns);
+  bool InWindow(const NodeState& group) const;
+  uint64_t BeginsAt(const NodeState& node, const NodeState& parent, uint64_t now_ns) const;
+  uint64_t LatestTime(const NodeState& node, const NodeState& parent) const;
+  void Judge(CeilingId ceiling, uint64_t now_ns);
+  void JudgePath(Node node, uint64_t now_ns);
+
+  const Limits limits_;
+  std::vector<NodeState> nodes_;
+  std::vector<Node> free_nodes_;
+  std::vector<CeilingState> ceilings_;
+  std::vector<CeilingId> free_ceilings_;
+  NodeHeap<CeilingAccess> empty_ceilings_;
+  uint64_t steps_ = 0;
+};
+
+}  // namespace gpuloom::arbiter

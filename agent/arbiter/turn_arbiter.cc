@@ -1,0 +1,439 @@
+#include "agent/arbiter/turn_arbiter.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "agent/arbiter/cut_point.h"
+
+namespace gpuloom::arbiter {
+
+TurnArbiter::TurnArbiter(const TurnLimits& limits)
+    : limits_(limits), policy_(limits.shares), guard_(limits.starvation_ns) {}
+
+NamespaceId TurnArbiter::AddNamespace(const NamespacePolicy& policy, uint64_t now_ns) {
+  return policy_.AddNamespace(policy, now_ns);
+}
+
+void TurnArbiter::SetNamespace(NamespaceId id, const NamespacePolicy& policy, uint64_t now_ns) {
+  policy_.SetNamespace(id, policy, now_ns);
+}
+
+void TurnArbiter::RemoveNamespace(NamespaceId id, uint64_t now_ns) {
+  policy_.RemoveNamespace(id, now_ns);
+}
+
+DomainId TurnArbiter::AddDomain() {
+  uint32_t place = static_cast<uint32_t>(domains_.size());
+  if (free_domains_.empty()) {
+    domains_.emplace_back();
+  } else {
+    place = free_domains_.back();
+    free_domains_.pop_back();
+    // The meter goes on counting under the number.
+    const uint64_t paid_ns = domains_[place].paid_ns;
+    domains_[place] = Domain{};
+    domains_[place].paid_ns = paid_ns;
+  }
+  domains_[place].used = true;
+  return DomainId{place};
+}
+
+AllocationId TurnArbiter::AddAllocation(NamespaceId space, DomainId domain,
+                                        const AllocationPolicy& policy, uint64_t now_ns) {
+  const AllocationId id = policy_.AddAllocation(space, policy, now_ns);
+  const size_t place = static_cast<size_t>(id);
+  if (place >= allocations_.size()) allocations_.resize(place + 1);
+  Allocation& it = allocations_[place] = Allocation{};
+  it.used = true;
+  it.domain = domain;
+  it.priority = policy.priority;
+  it.leaf = policy_.tree().AddLeaf(policy_.group(id), 1);
+  if (it.leaf >= allocation_of_leaf_.size()) allocation_of_leaf_.resize(it.leaf + 1);
+  allocation_of_leaf_[it.leaf] = static_cast<uint32_t>(id);
+  At(domain).allocations.push_back(static_cast<uint32_t>(id));
+  return id;
+}
+
+void TurnArbiter::SetAllocation(AllocationId id, const AllocationPolicy& policy, uint64_t now_ns) {
+  Allocation& it = At(id);
+  if (it.wants) {
+    --wanting_[Index(it.priority)];
+    ++wanting_[Index(policy.priority)];
+  }
+  it.priority = policy.priority;
+  policy_.SetAllocation(id, policy, now_ns);
+  NoteClasses(now_ns);
+}
+
+void TurnArbiter::RemoveAllocation(AllocationId id, uint64_t now_ns) {
+  Allocation& it = At(id);
+  SetWants(id, false, now_ns);
+  const auto number = static_cast<uint32_t>(id);
+  const auto domain = static_cast<uint32_t>(it.domain);
+  if (domains_[domain].used) {
+    // What was used so far is divided while it is there.
+    Settle(domain, now_ns);
+    std::erase(domains_[domain].allocations, number);
+    std::erase_if(domains_[domain].division,
+                  [id](const Ran& ran) { return ran.allocation_untrusted == id; });
+  }
+  if (domains_[domain].winner == number) domains_[domain].winner = kNobody;
+  if (turn_.allocation == number) turn_.allocation = kNobody;
+  policy_.tree().Remove(it.leaf, now_ns);
+  policy_.RemoveAllocation(id, now_ns);
+  it.used = false;
+}
+
+void TurnArbiter::ExecutorEnded(DomainId id, uint64_t now_ns) {
+  const auto number = static_cast<uint32_t>(id);
+  Domain& it = At(id);
+  for (const uint32_t allocation : it.allocations) {
+    SetWants(AllocationId{allocation}, false, now_ns);
+  }
+  Drained(id, now_ns);
+  if (turn_.domain == number) {
+    // Nobody had asked for its end.
+    it.state = State::kIdle;
+    Meter(number, now_ns);
+    Settle(number, now_ns);
+    EndTurn(now_ns);
+  }
+  it.division.clear();
+  it.out = false;
+  std::erase(out_, number);
+  ShowAll(it, now_ns);
+}
+
+void TurnArbiter::RemoveDomain(DomainId id, uint64_t now_ns) {
+  ExecutorEnded(id, now_ns);
+  assert(At(id).allocations.empty());
+  At(id).used = false;
+  free_domains_.push_back(static_cast<uint32_t>(id));
+}
+
+// Wanting.
+
+// What the tree is to know of an allocation.
+void TurnArbiter::Show(const Allocation& allocation, uint64_t now_ns) {
+  const bool counts = allocation.wants && !At(allocation.domain).out;
+  policy_.tree().SetLeaf(allocation.leaf, counts, counts, now_ns);
+}
+
+void TurnArbiter::ShowAll(const Domain& domain, uint64_t now_ns) {
+  for (const uint32_t allocation : domain.allocations) Show(allocations_[allocation], now_ns);
+  NoteClasses(now_ns);
+}
+
+void TurnArbiter::SetWants(AllocationId id, bool wants, uint64_t now_ns) {
+  Allocation& it = At(id);
+  if (it.wants == wants) return;
+  it.wants = wants;
+  wanting_[Index(it.priority)] += wants ? 1 : -1;
+  Domain& domain = At(it.domain);
+  domain.wanting += wants ? 1 : -1;
+  if (wants && domain.wanting == 1) ++wanting_domains_;
+  if (!wants && domain.wanting == 0) --wanting_domains_;
+  if (!wants) left_by_[Index(it.priority)] = static_cast<uint32_t>(it.domain);
+  Meter(static_cast<uint32_t>(it.domain), now_ns);
+  Show(it, now_ns);
+  NoteClasses(now_ns);
+}
+
+bool TurnArbiter::Alone(uint32_t domain) const {
+  return wanting_domains_ == (domains_[domain].wanting != 0 ? 1u : 0u);
+}
+
+void TurnArbiter::NoteClasses(uint64_t now_ns) {
+  for (const Priority priority : kAllPriorities) {
+    const size_t i = Index(priority);
+    const bool active = policy_.tree().active(priority);
+    if (active == was_active_[i]) continue;
+    was_active_[i] = active;
+    ever_active_[i] = true;
+    if (!active) active_until_ns_[i] = now_ns;
+    guard_.HasNoWork(priority, now_ns);
+  }
+}
+
+// A class above the turn's works, or did lately, in another domain: what is in flight here is what it would wait for. Those
+// of the domain itself are its own arbiter's to see to.
+bool TurnArbiter::HigherLingers(uint64_t now_ns) const {
+  for (size_t i = 0; i < Index(turn_.priority); ++i) {
+    if (was_active_[i]) return true;
+    if (ever_active_[i] && left_by_[i] != turn_.domain &&
+        now_ns - active_until_ns_[i] < limits_.higher_linger_ns) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Charging.
+
+// From Grant until Drained; but who has a turn and wants nothing keeps nobody from anything.
+void TurnArbiter::Meter(uint32_t number, uint64_t now_ns) {
+  Domain& it = domains_[number];
+  const bool metered = it.state == State::kGranted ? it.wanting != 0 : it.state != State::kIdle;
+  if (metered == it.metered) return;
+  it.metered = metered;
+  if (metered) {
+    meter_.Begin(number, now_ns);
+  } else {
+    meter_.End(number, now_ns);
+  }
+  meter_.SettleTo(now_ns);
+}
+
+void TurnArbiter::Pay(uint32_t allocation, uint64_t ns, uint64_t now_ns) {
+  if (ns == 0) return;
+  Allocation& it = allocations_[allocation];
+  it.charged_ns += ns;
+  policy_.tree().Charge(it.leaf, ns, now_ns);
+}
+
+// Divides what the domain was charged since the last time. Of what is rounded away each gets the
+// nanoseconds at its place: the parts add up to the whole.
+void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
+  meter_.SettleTo(now_ns);
+  Domain& it = domains_[number];
+  const uint64_t unpaid_ns = meter_.charged_ns(number) - it.paid_ns;
+  if (unpaid_ns == 0) return;
+  it.paid_ns += unpaid_ns;
+  uint64_t sum = 0;
+  for (const Ran& ran : it.division) sum += ran.used_ns_untrusted;
+  if (sum == 0) {
+    if (it.winner != kNobody) {
+      Pay(it.winner, unpaid_ns, now_ns);
+    } else if (!it.allocations.empty()) {
+      Pay(it.allocations.front(), unpaid_ns, now_ns);
+    } else {
+      unattributed_ns_ += unpaid_ns;
+    }
+    return;
+  }
+  __extension__ using Wide = unsigned __int128;
+  uint64_t before = 0;
+  uint64_t paid_ns = 0;
+  for (const Ran& ran : it.division) {
+    before += ran.used_ns_untrusted;
+    const auto upto_ns = static_cast<uint64_t>(Wide{unpaid_ns} * before / sum);
+    Pay(static_cast<uint32_t>(ran.allocation_untrusted), upto_ns - paid_ns, now_ns);
+    paid_ns = upto_ns;
+  }
+}
+
+void TurnArbiter::Divide(DomainId id, std::span<const Ran> division_untrusted, uint64_t now_ns) {
+  Domain& it = At(id);
+  it.division.clear();
+  for (const Ran& ran : division_untrusted.first(std::min(division_untrusted.size(), kMaxNamed))) {
+    const auto number = static_cast<size_t>(ran.allocation_untrusted);
+    if (number >= allocations_.size() || !allocations_[number].used ||
+        allocations_[number].domain != id) {
+      continue;
+    }
+    // Together below 2^63: each fits into 51 bits, and there are 2^12.
+    constexpr uint64_t kMost = (uint64_t{1} << 51) - 1;
+    it.division.push_back({ran.allocation_untrusted, std::min(ran.used_ns_untrusted, kMost)});
+  }
+  Settle(static_cast<uint32_t>(id), now_ns);
+}
+
+// Turns.
+
+// The allocation whose turn it is; kNobody when nobody wants one.
+uint32_t TurnArbiter::Choose(uint64_t now_ns) {
+  if (!guard_.rescuing()) {
+    for (size_t i = kPriorities - 1; i != 0; --i) {
+      const Priority priority = kAllPriorities[i];
+      if (!was_active_[i]) continue;
+      const bool higher = std::any_of(was_active_.begin(), was_active_.begin() + i,
+                                      [](bool active) { return active; });
+      if (higher && now_ns >= guard_.DueAtNs(priority, wanting_[i])) {
+        guard_.Begin(priority, now_ns);
+        break;
+      }
+    }
+  }
+  for (const Priority priority : kAllPriorities) {
+    if (guard_.pauses(priority)) continue;
+    const ShareTree::Node leaf = policy_.tree().Pick(priority);
+    if (leaf != ShareTree::kNone) return allocation_of_leaf_[leaf];
+  }
+  return kNobody;
+}
+
+void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
+  const Allocation& it = allocations_[allocation];
+  const auto number = static_cast<uint32_t>(it.domain);
+  turn_.domain = number;
+  turn_.allocation = allocation;
+  turn_.priority = it.priority;
+  turn_.ends_ns = now_ns + limits_.quantum_ns;
+  domains_[number].state = State::kGranted;
+  domains_[number].winner = allocation;
+  Meter(number, now_ns);
+}
+
+// Nobody has a turn now. The domain may still be at the device.
+void TurnArbiter::EndTurn(uint64_t now_ns) {
+  guard_.GotOn(turn_.priority, now_ns);
+  turn_ = Turn{};
+}
+
+// Those that lost a turn have lost it.
+void TurnArbiter::LetIn(uint64_t now_ns) {
+  for (size_t i = 0; i < out_.size();) {
+    Domain& it = domains_[out_[i]];
+    if (it.state == State::kIdle) {
+      it.out = false;
+      ShowAll(it, now_ns);
+      out_[i] = out_.back();
+      out_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+}
+
+void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
+  const auto number = static_cast<uint32_t>(id);
+  Domain& it = At(id);
+  if (it.state == State::kYielding) {
+    it.state = State::kIdle;
+    Meter(number, now_ns);
+    Settle(number, now_ns);
+    EndTurn(now_ns);
+    LetIn(now_ns);
+  } else if (it.state == State::kOverrunning) {
+    it.state = State::kIdle;
+    it.reported = false;
+    Meter(number, now_ns);
+    Settle(number, now_ns);
+    std::erase(overrunning_, number);
+  }
+  // Otherwise nobody asked.
+}
+
+std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
+  if (turn_.domain != kNobody && domains_[turn_.domain].state == State::kYielding &&
+      now_ns - domains_[turn_.domain].yields_since_ns >= limits_.overrun_ns) {
+    const uint32_t number = turn_.domain;
+    Domain& it = domains_[number];
+    Settle(number, now_ns);
+    it.state = State::kOverrunning;
+    ++it.overruns;
+    it.out = true;
+    ShowAll(it, now_ns);
+    overrunning_.push_back(number);
+    out_.push_back(number);
+    EndTurn(now_ns);
+  }
+  for (const uint32_t number : overrunning_) {
+    Domain& it = domains_[number];
+    if (it.reported || now_ns - it.yields_since_ns < limits_.report_ns) continue;
+    it.reported = true;
+    return TurnOrder{TurnOrder::Kind::kReport, DomainId{number}, Priority::kLow, 0};
+  }
+  return std::nullopt;
+}
+
+// Of the domain that has a turn. Where it may go on, its turn is renewed.
+bool TurnArbiter::MustYield(uint64_t now_ns) {
+  Domain& its = domains_[turn_.domain];
+  if (Alone(turn_.domain)) {
+    guard_.GotOn(turn_.priority, now_ns);
+    turn_.ends_ns = now_ns + limits_.quantum_ns;
+    return false;
+  }
+  const bool over = now_ns >= turn_.ends_ns || turn_.allocation == kNobody ||
+                    !allocations_[turn_.allocation].wants;
+  if (over) {
+    Settle(turn_.domain, now_ns);
+    guard_.GotOn(turn_.priority, now_ns);
+  }
+  const uint32_t next = Choose(now_ns);
+  if (next == kNobody) {
+    // The others are out or at their ceiling, and so is this one, unless it wants nothing.
+    turn_.ends_ns = now_ns + limits_.quantum_ns;
+    if (over) LetIn(now_ns);
+    return its.wanting != 0;
+  }
+  const Allocation& it = allocations_[next];
+  const bool same = static_cast<uint32_t>(it.domain) == turn_.domain;
+  if (over && same) {
+    // A turn has passed in which nobody else had one.
+    BeginTurn(next, now_ns);
+    LetIn(now_ns);
+  }
+  if (same) return false;
+  return over || it.priority < turn_.priority;
+}
+
+// What the domain that has the turn is to be told, when it is not what it was told.
+std::optional<TurnOrder> TurnArbiter::Grant(uint64_t now_ns) {
+  const bool alone = Alone(turn_.domain);
+  const Priority lowest = alone ? Priority::kLow : turn_.priority;
+  uint64_t in_flight_ns = alone ? kUnbounded : limits_.in_flight_ns;
+  if (HigherLingers(now_ns)) in_flight_ns = limits_.lower_in_flight_ns;
+  if (turn_.in_flight_ns == in_flight_ns && turn_.lowest == lowest) return std::nullopt;
+  turn_.in_flight_ns = in_flight_ns;
+  turn_.lowest = lowest;
+  return TurnOrder{TurnOrder::Kind::kGrant, DomainId{turn_.domain}, lowest, in_flight_ns};
+}
+
+std::optional<TurnOrder> TurnArbiter::Next(uint64_t now_ns) {
+  meter_.SettleTo(now_ns);
+  policy_.tree().Wake(now_ns);
+  NoteClasses(now_ns);
+  if (auto report = Watch(now_ns)) return report;
+  if (turn_.domain != kNobody) {
+    Domain& it = domains_[turn_.domain];
+    if (it.state == State::kYielding) return std::nullopt;
+    if (MustYield(now_ns)) {
+      it.state = State::kYielding;
+      it.yields_since_ns = now_ns;
+      Meter(turn_.domain, now_ns);
+      return TurnOrder{TurnOrder::Kind::kYield, DomainId{turn_.domain}, Priority::kLow, 0};
+    }
+    return Grant(now_ns);
+  }
+  uint32_t next = Choose(now_ns);
+  if (next == kNobody && !out_.empty()) {
+    // Nobody else wants it: there is no turn that could be lost.
+    LetIn(now_ns);
+    next = Choose(now_ns);
+  }
+  if (next == kNobody) return std::nullopt;
+  BeginTurn(next, now_ns);
+  return Grant(now_ns);
+}
+
+uint64_t TurnArbiter::wake_at_ns(uint64_t now_ns) const {
+  uint64_t wake_ns = policy_.tree().wake_at_ns();
+  for (const uint32_t number : overrunning_) {
+    const Domain& it = domains_[number];
+    if (!it.reported) wake_ns = std::min(wake_ns, it.yields_since_ns + limits_.report_ns);
+  }
+  if (turn_.domain == kNobody) return wake_ns;
+  const Domain& it = domains_[turn_.domain];
+  if (it.state == State::kYielding) {
+    return std::min(wake_ns, it.yields_since_ns + limits_.overrun_ns);
+  }
+  if (Alone(turn_.domain)) {
+    for (size_t i = 0; turn_.in_flight_ns != kUnbounded && i < Index(turn_.priority); ++i) {
+      const uint64_t free_ns = active_until_ns_[i] + limits_.higher_linger_ns;
+      if (ever_active_[i] && free_ns > now_ns) wake_ns = std::min(wake_ns, free_ns);
+    }
+    return wake_ns;
+  }
+  wake_ns = std::min(wake_ns, std::max(turn_.ends_ns, now_ns + 1));
+  for (size_t i = 1; i < kPriorities; ++i) {
+    if (!was_active_[i] || guard_.rescuing()) continue;
+    const bool higher = std::any_of(was_active_.begin(), was_active_.begin() + i,
+                                    [](bool active) { return active; });
+    if (higher) wake_ns = std::min(wake_ns, guard_.DueAtNs(kAllPriorities[i], wanting_[i]));
+  }
+  return wake_ns;
+}
+
+}  // namespace gpuloom::arbiter

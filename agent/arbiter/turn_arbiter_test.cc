@@ -1,0 +1,254 @@
+#include "agent/arbiter/turn_arbiter.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "agent/arbiter/cut_point.h"
+
+namespace gpuloom::arbiter {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+using Kind = TurnOrder::Kind;
+
+struct Scheduler {
+  TurnLimits limits;
+  TurnArbiter arbiter{limits};
+  NamespaceId space = arbiter.AddNamespace({}, 0);
+
+  DomainId Domain() { return arbiter.AddDomain(); }
+  AllocationId Allocation(DomainId domain, Priority priority = Priority::kNormal) {
+    return arbiter.AddAllocation(space, domain, {.priority = priority}, 0);
+  }
+};
+
+TEST(TurnArbiter, ALoneDomainGetsATurnWithoutEndAndNoMessageMore) {
+  Scheduler scheduler;
+  TurnArbiter& arbiter = scheduler.arbiter;
+  const DomainId domain = scheduler.Domain();
+  const AllocationId a = scheduler.Allocation(domain);
+  EXPECT_FALSE(arbiter.Next(0));
+  arbiter.SetWants(a, true, 0);
+  const auto order = arbiter.Next(0);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->kind, Kind::kGrant);
+  EXPECT_EQ(order->lowest, Priority::kLow);
+  EXPECT_EQ(order->in_flight_ns, kUnbounded);
+  for (uint64_t now_ns = 0; now_ns < 1000 * kMs; now_ns += kMs) EXPECT_FALSE(arbiter.Next(now_ns));
+  EXPECT_EQ(arbiter.wake_at_ns(1000 * kMs), UINT64_MAX);
+  // What it does not want is not charged.
+  arbiter.SetWants(a, false, 1000 * kMs);
+  EXPECT_FALSE(arbiter.Next(3000 * kMs));
+  arbiter.SetWants(a, true, 3000 * kMs);
+  EXPECT_FALSE(arbiter.Next(3500 * kMs)) << "its turn has not ended";
+  EXPECT_EQ(arbiter.charged_ns(domain), 1500 * kMs);
+}
+
+TEST(TurnArbiter, TwoTakeTurnsAndAreAcknowledged) {
+  Scheduler scheduler;
+  TurnArbiter& arbiter = scheduler.arbiter;
+  const DomainId one = scheduler.Domain();
+  const DomainId two = scheduler.Domain();
+  const AllocationId a = scheduler.Allocation(one);
+  const AllocationId b = scheduler.Allocation(two);
+  arbiter.SetWants(a, true, 0);
+  ASSERT_EQ(arbiter.Next(0)->domain, one);
+  arbiter.SetWants(b, true, kMs);
+  auto order = arbiter.Next(kMs);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->kind, Kind::kGrant) << "the bounds of a turn that others wait for";
+  EXPECT_EQ(order->in_flight_ns, scheduler.limits.in_flight_ns);
+  EXPECT_FALSE(arbiter.Next(kMs));
+
+  uint64_t now_ns = arbiter.wake_at_ns(kMs);
+  EXPECT_LE(now_ns, kMs + scheduler.limits.quantum_ns);
+  order = arbiter.Next(now_ns);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->kind, Kind::kYield);
+  EXPECT_EQ(order->domain, one);
+  EXPECT_FALSE(arbiter.Next(now_ns)) << "it is waited for";
+  arbiter.Drained(one, now_ns + kMs);
+  order = arbiter.Next(now_ns + kMs);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->kind, Kind::kGrant);
+  EXPECT_EQ(order->domain, two);
+  EXPECT_EQ(arbiter.charged_ns(one), now_ns + kMs);
+  EXPECT_EQ(arbiter.charged_ns(a), now_ns + kMs);
+}
+
+TEST(TurnArbiter, HighEndsALowTurnAtOnce) {
+  Scheduler scheduler;
+  TurnArbiter& arbiter = scheduler.arbiter;
+  const DomainId one = scheduler.Domain();
+  const DomainId two = scheduler.Domain();
+  const AllocationId low = scheduler.Allocation(one, Priority::kLow);
+  const AllocationId high = scheduler.Allocation(two, Priority::kHigh);
+  arbiter.SetWants(low, true, 0);
+  ASSERT_TRUE(arbiter.Next(0));
+  arbiter.SetWants(high, true, 100);
+  auto order = arbiter.Next(100);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->kind, Kind::kYield);
+  arbiter.Drained(one, 200);
+  order = arbiter.Next(200);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->domain, two);
+  EXPECT_EQ(order->lowest, Priority::kHigh);
+  // High has enough: low goes on, bounded, because the next request may come soon.
+  arbiter.SetWants(high, false, 300);
+  ASSERT_EQ(arbiter.Next(300)->kind, Kind::kYield);
+  arbiter.Drained(two, 300);
+  order = arbiter.Next(300);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->domain, one);
+}
+
+TEST(TurnArbiter, OneThatOverrunsLosesItsTurnIsReportedAndComesBack) {
+  Scheduler scheduler;
+  TurnArbiter& arbiter = scheduler.arbiter;
+  const DomainId deaf = scheduler.Domain();
+  const DomainId honest = scheduler.Domain();
+  const AllocationId a = scheduler.Allocation(deaf);
+  const AllocationId b = scheduler.Allocation(honest);
+  arbiter.SetWants(a, true, 0);
+  ASSERT_TRUE(arbiter.Next(0));
+  arbiter.SetWants(b, true, 0);
+  ASSERT_TRUE(arbiter.Next(0));
+  uint64_t now_ns = arbiter.wake_at_ns(0);
+  ASSERT_EQ(arbiter.Next(now_ns)->kind, Kind::kYield);
+  const uint64_t yields_ns = now_ns;
+  now_ns = arbiter.wake_at_ns(now_ns);
+  EXPECT_EQ(now_ns, yields_ns + scheduler.limits.overrun_ns);
+  auto order = arbiter.Next(now_ns);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->domain, honest) << "it is not waited for any longer";
+  EXPECT_EQ(arbiter.overruns(deaf), 1u);
+  bool reported = false;
+  for (; now_ns < yields_ns + 2 * scheduler.limits.report_ns; now_ns += kMs) {
+    while ((order = arbiter.Next(now_ns))) {
+      if (order->kind == Kind::kReport) {
+        EXPECT_FALSE(reported) << "once";
+        EXPECT_EQ(order->domain, deaf);
+        EXPECT_GE(now_ns, yields_ns + scheduler.limits.report_ns);
+        reported = true;
+      }
+      ASSERT_NE(order->kind, Kind::kYield) << "nobody else may have a turn";
+    }
+  }
+  EXPECT_TRUE(reported);
+  // Both were at the device: each moment was divided.
+  EXPECT_NEAR(double(arbiter.charged_ns(deaf)), double(now_ns) / 2, 20.0 * kMs);
+  arbiter.Drained(deaf, now_ns);
+  bool again = false;
+  for (const uint64_t end_ns = now_ns + 3'000 * kMs; now_ns < end_ns; now_ns += kMs) {
+    while ((order = arbiter.Next(now_ns))) {
+      if (order->kind == Kind::kYield) arbiter.Drained(order->domain, now_ns);
+      again |= order->kind == Kind::kGrant && order->domain == deaf;
+    }
+  }
+  EXPECT_TRUE(again);
+}
+
+TEST(TurnArbiter, Malicious_WhatAnExecutorSaysOnlyDividesItsOwnTime) {
+  Scheduler scheduler;
+  TurnArbiter& arbiter = scheduler.arbiter;
+  const DomainId liar = scheduler.Domain();
+  const DomainId other = scheduler.Domain();
+  const AllocationId a = scheduler.Allocation(liar);
+  const AllocationId b = scheduler.Allocation(liar);
+  const AllocationId victim = scheduler.Allocation(other);
+  arbiter.SetWants(a, true, 0);
+  arbiter.SetWants(victim, true, 0);
+  ASSERT_EQ(arbiter.Next(0)->domain, liar);
+  const Ran lies[] = {{victim, 1000},  {AllocationId{9999}, 5},
+                      {a, UINT64_MAX}, {AllocationId{UINT32_MAX}, 1},
+                      {b, UINT64_MAX}, {b, 0}};
+  arbiter.Divide(liar, lies, 10 * kMs);
+  EXPECT_EQ(arbiter.charged_ns(victim), 0u);
+  EXPECT_EQ(arbiter.charged_ns(a), 5 * kMs);
+  EXPECT_EQ(arbiter.charged_ns(b), 5 * kMs);
+  // And the next honest one is served.
+  ASSERT_EQ(arbiter.Next(10 * kMs)->kind, Kind::kYield);
+  arbiter.Drained(liar, 10 * kMs);
+  EXPECT_EQ(arbiter.Next(10 * kMs)->domain, other);
+}
+
+TEST(TurnArbiter, AnExecutorThatEndsLeavesItsTurn) {
+  Scheduler scheduler;
+  TurnArbiter& arbiter = scheduler.arbiter;
+  const DomainId one = scheduler.Domain();
+  const DomainId two = scheduler.Domain();
+  const AllocationId a = scheduler.Allocation(one);
+  const AllocationId b = scheduler.Allocation(two);
+  arbiter.SetWants(a, true, 0);
+  arbiter.SetWants(b, true, 0);
+  ASSERT_EQ(arbiter.Next(0)->domain, one);
+  arbiter.ExecutorEnded(one, kMs);
+  const auto order = arbiter.Next(kMs);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(order->domain, two);
+  EXPECT_EQ(arbiter.charged_ns(one), kMs);
+  arbiter.RemoveAllocation(a, kMs);
+  arbiter.RemoveDomain(one, kMs);
+  EXPECT_EQ(scheduler.Domain(), one) << "its number is used again";
+  EXPECT_EQ(arbiter.charged_ns(b), 0u);
+}
+
+// Random events and an executor that says anything: the sums stay exact and somebody has a turn when somebody wants one.
+TEST(TurnArbiter, RandomEventsKeepTheSumsExact) {
+  for (uint32_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    Scheduler scheduler;
+    TurnArbiter& arbiter = scheduler.arbiter;
+    std::vector<DomainId> domains;
+    std::vector<AllocationId> allocations;
+    for (int i = 0; i < 5; ++i) domains.push_back(scheduler.Domain());
+    for (int i = 0; i < 15; ++i) {
+      allocations.push_back(scheduler.Allocation(domains[i % 5], kAllPriorities[random() % 3]));
+    }
+    std::vector<DomainId> to_drain;
+    uint64_t now_ns = 0;
+    for (int i = 0; i < 5000; ++i) {
+      now_ns += random() % (2 * kMs);
+      const AllocationId allocation = allocations[random() % allocations.size()];
+      const DomainId domain = domains[random() % domains.size()];
+      switch (random() % 6) {
+        case 0:
+        case 1:
+          arbiter.SetWants(allocation, random() % 3 != 0, now_ns);
+          break;
+        case 2: {
+          const Ran ran[] = {{allocation, random()}, {allocations[random() % 15], random() % 9}};
+          arbiter.Divide(domain, ran, now_ns);
+          break;
+        }
+        case 3:
+          if (random() % 50 == 0) arbiter.ExecutorEnded(domain, now_ns);
+          arbiter.Drained(domain, now_ns);
+          break;
+        default:
+          for (const DomainId drained : to_drain) arbiter.Drained(drained, now_ns);
+          to_drain.clear();
+      }
+      int orders = 0;
+      while (const auto order = arbiter.Next(now_ns)) {
+        if (order->kind == Kind::kYield) to_drain.push_back(order->domain);
+        ASSERT_LT(++orders, 20) << "orders come to an end";
+      }
+    }
+    for (const DomainId domain : domains) arbiter.ExecutorEnded(domain, now_ns);
+    uint64_t of_domains = 0;
+    uint64_t of_allocations = arbiter.unattributed_ns();
+    for (const DomainId domain : domains) of_domains += arbiter.charged_ns(domain);
+    for (const AllocationId it : allocations) of_allocations += arbiter.charged_ns(it);
+    EXPECT_EQ(of_domains, of_allocations);
+    EXPECT_GT(of_domains, now_ns / 2);
+  }
+}
+
+}  // namespace
+}  // namespace gpuloom::arbiter

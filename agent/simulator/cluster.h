@@ -1,0 +1,39 @@
+// Many simulated GPUs and what their tenants got, as text. Each GPU is by itself, so the result does not depend on in
+// which order they run. Nothing is kept; one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/simulator/command_line.h"
+
+namespace gpuloom::simulator {
+
+// Tenants of all kinds: servers with bursts, trainings, notebooks; three namespaces, classes, narrow and wide kernels.
+std::vector<GpuSpec> RandomCluster(uint32_t tenants, uint32_t gpus, uint64_t seed);
+
+struct ClassResult {
+  uint32_t tenants = 0;
+  uint64_t charged_ns = 0;
+  uint64_t kernels = 0;
+  std::vector<uint64_t> latency_ns;  // of requests, sorted
+  uint64_t longest_gap_ns = 0;
+};
+
+struct ClusterResult {
+  ClassResult classes[arbiter::kPriorities];
+  uint64_t busy_ns = 0;
+  uint64_t charged_ns = 0;
+  uint64_t remainder_ns = 0;  // that is on nobody's account at the end of the span
+  uint64_t wasted_ns = 0;
+  uint64_t decisions = 0;
+  uint64_t steps = 0;
+};
+
+ClusterResult RunCluster(const std::vector<GpuSpec>& gpus, uint64_t span_ns, uint64_t seed);
+
+// What the tool prints: a line for each tenant of the first GPU that was named, or one for each class.
+std::string Report(const Arguments& arguments);
+
+}  // namespace gpuloom::simulator

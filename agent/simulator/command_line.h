@@ -1,0 +1,29 @@
+// What gpuloom-simulate is asked for. No state; a wrong argument is told as text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/simulator/gpu.h"
+
+namespace gpuloom::simulator {
+
+struct Arguments {
+  std::vector<std::string> spaces;  // names of namespaces, by their number in `gpu`
+  std::vector<std::string> domains;
+  GpuSpec gpu;                  // with the tenants that were named; as many GPUs like it as `gpus`
+  uint32_t random_tenants = 0;  // instead: so many of all kinds, spread over the GPUs
+  uint32_t gpus = 1;
+  uint64_t span_ns = 1'000'000'000;
+  uint64_t seed = 1;
+  bool help = false;
+};
+
+extern const char kUsage[];
+
+// False when an argument is wrong; `error` says which and why.
+[[nodiscard]] bool Parse(const std::vector<std::string>& words, Arguments* arguments,
+                         std::string* error);
+
+}  // namespace gpuloom::simulator

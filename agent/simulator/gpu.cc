@@ -1,0 +1,340 @@
+#include "agent/simulator/gpu.h"
+
+#include <algorithm>
+#include <array>
+
+namespace gpuloom::simulator {
+namespace {
+
+using arbiter::Engine;
+using arbiter::Work;
+
+// What an endless tenant has in its ring at a time.
+constexpr size_t kRingDepth = 32;
+constexpr uint32_t kDriverQueue = 256;
+// How often what runs is charged.
+constexpr uint64_t kRoundNs = 1'000'000;
+
+arbiter::LaunchKey Key(uint32_t tenant) {
+  arbiter::LaunchKey key;
+  key.function = 1;
+  key.owner = tenant;
+  return key;
+}
+
+}  // namespace
+
+Gpu::Gpu(const GpuSpec& spec, uint64_t seed)
+    : spec_(spec), random_(seed), device_(spec.capacity), turns_(spec.turns) {
+  device_.OnBegun([this](const Execution& it) { meter_.Begin(it.kernel.tenant, it.begin_ns); });
+  uint32_t domains = 1;
+  for (const TenantSpec& tenant : spec.tenants) domains = std::max(domains, tenant.domain + 1);
+  domains_.resize(domains);
+  for (Domain& domain : domains_) {
+    domain.arbiter = std::make_unique<arbiter::DomainArbiter>(spec.limits);
+    domain.in_turns = turns_.AddDomain();
+    domain.arbiter->EndTurn();
+  }
+  for (const arbiter::NamespacePolicy& space : spec.spaces) {
+    spaces_.push_back(turns_.AddNamespace(space, 0));
+    for (Domain& domain : domains_) {
+      domain.spaces.push_back(domain.arbiter->AddNamespace(space, 0));
+    }
+  }
+  uint32_t streams = 0;
+  for (const TenantSpec& its : spec.tenants) {
+    const auto number = static_cast<uint32_t>(tenants_.size());
+    Tenant& tenant = tenants_.emplace_back();
+    tenant.spec = its;
+    tenant.first_stream = streams;
+    streams += std::max(its.streams, 1u);
+    Domain& domain = domains_[its.domain];
+    tenant.in_domain = domain.arbiter->AddAllocation(domain.spaces[its.space], its.policy, 0);
+    tenant.session = domain.arbiter->BeginSession(tenant.in_domain, 0);
+    tenant.in_turns = turns_.AddAllocation(spaces_[its.space], domain.in_turns, its.policy, 0);
+    domain.tenants.push_back(number);
+    domain.tenant_of_session.push_back(number);
+    Push(its.begins_ns, What::kSwitch, number);
+  }
+  Push(kRoundNs, What::kRound, 0);
+}
+
+void Gpu::Push(uint64_t at_ns, What what, uint32_t tenant, const Execution& done) {
+  events_.push({at_ns, orders_++, what, tenant, done});
+}
+
+void Gpu::RunTo(uint64_t until_ns) {
+  for (;;) {
+    uint64_t wake_ns = UINT64_MAX;
+    if (spec_.governed) {
+      wake_ns = turns_.wake_at_ns(now_ns_);
+      for (const Domain& domain : domains_) {
+        wake_ns = std::min(wake_ns, domain.arbiter->wake_at_ns(now_ns_));
+      }
+      // What is due is asked for in every round of a loop; here time has to go on.
+      wake_ns = std::max(wake_ns, now_ns_ + 1000);
+    }
+    const uint64_t at_ns = std::min({events_.top().at_ns, device_.next_end_ns(), wake_ns});
+    if (at_ns > until_ns) break;
+    if (device_.idle() && SomebodyMay()) wasted_ns_ += at_ns - now_ns_;
+    now_ns_ = at_ns;
+    while (const auto ended = device_.TakeEnded(now_ns_)) {
+      meter_.End(ended->kernel.tenant, ended->end_ns);
+      Push(ended->end_ns + spec_.reaction_ns, What::kSeen, ended->kernel.tenant, *ended);
+    }
+    while (!events_.empty() && events_.top().at_ns <= now_ns_) {
+      const Event event = events_.top();
+      events_.pop();
+      Handle(event);
+    }
+    Pump();
+  }
+  now_ns_ = until_ns;
+  meter_.SettleTo(now_ns_);
+}
+
+// Somebody has queued work, and the arbiter itself would say nothing against it.
+bool Gpu::SomebodyMay() const {
+  return std::any_of(tenants_.begin(), tenants_.end(), [this](const Tenant& it) {
+    const bool limited = it.spec.policy.ceiling_permille < arbiter::kNoCeilingPermille ||
+                         spec_.spaces[it.spec.space].ceiling_permille < arbiter::kNoCeilingPermille;
+    return !it.queued.empty() && !limited && !domains_[it.spec.domain].arbiter->held(it.session);
+  });
+}
+
+void Gpu::Handle(const Event& event) {
+  switch (event.what) {
+    case What::kRequest:
+      Request(event.tenant);
+      return;
+    case What::kSwitch:
+      Switch(event.tenant, !tenants_[event.tenant].on);
+      return;
+    case What::kSeen:
+      Seen(event.tenant, event.done);
+      return;
+    case What::kRound:
+      for (uint32_t i = 0; i < tenants_.size(); ++i) {
+        if (tenants_[i].in_flight != 0) Charge(i);
+      }
+      Push(now_ns_ + kRoundNs, What::kRound, 0);
+      return;
+  }
+}
+
+void Gpu::Switch(uint32_t number, bool on) {
+  Tenant& it = tenants_[number];
+  it.on = on;
+  if (it.spec.on_ns != 0 && it.spec.off_ns != 0) {
+    const uint64_t length_ns = random_.Exponential(on ? it.spec.on_ns : it.spec.off_ns);
+    Push(now_ns_ + length_ns, What::kSwitch, number);
+  }
+  if (!on) return;
+  if (it.spec.request_gap_ns != 0) {
+    Push(now_ns_ + random_.Exponential(it.spec.request_gap_ns), What::kRequest, number);
+  } else {
+    Fill(number);
+  }
+}
+
+void Gpu::Launch(uint32_t number, Kernel kernel) {
+  Tenant& it = tenants_[number];
+  const TenantSpec& its = it.spec;
+  kernel.tenant = number;
+  kernel.stream = it.first_stream + it.next_stream++ % std::max(its.streams, 1u);
+  kernel.context = its.domain;
+  kernel.priority = static_cast<uint32_t>(arbiter::Index(its.policy.priority));
+  kernel.width = std::max(1u, spec_.capacity * its.width_permille / 1000);
+  const uint64_t jitter_ns = its.kernel_ns * its.jitter_permille / 1000;
+  kernel.length_ns =
+      std::max<uint64_t>(1, its.kernel_ns - jitter_ns + random_.Below(2 * jitter_ns + 1));
+  kernel.predicted_ns = predictor_.Predict(Key(number)).ns;
+  kernel.queued_ns = now_ns_;
+  if (it.queued.empty() && it.in_flight == 0) it.wants_since_ns = now_ns_;
+  it.queued.push_back(kernel);
+  domains_[its.domain].arbiter->Queued(it.session, Engine::kCompute, {1, kernel.predicted_ns},
+                                       now_ns_);
+  NoteWants(number);
+}
+
+void Gpu::Fill(uint32_t number) {
+  Tenant& it = tenants_[number];
+  while (it.on && it.queued.size() < kRingDepth) Launch(number, Kernel{});
+}
+
+void Gpu::Request(uint32_t number) {
+  Tenant& it = tenants_[number];
+  if (!it.on) return;
+  const uint64_t request = ++it.requests_made;
+  for (uint32_t i = 0; i < it.spec.request_kernels; ++i) {
+    Kernel kernel;
+    kernel.request = request;
+    kernel.last_of_request = i + 1 == it.spec.request_kernels;
+    Launch(number, kernel);
+  }
+  Push(now_ns_ + random_.Exponential(it.spec.request_gap_ns), What::kRequest, number);
+}
+
+void Gpu::NoteWants(uint32_t number) {
+  const Tenant& it = tenants_[number];
+  turns_.SetWants(it.in_turns, !it.queued.empty() || it.in_flight != 0, now_ns_);
+}
+
+void Gpu::Charge(uint32_t number) {
+  const Tenant& it = tenants_[number];
+  meter_.SettleTo(now_ns_);
+  domains_[it.spec.domain].arbiter->Charge(it.session, Engine::kCompute, meter_.Take(number),
+                                           now_ns_);
+}
+
+void Gpu::Seen(uint32_t number, const Execution& done) {
+  Tenant& it = tenants_[number];
+  const Kernel& kernel = done.kernel;
+  predictor_.Learn(Key(number), done.end_ns - done.begin_ns);
+  Charge(number);
+  domains_[it.spec.domain].arbiter->Finished(it.session, Engine::kCompute, {1, kernel.predicted_ns},
+                                             0, now_ns_);
+  --it.in_flight;
+  ++it.kernels;
+  it.longest_gap_ns = std::max(it.longest_gap_ns, now_ns_ - it.wants_since_ns);
+  it.wants_since_ns = now_ns_;
+  if (kernel.last_of_request) it.latency_ns.push_back(done.end_ns - kernel.queued_ns);
+  NoteWants(number);
+}
+
+// The first of what is queued goes to the device.
+void Gpu::Submit(uint32_t number) {
+  Tenant& it = tenants_[number];
+  const Kernel kernel = it.queued.front();
+  it.queued.pop_front();
+  ++it.in_flight;
+  domains_[it.spec.domain].arbiter->Submitted(it.session, Engine::kCompute,
+                                              {1, kernel.predicted_ns}, now_ns_);
+  device_.Submit(kernel, now_ns_);
+  if (it.spec.request_gap_ns == 0) Fill(number);
+}
+
+void Gpu::PumpDomain(Domain& domain) {
+  arbiter::DomainArbiter& arbiter = *domain.arbiter;
+  while (const auto order = arbiter.Next(Engine::kCompute, now_ns_)) {
+    ++decisions_;
+    const uint32_t number = domain.tenant_of_session[arbiter::Index(order->session)];
+    Tenant& it = tenants_[number];
+    // Without a bound; but a driver's queue has an end.
+    if (order->budget_ns == UINT64_MAX && it.in_flight >= kDriverQueue) break;
+    // A ring of an endless tenant is never empty; what is in it now is enough for one order.
+    uint64_t submitted_ns = 0;
+    for (size_t left = it.queued.size(); left != 0; --left) {
+      const uint64_t next_ns = it.queued.front().predicted_ns;
+      if (submitted_ns != 0 && submitted_ns + next_ns > order->budget_ns) break;
+      submitted_ns += std::max<uint64_t>(next_ns, 1);
+      Submit(number);
+    }
+    uint64_t lower_ns = 0;
+    for (const auto priority : {arbiter::Priority::kNormal, arbiter::Priority::kLow}) {
+      lower_ns += arbiter.in_flight_ns(priority, Engine::kCompute);
+    }
+    most_lower_in_flight_ns_ = std::max(most_lower_in_flight_ns_, lower_ns);
+  }
+}
+
+void Gpu::Drain(Domain& domain) {
+  if (!domain.is_to_drain || domain.deaf || !domain.arbiter->drained()) return;
+  std::vector<arbiter::Ran> division;
+  meter_.SettleTo(now_ns_);
+  for (const uint32_t number : domain.tenants) {
+    Tenant& it = tenants_[number];
+    const uint64_t charged_ns = meter_.charged_ns(number);
+    if (charged_ns != it.divided_ns) division.push_back({it.in_turns, charged_ns - it.divided_ns});
+    it.divided_ns = charged_ns;
+  }
+  turns_.Divide(domain.in_turns, division, now_ns_);
+  turns_.Drained(domain.in_turns, now_ns_);
+  domain.is_to_drain = false;
+}
+
+void Gpu::PumpTurns() {
+  for (Domain& domain : domains_) Drain(domain);
+  while (const auto order = turns_.Next(now_ns_)) {
+    Domain& domain = domains_[static_cast<size_t>(order->domain)];
+    switch (order->kind) {
+      case arbiter::TurnOrder::Kind::kGrant:
+        domain.is_to_drain = false;
+        domain.arbiter->SetTurn(order->lowest, order->in_flight_ns);
+        break;
+      case arbiter::TurnOrder::Kind::kYield:
+        if (!domain.deaf) domain.arbiter->EndTurn();
+        domain.is_to_drain = true;
+        Drain(domain);
+        break;
+      case arbiter::TurnOrder::Kind::kReport:
+        break;
+    }
+  }
+}
+
+void Gpu::Pump() {
+  if (!spec_.governed) {
+    for (uint32_t i = 0; i < tenants_.size(); ++i) {
+      for (size_t left = tenants_[i].queued.size();
+           left != 0 && tenants_[i].in_flight < kDriverQueue; --left) {
+        Submit(i);
+      }
+    }
+    return;
+  }
+  PumpTurns();
+  for (Domain& domain : domains_) PumpDomain(domain);
+}
+
+uint64_t Gpu::steps() const {
+  uint64_t sum = turns_.steps();
+  for (const Domain& domain : domains_) sum += domain.arbiter->steps();
+  return sum;
+}
+
+TenantResult Gpu::Result(uint32_t number) const {
+  const Tenant& it = tenants_[number];
+  TenantResult result;
+  result.charged_ns = meter_.charged_ns(number);
+  result.kernels = it.kernels;
+  result.requests = it.requests_made;
+  result.latency_ns = it.latency_ns;
+  std::sort(result.latency_ns.begin(), result.latency_ns.end());
+  const bool wants = !it.queued.empty() || it.in_flight != 0;
+  result.longest_gap_ns =
+      std::max(it.longest_gap_ns, wants ? now_ns_ - it.wants_since_ns : uint64_t{0});
+  result.waits = domains_[it.spec.domain].arbiter->waits(it.session, Engine::kCompute, now_ns_);
+  return result;
+}
+
+void Gpu::SetPolicy(uint32_t number, const arbiter::AllocationPolicy& policy) {
+  Tenant& it = tenants_[number];
+  it.spec.policy = policy;
+  domains_[it.spec.domain].arbiter->SetAllocation(it.in_domain, policy, now_ns_);
+  turns_.SetAllocation(it.in_turns, policy, now_ns_);
+}
+
+void Gpu::SetSpace(uint32_t space, const arbiter::NamespacePolicy& policy) {
+  for (Domain& domain : domains_) {
+    domain.arbiter->SetNamespace(domain.spaces[space], policy, now_ns_);
+  }
+  turns_.SetNamespace(spaces_[space], policy, now_ns_);
+}
+
+bool Gpu::Hold(uint32_t number, arbiter::HoldReason reason) {
+  const Tenant& it = tenants_[number];
+  return domains_[it.spec.domain].arbiter->Hold(it.session, reason, now_ns_);
+}
+
+void Gpu::Resume(uint32_t number, arbiter::HoldReason reason) {
+  const Tenant& it = tenants_[number];
+  domains_[it.spec.domain].arbiter->Resume(it.session, reason, now_ns_);
+}
+
+bool Gpu::acknowledged(uint32_t number) const {
+  const Tenant& it = tenants_[number];
+  return domains_[it.spec.domain].arbiter->acknowledged(it.session);
+}
+
+}  // namespace gpuloom::simulator
