@@ -147,12 +147,19 @@ class Chains {
   class GPULOOM_SCOPED_CAPABILITY Holding {
    public:
     explicit Holding(Mutex& mutex) GPULOOM_ACQUIRE(mutex);
-    ~Holding() GPULOOM_RELEASE() { mutex_.Unlock(); }
+    ~Holding() GPULOOM_RELEASE() {
+      if (held_) mutex_.Unlock();
+    }
     Holding(const Holding&) = delete;
     Holding& operator=(const Holding&) = delete;
+    void Unlock() GPULOOM_RELEASE() {
+      held_ = false;
+      mutex_.Unlock();
+    }
 
    private:
     Mutex& mutex_;
+    bool held_ = true;
   };
   // Chooses a chain, which the caller then holds, and whether it is as the chunk wants it.
   ChainRef Take(const Chunk& chunk, const Target& target, bool* exact);
@@ -169,19 +176,19 @@ class Chains {
   void Refuse(CUfunction function);
   void AddRefused(CUfunction function) GPULOOM_REQUIRES(mutex_);
   void Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
-            CUstream stream);
+            CUstream stream) GPULOOM_REQUIRES(mutex_);
   ChainRef Make(const Wanted& wanted) const;
   void Adopt(std::vector<Wanted>* made);
-  bool MayWant(uint32_t nodes);
+  bool MayWant(uint32_t nodes) GPULOOM_REQUIRES(mutex_);
   // Makes room by dropping what has not been used for long.
-  void DropSingles(std::vector<ChainRef>* dropped);
-  void DropChains(size_t count, std::vector<ChainRef>* dropped);
+  void DropSingles(std::vector<ChainRef>* dropped) GPULOOM_REQUIRES(mutex_);
+  void DropChains(size_t count, std::vector<ChainRef>* dropped) GPULOOM_REQUIRES(mutex_);
   void TakeFromRoom(const std::vector<ChainRef>& chains);
   // On a worker.
   void LetGo(std::vector<ChainRef> chains);
   void HaveGone();
   // Until nobody holds a chain; nobody begins to while the caller has the lock.
-  void WaitForHolders() const;
+  void WaitForHolders() const GPULOOM_REQUIRES(mutex_);
 
   Device* const device_;
   WorkPool* const pool_;

@@ -30,7 +30,6 @@ bool Holds(const Chain& chain, CUfunction function) {
 
 }  // namespace
 
-// With the lock.
 void Chains::Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
                   CUstream stream) {
   if (wanted_.size() >= kMaxWanted || refused_.contains(node.function) || !MayWant(nodes)) return;
@@ -108,7 +107,7 @@ void Chains::MakeWanted() {
     std::vector<Wanted> wanted;
     std::vector<ChainRef> dropped;
   };
-  auto lock = Lock();
+  Holding lock(mutex_);
   if (wanted_.empty()) return;
   making_ = true;
   auto work = std::make_shared<Work>();
@@ -123,7 +122,7 @@ void Chains::MakeWanted() {
   const size_t singles = work->wanted.size() - chains;
   if (singles_.size() + singles > kMaxSingles) DropSingles(&work->dropped);
   if (slots_.size() + chains > kMaxChains) DropChains(chains, &work->dropped);
-  lock.unlock();
+  lock.Unlock();
   TakeFromRoom(work->dropped);
   const bool fits = room_->graphs + work->wanted.size() <= room_->most_graphs && room_->Fits(nodes);
   room_->graphs += work->wanted.size();
@@ -148,7 +147,7 @@ void Chains::MakeWanted() {
 }
 
 void Chains::Adopt(std::vector<Wanted>* made) {
-  const auto lock = Lock();
+  const Holding lock(mutex_);
   for (Wanted& wanted : *made) {
     const bool single = wanted.nodes == 1;
     const uint64_t key = single ? SingleKey(wanted.node, wanted.stream) : 0;
@@ -172,7 +171,7 @@ void Chains::Adopt(std::vector<Wanted>* made) {
 }
 
 void Chains::DropSingles(std::vector<ChainRef>* dropped) {
-  std::erase_if(singles_, [&](auto& entry) {
+  std::erase_if(singles_, [&](auto& entry) GPULOOM_REQUIRES(mutex_) {
     if (entry.second->used + kLongUnused > launches_) return false;
     dropped->push_back(std::move(entry.second));
     return true;
@@ -208,14 +207,14 @@ void Chains::WaitForHolders() const {
 }
 
 void Chains::Forget(CUfunction function) {
-  auto lock = Lock();
+  Holding lock(mutex_);
   WaitForHolders();
   for (Slot& slot : slots_) {
     if (!Holds(*slot.chain, function)) continue;
     slot.signature = slot.content = 0;
     slot.chain->nodes.clear();
   }
-  lock.unlock();
+  lock.Unlock();
   std::vector<ChainRef> dropped;
   std::erase_if(singles_, [&](auto& entry) {
     if (!Holds(*entry.second, function)) return false;
@@ -244,14 +243,14 @@ void Chains::WhenLetGo(std::function<void()> action) {
 
 std::vector<ChainRef> Chains::TakeOut(const void* library) {
   std::vector<ChainRef> out;
-  auto lock = Lock();
+  Holding lock(mutex_);
   WaitForHolders();
   std::erase_if(slots_, [&](Slot& slot) {
     if (!Names(*slot.chain, library)) return false;
     out.push_back(std::move(slot.chain));
     return true;
   });
-  lock.unlock();
+  lock.Unlock();
   std::erase_if(singles_, [&](auto& entry) {
     if (!Names(*entry.second, library)) return false;
     out.push_back(std::move(entry.second));
