@@ -99,7 +99,7 @@ class CheckTest(unittest.TestCase):
     def testLocksAreEverybodys(self):
         lock = {"proto/sync/mutex.h": "#pragma once\n"}
         include = '#include "proto/sync/mutex.h"\n'
-        for name in ("shim/launch/a.cc", "proto/cuda/a.cc", "agent/softgpu/api/a.cc", "agent/executor/a.cc", "agent/policy/a.cc"):
+        for name in ("shim/launch/a.cc", "proto/cuda/a.cc", "agent/softgpu/api/a.cc", "agent/executor/launch/a.cc", "agent/policy/a.cc"):
             self.assertEqual([], self.Offences({**lock, name: include}), name)
         self.assertEqual(1, len(self.Offences({**lock, "proto/wire/a.h": "#pragma once\n" + include})))
 
