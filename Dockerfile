@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 # The one image of gpuloom: agent, scheduler, executor, shim and the software GPU, in /opt/gpuloom.
 #   docker build --build-context cuda=/usr/local/cuda --build-arg GPULOOM_COMMIT=$(git rev-parse --short=12 HEAD) \
-#     -t gpuloom:0.1.0 .
+#     -t REGISTRY/gpuloom:VERSION .
 # The build context `cuda` is a CUDA Toolkit 13.0: its headers, its nvcc and its stub of libcuda are used.
 # NVIDIA's driver is never part of it: the nvidia runtime class puts it into the agent's and the schedulers' pods.
 

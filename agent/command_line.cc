@@ -82,7 +82,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   app.add_flag("--check-policy", line.check_policy,
                "say whether the file of --policy is a policy, and exit")
       ->needs(policy);
-  app.set_version_flag("--version", kVersion);
+  app.set_version_flag("--version", VersionLine("gpuloom-agent"));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& mistake) {

@@ -6,9 +6,9 @@
 
 #include <atomic>
 
-#include "proto/cuda/exports.inc"
-#include "shim/log.h"
-#include "shim/unsupported.h"
+#include "proto/libcuda/exports.inc"
+#include "shim/process/log.h"
+#include "shim/session/unsupported.h"
 
 namespace gpuloom {
 namespace {

@@ -18,6 +18,7 @@ constexpr char kUsage[] =
     "                        [--tell-refused-calls] [--lenient] [--memory-limit SIZE]\n"
     "                        [--control-version MAJOR.MINOR]\n"
     "       gpuloom-executor --remove PATH [--user NUMBER]\n"
+    "       gpuloom-executor --version\n"
     "Started by gpuloom-scheduler, which passes the control socket as descriptor 3.\n";
 
 // A uid that somebody can be: 0 is root's, the highest means nobody.
@@ -47,6 +48,7 @@ bool Parse(int argc, char** argv, CommandLine* line) {
                                         {"remove", required_argument, nullptr, 'r'},
                                         {"memory-limit", required_argument, nullptr, 'm'},
                                         {"control-version", required_argument, nullptr, 'v'},
+                                        {"version", no_argument, nullptr, 'V'},
                                         {nullptr, 0, nullptr, 0}};
   for (int c; (c = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (c) {
@@ -86,12 +88,16 @@ bool Parse(int argc, char** argv, CommandLine* line) {
       case 'v':
         line->control_version = optarg;
         break;
+      case 'V':
+        line->shows_version = true;
+        break;
       default:
         return false;
     }
   }
   if (optind != argc) return false;
-  return !line->folder_to_remove.empty() || (!line->gpu.empty() && !line->cuda_library.empty());
+  return line->shows_version || !line->folder_to_remove.empty() ||
+         (!line->gpu.empty() && !line->cuda_library.empty());
 }
 
 }  // namespace

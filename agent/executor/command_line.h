@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "agent/executor/host_budget.h"
+#include "agent/executor/session/host_budget.h"
 #include "agent/node/log_line.h"
 
 namespace gpuloom::executor {
@@ -24,6 +24,7 @@ struct CommandLine {
   bool lenient = false;                 // ConfinementWishes::lenient
   // Removes this folder instead of serving anybody.
   std::string folder_to_remove;
+  bool shows_version = false;  // prints it instead of serving anybody
   uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes;
 };
 

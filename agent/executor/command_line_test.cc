@@ -46,6 +46,13 @@ TEST(CommandLine, RemovesAFolderInsteadOfServing) {
   EXPECT_EQ(line->user, 7u);
 }
 
+TEST(CommandLine, ShowsItsVersionInsteadOfServing) {
+  const auto line = Parse({"--version"});
+  ASSERT_TRUE(line);
+  EXPECT_TRUE(line->shows_version);
+  EXPECT_FALSE(Parse({"--remove", "/f"})->shows_version);
+}
+
 TEST(CommandLine, LogsWhatHappensUnlessToldOtherwise) {
   const auto line = Parse({"--gpu", "GPU-1", "--cuda-library", "/l"});
   ASSERT_TRUE(line);

@@ -18,21 +18,23 @@
 // The process ends when the control socket closes, or after a device fault, when every tenant has
 // been told; what it held is freed by the kernel and the driver. Its folder is removed by another
 // process of this program and the same user.
+#include <stdio.h>
 #include <unistd.h>
 
 #include <string>
 
 #include "agent/executor/command_line.h"
-#include "agent/executor/confinement.h"
-#include "agent/executor/device.h"
-#include "agent/executor/driver_output.h"
-#include "agent/executor/environment.h"
-#include "agent/executor/log.h"
-#include "agent/executor/loop.h"
-#include "agent/executor/own_folder.h"
-#include "agent/executor/own_user.h"
-#include "agent/executor/refusal.h"
-#include "agent/executor/scheduler_link.h"
+#include "agent/executor/device/device.h"
+#include "agent/executor/printing/driver_output.h"
+#include "agent/executor/process/confinement.h"
+#include "agent/executor/process/environment.h"
+#include "agent/executor/process/log.h"
+#include "agent/executor/process/own_folder.h"
+#include "agent/executor/process/own_user.h"
+#include "agent/executor/process/refusal.h"
+#include "agent/executor/session/loop.h"
+#include "agent/executor/session/scheduler_link.h"
+#include "proto/control/version.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -50,6 +52,10 @@ int Remove(const CommandLine& line) {
 int Main(int argc, char** argv) {
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv);
   if (!line) return 2;
+  if (line->shows_version) {
+    puts(VersionLine("gpuloom-executor").c_str());
+    return 0;
+  }
   SetLogLevel(LogLevelOf(line->log_level));
   if (!line->folder_to_remove.empty()) return Remove(*line);
   channel::UniqueFd control(control::kExecutorControlFd);

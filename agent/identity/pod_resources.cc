@@ -2,11 +2,8 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <algorithm>
-#include <cstring>
-
-#include "absl/strings/ascii.h"
 #include "agent/cat.h"
+#include "agent/identity/pod_resources_answer.h"
 #include "agent/node/one_line.h"
 #include "proto/kubelet/podresources/v1/api.grpc.pb.h"
 
@@ -15,35 +12,8 @@ namespace {
 
 // The size the kubelet's own clients allow: a node full of pods exceeds gRPC's 4 MiB.
 constexpr int kMaxReplyBytes = 16 << 20;
-// Of what is repeated of an answer.
+// Of what is repeated of gRPC's errors.
 constexpr size_t kMaxQuotedBytes = 256;
-// A cluster's names are shorter, and so are device IDs; no container has more devices.
-constexpr size_t kMaxNameBytes = 253;
-constexpr size_t kMaxDeviceIdBytes = 63;
-constexpr size_t kMaxDevices = 4096;
-
-// Names become trust domains and labels, in which slashes stand between them.
-bool IsName(const std::string& text, size_t most_bytes, const char* also) {
-  return !text.empty() && text.size() <= most_bytes &&
-         std::all_of(text.begin(), text.end(), [also](char c) {
-           return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
-                  (c != '\0' && std::strchr(also, c) != nullptr);
-         });
-}
-
-// Empty, or what it says that no kubelet says.
-std::string Implausible(const ContainerDevices& held) {
-  const PodContainer& owner = held.owner;
-  for (const std::string* name : {&owner.pod_namespace, &owner.pod, &owner.container}) {
-    if (!IsName(*name, kMaxNameBytes, "-._")) return Cat("'", *name, "' as a name");
-  }
-  if (held.device_ids.size() > kMaxDevices)
-    return Cat(held.device_ids.size(), " devices of one container");
-  for (const std::string& id : held.device_ids) {
-    if (!IsName(id, kMaxDeviceIdBytes, "-._:")) return Cat("'", id, "' as a device's ID");
-  }
-  return {};
-}
 
 class PodResourcesClient : public PodResources {
  public:
@@ -72,25 +42,12 @@ class PodResourcesClient : public PodResources {
                     OneLine(status.error_message(), kMaxQuotedBytes),
                     "; is the kubelet running, and its pod-resources directory mounted?"));
     }
-    std::vector<ContainerDevices> found;
-    for (const v1::PodResources& pod : response.pod_resources()) {
-      for (const v1::ContainerResources& container : pod.containers()) {
-        ContainerDevices held;
-        held.owner = {pod.namespace_(), pod.name(), container.name()};
-        for (const v1::ContainerDevices& devices : container.devices()) {
-          if (devices.resource_name() != resource_name_) continue;
-          held.device_ids.insert(held.device_ids.end(), devices.device_ids().begin(),
-                                 devices.device_ids().end());
-        }
-        if (held.device_ids.empty()) continue;
-        // Who lies once is not believed in the rest either.
-        if (const std::string what = Implausible(held); !what.empty()) {
-          return absl::UnavailableError(Cat("kubelet: PodResources List at ", socket_path_,
-                                            " gives ", OneLine(what, kMaxQuotedBytes),
-                                            ", which cannot be; its answer is not believed"));
-        }
-        found.push_back(std::move(held));
-      }
+    absl::StatusOr<std::vector<ContainerDevices>> found = ReadAnswer(response, resource_name_);
+    // Who lies once is not believed in the rest either.
+    if (!found.ok()) {
+      return absl::UnavailableError(Cat("kubelet: PodResources List at ", socket_path_, " gives ",
+                                        found.status().message(),
+                                        ", which cannot be; its answer is not believed"));
     }
     return found;
   }

@@ -159,7 +159,7 @@ TEST_F(AllocatorTest, AContainerGetsTheDirectoryTheLibrariesAndNoDevice) {
       EXPECT_THAT(mount.host_path, HasSubstr(is_nvml ? "/built-nvml-1-" : "/built-1-"));
     }
   }
-  // Whatever a distribution's loader makes of $LIB (tests/integration/image_test.cc has loaders).
+  // Whatever a distribution's loader makes of $LIB (tests/integration/agent_image_test.cc has loaders).
   for (const char* lib : {"lib64", "lib", "lib/x86_64-linux-gnu"}) {
     const std::string path = std::string("/usr/local/nvidia/") + lib + "/libcuda.so.1";
     EXPECT_THAT(paths[path], HasSubstr("/built-1-")) << path;

@@ -1,12 +1,15 @@
 #include "agent/policy/policy_parser.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <span>
+#include <sstream>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -60,6 +63,37 @@ bool IsNoText(const YAML::Node& node) {
   return digits.find_first_not_of("0123456789-", has_base ? 2 : 0) == std::string::npos;
 }
 
+// Where a document begins, and nothing of what is in it.
+class DocumentStart : public YAML::EventHandler {
+ public:
+  YAML::Mark mark;
+  void OnDocumentStart(const YAML::Mark& at) override { mark = at; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+// The line of a second document, from 0. Not by YAML::LoadAll: where no node can begin (", a"), it finds empty documents
+// without end.
+std::optional<int> SecondDocument(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStart first, second;
+  if (!parser.HandleNextDocument(first) || !parser.HandleNextDocument(second)) return std::nullopt;
+  if (second.mark.pos == first.mark.pos) {
+    throw YAML::ParserException(first.mark, "nothing can begin with this");
+  }
+  return second.mark.line;
+}
+
 // One parse; holds the file name so that every message can carry it.
 class Parser {
  public:
@@ -70,10 +104,11 @@ class Parser {
     policy.file = file_;
     YAML::Node root;
     try {
-      const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-      if (documents.size() > 1)
-        return At(documents[1], "", "a second YAML document: a policy is one");
-      if (!documents.empty()) root = documents[0];
+      if (const std::optional<int> line = SecondDocument(text)) {
+        return absl::InvalidArgumentError(
+            Cat(file_, ":", *line + 1, ": a second YAML document: a policy is one"));
+      }
+      root = YAML::Load(text);
     } catch (const YAML::Exception& e) {
       return absl::InvalidArgumentError(Cat(file_, ":", e.mark.line + 1, ": not YAML: ", e.msg));
     }

@@ -127,7 +127,8 @@ TEST(ParsePolicy, MessagesCarryFileLineAndKey) {
            Case{"defaults: {memory: [1]}\n", "write a size"},
            Case{"a: [\n", "p.yaml:2: not YAML"},
            Case{"- a\n", "a policy is a map"},
-           Case{"---\n{}\n---\n{}\n", "second YAML document"},
+           Case{"---\n{}\n---\n{}\n", "p.yaml:3: a second YAML document"},
+           Case{"\n, a: 1\n", "p.yaml:2: not YAML: nothing can begin"},
        }) {
     const absl::StatusOr<Policy> policy = ParsePolicy("p.yaml", c.text);
     ASSERT_FALSE(policy.ok()) << c.text;

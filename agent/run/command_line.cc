@@ -63,7 +63,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
     return std::nullopt;
   }
   if (show_version) {
-    printf("gpuloom %s\n", kVersion);
+    printf("%s\n", VersionLine("gpuloom").c_str());
     *exit_status = 0;
     return std::nullopt;
   }

@@ -18,7 +18,7 @@
 
 #include "agent/run/state_dir.h"
 #include "proto/channel/unique_fd.h"
-#include "proto/control/testing_recording.h"
+#include "proto/control/testing/recording.h"
 
 namespace gpuloom::run {
 namespace {

@@ -106,7 +106,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
     return std::nullopt;
   }
   if (show_version) {
-    printf("gpuloom-scheduler %s\n", kVersion);
+    printf("%s\n", VersionLine("gpuloom-scheduler").c_str());
     *exit_status = 0;
     return std::nullopt;
   }

@@ -21,7 +21,7 @@
 
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
-#include "agent/scheduler/testing_device.h"
+#include "agent/scheduler/testing/device.h"
 #include "proto/channel/region.h"
 #include "proto/channel/socket.h"
 #include "proto/control/dispatch.h"

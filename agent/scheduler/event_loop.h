@@ -60,7 +60,7 @@ class EventLoop {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Valid() is false when the kernel gave no epoll instance.
+  // valid() is false when the kernel gave no epoll instance.
   EventLoop();
   bool valid() const { return epoll_.valid(); }
 

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "agent/scheduler/scheduler.h"
-#include "agent/scheduler/scheduler_fixture.h"
+#include "agent/scheduler/testing/scheduler_fixture.h"
 
 namespace gpuloom::scheduler {
 namespace {

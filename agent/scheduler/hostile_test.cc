@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "agent/scheduler/scheduler.h"
-#include "agent/scheduler/scheduler_fixture.h"
+#include "agent/scheduler/testing/scheduler_fixture.h"
 #include "proto/channel/socket.h"
 
 namespace gpuloom::scheduler {

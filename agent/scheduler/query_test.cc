@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "agent/scheduler/scheduler_fixture.h"
+#include "agent/scheduler/testing/scheduler_fixture.h"
 #include "proto/channel/socket.h"
 
 namespace gpuloom::scheduler {

@@ -8,7 +8,7 @@
 
 #include <filesystem>
 
-#include "agent/scheduler/scheduler_fixture.h"
+#include "agent/scheduler/testing/scheduler_fixture.h"
 #include "proto/channel/region.h"
 #include "proto/wire/regions.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/scheduler/scheduler_fixture.h"
+#include "agent/scheduler/testing/scheduler_fixture.h"
 #include "proto/channel/socket.h"
-#include "proto/control/testing_recording.h"
+#include "proto/control/testing/recording.h"
 #include "proto/wire/session.h"
 
 namespace gpuloom::scheduler {

@@ -16,7 +16,7 @@
 #include "agent/supervisor/scheduler_process.h"
 #include "agent/testing_clock.h"
 #include "proto/control/connection.h"
-#include "proto/control/testing_recording.h"
+#include "proto/control/testing/recording.h"
 
 namespace gpuloom {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "proto/control/client.h"
-#include "proto/control/testing_recording.h"
+#include "proto/control/testing/recording.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::control {
@@ -278,6 +278,12 @@ TEST_F(ClientTest, ASchedulerThatDoesNotAnswerCostsTheTimeoutOnly) {
 
 TEST(Version, NamesTheRelease) {
   EXPECT_THAT(kVersion, ::testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+ \\(.+\\)"));
+}
+
+TEST(Version, LineNamesProgramReleaseWireAndControl) {
+  EXPECT_EQ(VersionLine("gpuloom-x"), "gpuloom-x " + std::string(kVersion) + ", wire " +
+                                          VersionText(wire::kWireMajor, wire::kWireMinor) +
+                                          ", control " + VersionText(kControlMajor, kControlMinor));
 }
 
 }  // namespace

@@ -8,23 +8,23 @@
 #include <type_traits>
 
 #include "proto/wire/array_commands.h"
-#include "proto/wire/block_commands.h"
+#include "proto/wire/block_copy_commands.h"
 #include "proto/wire/commands.h"
 #include "proto/wire/conditional_commands.h"
-#include "proto/wire/context_commands.h"
+#include "proto/wire/context_limit_commands.h"
 #include "proto/wire/graph_commands.h"
-#include "proto/wire/green_commands.h"
+#include "proto/wire/green_context_commands.h"
 #include "proto/wire/host_function_commands.h"
 #include "proto/wire/launch_commands.h"
 #include "proto/wire/library_commands.h"
 #include "proto/wire/link_commands.h"
-#include "proto/wire/managed_commands.h"
+#include "proto/wire/managed_variables_commands.h"
 #include "proto/wire/memory_commands.h"
-#include "proto/wire/pool_commands.h"
-#include "proto/wire/reference_commands.h"
-#include "proto/wire/report_commands.h"
-#include "proto/wire/stream_memory_commands.h"
+#include "proto/wire/memory_operation_commands.h"
+#include "proto/wire/shared_pool_commands.h"
 #include "proto/wire/tensor_map_commands.h"
+#include "proto/wire/texture_reference_commands.h"
+#include "proto/wire/unsupported_commands.h"
 
 namespace gpuloom::wire {
 

@@ -255,7 +255,7 @@ struct Launch {
     uint32_t grid[3];
     uint32_t block[3];
     uint32_t dynamic_shared_bytes;
-    uint32_t flags;  // kLaunchCooperative …; none so far: must be 0
+    uint32_t flags;  // none so far: must be 0 (attributes: LaunchEx)
   };
   using Reply = NoReply;
 };

@@ -1,4 +1,4 @@
-// From a record to its typed handler. `Handler` has one `void On(LaunchTag, …)` per command:
+// From a record to its typed handler. `Handler` has one `void On(Tag<C>, …)` per command:
 //
 //   void On(wire::Tag<Launch>, const Launch::Request& request, const Record& record);
 //

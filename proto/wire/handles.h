@@ -33,7 +33,7 @@ inline constexpr uint32_t kMaxLibraries = 1u << 16;
 inline constexpr uint32_t kMaxKernels = 1u << 20;
 inline constexpr uint32_t kMaxEvents = 1u << 20;
 
-// Commands are numbered 1, 2, 3 … in ring order by both sides (kPad records are not counted). The
+// Commands are numbered 1, 2, 3 … in ring order by both sides (pad records are not counted). The
 // number that a stream has reached tells the tenant what is done: see CompletionRegion.
 enum class Ticket : uint64_t {};
 

@@ -37,7 +37,7 @@ inline constexpr size_t kCacheLineBytes = 64;
 inline constexpr uint32_t kRingBytes = 1u << 20;
 static_assert((kRingBytes & (kRingBytes - 1)) == 0);
 inline constexpr uint32_t kRecordAlignment = 16;
-// A record never wraps (a kPad record fills the end), so it must be much smaller than the ring.
+// A record never wraps (a pad record fills the end), so it must be much smaller than the ring.
 inline constexpr uint32_t kMaxRecordBytes = 72u << 10;
 static_assert(kMaxRecordBytes * 8 <= kRingBytes);
 

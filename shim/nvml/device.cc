@@ -4,11 +4,11 @@
 #include <strings.h>
 
 #include "proto/cuda/cuda_all.h"
-#include "shim/door.h"
 #include "shim/nvml/fact.h"
 #include "shim/nvml/node.h"
 #include "shim/nvml/sysfs.h"
 #include "shim/nvml/text.h"
+#include "shim/session/door.h"
 
 namespace gpuloom::nvml {
 namespace {

@@ -1,8 +1,8 @@
 // The door: every exported name. Functions that are not answered get their bodies here.
 #include <atomic>
 
-#include "shim/log.h"
 #include "shim/nvml/node.h"
+#include "shim/process/log.h"
 
 namespace gpuloom::nvml {
 namespace {

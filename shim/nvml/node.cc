@@ -12,8 +12,8 @@
 #include <new>
 
 #include "proto/channel/socket.h"
-#include "shim/door.h"
-#include "shim/log.h"
+#include "shim/process/log.h"
+#include "shim/session/door.h"
 
 namespace gpuloom::nvml {
 

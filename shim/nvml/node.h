@@ -4,8 +4,8 @@
 #pragma once
 
 #include "proto/wire/query.h"
-#include "shim/futex.h"
 #include "shim/nvml/nvml_api.h"
+#include "shim/process/futex.h"
 
 namespace gpuloom::nvml {
 

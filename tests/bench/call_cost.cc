@@ -14,7 +14,7 @@
 #include <string>
 
 #include "proto/cuda/driver.h"
-#include "shim/testing_node.h"
+#include "shim/testing/node.h"
 #include "tests/bench/stepper.h"
 
 namespace gpuloom::bench {

@@ -1,4 +1,4 @@
-// A tenant's session on an executor's parts (testing_rounds.h), and what its records cost the ring thread. Times
+// A tenant's session on an executor's parts (agent/executor/testing/rounds.h), and what its records cost the ring thread. Times
 // are the thread's own processor time, so a busy machine changes them little. One thread's.
 //
 //   meter.BeginSession(); meter.Begin(); meter.Post<…>(…); meter.Settle(); … meter.cost()
@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/executor/testing_rounds.h"
+#include "agent/executor/testing/rounds.h"
 
 namespace gpuloom::executor {
 

@@ -20,7 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "agent/executor/log.h"
+#include "agent/executor/process/log.h"
 #include "tests/bench/record_forms.h"
 
 namespace gpuloom::executor {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "agent/executor/testing_graph.h"
+#include "agent/executor/testing/graph.h"
 
 namespace gpuloom::executor {
 namespace {

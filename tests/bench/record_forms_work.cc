@@ -1,5 +1,5 @@
 // Streams, events, launches, copies, graphs.
-#include "agent/executor/testing_graph.h"
+#include "agent/executor/testing/graph.h"
 #include "tests/bench/record_forms.h"
 
 namespace gpuloom::executor {

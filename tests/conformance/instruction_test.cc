@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "agent/softgpu/exec/instruction_cases.h"
+#include "agent/softgpu/exec/cases/instruction_cases.h"
 #include "tests/conformance/fixture.h"
 
 namespace gpuloom::conformance {

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "agent/executor/sanitized.h"
+#include "agent/executor/process/sanitized.h"
 #include "tests/hostile/hostile_tenant.h"
 #include "tests/integration/stack.h"
 

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <random>
 
-#include "agent/executor/sanitized.h"
+#include "agent/executor/process/sanitized.h"
 #include "tests/hostile/hostile_tenant.h"
 #include "tests/integration/stack.h"
 

@@ -22,7 +22,7 @@
 #include <mutex>
 #include <thread>
 
-#include "agent/executor/sanitized.h"
+#include "agent/executor/process/sanitized.h"
 #include "tests/hostile/random_tenant.h"
 #include "tests/integration/stack.h"
 

@@ -261,14 +261,14 @@ int RandomTenant::Run() {
   }
   const uint32_t sessions = random_.Between(1, 4);
   for (uint32_t i = 0; i < sessions; ++i) {
-    if (random_.Chance(10)) Knock();
+    if (random_.Chance(10)) ConnectBadly();
     RunSession();
   }
   return 0;
 }
 
 // Says something else than hello, or too much, or nothing.
-void RandomTenant::Knock() {
+void RandomTenant::ConnectBadly() {
   HostileTenant tenant(directory_);
   wire::Hello hello{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, 0, 0, 0, {}};
   const int fds[] = {0, 1, 2, 0};

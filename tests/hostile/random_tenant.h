@@ -4,7 +4,7 @@
 //
 //   return RandomTenant(directory, seed, wild).Run();    // in a process of its own: it may not return
 //
-// Says one line a session on standard output: what happened, for the report (RandomTally).
+// Says one line a session on standard output: what happened, for the report (main.cc counts them).
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ class RandomTenant {
   int Run();
 
  private:
-  void Knock();
+  void ConnectBadly();
   void RunSession();
 
   const std::string directory_;

@@ -1,7 +1,7 @@
 // Graphs: definitions and updates of what the tenant has.
 #include <algorithm>
 
-#include "agent/executor/testing_graph.h"
+#include "agent/executor/testing/graph.h"
 #include "tests/hostile/requests.h"
 
 namespace gpuloom::testing {

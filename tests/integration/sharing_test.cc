@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "agent/executor/sanitized.h"
+#include "agent/executor/process/sanitized.h"
 #include "tests/integration/stack.h"
 
 namespace gpuloom::testing {

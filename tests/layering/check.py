@@ -31,13 +31,14 @@ RULES = [
     ("proto/channel", ["proto/wire"], [CUDA, GRPC, HEAVY_STD], []),
     ("proto/control", ["proto/channel", "proto/wire"], [CUDA, GRPC, BOOST], []),
     ("proto/cuda", [], [GRPC, BOOST], []),
+    ("proto/libcuda", ["proto/cuda"], [GRPC, BOOST], []),
     ("proto/kubelet", [], [CUDA], []),
     ("proto/admin", [], [CUDA], []),
-    ("shim", ["proto/wire", "proto/channel", "proto/cuda"], [GRPC, BOOST, HEAVY_STD], []),
-    ("agent/node", ["proto/channel"], [GRPC, CUDA, BOOST, r"^spdlog/"], []),
+    ("shim", ["proto/wire", "proto/channel", "proto/cuda", "proto/libcuda"], [GRPC, BOOST, HEAVY_STD], []),
+    ("agent/node", ["proto/channel"], [GRPC, CUDA, r"^spdlog/"], []),
     ("agent/executor", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC], []),
     ("agent/scheduler", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
-    ("agent/softgpu", ["proto/cuda", "agent/node/size.h"], [GRPC, BOOST], []),
+    ("agent/softgpu", ["proto/cuda", "proto/libcuda", "agent/node/size.h"], [GRPC, BOOST], []),
     ("agent/run", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
     ("agent/policy", AGENT + ["agent/identity/state_file.h"], [CUDA, BOOST, r"^grpc"], []),
     ("agent/inventory", AGENT + ["proto/cuda"], [r"^grpc", BOOST], []),
@@ -49,6 +50,15 @@ RULES = [
 ]
 # Folders whose insides nobody else may include, whatever RULES say.
 PRIVATE = ["shim", "agent/executor", "agent/scheduler", "agent/softgpu"]
+
+# The rooms of a folder that is cut by nouns (docs/contributing.md), and the sources that stand at its door.
+NOUNS = {"process", "session", "device", "memory", "copy", "module", "launch", "stream", "event", "graph", "image", "testing"}
+ROOMS = {
+    "shim": (NOUNS | {"context", "nvml"}, {"entry.cc", "error.cc", "exports_test.cc"}),
+    "agent/executor": (NOUNS | {"printing"}, {"main.cc", "command_line.cc", "command_line.h", "command_line_test.cc"}),
+    "agent/softgpu": ({"api", "driver", "exec", "ptx", "testing"}, set()),
+    "agent/softgpu/exec": ({"decode", "machine", "cases", "testing"}, set()),
+}
 
 BAD_NAMES = re.compile(r"(^|[_/])(util|utils|common|helper|helpers|manager|misc|impl)([_./]|$)")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
@@ -78,7 +88,7 @@ def Rule(name):
 
 
 def IsTestByName(name):
-    return name.startswith("tests/") or "/testdata/" in name or re.search(r"_(test|fuzz|bench)\.(cc|h)$", name)
+    return name.startswith("tests/") or "/testdata/" in name or "/testing/" in name or re.search(r"_(test|fuzz|bench)\.(cc|h)$", name)
 
 
 class Tests:
@@ -121,6 +131,8 @@ def CheckInclude(root, tests, name, quote, target):
             return f'include it from the repository\'s root, not as "{target}"'
     if not name.startswith("tests/") and target.startswith("tests/") and name not in tests:
         return "product code does not include tests/"
+    if "/testing/" in target and ours and name not in tests:
+        return "product code does not include what is for tests"
     rule = Rule(name)
     if rule is None:
         return None
@@ -144,6 +156,17 @@ def CheckInclude(root, tests, name, quote, target):
     return None
 
 
+def WrongRoom(name):
+    """Why a source may not stand where it does, or None."""
+    folder, base = name.rsplit("/", 1) if "/" in name else ("", name)
+    if folder in ROOMS and base not in ROOMS[folder][1]:
+        return f"it belongs into one of {folder}/'s folders: {', '.join(sorted(ROOMS[folder][0]))}"
+    parent, room = folder.rsplit("/", 1) if "/" in folder else ("", folder)
+    if parent in ROOMS and room not in ROOMS[parent][0] and folder not in ROOMS:
+        return f"{parent}/ has no folder {room}: {', '.join(sorted(ROOMS[parent][0]))}"
+    return None
+
+
 def Check(root):
     """All offences, as text."""
     offences = []
@@ -155,6 +178,9 @@ def Check(root):
             continue
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         if path.suffix in SOURCE:
+            wrong_room = WrongRoom(name)
+            if wrong_room:
+                offences.append(f"{name}: {wrong_room}")
             if len(lines) > MAX_LINES and path.suffix != ".def":
                 offences.append(f"{name}: {len(lines)} lines, more than {MAX_LINES}: split it by noun")
             if path.suffix == ".h" and not any(line.strip() == "#pragma once" for line in lines):

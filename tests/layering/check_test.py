@@ -21,62 +21,77 @@ class CheckTest(unittest.TestCase):
     def testCleanTree(self):
         self.assertEqual([], self.Offences({
             "proto/wire/ring.h": "#pragma once\n#include <cstdint>\n",
-            "shim/launch.cc": '#include <cuda.h>\n#include "proto/wire/ring.h"\n',
-            "agent/node/size.h": "#pragma once\n#include <string>\n",
-            "agent/softgpu/settings.cc": '#include "agent/node/size.h"\n',
-            "agent/executor/launch.cc": '#include <string>\n#include "agent/node/size.h"\n#include "proto/wire/ring.h"\n',
-            "agent/executor/launch_test.cc": '#include <gtest/gtest.h>\n#include "proto/wire/ring.h"\n',
+            "agent/node/size.h": "#pragma once\n#include <cstdint>\n",
+            "agent/softgpu/driver/settings.cc": '#include "agent/node/size.h"\n',
+            "shim/launch/launch.cc": '#include <cuda.h>\n#include "proto/wire/ring.h"\n',
+            "agent/executor/launch/launch.cc": '#include "agent/node/size.h"\n#include <string>\n#include "proto/wire/ring.h"\n',
+            "agent/executor/launch/launch_test.cc": '#include <gtest/gtest.h>\n#include "proto/wire/ring.h"\n',
         }))
 
     def testHeadersOfTestsAreTests(self):
-        stand_in = {"shim/stand_in.h": "#pragma once\n#include <string>\n",
-                    "shim/stand_in.cc": '#include "shim/stand_in.h"\n#include <vector>\n'}
-        test = {"shim/a_test.cc": '#include "shim/stand_in.h"\n'}
+        stand_in = {"shim/launch/stand_in.h": "#pragma once\n#include <string>\n",
+                    "shim/launch/stand_in.cc": '#include "shim/launch/stand_in.h"\n#include <vector>\n'}
+        test = {"shim/launch/a_test.cc": '#include "shim/launch/stand_in.h"\n'}
         self.assertEqual([], self.Offences({**stand_in, **test}))
-        product = {"shim/a.cc": '#include "shim/stand_in.h"\n'}
+        product = {"shim/launch/a.cc": '#include "shim/launch/stand_in.h"\n'}
         self.assertEqual(2, len(self.Offences({**stand_in, **test, **product})))
 
     def testForbiddenIncludes(self):
         wire = {"proto/wire/ring.h": "#pragma once\n"}
         for name, text in [
-                ("shim/a.cc", '#include "agent/executor/b.h"\n'),
-                ("agent/executor/a.cc", '#include "shim/b.h"\n'),
-                ("agent/scheduler/a.cc", '#include "agent/executor/b.h"\n'),
-                ("agent/plugin/a.cc", '#include "agent/softgpu/b.h"\n'),
+                ("shim/launch/a.cc", '#include "agent/executor/launch/b.h"\n'),
+                ("agent/executor/launch/a.cc", '#include "shim/launch/b.h"\n'),
+                ("agent/scheduler/a.cc", '#include "agent/executor/launch/b.h"\n'),
+                ("agent/plugin/a.cc", '#include "agent/softgpu/api/b.h"\n'),
+                ("proto/cuda/a.h", '#pragma once\n#include "proto/libcuda/d.h"\n'),
+                ("agent/executor/launch/c.cc", '#include "proto/libcuda/d.h"\n'),
                 ("proto/wire/a.h", "#pragma once\n#include <unistd.h>\n"),
                 ("proto/wire/b.h", '#pragma once\n#include "proto/channel/c.h"\n'),
                 ("proto/control/a.h", "#pragma once\n#include <cuda.h>\n"),
-                ("shim/b.cc", "#include <iostream>\n"),
+                ("shim/launch/b.cc", "#include <iostream>\n"),
                 ("agent/scheduler/b.cc", "#include <grpcpp/grpcpp.h>\n"),
                 ("agent/run/c.cc", "#include <absl/status/status.h>\n"),
                 ("agent/node/a.cc", "#include <absl/status/status.h>\n"),
                 ("agent/node/b.cc", "#include <cuda.h>\n"),
-                ("agent/softgpu/a.cc", '#include "agent/node/log.h"\n'),
+                ("agent/softgpu/api/a.cc", '#include "agent/node/log.h"\n'),
         ]:
             included = {f: "#pragma once\n" for f in
-                        ("agent/executor/b.h", "shim/b.h", "agent/softgpu/b.h", "agent/node/log.h", "proto/channel/c.h")}
+                        ("agent/executor/launch/b.h", "shim/launch/b.h", "agent/softgpu/api/b.h", "agent/node/log.h", "proto/channel/c.h",
+                         "proto/libcuda/d.h")}
             offences = self.Offences({**wire, **included, name: text})
             self.assertEqual(1, len(offences), f"{name}: {text}: {offences}")
             self.assertIn(name, offences[0])
 
+    def testDoublesAreForTests(self):
+        double = {"agent/executor/testing/driver.h": "#pragma once\n"}
+        include = '#include "agent/executor/testing/driver.h"\n'
+        self.assertEqual([], self.Offences({**double, "agent/executor/graph/graph_test.cc": include}))
+        self.assertEqual(1, len(self.Offences({**double, "agent/executor/graph/graph.cc": include})))
+
+    def testSourcesStandInTheirRooms(self):
+        self.assertEqual([], self.Offences({"shim/entry.cc": "", "shim/graph/exec.cc": "", "agent/softgpu/exec/cases/bits.cc": ""}))
+        for name in ("shim/exec.cc", "shim/graphs/exec.cc", "agent/executor/exec.cc", "agent/executor/context/limit.cc",
+                     "agent/softgpu/graph.cc", "agent/softgpu/exec/bits.cc"):
+            self.assertEqual(1, len(self.Offences({name: ""})), name)
+
     def testIncludeThatStartsBesideTheFile(self):
-        self.assertEqual(1, len(self.Offences({"shim/a.h": "#pragma once\n", "shim/b.cc": '#include "a.h"\n'})))
+        self.assertEqual(1, len(self.Offences({"shim/launch/a.h": "#pragma once\n", "shim/launch/b.cc": '#include "a.h"\n'})))
 
     def testMissingFile(self):
-        self.assertEqual(1, len(self.Offences({"shim/b.cc": '#include "shim/gone.h"\n'})))
+        self.assertEqual(1, len(self.Offences({"shim/launch/b.cc": '#include "shim/launch/gone.h"\n'})))
 
     def testNames(self):
-        self.assertEqual(1, len(self.Offences({"shim/string_util.cc": ""})))
+        self.assertEqual(1, len(self.Offences({"shim/launch/string_util.cc": ""})))
         self.assertEqual(1, len(self.Offences({"agent/common/a.cc": ""})))
         self.assertEqual([], self.Offences({"agent/run/commons.cc": ""}))
 
     def testTodo(self):
-        self.assertEqual(1, len(self.Offences({"shim/a.cc": "// TODO: later\n"})))
-        self.assertEqual([], self.Offences({"shim/a.cc": "// TODO(#12): say what\n"}))
+        self.assertEqual(1, len(self.Offences({"shim/launch/a.cc": "// TODO: later\n"})))
+        self.assertEqual([], self.Offences({"shim/launch/a.cc": "// TODO(#12): say what\n"}))
 
     def testPragmaAndLength(self):
-        self.assertEqual(1, len(self.Offences({"shim/a.h": "int x;\n"})))
-        self.assertEqual(1, len(self.Offences({"shim/a.cc": "\n" * 601})))
+        self.assertEqual(1, len(self.Offences({"shim/launch/a.h": "int x;\n"})))
+        self.assertEqual(1, len(self.Offences({"shim/launch/a.cc": "\n" * 601})))
 
 
 if __name__ == "__main__":

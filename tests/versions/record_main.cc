@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "proto/channel/socket.h"
-#include "proto/control/testing_recording.h"
+#include "proto/control/testing/recording.h"
 
 namespace gpuloom {
 namespace {

@@ -53,7 +53,7 @@ bool ParseConstant(Cursor& cursor, int64_t* value, uint32_t depth = 0);
 // What stands behind "=" of a variable.
 bool ParseInitializer(Cursor& cursor, Variable* variable);
 // A declaration from its space (".global .align 4 .u32 x[3] = …") up to, not including, what ends
-// it; `separator` tells that more names follow after a comma.
+// it: one variable or more, separated by commas.
 bool ParseVariables(Cursor& cursor, bool is_extern, std::vector<Variable>* variables);
 // "(.param .b32 a, .param .align 8 .b8 b[16])", with or without names.
 bool ParseParams(Cursor& cursor, std::vector<Variable>* params);

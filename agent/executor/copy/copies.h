@@ -1,0 +1,41 @@
+// The part of a session for copies and fills in its streams. Ring thread only.
+#pragma once
+
+#include <cstdint>
+
+#include "agent/executor/session/session_port.h"
+#include "agent/executor/stream/stream_command.h"
+
+namespace gpuloom::executor {
+
+class Arrays;
+class DeviceMemory;
+
+class Copies final : public Part {
+ public:
+  Copies(SessionPort* port, const DeviceMemory* device_memory, const Arrays* arrays)
+      : Part(port), device_memory_(device_memory), arrays_(arrays) {}
+
+  void On(wire::Tag<wire::Copy>, const wire::Copy::Request&, const wire::Record&);
+  void On(wire::Tag<wire::CopyInline>, const wire::CopyInline::Request&, const wire::Record&);
+  void On(wire::Tag<wire::Fill>, const wire::Fill::Request&, const wire::Record&);
+  void On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request&, const wire::Record&);
+  void On(wire::Tag<wire::FillBlock>, const wire::FillBlock::Request&, const wire::Record&);
+
+  // There is room for a pinned copy of so many bytes.
+  bool HasRoom(size_t payload_bytes) const;
+  // To CUDA. The payload is copied, or has been read when this returns.
+  CUresult SubmitCopyInline(Stream& stream, const StreamCommand& command, uint64_t destination);
+  // Of commands of the stream that are done.
+  void FreeStaged(Stream& stream);
+
+ private:
+  // False: refused. `judged` is filled for an array only.
+  bool JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy, CopyEnd* judged);
+
+  const DeviceMemory* const device_memory_;
+  const Arrays* const arrays_;
+  uint64_t staged_bytes_ = 0;
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,16 @@
+// The part of a session for the limits of the one real context. Ring thread only.
+#pragma once
+
+#include "agent/executor/session/session_port.h"
+
+namespace gpuloom::executor {
+
+class ContextLimits final : public Part {
+ public:
+  explicit ContextLimits(SessionPort* port) : Part(port) {}
+
+  void On(wire::Tag<wire::ContextSetLimit>, const wire::ContextSetLimit::Request&,
+          const wire::Record&);
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,20 @@
+#include "agent/executor/device/context_memory.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpuloom::executor {
+
+uint64_t ContextMemory::PriceOf(Kind kind, uint64_t value) const {
+  const uint64_t highest = highest_[static_cast<size_t>(kind)];
+  const uint64_t more = value - std::min(value, highest);
+  return kind == Kind::kThread ? more * threads_ : more;
+}
+
+void ContextMemory::Raise(Kind kind, uint64_t value, DeviceChargeRef charge) {
+  uint64_t& highest = highest_[static_cast<size_t>(kind)];
+  highest = std::max(highest, value);
+  if (charge != nullptr) charges_.push_back(std::move(charge));
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,146 @@
+#include "agent/executor/device/device.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "agent/executor/process/log.h"
+#include "agent/node/gpu_uuid.h"
+
+namespace gpuloom::executor {
+bool IsSticky(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_UNKNOWN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool Device::Find(const std::string& uuid, std::string* error) {
+  int count = 0;
+  CUresult result = cuda_.cuDeviceGetCount(&count);
+  for (int i = 0; i < count && result == CUDA_SUCCESS; ++i) {
+    CUuuid bytes;
+    result = cuda_.cuDeviceGet(&device_, i);
+    if (result == CUDA_SUCCESS) result = cuda_.cuDeviceGetUuid_v2(&bytes, device_);
+    if (result == CUDA_SUCCESS && FormatUuid(bytes.bytes) == uuid) return true;
+  }
+  *error = result != CUDA_SUCCESS
+               ? std::string("cuda: looking for ") + uuid + ": " + NameOf(result)
+               : "cuda: no device " + uuid + " among " + std::to_string(count) + " devices";
+  return false;
+}
+
+bool Device::Start(const std::string& uuid, std::string* error) {
+  const auto check = [&](CUresult result, const char* call) {
+    if (result == CUDA_SUCCESS) return true;
+    *error = std::string("cuda: ") + call + " for " + uuid + ": " + NameOf(result);
+    return false;
+  };
+  if (!check(cuda_.cuInit(0), "cuInit") || !Find(uuid, error)) return false;
+  Log(LogLevel::kDebug, "start: cuInit is done");
+  return check(cuda_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain") &&
+         check(cuda_.cuCtxSetCurrent(context_), "cuCtxSetCurrent") &&
+         check(cuda_.cuCtxGetStreamPriorityRange(&priority_least_, &priority_greatest_),
+               "cuCtxGetStreamPriorityRange");
+}
+
+void Device::MakeCurrent() const { cuda_.cuCtxSetCurrent(context_); }
+
+uint64_t Device::ResidentThreads() const {
+  int multiprocessors = 0;
+  int threads = 0;
+  (void)cuda_.cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                   device_);
+  (void)cuda_.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+                                   device_);
+  return uint64_t{static_cast<uint32_t>(multiprocessors)} * static_cast<uint32_t>(threads);
+}
+
+CUresult Device::Judge(CUresult result) {
+  if (result != CUDA_SUCCESS && IsSticky(result)) {
+    CUresult expected = CUDA_SUCCESS;
+    lost_.compare_exchange_strong(expected, result, std::memory_order_release,
+                                  std::memory_order_relaxed);
+  }
+  return result;
+}
+
+CUresult Device::TakeStream(int priority, CUstream* stream) {
+  std::vector<CUstream>& idle = idle_streams_[priority];
+  if (!idle.empty()) {
+    *stream = idle.back();
+    idle.pop_back();
+    --idle_stream_count_;
+    return CUDA_SUCCESS;
+  }
+  return Judge(cuda_.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, priority));
+}
+
+void Device::GiveStream(int priority, CUstream stream) {
+  if (stream == nullptr) return;
+  if (idle_stream_count_ == kMaxIdleStreams) return DropStream(stream);
+  ++idle_stream_count_;
+  idle_streams_[priority].push_back(stream);
+}
+
+CUresult Device::TakeEvent(bool timing, CUevent* event) {
+  std::vector<CUevent>& idle = idle_events_[timing];
+  if (!idle.empty()) {
+    *event = idle.back();
+    idle.pop_back();
+    return CUDA_SUCCESS;
+  }
+  return Judge(cuda_.cuEventCreate(event, timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING));
+}
+
+void Device::GiveEvent(bool timing, CUevent event) {
+  std::vector<CUevent>& idle = idle_events_[timing];
+  (idle.size() < kMaxIdleEvents ? idle : excess_.events).push_back(event);
+}
+
+Device::Excess Device::TakeExcess() {
+  static constexpr size_t kPiece = 256;
+  Excess piece;
+  const auto take = [](auto* from, auto* to) {
+    const auto begin = from->end() - static_cast<ptrdiff_t>(std::min(from->size(), kPiece));
+    to->assign(begin, from->end());
+    from->erase(begin, from->end());
+  };
+  take(&excess_.streams, &piece.streams);
+  take(&excess_.events, &piece.events);
+  return piece;
+}
+
+void Device::Excess::Destroy(const Driver& cuda) const {
+  for (const CUstream stream : streams) cuda.cuStreamDestroy_v2(stream);
+  for (const CUevent event : events) cuda.cuEventDestroy_v2(event);
+}
+
+const char* Device::NameOf(CUresult result) const {
+  const char* name = nullptr;
+  if (cuda_.cuGetErrorName == nullptr || cuda_.cuGetErrorName(result, &name) != CUDA_SUCCESS ||
+      name == nullptr) {
+    return "an unknown CUDA error";
+  }
+  return name;
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,25 @@
+#include "agent/executor/device/device_charge.h"
+
+#include <utility>
+
+namespace gpuloom::executor {
+
+void ChargeDevice(SchedulerLink* scheduler, uint64_t session_id, uint64_t bytes, uint32_t* open,
+                  std::function<void(CUresult, DeviceChargeRef)> done) {
+  if (bytes == 0) return done(CUDA_SUCCESS, nullptr);
+  ++*open;
+  scheduler->Ask(control::MemoryCharge{session_id, bytes},
+                 [scheduler, session_id, open, done = std::move(done)](control::Incoming* answer) {
+                   --*open;
+                   control::MemoryGranted granted;
+                   if (!answer->As(&granted) || granted.session_id != session_id) {
+                     return done(CUDA_ERROR_OUT_OF_MEMORY, nullptr);
+                   }
+                   const auto result = static_cast<CUresult>(granted.result);
+                   if (result != CUDA_SUCCESS) return done(result, nullptr);
+                   done(result,
+                        std::make_shared<DeviceCharge>(scheduler, session_id, granted.memory_id));
+                 });
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,37 @@
+// Room in a session's quota for what the driver takes inside this process: code and variables of images,
+// graphs, what the context keeps. Asked of the scheduler before the driver is; given back at the end of
+// the object, which may come after the session's: until then it stays on the allocation's account.
+//
+// Ring thread only. Sizes are bytes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "agent/executor/session/scheduler_link.h"
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::executor {
+
+class DeviceCharge {
+ public:
+  DeviceCharge(SchedulerLink* scheduler, uint64_t session_id, uint64_t memory_id)
+      : scheduler_(scheduler), session_id_(session_id), memory_id_(memory_id) {}
+  DeviceCharge(const DeviceCharge&) = delete;
+  DeviceCharge& operator=(const DeviceCharge&) = delete;
+  ~DeviceCharge() { scheduler_->Send(control::MemoryReturn{session_id_, memory_id_}); }
+
+ private:
+  SchedulerLink* const scheduler_;
+  const uint64_t session_id_;
+  const uint64_t memory_id_;
+};
+using DeviceChargeRef = std::shared_ptr<DeviceCharge>;
+
+// `done` with the charge (null for 0 bytes) or with the reason why there is none; for 0 bytes at once.
+// `open` is one more meanwhile: it and what `done` uses live until then.
+void ChargeDevice(SchedulerLink* scheduler, uint64_t session_id, uint64_t bytes, uint32_t* open,
+                  std::function<void(CUresult, DeviceChargeRef)> done);
+
+}  // namespace gpuloom::executor

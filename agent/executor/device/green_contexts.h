@@ -1,0 +1,41 @@
+// The part of a session for green contexts and for parts of the device. Ring thread only.
+#pragma once
+
+#include <memory>
+
+#include "agent/executor/device/green_context.h"
+#include "agent/executor/device/spare_greens.h"
+#include "agent/executor/session/id_table.h"
+#include "agent/executor/session/session_port.h"
+
+namespace gpuloom::executor {
+
+class GreenContexts final : public Part {
+ public:
+  explicit GreenContexts(SessionPort* port) : Part(port) {}
+
+  void On(wire::Tag<wire::PartGet>, const wire::PartGet::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Request&, const wire::Record&);
+  void On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::GreenDestroy>, const wire::GreenDestroy::Request&, const wire::Record&);
+  void On(wire::Tag<wire::GreenStreamCreate>, const wire::GreenStreamCreate::Request&,
+          const wire::Record&);
+
+  // At the end, a piece; true when that was the last.
+  bool DropPiece() { return executor::DropPiece(&green_); }
+  // At the end, behind the streams: what is kept for the tenant's next ones.
+  void GiveSpares() { greens_->GiveAll(); }
+
+ private:
+  struct NewGreen;
+  const CUdevResource* FindPart(wire::DevicePartId id_untrusted);  // or nullptr
+  GreenContextRef FindGreen(wire::GreenContextId id_untrusted);    // refuses when there is none
+  void MakeGreen(const std::shared_ptr<NewGreen>& made);
+  void AnswerGreen(NewGreen& made);
+
+  IdTable<wire::GreenContextId, GreenContextRef, wire::kMaxGreenContexts> green_;  // null: made
+  IdTable<wire::DevicePartId, CUdevResource, wire::kMaxDeviceParts> parts_;
+  std::shared_ptr<SessionGreens> greens_ = std::make_shared<SessionGreens>(services_.greens);
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,93 @@
+#include "agent/executor/device/internal_stream.h"
+
+#include <cstring>
+#include <memory>
+
+namespace gpuloom::executor {
+
+namespace {
+
+// Several times the memory of any device: reserving addresses costs the same whatever the size, and
+// several calls a grant are saved.
+constexpr uint64_t kHiddenBytes = uint64_t{1} << 40;
+
+}  // namespace
+
+bool InternalStream::Start(std::string* error) {
+  // A tenant waits for it, and it is short: before kernels that wait for room at the device.
+  const CUresult result = device_->TakeStream(device_->priority_greatest(), &stream_);
+  if (result == CUDA_SUCCESS) {
+    CUdeviceptr begin = 0;
+    if (device_->cuda().cuMemAddressReserve(&begin, kHiddenBytes, kGranuleBytes, 0, 0) ==
+        CUDA_SUCCESS) {
+      hidden_ = FreeAddresses(begin, kHiddenBytes);
+    }
+    return true;
+  }
+  *error = std::string("cuda: cuStreamCreateWithPriority: ") + device_->NameOf(result);
+  return false;
+}
+
+void InternalStream::Clear(uint64_t address, uint64_t size_bytes,
+                           std::function<void(CUresult)> done) {
+  const Driver& cuda = device_->cuda();
+  CUevent event = nullptr;
+  CUresult result = device_->TakeEvent(false, &event);
+  if (result == CUDA_SUCCESS) {
+    result = device_->Judge(cuda.cuMemsetD32Async(address, 0, size_bytes / 4, stream_));
+  }
+  Queue(event, result, [done = std::move(done)](CUresult cleared) {
+    done(cleared);
+    return true;
+  });
+}
+
+void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* staging, OnWord done) {
+  static constexpr uint8_t kZeros[sizeof(uint64_t)] = {};
+  CUevent event = nullptr;
+  CUresult result = device_->TakeEvent(false, &event);
+  uint8_t* pinned = staging->Copy(nullptr, kZeros);
+  // Without room the copy goes to pageable memory, and CUDA returns when it has been made.
+  auto pageable = std::make_shared<uint64_t>(0);
+  void* to = pinned != nullptr ? static_cast<void*>(pinned) : pageable.get();
+  if (result == CUDA_SUCCESS) {
+    result = device_->Judge(device_->cuda().cuMemcpyDtoHAsync_v2(to, address, size_bytes, stream_));
+  }
+  Queue(event, result, [=, done = std::move(done)](CUresult read) {
+    uint64_t word = *pageable;
+    if (pinned != nullptr) {
+      std::memcpy(&word, pinned, sizeof(word));
+      staging->Give(nullptr, pinned, sizeof(word));
+    }
+    return done(read, word);
+  });
+}
+
+void InternalStream::Queue(CUevent event, CUresult result, std::function<bool(CUresult)> done) {
+  if (result == CUDA_SUCCESS) {
+    result = device_->Judge(device_->cuda().cuEventRecord(event, stream_));
+  }
+  if (result != CUDA_SUCCESS && event != nullptr) {
+    device_->GiveEvent(false, event);
+    event = nullptr;
+  }
+  waiting_.push_back({event, result, std::move(done)});
+}
+
+bool InternalStream::Poll() {
+  bool any = false;
+  while (!waiting_.empty()) {
+    CUresult result = waiting_.front().result;
+    if (waiting_.front().event != nullptr) {
+      result = device_->Judge(device_->cuda().cuEventQuery(waiting_.front().event));
+      if (result == CUDA_ERROR_NOT_READY) break;
+      device_->GiveEvent(false, waiting_.front().event);
+    }
+    const auto done = std::move(waiting_.front().done);
+    waiting_.pop_front();
+    any |= done(result);
+  }
+  return any;
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,166 @@
+#include "agent/executor/device/quiet.h"
+
+#include <chrono>
+
+#include "agent/executor/process/log.h"
+
+namespace gpuloom::executor {
+namespace {
+
+double Milliseconds(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
+
+const Quiet::Party* Find(std::span<const Quiet::Party> parties, const void* owner) {
+  const auto found = std::find_if(parties.begin(), parties.end(),
+                                  [owner](const auto& party) { return party.owner == owner; });
+  return found == parties.end() ? nullptr : &*found;
+}
+
+bool TenantIsAtDevice(std::span<const Quiet::Party> parties, const void* owner) {
+  const Quiet::Party* caller = Find(parties, owner);
+  return caller != nullptr &&
+         std::any_of(parties.begin(), parties.end(), [caller](const Quiet::Party& party) {
+           return party.at_device && party.tenant == caller->tenant;
+         });
+}
+
+// The first half of every two.
+bool InTurn(uint64_t since_ns, uint64_t turn_ns) { return since_ns % (2 * turn_ns) < turn_ns; }
+
+}  // namespace
+
+void Quiet::Need(const void* owner, std::function<void()> work, std::function<void()> done) {
+  needed_.push_back({owner, std::move(work), std::move(done)});
+}
+
+uint32_t Quiet::Drop(const void* owner) {
+  return static_cast<uint32_t>(
+      std::erase_if(needed_, [&](const Piece& piece) { return piece.owner == owner; }));
+}
+
+void Quiet::Close() {
+  closed_ = true;
+  hurried_ = 0;
+  std::deque<Piece> pieces;
+  pieces.swap(needed_);
+  pieces.clear();  // may retire, which is refused now
+  pieces.swap(retired_);
+}
+
+void Quiet::Retire(std::function<void()> work, std::function<void()> done) {
+  if (closed_) return;
+  retired_.push_back({nullptr, std::move(work), std::move(done)});
+}
+
+void Quiet::HurryRetired() {
+  if (hurried_ == 0) hurried_since_ns_ = 0;
+  hurried_ = retired_.size();
+}
+
+bool Quiet::AnyoneMayHold(uint64_t now_ns, std::span<const Party> parties) const {
+  if (hurried_ != 0 && now_ns - hurried_since_ns_ >= kPatienceNs) return true;
+  // Few: a session asks one question for each of its reply slots.
+  const void* last = nullptr;
+  for (const Piece& piece : needed_) {
+    if (now_ns - piece.since_ns < kPatienceNs) return false;  // nor have those behind it
+    if (piece.owner == last) continue;
+    last = piece.owner;
+    if (!TenantIsAtDevice(parties, piece.owner)) return true;
+  }
+  return false;
+}
+
+// Opens and ends the moment in which everybody's submissions are held back.
+void Quiet::LookAtHold(uint64_t now_ns, std::span<const Party> parties) {
+  if (held_since_ns_ == 0) {
+    if (!AnyNeeded() || now_ns < next_hold_ns_ || !AnyoneMayHold(now_ns, parties)) return;
+    held_since_ns_ = now_ns;
+    served_ = false;
+    linger_until_ns_ = 0;
+    return;
+  }
+  if (running_) return;
+  const uint64_t held_ns = now_ns - held_since_ns_;
+  if (served_) {
+    const bool nobody_waits = !AnyNeeded() && now_ns >= linger_until_ns_;
+    if (!nobody_waits && held_ns < kLongestHoldNs) return;
+    pause_until_ns_ = next_hold_ns_ = now_ns + std::min(held_ns, kLongestPauseNs);
+    given_up_ns_ = 0;
+  } else if (AnyNeeded()) {
+    uint64_t longest_ns = kLeastPatientNs;
+    for (const Party& party : parties)
+      longest_ns = std::max(longest_ns, Patience(party.command_ns));
+    if (held_ns < longest_ns && AnyoneMayHold(now_ns, parties)) return;
+    given_up_ns_ = std::min(std::max(held_ns, 2 * given_up_ns_), kLongestGivenUpNs);
+    next_hold_ns_ = now_ns + std::max(given_up_ns_, held_ns);
+  }
+  held_since_ns_ = 0;
+}
+
+void Quiet::HoldParties(uint64_t now_ns, std::span<Party> parties) {
+  holds_own_ = false;
+  for (Party& party : parties) {
+    party.held = running_ || (held_since_ns_ != 0 &&
+                              InTurn(now_ns - held_since_ns_, Patience(party.command_ns)));
+  }
+  if (now_ns < next_hold_ns_) return;
+  const void* last = nullptr;
+  for (const Piece& piece : needed_) {
+    const uint64_t waited_ns = now_ns - piece.since_ns;
+    if (waited_ns < kPatienceNs) return;
+    if (piece.owner == last) continue;
+    last = piece.owner;
+    if (!InTurn(waited_ns, kOwnHoldNs) || !TenantIsAtDevice(parties, piece.owner)) continue;
+    const Party* caller = Find(parties, piece.owner);
+    holds_own_ = true;
+    for (Party& party : parties) party.held |= party.tenant == caller->tenant;
+  }
+}
+
+bool Quiet::Tick(uint64_t now_ns, std::span<Party> parties, bool others_at_device,
+                 uint64_t idle_ns) {
+  if (ended_) {
+    ended_ = false;
+    served_ = true;
+    linger_until_ns_ = now_ns + kLingerNs;
+  }
+  // The new ones are the last.
+  for (auto piece = needed_.rbegin(); piece != needed_.rend() && piece->since_ns == 0; ++piece) {
+    piece->since_ns = now_ns;
+  }
+  if (hurried_ != 0 && hurried_since_ns_ == 0) hurried_since_ns_ = now_ns;
+  LookAtHold(now_ns, parties);
+  const bool at_device =
+      others_at_device || std::any_of(parties.begin(), parties.end(),
+                                      [](const Party& party) { return party.at_device; });
+  if (!running_ && !at_device) {
+    // After a long moment the others' work goes first.
+    const bool may_begin = held_since_ns_ != 0 || now_ns >= pause_until_ns_;
+    if (!needed_.empty() && may_begin) {
+      Begin(&needed_, now_ns);
+    } else if (!retired_.empty() &&
+               ((hurried_ != 0 && may_begin) || (!AnyNeeded() && idle_ns >= kQuietNs))) {
+      hurried_ -= hurried_ != 0;
+      Begin(&retired_, now_ns);
+    }
+  }
+  HoldParties(now_ns, parties);
+  return running_;
+}
+
+void Quiet::Begin(std::deque<Piece>* pieces, uint64_t now_ns) {
+  running_ = true;
+  Piece piece = std::move(pieces->front());
+  pieces->pop_front();
+  const uint64_t waited_ns = piece.since_ns == 0 ? 0 : now_ns - piece.since_ns;
+  const auto begun = std::chrono::steady_clock::now();
+  pool_->Post(std::move(piece.work), [this, waited_ns, begun, done = std::move(piece.done)] {
+    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - begun;
+    Log(LogLevel::kDebug, "quiet: waited %.2f ms, took %.2f ms", Milliseconds(waited_ns),
+        Milliseconds(static_cast<uint64_t>(took.count())));
+    running_ = false;
+    ended_ = true;
+    if (done) done();
+  });
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,53 @@
+#include "agent/executor/device/spare_greens.h"
+
+#include <utility>
+
+namespace gpuloom::executor {
+
+bool SpareGreens::Take(const std::string& key, MadeGreen* made) {
+  const auto found = spare_.find(key);
+  if (found == spare_.end()) return false;
+  *made = found->second;
+  spare_.erase(found);
+  return true;
+}
+
+bool SpareGreens::Count(const std::string& tenant) {
+  const auto known = made_of_.find(tenant);
+  const uint32_t made = known == made_of_.end() ? 0 : known->second;
+  if (made_ == kMaxMadeGreens || made >= kMaxMadeOfTenant ||
+      (made_ >= kMaxMadeGreens - kKeptForFew && made >= kFewMade)) {
+    return false;
+  }
+  ++made_;
+  ++made_of_[tenant];
+  return true;
+}
+
+void SpareGreens::Discount(const std::string& tenant) {
+  --made_;
+  if (--made_of_[tenant] == 0) made_of_.erase(tenant);
+}
+
+bool SessionGreens::Take(const std::string& key, MadeGreen* made, GiveBack* give_back) {
+  const auto found = kept_.find(key);
+  if (found == kept_.end()) return false;
+  *made = found->second.made;
+  *give_back = std::move(found->second.give_back);
+  kept_.erase(found);
+  return true;
+}
+
+void SessionGreens::Keep(const std::string& key, const MadeGreen& made, GiveBack give_back) {
+  kept_.emplace(key, Kept{made, std::move(give_back)});
+}
+
+void SessionGreens::GiveAll() {
+  for (auto& [key, kept] : kept_) {
+    spare_->Give(key, kept.made);
+    if (kept.give_back) kept.give_back();
+  }
+  kept_.clear();
+}
+
+}  // namespace gpuloom::executor

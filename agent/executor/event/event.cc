@@ -1,0 +1,131 @@
+#include <cstring>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/event/events.h"
+#include "agent/executor/stream/stream_set.h"
+
+namespace gpuloom::executor {
+
+void Events::On(wire::Tag<wire::EventCreate>, const wire::EventCreate::Request& request,
+                const wire::Record&) {
+  Event* event = events_.Add(request.event);
+  if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  event->timing = request.timing != 0;
+}
+
+void Events::On(wire::Tag<wire::EventDestroy>, const wire::EventDestroy::Request& request,
+                const wire::Record&) {
+  if (events_.Take(request.event) == nullptr) Refuse(wire::Fatal::kBadHandle);
+}
+
+void Events::On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request& request,
+                const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  Event* event = events_.Find(request.event);
+  if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  // A new point each time: who waits for the record before this one keeps waiting for that one.
+  event->latest =
+      std::make_shared<Point>(services_.device, request.stream, record.ticket, event->timing);
+  if (event->shared != nullptr) {
+    event->shared->latest = event->latest;
+    event->shared->session = id();
+  }
+  StreamCommand command;
+  command.ticket = record.ticket;
+  command.work = RecordWork{event->latest};
+  streams_.Enqueue(*stream, std::move(command));
+}
+
+void Events::On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::Request& request,
+                const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  const Event* event = events_.Find(request.event);
+  if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  StreamCommand command;
+  command.ticket = record.ticket;
+  if (const SharedEvent* shared = event->shared.get();
+      shared != nullptr && shared->session != id()) {
+    if (shared->latest != nullptr && !shared->latest->done) {
+      command.dependencies.push_back({wire::kLegacyStream, wire::Ticket{0}, shared->latest, true});
+    }
+  } else if (event->latest != nullptr && !event->latest->done) {
+    command.dependencies.push_back({event->latest->stream, event->latest->ticket, event->latest});
+  }
+  streams_.Enqueue(*stream, std::move(command));
+}
+
+void Events::On(wire::Tag<wire::EventShare>, const wire::EventShare::Request& request,
+                const wire::Record& record) {
+  Event* event = events_.Find(request.event);
+  if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Caller caller = CallerOf(record);
+  if (event->shared == nullptr) {
+    auto shared = std::make_shared<SharedEvent>();
+    shared->latest = event->latest;
+    shared->session = id();
+    if (!services_.shared->Export(shared)) {
+      return Reply<wire::EventShare>(caller, CUDA_ERROR_OPERATING_SYSTEM);
+    }
+    event->shared = std::move(shared);
+    shares_events_ = true;
+  }
+  const auto [first, second] = event->shared->token;
+  Reply<wire::EventShare>(caller, CUDA_SUCCESS, {{{first, second}}});
+}
+
+void Events::On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request& request,
+                const wire::Record& record) {
+  const SharedEventRef shared = services_.shared->FindEvent(request.token);
+  const Caller caller = CallerOf(record);
+  if (shared == nullptr) return Reply<wire::EventOpen>(caller, CUDA_ERROR_INVALID_HANDLE);
+  Event* event = events_.Add(request.event);
+  if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  event->shared = shared;
+  shares_events_ = true;
+  Reply<wire::EventOpen>(caller, CUDA_SUCCESS);
+}
+
+void Events::On(wire::Tag<wire::EventDone>, const wire::EventDone::Request& request,
+                const wire::Record& record) {
+  port_->PollStreams();  // the device may have told the tenant more than we know
+  const Event* event = events_.Find(request.event);
+  if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const PointRef latest = event->shared != nullptr ? event->shared->latest : event->latest;
+  const Caller caller = CallerOf(record);
+  if (latest == nullptr || latest->done) return Reply<wire::EventDone>(caller, CUDA_SUCCESS);
+  if (request.wait == 0) return Reply<wire::EventDone>(caller, CUDA_ERROR_NOT_READY);
+  event_waiting_.emplace_back(caller, latest);
+}
+
+bool Events::AnswerEventWaits() {
+  return std::erase_if(event_waiting_, [this](const auto& waiting) {
+           if (!waiting.second->done) return false;
+           Reply<wire::EventDone>(waiting.first, CUDA_SUCCESS);
+           return true;
+         }) != 0;
+}
+
+void Events::On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request& request,
+                const wire::Record& record) {
+  port_->PollStreams();  // the device may have told the tenant more than we know
+  const Event* start = events_.Find(request.start);
+  const Event* end = events_.Find(request.end);
+  if (start == nullptr || end == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Caller caller = CallerOf(record);
+  if (!start->timing || !end->timing || start->latest == nullptr || end->latest == nullptr) {
+    return Reply<wire::EventElapsed>(caller, CUDA_ERROR_INVALID_HANDLE);
+  }
+  if (!start->latest->done || !end->latest->done) {
+    return Reply<wire::EventElapsed>(caller, CUDA_ERROR_NOT_READY);
+  }
+  float milliseconds = 0;
+  const CUresult result = services_.device->Judge(services_.device->cuda().cuEventElapsedTime(
+      &milliseconds, start->latest->event, end->latest->event));
+  wire::EventElapsed::Reply reply{};
+  std::memcpy(&reply.milliseconds_bits, &milliseconds, sizeof(milliseconds));
+  Reply<wire::EventElapsed>(caller, result, reply);
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,327 @@
+// Graphs: instantiated on a worker, updated in the order of their launches, launched like any other
+// command of a stream.
+#include "agent/executor/graph/graph.h"
+
+#include <algorithm>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/device_charge.h"
+#include "agent/executor/device/quiet.h"
+#include "agent/executor/event/events.h"
+#include "agent/executor/graph/conditionals.h"
+#include "agent/executor/graph/graph_waits.h"
+#include "agent/executor/graph/graphs.h"
+#include "agent/executor/memory/device_memory.h"
+#include "agent/executor/memory/host_memory.h"
+#include "agent/executor/module/libraries.h"
+#include "agent/executor/stream/host_functions.h"
+#include "agent/executor/stream/stream_set.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// So many nodes and memory operations are judged before other work of the ring thread has its turn.
+constexpr uint32_t kJudgeAtATime = 256;
+// Updates up to this size are made on the ring thread: 1–7 µs each, measured.
+constexpr uint32_t kUpdateAtOnce = 16;
+
+}  // namespace
+
+// Where the block of a graph command lies: nowhere any more when it came with the record.
+struct Graphs::GraphBlock {
+  std::shared_ptr<HostMemory> host;
+  uint64_t address;
+  uint64_t size_bytes;
+
+  void Read(GraphPlan* plan, wire::GraphReader::Form form) const {
+    if (size_bytes != 0) {
+      if (!plan->charge.Add((1 + kReadingGraphTakes) * size_bytes)) {
+        plan->well_formed = true;  // nobody has looked
+        return plan->Fail(CUDA_ERROR_OUT_OF_MEMORY, wire::kNoGraphNode);
+      }
+      plan->block.resize(size_bytes);
+      if (!host->Read(address, plan->block.data(), size_bytes)) return;
+    }
+    plan->well_formed =
+        plan->reader.Parse(plan->block, form) &&
+        (form == wire::GraphReader::Form::kUpdate || plan->scopes.Read(plan->reader));
+    if (!plan->well_formed) return;
+    plan->functions.resize(plan->reader.nodes());
+    if (form == wire::GraphReader::Form::kDefinition) {
+      plan->waits_at_once = WaitsAtOnce(plan->reader);
+    }
+  }
+};
+
+bool Graphs::FindGraphBlock(wire::HostPtr address, uint64_t size_bytes, const wire::Record& record,
+                            GraphPlan* plan, GraphBlock* block) {
+  *block = {host_, static_cast<uint64_t>(address), size_bytes};
+  if (!record.payload.empty()) {
+    block->size_bytes = 0;
+    plan->block.assign(record.payload.begin(), record.payload.end());
+    return true;
+  }
+  if (size_bytes != 0 && size_bytes <= wire::kMaxGraphBytes &&
+      host_->range.Contains(block->address, size_bytes)) {
+    return true;
+  }
+  Refuse(wire::Fatal::kBadRange);
+  return false;
+}
+
+bool Graphs::JudgeGraph(GraphPlan* plan, uint32_t entries) {
+  for (uint32_t spent = 0; spent < entries && plan->judged < plan->reader.nodes(); ++spent) {
+    spent += plan->reader.Operations(plan->reader.Node(plan->judged));
+    const CUresult result = JudgeGraphNode(plan, plan->judged);
+    if (result != CUDA_SUCCESS) {
+      plan->Fail(result, plan->reader.Node(plan->judged).index);
+      return true;
+    }
+    ++plan->judged;
+  }
+  return plan->judged == plan->reader.nodes();
+}
+
+void Graphs::On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate::Request& request,
+                const wire::Record& record) {
+  if ((request.flags & ~wire::kGraphUseNodePriority) != 0) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  auto plan = std::make_shared<GraphPlan>(host_->budget);
+  GraphBlock block;
+  if (!FindGraphBlock(request.definition, request.definition_bytes, record, plan.get(), &block)) {
+    return;
+  }
+  if (graphs_.Add(request.graph) == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  modules_.Post([plan, block] { block.Read(plan.get(), wire::GraphReader::Form::kDefinition); },
+                // With the block the arena is let go of on this thread.
+                [this, plan, block, caller = CallerOf(record), request] {
+                  if (!serving()) return;
+                  if (!plan->well_formed) return EndFor(wire::Fatal::kBadArgument);
+                  MakeGraph(caller, request, plan);
+                });
+}
+
+void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& request,
+                       const PlanRef& plan) {
+  if (!serving()) return;
+  if (!JudgeGraph(plan.get(), kJudgeAtATime)) {
+    return modules_.PostNext([] {},
+                             [this, caller, request, plan] { MakeGraph(caller, request, plan); });
+  }
+  if (plan->result == CUDA_SUCCESS && !plan->is_paid) {
+    plan->is_paid = true;
+    const uint64_t price =
+        std::max(kGraphTakesOfDeviceBytes, plan->reader.nodes() * kGraphNodeTakesOfDeviceBytes);
+    return Charge(price, [this, caller, request, plan](CUresult charged, DeviceChargeRef charge) {
+      if (charged != CUDA_SUCCESS) plan->Fail(charged, wire::kNoGraphNode);
+      plan->device_charge = std::move(charge);
+      MakeGraph(caller, request, plan);
+    });
+  }
+  const bool conditional = plan->reservation != nullptr && plan->result == CUDA_SUCCESS;
+  if (conditional && !TakesReservation(caller, request, plan)) return;
+  auto graph = std::make_shared<Graph>(services_.device, services_.modules, services_.quiet,
+                                       services_.staging, services_.graphs, tenant_,
+                                       conditions_->graph_nodes(), host_->budget);
+  // Those that are gone wait for a quiet moment, so a new one may as well.
+  const bool fits = !conditional && services_.graphs->Fits(plan->reader.nodes());
+  if (plan->result == CUDA_SUCCESS) plan->result = graph->Prepare(*plan);
+  const auto finish = [this, caller, request, plan, graph, conditional] {
+    if (conditional) plan->reservation->busy = 0;
+    if (!serving()) return;
+    services_.device->Judge(plan->result);
+    if (plan->result == CUDA_SUCCESS) {
+      graphs_.Find(request.graph)->graph = graph;
+      services_.graphs->OnMade();
+    } else {
+      graphs_.Take(request.graph);
+    }
+    plan->device_charge.reset();  // the graph's alone
+    Reply<wire::GraphInstantiate>(caller, plan->result, {plan->failed_node, 0});
+  };
+  if (plan->result != CUDA_SUCCESS) return finish();
+  const auto build = [graph, plan, flags = request.flags] { graph->Build(plan.get(), flags); };
+  if (fits) return modules_.PostNext(build, finish);
+  if (conditional) {
+    plan->reservation->busy = 1;
+    // Or they would pile up beside a device that is never idle.
+    if (services_.graphs->retired != 0) services_.quiet->HurryRetired();
+  }
+  ++outstanding_;
+  services_.quiet->Need(owner(), build, [this, finish] {
+    --outstanding_;
+    finish();
+  });
+}
+
+Graph* Graphs::FindGraph(wire::GraphId id_untrusted) {
+  const GraphEntry* entry = graphs_.Find(id_untrusted);
+  if (entry != nullptr && entry->graph != nullptr) return entry->graph.get();
+  Refuse(wire::Fatal::kBadHandle);
+  return nullptr;
+}
+
+void Graphs::On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request& request,
+                const wire::Record& record) {
+  Graph* graph = FindGraph(request.graph);
+  if (graph == nullptr) return;
+  Reservation* reservation = graph->reservation();
+  if (reservation != nullptr && reservation->creating != 0) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  auto plan = std::make_shared<GraphPlan>(host_->budget);
+  GraphBlock block;
+  if (!FindGraphBlock(request.update, request.update_bytes, record, plan.get(), &block)) return;
+  if (reservation != nullptr) ++reservation->busy;
+  Graph::Update update;
+  update.ticket = record.ticket;
+  update.plan = plan;
+  update.launches_before = graph->launches_queued;
+  update.answer = [this, plan, caller = CallerOf(record)] {
+    services_.device->Judge(plan->result);
+    Reply<wire::GraphUpdate>(caller, plan->result, {plan->failed_node, 0});
+  };
+  graph->updates.push_back(std::move(update));
+  graph->launches_queued = 0;
+  const GraphRef held = graphs_.Find(request.graph)->graph;
+  if (block.size_bytes == 0) {
+    block.Read(plan.get(), wire::GraphReader::Form::kUpdate);
+    return JudgeUpdate(held, record.ticket);
+  }
+  modules_.Post([plan, block] { block.Read(plan.get(), wire::GraphReader::Form::kUpdate); },
+                [this, block, held, ticket = record.ticket] { JudgeUpdate(held, ticket); });
+}
+
+void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
+  if (!serving()) return;
+  const auto update =
+      std::find_if(graph->updates.begin(), graph->updates.end(),
+                   [ticket](const Graph::Update& one) { return one.ticket == ticket; });
+  GraphPlan* plan = update->plan.get();
+  if (!plan->well_formed) return EndFor(wire::Fatal::kBadArgument);
+  const uint32_t begin = plan->judged;
+  const uint32_t end = std::min(plan->reader.nodes(), begin + kJudgeAtATime);
+  for (uint32_t i = begin; i < end; ++i) {
+    const wire::GraphNode node = plan->reader.Node(i);
+    if (node.index >= graph->nodes() || node.kind != graph->KindOf(node.index)) {
+      return EndFor(wire::Fatal::kBadArgument);
+    }
+    update->renames |= node.kind == wire::GraphNodeKind::kHost;
+    update->rewaits |= node.kind == wire::GraphNodeKind::kMemoryOperations;
+  }
+  if (!JudgeGraph(plan, kJudgeAtATime)) {
+    return modules_.PostNext([] {}, [this, graph, ticket] { JudgeUpdate(graph, ticket); });
+  }
+  update->judged = true;
+  TryUpdate(graph);
+}
+
+// Makes what updates have their turn: every launch before them is at CUDA, none behind.
+void Graphs::TryUpdate(const GraphRef& graph) {
+  while (!graph->updates.empty()) {
+    Graph::Update& update = graph->updates.front();
+    // The functions of running launches are still to be asked for under their old tokens, and what
+    // they wait for is still to be let go of.
+    const bool in_use = update.renames || (update.rewaits && graph->HasManyFormerWaits());
+    if (!update.judged || update.running || update.launches_before != 0 ||
+        (in_use && graph->in_flight != 0)) {
+      return;
+    }
+    update.running = true;
+    const PlanRef plan = update.plan;
+    if (plan->result == CUDA_SUCCESS &&
+        (plan->reader.nodes() > kUpdateAtOnce || graph->ChangesAttributes(*plan))) {
+      return modules_.Post([graph, plan] { graph->Apply(plan.get()); },
+                           [this, graph] {
+                             if (!serving()) return;
+                             FinishUpdate(*graph);
+                             TryUpdate(graph);
+                           });
+    }
+    if (plan->result == CUDA_SUCCESS) graph->Apply(plan.get());
+    FinishUpdate(*graph);
+  }
+}
+
+void Graphs::FinishUpdate(Graph& graph) {
+  const Graph::Update update = std::move(graph.updates.front());
+  graph.updates.pop_front();
+  graph.AdoptUpdate(*update.plan);
+  if (graph.reservation() != nullptr) --graph.reservation()->busy;
+  update.answer();
+}
+
+void Graphs::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request& request,
+                const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  Graph* graph = FindGraph(request.graph);
+  if (graph == nullptr) return;
+  StreamCommand command;
+  command.ticket = record.ticket;
+  GraphWork work{graphs_.Find(request.graph)->graph, false, {}};
+  // All of the launch waits, not the node alone: the record is an older command, so this is later
+  // than it might be and never in a circle.
+  for (const Graph::Wait& wait : graph->waits()) {
+    const Event* event = events_->Find(wait.event);
+    if (event == nullptr || event->latest == nullptr || event->latest->done) continue;
+    command.dependencies.push_back({event->latest->stream, event->latest->ticket, event->latest});
+  }
+  for (const Graph::Record& recorded : graph->records()) {
+    Event* event = events_->Find(recorded.event);
+    if (event == nullptr) continue;  // destroyed since
+    event->latest =
+        std::make_shared<Point>(services_.device, request.stream, record.ticket, event->timing);
+    event->latest->event = recorded.cuda->event;
+    event->latest->event_owner = recorded.cuda;
+    work.points.push_back(event->latest);
+  }
+  command.work = std::move(work);
+  graph->OnQueued();
+  streams_.Enqueue(*stream, std::move(command));
+}
+
+void Graphs::On(wire::Tag<wire::GraphUpload>, const wire::GraphUpload::Request& request,
+                const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  Graph* graph = FindGraph(request.graph);
+  if (graph == nullptr) return;
+  StreamCommand command;
+  command.ticket = record.ticket;
+  command.work = GraphWork{graphs_.Find(request.graph)->graph, true, {}};
+  graph->OnQueued();
+  streams_.Enqueue(*stream, std::move(command));
+}
+
+void Graphs::On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request& request,
+                const wire::Record&) {
+  if (FindGraph(request.graph) != nullptr) graphs_.Take(request.graph);
+}
+
+bool Graphs::TakesReservation(Caller caller, const wire::GraphInstantiate::Request& request,
+                              const PlanRef& plan) {
+  // The shim has one such call at a time.
+  constexpr size_t kMostWaiting = 16;
+  Reservation& reservation = *plan->reservation;
+  if (reservation.creating != 0 || graphs_to_make_.size() == kMostWaiting) {
+    EndFor(wire::Fatal::kBadArgument);
+    return false;
+  }
+  if (reservation.users != 0) {
+    if (services_.graphs->retired != 0) services_.quiet->HurryRetired();
+    graphs_to_make_.push_back({caller, request, plan});
+    return false;
+  }
+  return true;
+}
+
+// Those whose reservation's earlier Graph is gone.
+void Graphs::MakeWaitingGraphs() {
+  std::vector<GraphToMake> waiting;
+  waiting.swap(graphs_to_make_);
+  for (const GraphToMake& one : waiting) MakeGraph(one.caller, one.request, one.plan);
+}
+
+}  // namespace gpuloom::executor

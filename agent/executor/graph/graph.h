@@ -1,0 +1,331 @@
+// A tenant's executable graph: what has been judged of its definition, and the driver's objects made
+// from it. docs/design/running-graphs.md says how graphs run.
+//
+// A GraphPlan is a definition or an update in private memory; the ring thread judges it, a worker
+// reads it. A Graph is made by Graphs (graph.cc); the session's table, queued launches and running
+// ones share it. Build and Apply run on a worker while nothing else uses the Graph; everything else
+// is the ring thread's, its end too: the driver's objects are then destroyed on a worker, and in a
+// quiet moment (quiet.h) when there are conditional nodes, because that waits for the device.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "agent/executor/copy/staging.h"
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/device_charge.h"
+#include "agent/executor/device/quiet.h"
+#include "agent/executor/graph/conditional.h"
+#include "agent/executor/session/host_budget.h"
+#include "agent/executor/session/large_free.h"
+#include "agent/executor/session/work_pool.h"
+#include "agent/executor/stream/point.h"
+#include "proto/wire/graph_commands.h"
+#include "proto/wire/graph_scopes.h"
+
+namespace gpuloom::executor {
+
+// Nodes of all graphs of a session, destroyed ones that still run included. A node costs the driver
+// about 1 KiB of our memory.
+inline constexpr uint64_t kMaxSessionGraphNodes = 1u << 19;
+// Of the device's memory, measured: a graph, and each of its nodes (docs/design/running-graphs.md).
+inline constexpr uint64_t kGraphTakesOfDeviceBytes = 128u << 10;
+inline constexpr uint64_t kGraphNodeTakesOfDeviceBytes = 2'360;
+inline constexpr uint64_t kGraphNodeTakesBytes = 1280;  // that and ours
+// Beside a definition, in definitions: functions and scopes by node, which are at least 16 bytes each.
+inline constexpr uint64_t kReadingGraphTakes = 2;
+// Each costs the ring thread something when the graph is launched or updated, or when its session ends.
+inline constexpr uint32_t kMaxGraphHostCalls = 1024;
+inline constexpr uint32_t kMaxGraphRecords = 1024;
+inline constexpr uint32_t kMaxGraphWaits = 1024;
+inline constexpr uint32_t kMaxGraphMemoryNodes = 1024;
+inline constexpr uint32_t kMaxGraphOperations = 16384;  // of those nodes
+// Different libraries and arrays that one definition or update names.
+inline constexpr size_t kMaxGraphHolds = 4096;
+// From here on a worker uploads a graph when it is made: uploading takes about 0.9 µs a node, which
+// the first launch would take on the ring thread.
+inline constexpr uint32_t kUploadNodes = 256;
+
+// How many graphs and nodes the driver has device memory for, in all sessions. While work runs it can
+// make more room only by waiting for it, holding the context's lock; what destroyed graphs leave it
+// uses again (measured; docs/design/running-graphs.md). So a graph that goes beyond the highest
+// counts so far is made when nothing runs. Ring thread only; outlives every graph.
+struct GraphRoom {
+  uint64_t graphs = 0;
+  uint64_t nodes = 0;
+  // A fresh context has room for these: 2,000 nodes in one graph, or 34 graphs of 100.
+  uint64_t most_graphs = 16;
+  uint64_t most_nodes = 1500;
+  // Executable graphs with conditional nodes that wait to be destroyed.
+  uint64_t retired = 0;
+  // Waits of the launches at CUDA (Graph::waits_at_once).
+  uint32_t waits = 0;
+  // For uploads and for letting waits go; made when it is needed first, never given back.
+  CUstream stream = nullptr;
+
+  bool Fits(uint64_t more_nodes) const {
+    return graphs < most_graphs && nodes + more_nodes <= most_nodes;
+  }
+  void OnMade() {
+    most_graphs = most_graphs > graphs ? most_graphs : graphs;
+    most_nodes = most_nodes > nodes ? most_nodes : nodes;
+  }
+};
+
+struct GraphPlan {
+  explicit GraphPlan(std::shared_ptr<SessionBudget> budget) : charge(std::move(budget)) {}
+  GraphPlan(const GraphPlan&) = delete;
+  GraphPlan& operator=(const GraphPlan&) = delete;
+  ~GraphPlan() { FreeElsewhere(std::move(block)); }
+
+  HostCharge charge;
+  bool is_paid = false;
+  DeviceChargeRef device_charge;  // of a definition: for the graph that is made of it
+  std::vector<uint8_t> block;
+  wire::GraphReader reader;
+  wire::GraphScopes scopes;  // of a definition
+  bool well_formed = false;
+  // By entry of the block; `libraries` keeps functions loaded and arrays alive.
+  std::vector<CUfunction> functions;
+  struct Arrays {
+    uint32_t entry;
+    CUarray to = nullptr;
+    CUarray from = nullptr;
+  };
+  std::vector<Arrays> arrays;  // of copies that have any, by entry
+  std::vector<std::shared_ptr<const void>> libraries;
+  std::unordered_set<const void*> held;  // the same, for finding
+  // Entries that are not the driver's alone, and how many of each kind.
+  std::vector<uint32_t> special;
+  uint32_t records = 0;
+  uint32_t waits = 0;
+  uint32_t host_calls = 0;
+  uint32_t memory_nodes = 0;
+  uint32_t operations = 0;       // of the memory nodes
+  ReservationRef reservation;    // of a definition with conditional nodes
+  std::vector<bool> conditions;  // handles of it that have a node
+  uint32_t judged = 0;           // so many entries
+  uint32_t kernels = 0;
+  uint32_t waits_at_once = 0;  // of a definition
+  bool prints = false;         // some kernel may
+  CUresult result = CUDA_SUCCESS;
+  uint32_t failed_node = wire::kNoGraphNode;
+
+  void Fail(CUresult failure, uint32_t node) {
+    result = failure;
+    failed_node = node;
+  }
+  // False: it names too many.
+  [[nodiscard]] bool Hold(const std::shared_ptr<const void>& thing) {
+    if (!libraries.empty() && libraries.back() == thing) return true;
+    if (!held.insert(thing.get()).second) return true;
+    libraries.push_back(thing);
+    return libraries.size() <= kMaxGraphHolds;
+  }
+  // False: there are too many of its kind.
+  [[nodiscard]] bool Count(uint32_t entry, wire::GraphNodeKind kind) {
+    using enum wire::GraphNodeKind;
+    const bool few = kind == kEventRecord        ? ++records <= kMaxGraphRecords
+                     : kind == kEventWait        ? ++waits <= kMaxGraphWaits
+                     : kind == kHost             ? ++host_calls <= kMaxGraphHostCalls
+                     : kind == kMemoryOperations ? ++memory_nodes <= kMaxGraphMemoryNodes
+                                                 : true;
+    const bool is_special =
+        kind == kEventRecord || kind == kEventWait || kind == kHost || kind == kMemoryOperations;
+    if (is_special && few) special.push_back(entry);
+    return few;
+  }
+};
+using PlanRef = std::shared_ptr<GraphPlan>;
+
+// A CUDA event that nodes record, shared with the points that name it.
+struct GraphRecordEvent {
+  explicit GraphRecordEvent(Device* owner) : device(owner) {}
+  GraphRecordEvent(const GraphRecordEvent&) = delete;
+  GraphRecordEvent& operator=(const GraphRecordEvent&) = delete;
+  ~GraphRecordEvent() {
+    if (event != nullptr) device->GiveEvent(true, event);
+  }
+  Device* const device;
+  CUevent event = nullptr;
+};
+
+// In pinned memory: the GPU writes `ready` and waits for `done`, the executor the other way round.
+struct GraphHostWord {
+  uint32_t ready;
+  uint32_t done;
+};
+
+class Graph {
+ public:
+  // `session_nodes` counts the nodes of the session's graphs, whose memory `budget` is charged.
+  Graph(Device* device, WorkPool* pool, Quiet* quiet, Staging* staging, GraphRoom* room,
+        TenantRef tenant, std::shared_ptr<uint64_t> session_nodes,
+        std::shared_ptr<SessionBudget> budget)
+      : device_(device),
+        pool_(pool),
+        quiet_(quiet),
+        staging_(staging),
+        room_(room),
+        tenant_(std::move(tenant)),
+        session_nodes_(std::move(session_nodes)),
+        charge_(std::make_shared<HostCharge>(std::move(budget))) {}
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  // Takes what a worker may not: pinned words, room among the session's nodes.
+  [[nodiscard]] CUresult Prepare(const GraphPlan& plan);
+  // Worker. The driver's graph and its executable form; plan->result says what came of it.
+  void Build(GraphPlan* plan, uint32_t flags);
+  // Worker, or the ring thread for a few entries. New parameters.
+  void Apply(GraphPlan* plan);
+  // Then Apply does something with the whole graph, however small the update is.
+  bool ChangesAttributes(const GraphPlan& plan) const;
+  // After Apply: what of an update is not the driver's.
+  void AdoptUpdate(const GraphPlan& plan);
+
+  CUgraphExec exec() const { return exec_; }
+  // Null: it has no conditional nodes.
+  Reservation* reservation() const { return reservation_.get(); }
+  uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
+  uint32_t kernels() const { return kernels_; }
+  bool prints() const { return prints_; }
+  // By Build: no upload of its own is needed.
+  bool IsUploaded() const { return nodes() >= kUploadNodes || reservation_ != nullptr; }
+  wire::GraphNodeKind KindOf(uint32_t node) const { return nodes_[node].kind; }
+
+  struct Record {
+    uint32_t node;
+    wire::EventId event;
+    std::shared_ptr<GraphRecordEvent> cuda;
+  };
+  struct Wait {
+    uint32_t node;
+    wire::EventId event;
+  };
+  struct HostCall {
+    uint32_t node;
+    uint64_t token;
+    bool ready = false;   // the GPU has come to it, the tenant is to be asked
+    bool called = false;  // the tenant has been asked and has not answered
+  };
+  // A memory operation of the tenant's that waits, and a value with which it goes on.
+  struct ValueWait {
+    bool wide;  // 64 bits
+    uint64_t address;
+    uint64_t value;
+  };
+  // All of them by address, those that launches at CUDA have from before updates, too. For the end of the
+  // session: no update may follow.
+  const std::vector<ValueWait>& SortedValueWaits();
+  // So many of them are from before updates that no more may come while launches are at CUDA.
+  bool HasManyFormerWaits() const { return former_waits_.size() >= kManyFormerWaits; }
+  // Nothing of it is at CUDA any more.
+  void ForgetFormerWaits() { former_waits_.clear(); }
+  // The GPU may wait in it for somebody outside of it.
+  bool MayWait() const { return !host_calls_.empty() || !value_waits_.empty(); }
+  // So many of its nodes may do so at a time (graph_waits.h).
+  uint32_t waits_at_once() const { return waits_at_once_; }
+  const std::vector<Record>& records() const { return records_; }
+  const std::vector<Wait>& waits() const { return waits_; }
+  std::vector<HostCall>& host_calls() { return host_calls_; }
+
+  // True when the GPU has come to the host call, at most once each time.
+  bool TakeReady(uint32_t host_call);
+  // Lets the GPU go on behind it.
+  void SetDone(uint32_t host_call);
+
+  // ---- the order of launches and updates, kept by Graphs
+  struct Update {
+    wire::Ticket ticket;
+    PlanRef plan;
+    std::function<void()> answer;
+    uint32_t launches_before = 0;  // queued since the update before, not handed over yet
+    bool judged = false;
+    bool running = false;
+    bool renames = false;  // host calls get other tokens
+    bool rewaits = false;  // memory operations are others
+  };
+  std::deque<Update> updates;
+  uint32_t launches_queued = 0;  // behind the last update
+  uint32_t in_flight = 0;        // launches at CUDA
+  uint64_t let_go_rounds = 0;    // at the session's end
+
+  // A launch was queued, or handed over.
+  void OnQueued() { ++launches_queued; }
+  void OnSubmitted() { --(updates.empty() ? launches_queued : updates.front().launches_before); }
+  bool MayLaunch(wire::Ticket ticket) const {
+    return updates.empty() || ticket < updates.front().ticket;
+  }
+
+ private:
+  struct Node {
+    CUgraphNode handle = nullptr;
+    uint64_t attributes_hash = 0;
+    uint32_t place = 0;  // among records, waits or host calls
+    wire::GraphNodeKind kind = wire::GraphNodeKind::kEmpty;
+    bool disabled = false;
+  };
+  CUresult Lay(const GraphPlan& plan);
+  void AddAll(GraphPlan* plan);
+  CUresult AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph);
+  // Appends the driver's graphs of its bodies.
+  CUresult AddConditional(const GraphPlan& plan, uint32_t i, CUgraph graph,
+                          std::vector<CUgraph>* graphs);
+  std::vector<CUstreamBatchMemOpParams> HostCallOperations(const Node& node) const;
+  CUresult AddHostCall(Node* node, CUgraph graph);
+  CUresult AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& graphs);
+  CUresult OrderHostCalls(const GraphPlan& plan);
+  // The reservation's graph has its nodes already: they get what the plan says.
+  void Renew(GraphPlan* plan);
+  CUresult RenewNode(const GraphPlan& plan, uint32_t i);
+  CUresult SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const;
+  CUresult ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole);
+  void SetValueWaits(const GraphPlan& plan, uint32_t entry);
+
+  Device* const device_;
+  WorkPool* const pool_;
+  Quiet* const quiet_;
+  Staging* const staging_;
+  GraphRoom* const room_;
+  const TenantRef tenant_;
+  const std::shared_ptr<uint64_t> session_nodes_;
+  uint64_t counted_nodes_ = 0;
+  const std::shared_ptr<HostCharge> charge_;  // until the driver's objects are destroyed
+  DeviceChargeRef device_charge_;             // the same
+  ReservationRef reservation_;                // null: the graph is this one's own
+  CUgraph graph_ = nullptr;
+  CUgraphExec exec_ = nullptr;
+  uint32_t kernels_ = 0;
+  bool prints_ = false;
+  std::vector<Node> nodes_;
+  std::vector<std::shared_ptr<const void>> libraries_;
+  std::vector<Record> records_;
+  std::vector<Wait> waits_;
+  std::vector<HostCall> host_calls_;
+  std::unordered_map<uint32_t, std::vector<ValueWait>> value_waits_;  // by node
+  static constexpr size_t kManyFormerWaits = 1024;
+  std::vector<ValueWait> former_waits_;
+  uint32_t waits_at_once_ = 0;
+  std::vector<ValueWait> sorted_value_waits_;
+  GraphHostWord* words_ = nullptr;  // one per host call, in the staging memory
+  uint32_t word_count_ = 0;
+};
+using GraphRef = std::shared_ptr<Graph>;
+
+// A session's graphs at CUDA in which the GPU may wait, and how they are let go when it ends.
+struct GraphWaits {
+  std::vector<GraphRef> graphs;
+  uint32_t at_once = 0;  // waits of their launches
+  uint64_t let_go_ns = 0;
+  size_t turn = 0;           // in `graphs`
+  CUevent let_go = nullptr;  // behind the newest writes that did so
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,170 @@
+// Whether what a graph's nodes name is the session's own. A graph can be a legal one of a program's
+// and still name memory that is gone by now, so these are answers, with the node that is wrong.
+#include <algorithm>
+
+#include "agent/executor/event/events.h"
+#include "agent/executor/graph/conditionals.h"
+#include "agent/executor/graph/graphs.h"
+#include "agent/executor/image/arrays.h"
+#include "agent/executor/memory/device_memory.h"
+#include "agent/executor/module/libraries.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using wire::GraphNodeKind;
+
+// The bytes from a copy's first to its last; false when they do not fit into 64 bits.
+bool SpanOf(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy, uint64_t* bytes) {
+  *bytes = 0;
+  if (copy.width_bytes == 0 || copy.height == 0 || copy.depth == 0) return true;
+  // A distance that is too small is the driver's to refuse; here it must not make the span smaller.
+  const uint64_t pitch = std::max(end.pitch_bytes, copy.width_bytes);
+  const uint64_t rows = std::max(end.rows, copy.height);
+  uint64_t all_rows = 0;
+  return !__builtin_mul_overflow(copy.depth - 1, rows, &all_rows) &&
+         !__builtin_add_overflow(all_rows, copy.height - 1, &all_rows) &&
+         !__builtin_mul_overflow(all_rows, pitch, bytes) &&
+         !__builtin_add_overflow(*bytes, copy.width_bytes, bytes);
+}
+
+bool KnownAttribute(uint32_t id) {
+  switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// No value there would ever end such a wait, and the end of the session could not end it either.
+bool NothingEnds(const wire::GraphMemoryOperation& operation) {
+  const bool wide = operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+  if (!wide && operation.operation != CU_STREAM_MEM_OP_WAIT_VALUE_32) return false;
+  const uint64_t all = wide ? ~uint64_t{0} : ~uint32_t{0};
+  const uint32_t condition = operation.flags & 3;
+  return (condition == CU_STREAM_WAIT_VALUE_AND && (operation.value & all) == 0) ||
+         (condition == CU_STREAM_WAIT_VALUE_NOR && (operation.value & all) == all);
+}
+
+}  // namespace
+
+CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
+  const wire::GraphNode node = plan->reader.Node(entry);
+  if (!plan->Count(entry, node.kind)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (node.body_bytes == 0) return CUDA_SUCCESS;
+  switch (node.kind) {
+    case GraphNodeKind::kKernel:
+      return JudgeGraphKernel(plan, entry);
+    case GraphNodeKind::kCopy: {
+      const auto copy = plan->reader.Body<wire::GraphCopy>(node);
+      for (const wire::GraphCopyEnd* end : {&copy.to, &copy.from}) {
+        uint64_t bytes = 0;
+        if (end->space == wire::GraphCopySpace::kArray) {
+          const ArrayEntry* array = arrays_->Find(wire::ArrayId{end->array});
+          if (array == nullptr || array->array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+          if (plan->arrays.empty() || plan->arrays.back().entry != entry) {
+            plan->arrays.push_back({entry});
+          }
+          GraphPlan::Arrays& arrays = plan->arrays.back();
+          (end == &copy.to ? arrays.to : arrays.from) = array->array;
+          if (!plan->Hold(array->whole)) return CUDA_ERROR_NOT_SUPPORTED;
+          continue;
+        }
+        if (end->space > wire::GraphCopySpace::kArray) return CUDA_ERROR_INVALID_VALUE;
+        if (!SpanOf(*end, copy, &bytes)) return CUDA_ERROR_INVALID_VALUE;
+        const bool owned = end->space == wire::GraphCopySpace::kHost
+                               ? OwnsHost(end->address, bytes)
+                               : device_memory_->OwnsDevice(end->address, bytes);
+        if (!owned) return CUDA_ERROR_INVALID_VALUE;
+      }
+      return CUDA_SUCCESS;
+    }
+    case GraphNodeKind::kFill: {
+      const auto fill = plan->reader.Body<wire::GraphFill>(node);
+      if (fill.element_bytes != 1 && fill.element_bytes != 2 && fill.element_bytes != 4) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      wire::GraphCopy rows = {};
+      rows.height = fill.height;
+      rows.depth = 1;
+      rows.to.pitch_bytes = fill.pitch_bytes;
+      uint64_t bytes = 0;
+      if (__builtin_mul_overflow(fill.width, uint64_t{fill.element_bytes}, &rows.width_bytes) ||
+          !SpanOf(rows.to, rows, &bytes) ||
+          !(device_memory_->OwnsDevice(fill.address, bytes) || OwnsHost(fill.address, bytes))) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      return CUDA_SUCCESS;
+    }
+    case GraphNodeKind::kEventRecord:
+    case GraphNodeKind::kEventWait:
+      return events_->Find(plan->reader.Body<wire::GraphEvent>(node).event) != nullptr
+                 ? CUDA_SUCCESS
+                 : CUDA_ERROR_INVALID_HANDLE;
+    case GraphNodeKind::kMemoryOperations:
+      plan->operations += plan->reader.Operations(node);
+      if (plan->operations > kMaxGraphOperations) return CUDA_ERROR_NOT_SUPPORTED;
+      return JudgeGraphOperations(*plan, node);
+    case GraphNodeKind::kConditional:
+      return conditions_->JudgeConditional(plan, entry);
+    case GraphNodeKind::kEmpty:
+    case GraphNodeKind::kHost:
+      return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult Graphs::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
+  const wire::GraphNode node = plan->reader.Node(entry);
+  const auto request = plan->reader.Body<wire::GraphKernel>(node);
+  const Kernel* kernel = libraries_->kernels().Find(request.kernel);
+  if (kernel == nullptr || kernel->function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (request.param_bytes != kernel->param_bytes) return CUDA_ERROR_INVALID_VALUE;
+  for (uint32_t i = 0; i < request.attributes; ++i) {
+    if (!KnownAttribute(plan->reader.Attribute(node, i).id)) return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  plan->functions[entry] = kernel->function;
+  ++plan->kernels;
+  plan->prints |= kernel->library->prints;
+  return plan->Hold(kernel->library) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult Graphs::JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNode& node) const {
+  const auto head = plan.reader.Body<wire::GraphMemoryOperations>(node);
+  if (head.operations == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (uint32_t i = 0; i < head.operations; ++i) {
+    const wire::GraphMemoryOperation operation = plan.reader.Operation(node, i);
+    uint64_t bytes = 4;
+    switch (operation.operation) {
+      case CU_STREAM_MEM_OP_BARRIER:
+        continue;
+      case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        bytes = 8;
+        break;
+      case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        break;
+      default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (NothingEnds(operation)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (operation.address % bytes != 0 || !(device_memory_->OwnsDevice(operation.address, bytes) ||
+                                            OwnsHost(operation.address, bytes))) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,40 @@
+// A graph's nodes as the driver wants them, from their judged definition. Safe from any thread; a
+// plan must not change meanwhile.
+#pragma once
+
+#include <vector>
+
+#include "agent/executor/graph/graph.h"
+#include "agent/executor/launch/kernel_node.h"
+
+namespace gpuloom::executor {
+
+// Points into the plan and into itself. The driver makes no node cooperative whose parameters come
+// packed (580.159: INVALID_VALUE), so those of cooperative kernels are passed one by one.
+class GraphKernelParams {
+ public:
+  GraphKernelParams(const GraphPlan& plan, uint32_t entry, const Driver& cuda);
+  const CUDA_KERNEL_NODE_PARAMS_v2& value() const { return params_.value; }
+
+ private:
+  KernelNodeParams params_;
+  std::vector<void*> each_;
+};
+CUDA_MEMCPY3D CopyNode(const GraphPlan& plan, uint32_t entry);
+CUDA_MEMSET_NODE_PARAMS_v1 FillNode(const wire::GraphFill& fill);
+CUstreamBatchMemOpParams Operation(const wire::GraphMemoryOperation& from);
+std::vector<CUstreamBatchMemOpParams> Operations(const GraphPlan& plan,
+                                                 const wire::GraphNode& node);
+// Points to `operations`.
+CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 BatchNode(std::vector<CUstreamBatchMemOpParams>* operations,
+                                           CUcontext context);
+
+// FNV-1a.
+inline constexpr uint64_t kHashBegin = 0xcbf29ce484222325;
+uint64_t HashBytes(uint64_t hash, const void* bytes, size_t size_bytes);
+// Tells whether an update changes a kernel's attributes.
+uint64_t HashAttributes(const GraphPlan& plan, const wire::GraphNode& node);
+// Of two definitions with the same one, one's parameters fit the nodes of the other.
+uint64_t HashShape(const GraphPlan& plan);
+
+}  // namespace gpuloom::executor

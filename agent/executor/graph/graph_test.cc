@@ -1,0 +1,494 @@
+// Graphs in sessions of the real loop, with a driver that needs no GPU.
+#include "agent/executor/graph/graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "agent/executor/graph/graph_waits.h"
+#include "agent/executor/testing/driver.h"
+#include "agent/executor/testing/graph.h"
+#include "agent/executor/testing/peer.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Not;
+using wire::DevicePtr;
+using wire::EventId;
+using wire::Fatal;
+using wire::GraphId;
+using wire::HostPtr;
+using wire::KernelId;
+using wire::LibraryId;
+using wire::StreamId;
+using wire::Ticket;
+
+class GraphTest : public ::testing::Test {
+ protected:
+  // After Release nothing may hang on what a failed test has left.
+  ~GraphTest() override { TestingDriver::Release(); }
+  void SetUp() override { ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx)); }
+
+  Ticket Launch(uint32_t graph, uint32_t stream = 0) {
+    return tenant_->Post<wire::GraphLaunch>({GraphId{graph}, StreamId{stream}});
+  }
+  std::optional<CUresult> Instantiate(uint32_t graph, const TestingGraph& definition,
+                                      wire::GraphInstantiate::Reply* reply = nullptr) {
+    return tenant_->Call<wire::GraphInstantiate>({GraphId{graph}, 0, HostPtr{0}, 0}, reply,
+                                                 definition.Block());
+  }
+  std::optional<CUresult> Update(uint32_t graph, const TestingGraph& update,
+                                 wire::GraphUpdate::Reply* reply = nullptr) {
+    return tenant_->Call<wire::GraphUpdate>({GraphId{graph}, 0, HostPtr{0}, 0}, reply,
+                                            update.Block());
+  }
+  std::optional<CUresult> InstantiateFromArena(uint32_t graph, const TestingGraph& definition) {
+    const std::vector<uint8_t> block = definition.Block();
+    const uint64_t address = tenant_->order.host_range_begin + (1u << 20);
+    std::memcpy(reinterpret_cast<void*>(address), block.data(), block.size());
+    return tenant_->Call<wire::GraphInstantiate>(
+        {GraphId{graph}, 0, HostPtr{address}, block.size()});
+  }
+  bool WaitGraphs(int live) {
+    return tenant_->Wait([&] { return TestingDriver::live_graphs() == live; });
+  }
+
+  const Driver& driver_ = TestingDriver::Reset();
+  const int graphs_before_ = TestingDriver::live_graphs();
+  TestingScheduler scheduler_{driver_};
+  std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
+};
+
+TestingGraph TwoKernels() {
+  TestingGraph graph;
+  graph.AddKernel(1, PlainParams());
+  graph.AddKernel(1, PlainParams());
+  graph.AddEdge(0, 1);
+  return graph;
+}
+
+TEST_F(GraphTest, LaunchesAsOne) {
+  ASSERT_EQ(Instantiate(1, TwoKernels()), CUDA_SUCCESS);
+  (void)TestingDriver::TakeCalls();
+  EXPECT_TRUE(tenant_->WaitDone(0, Launch(1)));
+  const auto calls = TestingDriver::TakeCalls();
+  EXPECT_THAT(calls, Contains(::testing::StartsWith("graph")));
+  EXPECT_THAT(calls, Not(Contains(::testing::StartsWith("launch"))));
+  EXPECT_EQ(tenant_->reader.async_error_count(), 0u);
+  scheduler_.RemoveTenant(*tenant_);
+  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->kernels_launched, 2u);
+  EXPECT_TRUE(WaitGraphs(graphs_before_));
+}
+
+TEST_F(GraphTest, EveryKindIsInstantiated) {
+  const uint64_t memory = tenant_->Alloc(1u << 20);
+  tenant_->Post<wire::EventCreate>({EventId{1}, 1});
+  TestingGraph graph;
+  graph.AddEmpty();
+  graph.AddKernel(1, PlainParams(), {{CU_LAUNCH_ATTRIBUTE_PRIORITY, 0, {}}});
+  graph.AddCopy(memory, memory + 4096, 64, 4, 2, 128, 8);
+  graph.AddFill(memory, 16, 4, 64);
+  graph.AddEvent(wire::GraphNodeKind::kEventRecord, 1);
+  graph.AddEvent(wire::GraphNodeKind::kEventWait, 1);
+  graph.AddOperation({CU_STREAM_MEM_OP_WRITE_VALUE_32, 0, memory, 1});
+  for (uint32_t i = 1; i < 7; ++i) graph.AddEdge(i - 1, i);
+  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  EXPECT_TRUE(tenant_->WaitDone(0, Launch(1)));
+  EXPECT_TRUE(tenant_->WaitDone(0, Launch(1)));
+}
+
+TEST_F(GraphTest, LargeDefinitionsComeThroughTheArena) {
+  TestingGraph graph;
+  for (uint32_t i = 0; i < 10'000; ++i) {
+    graph.AddKernel(1, PlainParams());
+    if (i != 0) graph.AddEdge(i - 1, i);
+  }
+  ASSERT_EQ(InstantiateFromArena(1, graph), CUDA_SUCCESS);
+  EXPECT_THAT(TestingDriver::TakeCalls(), Contains(::testing::StartsWith("upload")));
+  const Ticket upload = tenant_->Post<wire::GraphUpload>({GraphId{1}, StreamId{0}});
+  EXPECT_TRUE(tenant_->WaitDone(0, upload));
+  EXPECT_THAT(TestingDriver::TakeCalls(), Not(Contains(::testing::StartsWith("upload"))));
+  EXPECT_TRUE(tenant_->WaitDone(0, Launch(1)));
+}
+
+TEST_F(GraphTest, TheFailedNodeIsNamed) {
+  TestingGraph graph = TwoKernels();
+  graph.AddKernel(1, PlainParams(), {}, /*grid=*/0);
+  wire::GraphInstantiate::Reply reply{};
+  EXPECT_EQ(Instantiate(1, graph, &reply), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(reply.failed_node, 2u);
+  EXPECT_TRUE(WaitGraphs(graphs_before_));
+  EXPECT_EQ(Instantiate(1, TwoKernels()), CUDA_SUCCESS) << "the id is free again";
+}
+
+TEST_F(GraphTest, WhatIsNotTheSessionsIsAnAnswer) {
+  auto neighbour = scheduler_.AddTenant();
+  const uint64_t theirs = neighbour->Alloc(1u << 20);
+  const uint64_t mine = tenant_->Alloc(1u << 20);
+  const auto expect = [&](CUresult result, const auto& add) {
+    TestingGraph graph;
+    graph.AddEmpty();
+    add(graph);
+    wire::GraphInstantiate::Reply reply{};
+    EXPECT_EQ(Instantiate(1, graph, &reply), result);
+    EXPECT_EQ(reply.failed_node, 1u);
+  };
+  expect(CUDA_ERROR_INVALID_HANDLE, [](TestingGraph& g) { g.AddKernel(2, PlainParams()); });
+  expect(CUDA_ERROR_INVALID_VALUE, [](TestingGraph& g) { g.AddKernel(1, PlainParams().first(8)); });
+  expect(CUDA_ERROR_NOT_SUPPORTED, [](TestingGraph& g) {
+    g.AddKernel(1, PlainParams(), {{CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, 0, {}}});
+  });
+  expect(CUDA_ERROR_INVALID_VALUE,
+         [&](TestingGraph& g) { g.AddCopy(mine, theirs, 64, 1, 1, 0, 0); });
+  expect(CUDA_ERROR_INVALID_VALUE,
+         [&](TestingGraph& g) { g.AddCopy(mine, mine, 4096, 300, 1, 4096, 0); });
+  expect(CUDA_ERROR_INVALID_VALUE, [&](TestingGraph& g) {
+    g.AddCopy(mine, mine, 2, UINT64_MAX / 2, 3, UINT64_MAX / 2, UINT64_MAX / 2);
+  });
+  expect(CUDA_ERROR_INVALID_VALUE, [&](TestingGraph& g) { g.AddFill(theirs, 16, 1, 0); });
+  expect(CUDA_ERROR_INVALID_VALUE,
+         [&](TestingGraph& g) { g.AddFill(mine, UINT64_MAX / 4 + 2, 1, 0); });
+  expect(CUDA_ERROR_INVALID_HANDLE,
+         [](TestingGraph& g) { g.AddEvent(wire::GraphNodeKind::kEventRecord, 9); });
+  expect(CUDA_ERROR_INVALID_VALUE, [&](TestingGraph& g) {
+    g.AddOperation({CU_STREAM_MEM_OP_WRITE_VALUE_32, 0, theirs, 1});
+  });
+  expect(CUDA_ERROR_INVALID_VALUE, [&](TestingGraph& g) {
+    g.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_64, 0, mine + (1u << 20) - 4, 1});
+  });
+  EXPECT_EQ(Instantiate(1, TwoKernels()), CUDA_SUCCESS);
+}
+
+TEST_F(GraphTest, UpdatesComeBetweenTheLaunches) {
+  ASSERT_EQ(Instantiate(1, TwoKernels()), CUDA_SUCCESS);
+  (void)TestingDriver::TakeCalls();
+  TestingGraph update;
+  update.AddKernel(1, PlainParams());
+  update.Rename(0, 1);
+  Launch(1);
+  EXPECT_EQ(Update(1, update), CUDA_SUCCESS);
+  EXPECT_TRUE(tenant_->WaitDone(0, Launch(1)));
+  auto calls = TestingDriver::TakeCalls();
+  std::erase_if(calls, [](const std::string& call) { return call.starts_with("record"); });
+  ASSERT_EQ(calls.size(), 3u);
+  EXPECT_THAT(calls[0], ::testing::StartsWith("graph"));
+  EXPECT_EQ(calls[1], "update");
+  EXPECT_EQ(calls[2], calls[0]);
+}
+
+TEST_F(GraphTest, LargeUpdatesAreMadeByAWorker) {
+  TestingGraph graph;
+  for (uint32_t i = 0; i < 3000; ++i) graph.AddKernel(1, PlainParams());
+  ASSERT_EQ(InstantiateFromArena(1, graph), CUDA_SUCCESS);
+  const std::vector<uint8_t> block = graph.Block();
+  const uint64_t address = tenant_->order.host_range_begin + (1u << 20);
+  std::memcpy(reinterpret_cast<void*>(address), block.data(), block.size());
+  (void)TestingDriver::TakeCalls();
+  EXPECT_EQ(tenant_->Call<wire::GraphUpdate>({GraphId{1}, 0, HostPtr{address}, block.size()}),
+            CUDA_SUCCESS);
+  const auto calls = TestingDriver::TakeCalls();
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), "update"), 3000);
+  EXPECT_TRUE(tenant_->WaitDone(0, Launch(1)));
+}
+
+TEST_F(GraphTest, AnUpdatesFailedNodeIsNamed) {
+  ASSERT_EQ(Instantiate(1, TwoKernels()), CUDA_SUCCESS);
+  TestingGraph update;
+  update.AddKernel(1, PlainParams(), {}, /*grid=*/0);
+  update.Rename(0, 1);
+  wire::GraphUpdate::Reply reply{};
+  EXPECT_EQ(Update(1, update, &reply), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(reply.failed_node, 1u);
+  EXPECT_TRUE(tenant_->WaitDone(0, Launch(1)));
+}
+
+TEST_F(GraphTest, ADestroyedGraphStillRuns) {
+  ASSERT_EQ(Instantiate(1, TwoKernels()), CUDA_SUCCESS);
+  TestingDriver::Hold();
+  const Ticket last = Launch(1);
+  tenant_->Post<wire::GraphDestroy>({GraphId{1}});
+  ASSERT_EQ(Instantiate(1, TwoKernels()), CUDA_SUCCESS) << "the id is free";
+  EXPECT_EQ(TestingDriver::live_graphs(), graphs_before_ + 4);
+  TestingDriver::Release();
+  EXPECT_TRUE(tenant_->WaitDone(0, last));
+  EXPECT_TRUE(WaitGraphs(graphs_before_ + 2));
+}
+
+TEST_F(GraphTest, EventsOfAGraphAreDoneWithIt) {
+  tenant_->Post<wire::EventCreate>({EventId{1}, 1});
+  tenant_->Post<wire::EventCreate>({EventId{2}, 1});
+  TestingGraph graph;
+  graph.AddEvent(wire::GraphNodeKind::kEventRecord, 1);
+  graph.AddEvent(wire::GraphNodeKind::kEventRecord, 2);
+  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  TestingDriver::Hold();
+  const Ticket launch = Launch(1);
+  EXPECT_EQ(tenant_->Call<wire::EventElapsed>({EventId{1}, EventId{2}}), CUDA_ERROR_NOT_READY);
+  TestingDriver::Release();
+  ASSERT_TRUE(tenant_->WaitDone(0, launch));
+  EXPECT_EQ(tenant_->Call<wire::EventElapsed>({EventId{1}, EventId{2}}), CUDA_SUCCESS);
+}
+
+TEST_F(GraphTest, WaitsForTheEventsLatestRecord) {
+  ASSERT_TRUE(tenant_->CreateStream(1, true));
+  ASSERT_TRUE(tenant_->CreateStream(2, true));
+  tenant_->Post<wire::EventCreate>({EventId{1}, 0});
+  TestingGraph graph;
+  graph.AddEvent(wire::GraphNodeKind::kEventWait, 1);
+  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(1, 1);
+  tenant_->Post<wire::EventRecord>({EventId{1}, StreamId{1}});
+  (void)TestingDriver::TakeCalls();
+  const Ticket launch = Launch(1, 2);
+  EXPECT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("wait"); }));
+  TestingDriver::Release();
+  EXPECT_TRUE(tenant_->WaitDone(2, launch));
+}
+
+TEST_F(GraphTest, HostFunctionsRunInTheTenant) {
+  TestingGraph graph;
+  graph.AddHostCall(41);
+  graph.AddHostCall(42);
+  graph.AddEdge(0, 1);
+  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  for (uint32_t round = 0; round < 2; ++round) {
+    const Ticket launch = Launch(1);
+    for (uint32_t i = 0; i < 2; ++i) {
+      const uint32_t n = round * 2 + i;
+      ASSERT_TRUE(tenant_->Wait([&] { return tenant_->reader.host_functions_due() == n + 1; }));
+      EXPECT_EQ(tenant_->reader.HostFunction(n), 41 + i);
+      EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, launch));
+      tenant_->writer.PublishHostFunctionsDone(n + 1);
+      channel::RingDoorbell(tenant_->doorbell.get());
+    }
+    EXPECT_TRUE(tenant_->WaitDone(0, launch));
+  }
+}
+
+TEST_F(GraphTest, ALaunchThatWaitsForItsHostFunctionReturns) {
+  TestingGraph graph;
+  graph.AddHostCall(41);
+  graph.AddHostCall(42);
+  graph.AddEdge(0, 1);
+  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  TestingDriver::LaunchesWait(true);
+  for (uint32_t round = 0; round < 3; ++round) {
+    const Ticket launch = Launch(1);
+    for (uint32_t n = round * 2 + 1; n <= round * 2 + 2; ++n) {
+      ASSERT_TRUE(tenant_->Wait([&] { return tenant_->reader.host_functions_due() == n; }));
+      tenant_->writer.PublishHostFunctionsDone(n);
+    }
+    EXPECT_TRUE(tenant_->WaitDone(0, launch));
+  }
+  TestingDriver::LaunchesWait(false);
+}
+
+TEST_F(GraphTest, ASessionThatEndsInAHostFunctionDrains) {
+  TestingGraph graph;
+  graph.AddHostCall(1);
+  graph.AddHostCall(2);
+  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  Launch(1);
+  ASSERT_TRUE(tenant_->Wait([&] { return tenant_->reader.host_functions_due() == 1; }));
+  tenant_->doorbell.Reset();
+  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 1u);
+  EXPECT_EQ(ended->fatal, 0u);
+  auto next = scheduler_.AddTenant();
+  EXPECT_TRUE(next->Wait([&] { return TestingDriver::live_graphs() == graphs_before_; }));
+}
+
+TEST_F(GraphTest, ASessionThatDiesWithGraphsQueuedGivesThemBack) {
+  ASSERT_EQ(Instantiate(1, TwoKernels()), CUDA_SUCCESS);
+  TestingDriver::Hold();
+  for (int i = 0; i < 1000; ++i) Launch(1);
+  tenant_->Post<wire::GraphInstantiate>({GraphId{2}, 0, HostPtr{0}, 0}, TwoKernels().Block(), 3);
+  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("graph"); }));
+  tenant_->doorbell.Reset();
+  TestingDriver::Release();
+  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 1u);
+  auto next = scheduler_.AddTenant();
+  EXPECT_TRUE(next->Wait([&] { return TestingDriver::live_graphs() == graphs_before_; }));
+}
+
+TEST_F(GraphTest, ASessionsNodesAreBounded) {
+  TestingGraph graph;
+  for (uint32_t i = 0; i < wire::kMaxGraphNodes; ++i) graph.AddEmpty();
+  uint32_t made = 0;
+  while (made < 8 && InstantiateFromArena(made + 1, graph) == CUDA_SUCCESS) ++made;
+  EXPECT_EQ(made, kMaxSessionGraphNodes / wire::kMaxGraphNodes);
+  tenant_->Post<wire::GraphDestroy>({GraphId{1}});
+  EXPECT_EQ(InstantiateFromArena(1, graph), CUDA_SUCCESS);
+}
+
+TEST_F(GraphTest, WhatCostsTheRingThreadIsBounded) {
+  const uint64_t memory = tenant_->Alloc(1u << 20);
+  tenant_->Post<wire::EventCreate>({EventId{1}, 1});
+  const wire::GraphMemoryOperation wait{CU_STREAM_MEM_OP_WAIT_VALUE_32, 0, memory, 1};
+  TestingGraph records, operations, calls;
+  for (uint32_t i = 0; i < 1024; ++i) {
+    records.AddEvent(wire::GraphNodeKind::kEventRecord, 1);
+    operations.AddOperation(wait);
+    if (i != 0) operations.AddEdge(i - 1, i);
+    calls.AddHostCall(i);
+  }
+  EXPECT_EQ(InstantiateFromArena(1, records), CUDA_SUCCESS);
+  EXPECT_EQ(InstantiateFromArena(2, operations), CUDA_SUCCESS);
+  EXPECT_EQ(InstantiateFromArena(3, calls), CUDA_SUCCESS);
+  records.AddEvent(wire::GraphNodeKind::kEventRecord, 1);
+  operations.AddOperation(wait);
+  calls.AddHostCall(0);
+  EXPECT_EQ(InstantiateFromArena(4, records), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(InstantiateFromArena(4, operations), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(InstantiateFromArena(4, calls), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+TEST_F(GraphTest, WaitsThatWouldKeepTheDeviceFromAllOthersAreRefused) {
+  const uint64_t memory = tenant_->Alloc(1u << 20);
+  TestingGraph graph;
+  for (uint32_t i = 0; i < kMostGraphWaits; ++i) {
+    graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_32, 0, memory + i * 4, 1});
+  }
+  EXPECT_EQ(InstantiateFromArena(1, graph), CUDA_SUCCESS);
+  graph.AddHostCall(0);
+  EXPECT_EQ(InstantiateFromArena(2, graph), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+// ---- hostile tenants
+
+class MaliciousGraphTest : public GraphTest {
+ protected:
+  void ExpectEnds(Fatal fatal) {
+    EXPECT_TRUE(tenant_->WaitFatal(fatal))
+        << "ended with: " << wire::FatalText(tenant_->reader.fatal());
+    const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->fatal, static_cast<uint32_t>(fatal));
+    EXPECT_EQ(ended->drained, 1u);
+    auto honest = scheduler_.AddTenant();
+    ASSERT_EQ(honest->ready.ok, 1u);
+    EXPECT_TRUE(honest->LoadKernel(1, 1, "k", kEmptyPtx));
+    EXPECT_TRUE(honest->WaitDone(0, honest->LaunchPlain(0, 1)));
+  }
+  void PostBlock(const std::vector<uint8_t>& block) {
+    tenant_->Post<wire::GraphInstantiate>({GraphId{1}, 0, HostPtr{0}, 0}, block, 0);
+  }
+};
+
+TEST_F(MaliciousGraphTest, Cycle) {
+  TestingGraph graph = TwoKernels();
+  graph.AddEdge(1, 0);
+  PostBlock(graph.Block());
+  ExpectEnds(Fatal::kBadArgument);
+}
+
+TEST_F(MaliciousGraphTest, EdgeToNowhere) {
+  TestingGraph graph = TwoKernels();
+  graph.AddEdge(0, 2);
+  PostBlock(graph.Block());
+  ExpectEnds(Fatal::kBadArgument);
+}
+
+TEST_F(MaliciousGraphTest, TruncatedDefinition) {
+  std::vector<uint8_t> block = TwoKernels().Block();
+  block.resize(block.size() - 16);
+  PostBlock(block);
+  ExpectEnds(Fatal::kBadArgument);
+}
+
+TEST_F(MaliciousGraphTest, HugeCounts) {
+  std::vector<uint8_t> block = TwoKernels().Block();
+  const wire::GraphHead head{UINT32_MAX, UINT32_MAX, block.size()};
+  std::memcpy(block.data(), &head, sizeof(head));
+  PostBlock(block);
+  ExpectEnds(Fatal::kBadArgument);
+}
+
+TEST_F(MaliciousGraphTest, DefinitionOutsideTheArena) {
+  const uint64_t end = tenant_->order.host_range_begin + tenant_->order.host_range_bytes;
+  tenant_->Post<wire::GraphInstantiate>({GraphId{1}, 0, HostPtr{end - 16}, 64}, {}, 0);
+  ExpectEnds(Fatal::kBadRange);
+}
+
+TEST_F(MaliciousGraphTest, DefinitionThatIsTooLarge) {
+  tenant_->Post<wire::GraphInstantiate>(
+      {GraphId{1}, 0, HostPtr{tenant_->order.host_range_begin}, wire::kMaxGraphBytes + 1}, {}, 0);
+  ExpectEnds(Fatal::kBadRange);
+}
+
+TEST_F(MaliciousGraphTest, UnknownFlags) {
+  tenant_->Post<wire::GraphInstantiate>({GraphId{1}, 2, HostPtr{0}, 0}, TwoKernels().Block(), 0);
+  ExpectEnds(Fatal::kBadArgument);
+}
+
+TEST_F(MaliciousGraphTest, IdTwice) {
+  ASSERT_EQ(Instantiate(1, TwoKernels()), CUDA_SUCCESS);
+  EXPECT_EQ(Instantiate(1, TwoKernels()), std::nullopt);
+  ExpectEnds(Fatal::kBadHandle);
+}
+
+TEST_F(MaliciousGraphTest, LaunchOfAnUnknownGraph) {
+  Launch(7);
+  ExpectEnds(Fatal::kBadHandle);
+}
+
+TEST_F(MaliciousGraphTest, UpdateOfAnotherKind) {
+  ASSERT_EQ(Instantiate(1, TwoKernels()), CUDA_SUCCESS);
+  TestingGraph update;
+  update.AddHostCall(1);
+  tenant_->Post<wire::GraphUpdate>({GraphId{1}, 0, HostPtr{0}, 0}, update.Block(), 0);
+  ExpectEnds(Fatal::kBadArgument);
+}
+
+TEST_F(MaliciousGraphTest, UpdateOfANodeThatIsNotThere) {
+  ASSERT_EQ(Instantiate(1, TwoKernels()), CUDA_SUCCESS);
+  TestingGraph update;
+  update.AddKernel(1, PlainParams());
+  update.Rename(0, 2);
+  tenant_->Post<wire::GraphUpdate>({GraphId{1}, 0, HostPtr{0}, 0}, update.Block(), 0);
+  ExpectEnds(Fatal::kBadArgument);
+}
+
+TEST_F(GraphTest, AGraphIsPaidForBeforeItIsMade) {
+  TestingGraph small;
+  small.AddEmpty();
+  TestingGraph large;
+  for (int i = 0; i < 100; ++i) large.AddEmpty();
+  ASSERT_EQ(Instantiate(1, small), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), kGraphTakesOfDeviceBytes);
+  ASSERT_EQ(Instantiate(2, large), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(),
+            kGraphTakesOfDeviceBytes + 100 * kGraphNodeTakesOfDeviceBytes);
+  scheduler_.quota_bytes = scheduler_.memory_in_use();
+  const int live = TestingDriver::live_graphs();
+  EXPECT_EQ(Instantiate(3, small), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(TestingDriver::live_graphs(), live);
+  tenant_->Post<wire::GraphDestroy>({GraphId{2}});
+  EXPECT_TRUE(
+      tenant_->Wait([&] { return scheduler_.memory_in_use() == kGraphTakesOfDeviceBytes; }));
+  EXPECT_EQ(Instantiate(3, small), CUDA_SUCCESS);
+}
+
+// Memory of the node's, which definitions out of holes in the arena cost the tenant nothing of.
+TEST(GraphBudget, Malicious_ADefinitionBeyondWhatASessionMayCost) {
+  const Driver& driver = TestingDriver::Reset();
+  TestingScheduler scheduler(driver, true, -1, uint64_t{64} << 20);  // a session's: 16 MiB
+  const auto tenant = scheduler.AddTenant();
+  const HostPtr hole{tenant->order.host_range_begin};
+  EXPECT_EQ(tenant->Call<wire::GraphInstantiate>({GraphId{1}, 0, hole, 16u << 20}),
+            CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(tenant->reader.fatal(), Fatal::kNone);
+  const auto honest = scheduler.AddTenant();
+  ASSERT_TRUE(honest->LoadKernel(1, 1, "k", kEmptyPtx));
+  EXPECT_TRUE(honest->WaitDone(0, honest->LaunchPlain(0, 1)));
+}
+
+}  // namespace
+}  // namespace gpuloom::executor

@@ -1,0 +1,102 @@
+// The part of a session for graphs (docs/design/running-graphs.md): made and updated in the order of their launches,
+// launched like any other command of a stream. Ring thread only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/executor/graph/graph.h"
+#include "agent/executor/session/id_table.h"
+#include "agent/executor/session/session_port.h"
+
+namespace gpuloom::executor {
+
+class Arrays;
+class Conditionals;
+class DeviceMemory;
+class Events;
+class HostFunctions;
+class Libraries;
+struct GraphWork;
+
+class Graphs final : public Part {
+ public:
+  Graphs(SessionPort* port, HostFunctions* host_functions, Events* events, const Arrays* arrays,
+         const DeviceMemory* device_memory, Libraries* libraries, Conditionals* conditions)
+      : Part(port),
+        host_functions_(host_functions),
+        events_(events),
+        arrays_(arrays),
+        device_memory_(device_memory),
+        libraries_(libraries),
+        conditions_(conditions) {}
+
+  void On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::GraphUpload>, const wire::GraphUpload::Request&, const wire::Record&);
+  void On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request&, const wire::Record&);
+  void On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request&, const wire::Record&);
+
+  // There is room at CUDA for what may wait in it, and no update stands before it.
+  bool MayLaunchGraph(const GraphWork& work, wire::Ticket ticket) const;
+  // To CUDA.
+  CUresult SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work);
+  // Of commands of the stream that are done.
+  void FinishGraphs(Stream& stream);
+  // Asks the tenant for the functions that the GPU has come to. True when there was one.
+  bool PollGraphCalls();
+  // Those whose reservation's earlier Graph is gone.
+  void MakeWaitingGraphs();
+
+  // The session ends.
+  void End() { graphs_to_make_.clear(); }
+  // Then, in every round: nobody is left who would write what graphs wait for.
+  void LetGraphsGo();
+  bool GraphsLetGo();  // nothing of LetGraphsGo's is at CUDA
+  // A piece; true when that was the last.
+  bool DropPiece() { return executor::DropPiece(&graphs_); }
+
+ private:
+  struct GraphEntry {
+    GraphRef graph;  // null while it is made
+  };
+  // It waits for the end of the Graph that was made with its reservation before.
+  struct GraphToMake {
+    Caller caller;
+    wire::GraphInstantiate::Request request;
+    PlanRef plan;
+  };
+
+  struct GraphBlock;
+  bool FindGraphBlock(wire::HostPtr address, uint64_t size_bytes, const wire::Record& record,
+                      GraphPlan* plan, GraphBlock* block);  // refuses when it is not in the arena
+  // Judges so many entries more; true when the plan is judged.
+  bool JudgeGraph(GraphPlan* plan, uint32_t entries);
+  void MakeGraph(Caller caller, const wire::GraphInstantiate::Request& request,
+                 const PlanRef& plan);
+  Graph* FindGraph(wire::GraphId id_untrusted);  // refuses when there is none
+  void JudgeUpdate(const GraphRef& graph, wire::Ticket ticket);
+  void TryUpdate(const GraphRef& graph);
+  void FinishUpdate(Graph& graph);
+  // False: it waits, or the session ends.
+  bool TakesReservation(Caller caller, const wire::GraphInstantiate::Request& request,
+                        const PlanRef& plan);
+
+  // graph_judge.cc
+  CUresult JudgeGraphNode(GraphPlan* plan, uint32_t entry);
+  CUresult JudgeGraphKernel(GraphPlan* plan, uint32_t entry);
+  CUresult JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNode& node) const;
+
+  HostFunctions* const host_functions_;
+  Events* const events_;
+  const Arrays* const arrays_;
+  const DeviceMemory* const device_memory_;
+  Libraries* const libraries_;
+  Conditionals* const conditions_;
+  IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
+  std::vector<GraphToMake> graphs_to_make_;
+  GraphWaits graph_waits_;
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,290 @@
+// Arrays: charged by the scheduler, made and cleared by a worker. The driver cuts them from pools of
+// its own, where a neighbour's array may have lain, so each is cleared before its tenant can reach
+// it.
+#include "agent/executor/image/array.h"
+
+#include <bit>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/quiet.h"
+#include "agent/executor/image/arrays.h"
+#include "agent/executor/session/scheduler_link.h"
+#include "proto/cuda/array_format.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// Larger than what CUDA allows in any direction.
+constexpr uint64_t kMaxExtent = 1u << 20;
+constexpr uint32_t kMaxLevels = 32;
+constexpr uint64_t kChargeStepBytes = 64u << 10;
+
+uint64_t RoundUp(uint64_t number, uint64_t step) { return (number + step - 1) / step * step; }
+
+constexpr uint32_t kOfferedFlags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST |
+                                   CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER |
+                                   CUDA_ARRAY3D_COLOR_ATTACHMENT;
+
+struct Extent {
+  uint64_t width;
+  uint64_t height;
+  uint64_t depth;
+};
+
+// Layers and faces stay, everything else halves from level to level.
+Extent ExtentOf(const wire::ArrayCreate::Request& r, uint32_t level) {
+  const bool layered = (r.flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
+  const auto halved = [level](uint64_t n) { return std::max<uint64_t>(n >> level, 1); };
+  return {halved(r.width), halved(r.height),
+          layered ? std::max<uint64_t>(r.depth, 1) : halved(r.depth)};
+}
+
+// Zeros over all of it, on a stream of its own, and waits for that.
+CUresult Clear(const Driver& cuda, CUarray array, const Extent& extent, uint32_t element_bytes) {
+  static const uint8_t kZeros[1u << 20] = {};
+  CUstream stream = nullptr;
+  CUresult result = cuda.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0);
+  if (result != CUDA_SUCCESS) return result;
+  // As much at a time as there are zeros: some bytes of a row, some rows, or some whole slices.
+  const uint64_t row_bytes = extent.width * element_bytes;
+  const uint64_t piece_bytes = std::min<uint64_t>(row_bytes, sizeof(kZeros));
+  const uint64_t rows =
+      std::min<uint64_t>(std::max<uint64_t>(sizeof(kZeros) / row_bytes, 1), extent.height);
+  const uint64_t slices =
+      rows < extent.height ? 1 : std::max<uint64_t>(sizeof(kZeros) / (row_bytes * rows), 1);
+  for (uint64_t z = 0; z < extent.depth; z += slices) {
+    for (uint64_t y = 0; y < extent.height; y += rows) {
+      for (uint64_t x = 0; x < row_bytes && result == CUDA_SUCCESS; x += piece_bytes) {
+        CUDA_MEMCPY3D copy = {};
+        copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+        copy.srcHost = kZeros;
+        copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+        copy.dstArray = array;
+        copy.dstXInBytes = x;
+        copy.dstY = y;
+        copy.dstZ = z;
+        copy.WidthInBytes = std::min(piece_bytes, row_bytes - x);
+        copy.Height = std::min(rows, extent.height - y);
+        copy.Depth = std::min(slices, extent.depth - z);
+        copy.srcPitch = copy.WidthInBytes;
+        copy.srcHeight = copy.Height;
+        result = cuda.cuMemcpy3DAsync_v2(&copy, stream);
+      }
+    }
+  }
+  const CUresult done = cuda.cuStreamSynchronize(stream);
+  cuda.cuStreamDestroy_v2(stream);
+  return result != CUDA_SUCCESS ? result : done;
+}
+
+}  // namespace
+
+uint64_t ArrayBytes(const wire::ArrayCreate::Request& r) {
+  const uint32_t element_bytes = PlainElementBytes(r.format, r.channels);
+  if (r.width > kMaxExtent || r.height > kMaxExtent || r.depth > kMaxExtent) return UINT64_MAX;
+  uint64_t sum = 0;
+  for (uint32_t level = 0; level < std::max(r.levels, 1u) && level < kMaxLevels; ++level) {
+    const Extent extent = ExtentOf(r, level);
+    // The device lays textures out in tiles of 64 bytes by 8 rows, and those in blocks whose height
+    // is a power of two up to 16.
+    const uint64_t tiles = (extent.height + 7) / 8;
+    const uint64_t rows =
+        extent.height == 1
+            ? 1
+            : RoundUp(extent.height, 8 * std::min<uint64_t>(std::bit_ceil(tiles), 16));
+    sum += RoundUp(extent.width * element_bytes, 64) * rows * extent.depth;
+    // The next level would be the same again.
+    if (extent.width == 1 && extent.height == 1 && extent.depth == 1) break;
+  }
+  return RoundUp(sum, kChargeStepBytes);
+}
+
+DeviceArray::~DeviceArray() {
+  if (array == nullptr && mipmap == nullptr) {
+    if (on_destroyed) on_destroyed();
+    return;
+  }
+  quiet->Retire(
+      [cuda = cuda, array = array, mipmap = mipmap] {
+        if (mipmap != nullptr) {
+          cuda->cuMipmappedArrayDestroy(mipmap);
+        } else {
+          cuda->cuArrayDestroy(array);
+        }
+      },
+      std::move(on_destroyed));
+}
+
+void DeviceArray::Destroy() {
+  if (mipmap != nullptr) {
+    cuda->cuMipmappedArrayDestroy(mipmap);
+  } else if (array != nullptr) {
+    cuda->cuArrayDestroy(array);
+  }
+  mipmap = nullptr;
+  array = nullptr;
+}
+
+// An array on its way to its tenant. Make runs on a worker.
+struct Arrays::NewArray {
+  wire::ArrayCreate::Request request{};
+  CUarray array = nullptr;
+  CUmipmappedArray mipmap = nullptr;
+  uint32_t levels = 0;
+  CUresult result = CUDA_SUCCESS;
+
+  void Make(const Driver& cuda) {
+    CUDA_ARRAY3D_DESCRIPTOR descriptor = {};
+    descriptor.Width = request.width;
+    descriptor.Height = request.height;
+    descriptor.Depth = request.depth;
+    descriptor.Format = static_cast<CUarray_format>(request.format);
+    descriptor.NumChannels = request.channels;
+    descriptor.Flags = request.flags;
+    const uint32_t element_bytes = PlainElementBytes(request.format, request.channels);
+    if (request.levels == 0) {
+      result = cuda.cuArray3DCreate_v2(&array, &descriptor);
+      if (result != CUDA_SUCCESS) return;
+      result = Clear(cuda, array, ExtentOf(request, 0), element_bytes);
+      if (result != CUDA_SUCCESS) cuda.cuArrayDestroy(array);
+      return;
+    }
+    result = cuda.cuMipmappedArrayCreate(&mipmap, &descriptor, request.levels);
+    if (result != CUDA_SUCCESS) return;
+    CUarray level = nullptr;
+    while (levels < request.levels &&
+           cuda.cuMipmappedArrayGetLevel(&level, mipmap, levels) == CUDA_SUCCESS) {
+      result = Clear(cuda, level, ExtentOf(request, levels), element_bytes);
+      if (result != CUDA_SUCCESS) {
+        cuda.cuMipmappedArrayDestroy(mipmap);
+        return;
+      }
+      ++levels;
+    }
+  }
+};
+
+void Arrays::On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request& request,
+                const wire::Record& record) {
+  if (arrays_.Add(request.array) == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Caller caller = CallerOf(record);
+  const auto fail = [this, caller, id = request.array](CUresult result) {
+    arrays_.Take(id);
+    Reply<wire::ArrayCreate>(caller, result);
+  };
+  if (PlainElementBytes(request.format, request.channels) == 0 ||
+      (request.flags & ~kOfferedFlags) != 0) {
+    return fail(CUDA_ERROR_NOT_SUPPORTED);
+  }
+  const uint64_t size_bytes = ArrayBytes(request);
+  if (request.width == 0 || size_bytes == UINT64_MAX || request.levels > kMaxLevels) {
+    return fail(CUDA_ERROR_INVALID_VALUE);
+  }
+  ++outstanding_;
+  services_.scheduler->Ask(control::MemoryCharge{id(), size_bytes},
+                           [this, caller, request, fail](control::Incoming* answer) {
+                             --outstanding_;
+                             control::MemoryGranted granted;
+                             if (!answer->As(&granted) || granted.session_id != id()) {
+                               return fail(CUDA_ERROR_OUT_OF_MEMORY);
+                             }
+                             if (granted.result != CUDA_SUCCESS)
+                               return fail(static_cast<CUresult>(granted.result));
+                             MakeArray(caller, request, granted.memory_id);
+                           });
+}
+
+void Arrays::MakeArray(Caller caller, const wire::ArrayCreate::Request& request,
+                       uint64_t memory_id) {
+  const auto give_back = [scheduler = services_.scheduler, session = id(), memory_id] {
+    scheduler->Send(control::MemoryReturn{session, memory_id});
+  };
+  auto made = std::make_shared<NewArray>();
+  made->request = request;
+  memory_.Post([made, &cuda = services_.device->cuda()] { made->Make(cuda); },
+               [this, caller, made, memory_id, give_back] {
+                 services_.device->Judge(made->result);
+                 if (made->result != CUDA_SUCCESS) {
+                   give_back();
+                   arrays_.Take(made->request.array);
+                   return Reply<wire::ArrayCreate>(caller, made->result);
+                 }
+                 auto whole =
+                     std::make_shared<DeviceArray>(services_.quiet, &services_.device->cuda());
+                 whole->array = made->array;
+                 whole->mipmap = made->mipmap;
+                 whole->memory_id = memory_id;
+                 whole->on_destroyed = give_back;
+                 // Null when the session ended meanwhile: then the array goes at once.
+                 if (ArrayEntry* entry = arrays_.Find(made->request.array); entry != nullptr) {
+                   entry->array = made->array;
+                   entry->whole = std::move(whole);
+                 }
+                 Reply<wire::ArrayCreate>(caller, CUDA_SUCCESS, {made->levels, 0});
+               });
+}
+
+ArrayEntry* Arrays::FindArray(wire::ArrayId id_untrusted) {
+  ArrayEntry* entry = arrays_.Find(id_untrusted);
+  if (entry != nullptr && entry->whole != nullptr) return entry;
+  Refuse(wire::Fatal::kBadHandle);
+  return nullptr;
+}
+
+void Arrays::On(wire::Tag<wire::ArrayLevel>, const wire::ArrayLevel::Request& request,
+                const wire::Record& record) {
+  ArrayEntry* whole = FindArray(request.whole);
+  if (whole == nullptr) return;
+  if (whole->array != nullptr) return Refuse(wire::Fatal::kBadHandle);
+  ArrayEntry* level = arrays_.Add(request.array);
+  if (level == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const CUresult result = services_.device->Judge(services_.device->cuda().cuMipmappedArrayGetLevel(
+      &level->array, whole->whole->mipmap, request.level));
+  if (result == CUDA_SUCCESS) {
+    level->whole = whole->whole;
+    level->is_level = true;
+    whole->levels.push_back(request.array);
+  } else {
+    arrays_.Take(request.array);
+  }
+  Reply<wire::ArrayLevel>(CallerOf(record), result);
+}
+
+void Arrays::On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request& request,
+                const wire::Record& record) {
+  const ArrayEntry* entry = FindArray(request.array);
+  if (entry == nullptr) return;
+  if (entry->is_level) return Refuse(wire::Fatal::kBadHandle);
+  chores_.Do([this, named = std::shared_ptr<ArrayEntry>(arrays_.Take(request.array)),
+              caller = CallerOf(record), ticket = record.ticket] {
+    std::vector<wire::ArrayId>& levels = named->levels;
+    for (size_t left = Chores::kPiece; left != 0 && !levels.empty(); --left, levels.pop_back()) {
+      arrays_.Take(levels.back());
+    }
+    if (!levels.empty()) return false;
+    AfterEarlierWork(ticket, [this, caller, whole = std::move(named->whole)]() mutable {
+      DestroyArray(caller, std::move(whole));
+    });
+    return true;
+  });
+}
+
+void Arrays::DestroyArray(Caller caller, ArrayRef whole) {
+  on_destroy_(whole);
+  // A view or a graph that still has it ends it later.
+  if (whole.use_count() > 1) return Reply<wire::ArrayDestroy>(caller, CUDA_SUCCESS);
+  ++outstanding_;
+  services_.quiet->Need(
+      owner(), [whole] { whole->Destroy(); },
+      [this, caller, whole] {
+        // Asked, not sent: the tenant sees its quota free again when the answer comes.
+        whole->on_destroyed = nullptr;
+        services_.scheduler->Ask(control::MemoryReturn{id(), whole->memory_id},
+                                 [this, caller](control::Incoming*) {
+                                   --outstanding_;
+                                   Reply<wire::ArrayDestroy>(caller, CUDA_SUCCESS);
+                                 });
+      });
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,51 @@
+// The part of a session for arrays, and for textures and surfaces, which look at them. Ring thread only.
+#pragma once
+
+#include <functional>
+#include <map>
+
+#include "agent/executor/image/array.h"
+#include "agent/executor/session/id_table.h"
+#include "agent/executor/session/session_port.h"
+
+namespace gpuloom::executor {
+
+class Arrays final : public Part {
+ public:
+  // `on_destroy`: the tenant has destroyed the array, and all work that names it is done.
+  Arrays(SessionPort* port, std::function<void(const ArrayRef&)> on_destroy)
+      : Part(port), on_destroy_(std::move(on_destroy)) {}
+
+  void On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::ArrayLevel>, const wire::ArrayLevel::Request&, const wire::Record&);
+  void On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request&, const wire::Record&);
+  void On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::TextureDestroy>, const wire::TextureDestroy::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::SurfaceCreate>, const wire::SurfaceCreate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::SurfaceDestroy>, const wire::SurfaceDestroy::Request&,
+          const wire::Record&);
+
+  // Or null; its `whole` is null while it is being made.
+  const ArrayEntry* Find(wire::ArrayId id_untrusted) const { return arrays_.Find(id_untrusted); }
+  // What a texture is to look at; false: refused.
+  bool JudgeTexture(const wire::TextureCreate::Request& request, CUDA_RESOURCE_DESC* resource,
+                    ArrayRef* array);
+
+  // At the end, a piece; true when that was the last. The views first.
+  bool DestroyViews();
+  bool DropPiece() { return executor::DropPiece(&arrays_); }
+
+ private:
+  struct NewArray;
+  void MakeArray(Caller caller, const wire::ArrayCreate::Request& request, uint64_t memory_id);
+  void DestroyArray(Caller caller, ArrayRef whole);
+  ArrayEntry* FindArray(wire::ArrayId id_untrusted);  // refuses when there is none
+
+  const std::function<void(const ArrayRef&)> on_destroy_;
+  IdTable<wire::ArrayId, ArrayEntry, wire::kMaxArrays> arrays_;
+  std::map<uint64_t, ArrayRef> textures_;  // by handle; null for linear memory
+  std::map<uint64_t, ArrayRef> surfaces_;
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,377 @@
+#include "agent/executor/image/texture_reference.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/image/arrays.h"
+#include "agent/executor/image/texture.h"
+#include "agent/executor/image/texture_references.h"
+#include "proto/cuda/return_if_error.h"
+
+namespace gpuloom::executor {
+namespace {
+
+uint32_t BitsOf(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+// NaNs are equal to themselves here.
+bool Same(float a, float b) { return BitsOf(a) == BitsOf(b); }
+
+wire::ReferenceGet::Reply ReplyOf(const SamplerState& state) {
+  const CUDA_TEXTURE_DESC& sampler = state.sampler;
+  wire::ReferenceGet::Reply reply{};
+  reply.format = state.format;
+  reply.channels = static_cast<uint32_t>(state.channels);
+  for (int i = 0; i < 3; ++i) reply.address_mode[i] = sampler.addressMode[i];
+  reply.filter_mode = sampler.filterMode;
+  reply.flags = sampler.flags;
+  reply.max_anisotropy = sampler.maxAnisotropy;
+  reply.mipmap_filter_mode = sampler.mipmapFilterMode;
+  reply.mipmap_level_bias_bits = BitsOf(sampler.mipmapLevelBias);
+  reply.min_mipmap_level_bits = BitsOf(sampler.minMipmapLevelClamp);
+  reply.max_mipmap_level_bits = BitsOf(sampler.maxMipmapLevelClamp);
+  for (int i = 0; i < 4; ++i) reply.border_color_bits[i] = BitsOf(sampler.borderColor[i]);
+  return reply;
+}
+
+}  // namespace
+
+// What a driver does not tell is taken as zero, which is then set like everything else.
+CUresult SamplerState::ReadFresh(const Driver& cuda, CUtexref texture) {
+  int most = 0;
+  CUDA_RETURN_IF_ERROR(cuda.cuTexRefGetFormat(&format, &channels, texture));
+  for (int i = 0; i < 3; ++i) {
+    (void)cuda.cuTexRefGetAddressMode(&sampler.addressMode[i], texture, i);
+  }
+  (void)cuda.cuTexRefGetFilterMode(&sampler.filterMode, texture);
+  (void)cuda.cuTexRefGetFlags(&sampler.flags, texture);
+  (void)cuda.cuTexRefGetMipmapFilterMode(&sampler.mipmapFilterMode, texture);
+  (void)cuda.cuTexRefGetMipmapLevelBias(&sampler.mipmapLevelBias, texture);
+  (void)cuda.cuTexRefGetMipmapLevelClamp(&sampler.minMipmapLevelClamp, &sampler.maxMipmapLevelClamp,
+                                         texture);
+  (void)cuda.cuTexRefGetBorderColor(sampler.borderColor, texture);
+  (void)cuda.cuTexRefGetMaxAnisotropy(&most, texture);
+  sampler.maxAnisotropy = static_cast<unsigned>(most);
+  return CUDA_SUCCESS;
+}
+
+size_t References::Add(CUtexref texture, const SamplerState& state) {
+  One one;
+  one.texture = texture;
+  one.state = state;
+  return Add(one);
+}
+
+size_t References::Add(CUsurfref surface) {
+  One one;
+  one.surface = surface;
+  return Add(one);
+}
+
+size_t References::Add(const One& one) {
+  const auto known = std::find_if(ones_.begin(), ones_.end(), [&](const One& other) {
+    return other.texture == one.texture && other.surface == one.surface;
+  });
+  if (known != ones_.end()) return static_cast<size_t>(known - ones_.begin());
+  if (ones_.size() >= wire::kMaxReferencesOfLibrary) return kNone;
+  ones_.push_back(one);
+  return ones_.size() - 1;
+}
+
+void References::Want(size_t number, BindingRef binding) {
+  auto wanted = std::make_shared<Bindings>(*wanted_);
+  if (wanted->each.size() <= number) wanted->each.resize(number + 1);
+  wanted->each[number] = std::move(binding);
+  wanted_ = std::move(wanted);
+}
+
+// What the driver has taken is known even when it refuses the next thing.
+CUresult References::SetSampler(const Driver& cuda, One* one, const CUDA_TEXTURE_DESC& wanted) {
+  CUDA_TEXTURE_DESC& now = one->state.sampler;
+  const CUtexref texture = one->texture;
+  CUresult result = CUDA_SUCCESS;
+  const auto set = [&](bool differs, auto tell, auto note) {
+    if (!differs || result != CUDA_SUCCESS) return;
+    result = tell();
+    if (result == CUDA_SUCCESS) note();
+  };
+  set(
+      now.flags != wanted.flags, [&] { return cuda.cuTexRefSetFlags(texture, wanted.flags); },
+      [&] { now.flags = wanted.flags; });
+  for (int i = 0; i < 3; ++i) {
+    set(
+        now.addressMode[i] != wanted.addressMode[i],
+        [&] { return cuda.cuTexRefSetAddressMode(texture, i, wanted.addressMode[i]); },
+        [&] { now.addressMode[i] = wanted.addressMode[i]; });
+  }
+  set(
+      now.filterMode != wanted.filterMode,
+      [&] { return cuda.cuTexRefSetFilterMode(texture, wanted.filterMode); },
+      [&] { now.filterMode = wanted.filterMode; });
+  set(
+      now.mipmapFilterMode != wanted.mipmapFilterMode,
+      [&] { return cuda.cuTexRefSetMipmapFilterMode(texture, wanted.mipmapFilterMode); },
+      [&] { now.mipmapFilterMode = wanted.mipmapFilterMode; });
+  set(
+      !Same(now.mipmapLevelBias, wanted.mipmapLevelBias),
+      [&] { return cuda.cuTexRefSetMipmapLevelBias(texture, wanted.mipmapLevelBias); },
+      [&] { now.mipmapLevelBias = wanted.mipmapLevelBias; });
+  set(
+      !Same(now.minMipmapLevelClamp, wanted.minMipmapLevelClamp) ||
+          !Same(now.maxMipmapLevelClamp, wanted.maxMipmapLevelClamp),
+      [&] {
+        return cuda.cuTexRefSetMipmapLevelClamp(texture, wanted.minMipmapLevelClamp,
+                                                wanted.maxMipmapLevelClamp);
+      },
+      [&] {
+        now.minMipmapLevelClamp = wanted.minMipmapLevelClamp;
+        now.maxMipmapLevelClamp = wanted.maxMipmapLevelClamp;
+      });
+  set(
+      now.maxAnisotropy != wanted.maxAnisotropy,
+      [&] { return cuda.cuTexRefSetMaxAnisotropy(texture, wanted.maxAnisotropy); },
+      [&] { now.maxAnisotropy = wanted.maxAnisotropy; });
+  set(
+      !std::equal(std::begin(now.borderColor), std::end(now.borderColor),
+                  std::begin(wanted.borderColor), Same),
+      [&] {
+        float color[4];
+        std::copy(std::begin(wanted.borderColor), std::end(wanted.borderColor), color);
+        return cuda.cuTexRefSetBorderColor(texture, color);
+      },
+      [&] {
+        std::copy(std::begin(wanted.borderColor), std::end(wanted.borderColor), now.borderColor);
+      });
+  return result;
+}
+
+CUresult References::SetFormat(const Driver& cuda, One* one, CUarray_format format, int channels) {
+  if (one->state.format == format && one->state.channels == channels) return CUDA_SUCCESS;
+  const CUresult result = cuda.cuTexRefSetFormat(one->texture, format, channels);
+  if (result == CUDA_SUCCESS) {
+    one->state.format = format;
+    one->state.channels = channels;
+  }
+  return result;
+}
+
+CUresult References::SetTexture(const Driver& cuda, One* one, const Binding& binding) {
+  const CUtexref texture = one->texture;
+  size_t offset = 0;
+  if (!binding.bound) return cuda.cuTexRefSetAddress_v2(&offset, texture, 0, 0);
+  CUresult result = SetSampler(cuda, one, binding.sampler);
+  if (result != CUDA_SUCCESS) return result;
+  const CUDA_RESOURCE_DESC& resource = binding.resource;
+  // The driver's format follows what is bound, so what we know of it does not last.
+  const auto forget_format = [one] { one->state.channels = 0; };
+  switch (resource.resType) {
+    case CU_RESOURCE_TYPE_ARRAY:
+      forget_format();
+      return cuda.cuTexRefSetArray(texture, resource.res.array.hArray, CU_TRSA_OVERRIDE_FORMAT);
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
+      forget_format();
+      return cuda.cuTexRefSetMipmappedArray(texture, resource.res.mipmap.hMipmappedArray,
+                                            CU_TRSA_OVERRIDE_FORMAT);
+    case CU_RESOURCE_TYPE_LINEAR: {
+      const auto& linear = resource.res.linear;
+      // A format may not follow memory of two dimensions.
+      if (one->set != nullptr && one->set->bound &&
+          one->set->resource.resType == CU_RESOURCE_TYPE_PITCH2D) {
+        (void)cuda.cuTexRefSetAddress_v2(&offset, texture, 0, 0);
+      }
+      result = SetFormat(cuda, one, linear.format, static_cast<int>(linear.numChannels));
+      if (result != CUDA_SUCCESS) return result;
+      return cuda.cuTexRefSetAddress_v2(&offset, texture, linear.devPtr, linear.sizeInBytes);
+    }
+    case CU_RESOURCE_TYPE_PITCH2D: {
+      const auto& pitched = resource.res.pitch2D;
+      const CUDA_ARRAY_DESCRIPTOR shape = {pitched.width, pitched.height, pitched.format,
+                                           pitched.numChannels};
+      forget_format();
+      return cuda.cuTexRefSetAddress2D_v3(texture, &shape, pitched.devPtr, pitched.pitchInBytes);
+    }
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult References::SetSurface(const Driver& cuda, const One& one, const Binding& binding) {
+  return cuda.cuSurfRefSetArray(one.surface,
+                                binding.bound ? binding.resource.res.array.hArray : nullptr, 0);
+}
+
+CUresult References::Tell(const Driver& cuda, One* one, const BindingRef& wanted) {
+  // A reference that the driver goes on refusing is left alone: what is held has a bound.
+  if (one->held.size() >= kMostHeld) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult told =
+      one->surface != nullptr ? SetSurface(cuda, *one, *wanted) : SetTexture(cuda, one, *wanted);
+  if (told == CUDA_SUCCESS) {
+    one->set = wanted;
+    one->held.clear();
+  } else if (std::find(one->held.begin(), one->held.end(), wanted) == one->held.end()) {
+    // Of this and of what came before, the driver may have either.
+    one->held.push_back(wanted);
+    if (one->set != nullptr) one->held.push_back(std::move(one->set));
+    one->set = nullptr;
+  }
+  return told;
+}
+
+CUresult References::Set(const Driver& cuda, const Bindings& bindings) {
+  CUresult result = CUDA_SUCCESS;
+  for (size_t i = 0; i < bindings.each.size(); ++i) {
+    const BindingRef& wanted = bindings.each[i];
+    if (wanted == nullptr || wanted == ones_[i].set) continue;
+    if (!wanted->bound) {
+      Forget(cuda, &ones_[i]);
+    } else if (const CUresult told = Tell(cuda, &ones_[i], wanted); told != CUDA_SUCCESS) {
+      result = told;
+    }
+  }
+  return result;
+}
+
+// A driver that refuses keeps what it has, and we hold that.
+void References::Forget(const Driver& cuda, One* one) {
+  if (one->set == nullptr && one->held.empty()) return;
+  const CUresult told = one->surface != nullptr ? SetSurface(cuda, *one, Binding())
+                                                : SetTexture(cuda, one, Binding());
+  if (told != CUDA_SUCCESS) return;
+  one->set = nullptr;
+  one->held.clear();
+}
+
+void References::LetGo(const Driver& cuda, const ArrayRef& array) {
+  for (size_t i = 0; i < ones_.size(); ++i) {
+    One& one = ones_[i];
+    if (one.set == nullptr || one.set->array != array ||
+        (i < wanted_->each.size() && wanted_->each[i] == one.set)) {
+      continue;
+    }
+    Forget(cuda, &one);
+  }
+}
+
+// One question on its way. Its functions run on a worker.
+struct TextureReferences::ReferenceLookup {
+  std::string name;
+  wire::ReferenceKind kind;
+  CUlibrary library = nullptr;  // null: a texture reference of no library
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  CUtexref texture = nullptr;
+  CUsurfref surface = nullptr;
+  SamplerState state;
+
+  void FindInLibrary(const Driver& cuda) {
+    if (cuda.cuModuleGetTexRef == nullptr || cuda.cuModuleGetSurfRef == nullptr) return;
+    CUmodule module = nullptr;
+    result = cuda.cuLibraryGetModule(&module, library);
+    if (result != CUDA_SUCCESS) return;
+    if (kind == wire::ReferenceKind::kSurface) {
+      result = cuda.cuModuleGetSurfRef(&surface, module, name.c_str());
+      return;
+    }
+    result = cuda.cuModuleGetTexRef(&texture, module, name.c_str());
+    if (result == CUDA_SUCCESS) result = state.ReadFresh(cuda, texture);
+  }
+
+  void LookAtNew(const Driver& cuda) {
+    if (cuda.cuTexRefCreate == nullptr) return;
+    result = cuda.cuTexRefCreate(&texture);
+    if (result != CUDA_SUCCESS) return;
+    result = state.ReadFresh(cuda, texture);
+    cuda.cuTexRefDestroy(texture);
+  }
+};
+
+void TextureReferences::On(wire::Tag<wire::ReferenceGet>,
+                           const wire::ReferenceGet::Request& request, const wire::Record& record) {
+  const Caller caller = CallerOf(record);
+  auto lookup = std::make_shared<ReferenceLookup>();
+  lookup->kind = request.kind;
+  if (request.library == wire::LibraryId{0} && request.reference == wire::ReferenceId{0}) {
+    return modules_.Post([lookup, &cuda = services_.device->cuda()] { lookup->LookAtNew(cuda); },
+                         [this, lookup, caller] {
+                           Reply<wire::ReferenceGet>(caller,
+                                                     services_.device->Judge(lookup->result),
+                                                     ReplyOf(lookup->state));
+                         });
+  }
+  const Library* library = loaded_->FindLibrary(request.library);
+  if (library == nullptr) return;
+  if (request.kind != wire::ReferenceKind::kTexture &&
+      request.kind != wire::ReferenceKind::kSurface) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  if (references_.Add(request.reference) == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  lookup->name.assign(record.payload.begin(), record.payload.end());
+  lookup->library = library->loaded->handle;
+  if (library->loaded->shared) {  // whose image has none
+    lookup->result = CUDA_ERROR_NOT_FOUND;
+    return FinishReference(caller, request, *lookup, library->loaded);
+  }
+  loaded_->UseLibrary(
+      library->loaded, [lookup, &cuda = services_.device->cuda()] { lookup->FindInLibrary(cuda); },
+      [this, lookup, caller, request, loaded = library->loaded] {
+        FinishReference(caller, request, *lookup, loaded);
+      });
+}
+
+void TextureReferences::FinishReference(Caller caller, const wire::ReferenceGet::Request& request,
+                                        const ReferenceLookup& lookup, const LibraryRef& loaded) {
+  CUresult result = services_.device->JudgeImage(lookup.result);
+  Library* owner = loaded_->FindLoaded(request.library, loaded);
+  if (owner == nullptr) result = CUDA_ERROR_INVALID_HANDLE;
+  size_t number = References::kNone;
+  if (result == CUDA_SUCCESS) {
+    if (loaded->references == nullptr) loaded->references = std::make_shared<References>();
+    References& references = *loaded->references;
+    number = lookup.surface != nullptr ? references.Add(lookup.surface)
+                                       : references.Add(lookup.texture, lookup.state);
+    if (number == References::kNone) result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (result != CUDA_SUCCESS) {
+    references_.Take(request.reference);
+    return Reply<wire::ReferenceGet>(caller, result);
+  }
+  owner->references.push_back(request.reference);
+  *references_.Find(request.reference) = {loaded, request.kind, number};
+  Reply<wire::ReferenceGet>(caller, CUDA_SUCCESS, ReplyOf(lookup.state));
+}
+
+void TextureReferences::On(wire::Tag<wire::ReferenceSet>,
+                           const wire::ReferenceSet::Request& request, const wire::Record&) {
+  const Reference* reference = references_.Find(request.reference);
+  if (reference == nullptr || reference->library == nullptr) {
+    return Refuse(wire::Fatal::kBadHandle);
+  }
+  auto binding = std::make_shared<Binding>();
+  if (request.bound != 0) {
+    if (request.look.has_view != 0 || (reference->kind == wire::ReferenceKind::kSurface &&
+                                       request.look.resource != wire::ViewResource::kArray)) {
+      return Refuse(wire::Fatal::kBadArgument);
+    }
+    if (!arrays_->JudgeTexture(request.look, &binding->resource, &binding->array)) return;
+    binding->bound = true;
+    binding->sampler = SamplerOf(request.look);
+  }
+  reference->library->references->Want(reference->number, std::move(binding));
+}
+
+std::shared_ptr<const Bindings> BindingsOf(const LoadedLibrary& library) {
+  return library.references == nullptr ? nullptr : library.references->wanted();
+}
+
+void TextureReferences::LetReferencesGo(const ArrayRef& whole) {
+  if (references_.size() == 0) return;
+  libraries_.ForEach([&](const Library& library) {
+    if (library.loaded != nullptr && library.loaded->references != nullptr) {
+      library.loaded->references->LetGo(services_.device->cuda(), whole);
+    }
+  });
+}
+
+}  // namespace gpuloom::executor

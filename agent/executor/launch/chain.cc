@@ -1,0 +1,244 @@
+#include "agent/executor/launch/chain.h"
+
+#include <algorithm>
+
+#include "agent/executor/device/spin.h"
+#include "agent/executor/launch/kernel_node.h"
+#include "agent/executor/stream/stream_set.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// A chain that nobody has asked for twice is another chunk's after so many launches.
+constexpr uint64_t kShortKeep = 4;
+// So many stay free for sequences that do not come again.
+constexpr size_t kScratchChains = 4;
+
+uint32_t CapacityFor(uint32_t launches) {
+  return (launches + kChainStep - 1) / kChainStep * kChainStep;
+}
+
+void AddLibrary(Chain* chain, const void* library) {
+  std::vector<const void*>& known = chain->libraries;
+  if (!known.empty() && known.back() == library) return;
+  if (std::find(known.begin(), known.end(), library) == known.end()) known.push_back(library);
+}
+
+}  // namespace
+
+Chain::~Chain() {
+  if (exec != nullptr) cuda->cuGraphExecDestroy(exec);
+  if (graph != nullptr) cuda->cuGraphDestroy(graph);
+}
+
+std::unique_lock<std::mutex> Chains::Lock() const {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  while (!lock.owns_lock()) {
+    Pause();
+    (void)lock.try_lock();
+  }
+  return lock;
+}
+
+// ---- chunks
+
+Chains::Found Chains::Find(const Chunk& chunk, const Target& target) {
+  const auto free = [&](const Chain& chain) {
+    return chain.in_flight == 0 || chain.stream == target.stream;
+  };
+  Found found;
+  for (Slot& slot : slots_) {
+    if (slot.signature != chunk.signature) continue;
+    const Chain& chain = *slot.chain;
+    if (!free(chain) || chain.nodes != chunk.nodes) continue;
+    if (slot.content == chunk.content && chain.params == chunk.params) {
+      found.exact = &slot;
+      return found;
+    }
+    if (found.alike == nullptr || chain.used < found.alike->chain->used) found.alike = &slot;
+  }
+  const uint32_t capacity = CapacityFor(chunk.size());
+  for (Slot& slot : slots_) {
+    const Chain& chain = *slot.chain;
+    if (chain.capacity() != capacity || chain.kept_to > launches_ || !free(chain)) continue;
+    if (&slot == found.alike) continue;
+    if (found.spare == nullptr || chain.used < found.spare->chain->used) found.spare = &slot;
+  }
+  return found;
+}
+
+bool Chains::SawBefore(uint64_t content) {
+  uint64_t& place = seen_[content % seen_.size()];
+  const bool seen = place == content;
+  place = content;
+  return seen;
+}
+
+// For a chunk that no chain holds.
+Chains::Slot* Chains::Choose(const Chunk& chunk, const Target& target, const Found& found,
+                             bool again) {
+  // What comes again as it was gets a chain of its own while there are any.
+  if (again && found.spare != nullptr) return found.spare;
+  if (again || (found.alike == nullptr && found.spare == nullptr)) {
+    Want(chunk, chunk.nodes.front(), chunk.params.data(), CapacityFor(chunk.size()), nullptr);
+  }
+  if (found.alike != nullptr) return found.alike;
+  // While a chain is written the GPU must have something to do.
+  return target.idle ? nullptr : found.spare;
+}
+
+ChainRef Chains::Take(const Chunk& chunk, const Target& target, bool* exact) {
+  const auto lock = Lock();
+  const Found found = Find(chunk, target);
+  *exact = found.exact != nullptr;
+  Slot* slot = found.exact;
+  bool again = *exact;
+  if (!*exact) {
+    again = SawBefore(chunk.content);
+    slot = Choose(chunk, target, found, again);
+    if (slot == nullptr) return nullptr;
+    // Nobody is to find what is about to change.
+    slot->signature = slot->content = 0;
+  }
+  ++(*exact ? counts_.replayed : slot == found.alike ? counts_.updated : counts_.rewritten);
+  Chain& chain = *slot->chain;
+  chain.used = ++launches_;
+  const uint64_t keep =
+      again && slots_.size() > kScratchChains ? 4 * uint64_t{slots_.size()} : kShortKeep;
+  chain.kept_to = launches_ + keep;
+  chain.stream = target.stream;
+  ++chain.in_flight;
+  chain.held.store(true, std::memory_order_relaxed);
+  return slot->chain;
+}
+
+ChainRef Chains::Launch(const Chunk& chunk, const Target& target) {
+  if (chunk.size() < kMinChainLaunches) return nullptr;
+  bool exact = false;
+  ChainRef chain = Take(chunk, target, &exact);
+  if (chain == nullptr) return nullptr;
+  CUfunction refused = nullptr;
+  CUresult result = exact ? CUDA_SUCCESS : Set(chain.get(), chunk, &refused);
+  if (result == CUDA_SUCCESS) {
+    result = device_->Judge(device_->cuda().cuGraphLaunch(chain->exec, target.cuda));
+  }
+  if (result != CUDA_SUCCESS) chain->nodes.clear();
+  chain->held.store(false, std::memory_order_release);
+  // The lock not before: who has it may wait for holders.
+  if (result != CUDA_SUCCESS) {
+    if (refused != nullptr) Refuse(refused);
+    Done(*chain);
+    return nullptr;
+  }
+  if (!exact) Offer(chain, chunk);
+  return chain;
+}
+
+void Chains::Offer(const ChainRef& chain, const Chunk& chunk) {
+  const auto lock = Lock();
+  const auto slot = std::find_if(slots_.begin(), slots_.end(),
+                                 [&](const Slot& one) { return one.chain == chain; });
+  // Dropped or forgotten meanwhile.
+  if (slot == slots_.end() || chain->nodes.empty()) return;
+  slot->signature = chunk.signature;
+  slot->content = chunk.content;
+}
+
+CUresult Chains::SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
+                         const uint8_t* params) {
+  const KernelNodeParams value(node.function, node, {params, node.param_bytes});
+  return device_->Judge(device_->cuda().cuGraphExecKernelNodeSetParams_v2(
+      chain.exec, chain.handles[index], &value.value));
+}
+
+void Chains::Refuse(CUfunction function) {
+  const auto lock = Lock();
+  AddRefused(function);
+}
+
+void Chains::AddRefused(CUfunction function) {
+  if (refused_.insert(function).second) ++refused_count_;
+}
+
+bool Chains::Refuses(CUfunction function) const {
+  if (refused() == 0) return false;
+  const auto lock = Lock();
+  return refused_.contains(function);
+}
+
+CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUfunction* refused) {
+  const Driver& cuda = device_->cuda();
+  CUresult result = CUDA_SUCCESS;
+  size_t at = 0;
+  size_t old_at = 0;
+  for (uint32_t i = 0; i < chunk.size() && result == CUDA_SUCCESS; ++i) {
+    const ChunkNode& node = chunk.nodes[i];
+    const uint8_t* params = chunk.params.data() + at;
+    at += Chunk::RoundUp(node.param_bytes);
+    if (i < chain->nodes.size()) {
+      const ChunkNode& old = chain->nodes[i];
+      const uint8_t* old_params = chain->params.data() + old_at;
+      old_at += Chunk::RoundUp(old.param_bytes);
+      if (old == node && std::memcmp(params, old_params, node.param_bytes) == 0) continue;
+    }
+    AddLibrary(chain, node.library);
+    result = SetNode(*chain, i, node, params);
+    if (result != CUDA_SUCCESS) *refused = node.function;
+  }
+  while (chain->enabled != chunk.size() && result == CUDA_SUCCESS) {
+    const bool more = chain->enabled < chunk.size();
+    const uint32_t changed = more ? chain->enabled : chain->enabled - 1;
+    result = cuda.cuGraphNodeSetEnabled(chain->exec, chain->handles[changed], more);
+    if (result == CUDA_SUCCESS) chain->enabled += more ? 1 : -1;
+  }
+  if (device_->Judge(result) != CUDA_SUCCESS) return result;
+  chain->nodes = chunk.nodes;
+  chain->params = chunk.params;
+  return CUDA_SUCCESS;
+}
+
+// ---- one by one
+
+bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t* params,
+                       CUstream stream) {
+  const uint64_t key = SingleKey(node, stream);
+  const auto found = singles_.find(key);
+  if (found == singles_.end() || found->second->nodes.front() != node) {
+    const auto lock = Lock();
+    ++counts_.plain;
+    if (found == singles_.end() && SawBefore(key)) Want(chunk, node, params, 1, stream);
+    return false;
+  }
+  Chain& single = *found->second;
+  CUresult result = CUDA_SUCCESS;
+  if (std::memcmp(single.params.data(), params, node.param_bytes) != 0) {
+    result = SetNode(single, 0, node, params);
+    if (result != CUDA_SUCCESS) Refuse(node.function);
+    std::memcpy(single.params.data(), params, node.param_bytes);
+  }
+  if (result == CUDA_SUCCESS) {
+    result = device_->Judge(device_->cuda().cuGraphLaunch(single.exec, stream));
+  }
+  if (result != CUDA_SUCCESS) {
+    std::vector<ChainRef> dropped = {std::move(found->second)};
+    singles_.erase(found);
+    LetGo(std::move(dropped));
+    return false;
+  }
+  const auto lock = Lock();
+  single.used = ++launches_;
+  ++counts_.single;
+  return true;
+}
+
+Chains::Counts Chains::counts() const {
+  const auto lock = Lock();
+  return counts_;
+}
+
+size_t Chains::size() const {
+  const auto lock = Lock();
+  return slots_.size();
+}
+
+}  // namespace gpuloom::executor

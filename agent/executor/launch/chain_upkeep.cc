@@ -1,0 +1,264 @@
+// Which graphs there are for launches: made when somebody would have liked to have them, let go when others
+// need the room, or when what they name goes.
+#include <algorithm>
+#include <utility>
+
+#include "agent/executor/device/spin.h"
+#include "agent/executor/launch/chain.h"
+#include "agent/executor/launch/kernel_node.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// Graphs made by one piece of work; nothing else must wait long for the driver's locks.
+constexpr size_t kMadeAtATime = 8;
+// A single that was not used for so many launches gives its place to another.
+constexpr uint64_t kLongUnused = 50'000;
+constexpr uint64_t kFullFor = 10'000;
+// More wishes are forgotten: what is needed is wished again.
+constexpr size_t kMaxWanted = 64;
+
+bool Names(const Chain& chain, const void* library) {
+  return std::find(chain.libraries.begin(), chain.libraries.end(), library) !=
+         chain.libraries.end();
+}
+
+bool Holds(const Chain& chain, CUfunction function) {
+  return std::any_of(chain.nodes.begin(), chain.nodes.end(),
+                     [&](const ChunkNode& node) { return node.function == function; });
+}
+
+}  // namespace
+
+// With the lock.
+void Chains::Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
+                  CUstream stream) {
+  if (wanted_.size() >= kMaxWanted || refused_.contains(node.function) || !MayWant(nodes)) return;
+  const auto library = std::find_if(chunk.libraries.begin(), chunk.libraries.end(),
+                                    [&](const auto& one) { return one.get() == node.library; });
+  if (library == chunk.libraries.end()) return;
+  wanted_.push_back(
+      {nodes, node, {params, params + Chunk::RoundUp(node.param_bytes)}, *library, stream, {}});
+}
+
+// Making a graph holds the driver's locks for some 20–150 µs, so where all places are taken they change
+// hands seldom.
+bool Chains::MayWant(uint32_t nodes) {
+  if (nodes == 1 ? singles_.size() < kMaxSingles : slots_.size() < kMaxChains) return true;
+  if (launches_ < full_until_) return false;
+  full_until_ = launches_ + kFullFor;
+  return true;
+}
+
+void Chains::Reserve() {
+  static constexpr char kImage[] =
+      ".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry nothing()\n{\nret;\n}\n";
+  const Driver& cuda = device_->cuda();
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  Wanted wanted = {1, {}, {}, nullptr, nullptr, nullptr};
+  wanted.node = {nullptr, nullptr, {1, 1, 1}, {1, 1, 1}, 0, 0};
+  if (cuda.cuLibraryLoadData(&library, kImage, nullptr, nullptr, 0, nullptr, nullptr, 0) !=
+      CUDA_SUCCESS) {
+    return;
+  }
+  std::vector<ChainRef> made;
+  if (cuda.cuLibraryGetKernel(&kernel, library, "nothing") == CUDA_SUCCESS &&
+      cuda.cuKernelGetFunction(&wanted.node.function, kernel) == CUDA_SUCCESS) {
+    while (made.size() < kMaxChains + kMaxSingles) {
+      ChainRef chain = Make(wanted);
+      if (chain == nullptr) break;
+      made.push_back(std::move(chain));
+    }
+  }
+  // What destroyed graphs leave is used again.
+  room_->most_graphs += made.size();
+  room_->most_nodes += made.size() * kMaxChunkLaunches;
+  made.clear();
+  cuda.cuLibraryUnload(library);
+}
+
+ChainRef Chains::Make(const Wanted& wanted) const {
+  const Driver& cuda = device_->cuda();
+  auto chain = std::make_shared<Chain>(&cuda);
+  const KernelNodeParams value(wanted.node.function, wanted.node,
+                               {wanted.params.data(), wanted.node.param_bytes});
+  CUresult result = cuda.cuGraphCreate(&chain->graph, 0);
+  for (uint32_t i = 0; i < wanted.nodes && result == CUDA_SUCCESS; ++i) {
+    CUgraphNode handle = nullptr;
+    result = cuda.cuGraphAddKernelNode_v2(&handle, chain->graph,
+                                          i == 0 ? nullptr : &chain->handles.back(), i == 0 ? 0 : 1,
+                                          &value.value);
+    chain->handles.push_back(handle);
+  }
+  if (result == CUDA_SUCCESS) {
+    result = cuda.cuGraphInstantiateWithFlags(&chain->exec, chain->graph, 0);
+  }
+  if (device_->Judge(result) != CUDA_SUCCESS) return nullptr;
+  chain->enabled = wanted.nodes;
+  chain->libraries.push_back(wanted.node.library);
+  return chain;
+}
+
+// Like tenants' graphs (running-graphs.md): beside what runs as long as the driver has room, else
+// when nothing runs.
+void Chains::MakeWanted() {
+  if (making_) return;
+  struct Work {
+    std::vector<Wanted> wanted;
+    std::vector<ChainRef> dropped;
+  };
+  auto lock = Lock();
+  if (wanted_.empty()) return;
+  making_ = true;
+  auto work = std::make_shared<Work>();
+  size_t chains = 0;
+  uint64_t nodes = 0;
+  while (!wanted_.empty() && work->wanted.size() < kMadeAtATime) {
+    chains += wanted_.front().nodes != 1;
+    nodes += wanted_.front().nodes;
+    work->wanted.push_back(std::move(wanted_.front()));
+    wanted_.pop_front();
+  }
+  const size_t singles = work->wanted.size() - chains;
+  if (singles_.size() + singles > kMaxSingles) DropSingles(&work->dropped);
+  if (slots_.size() + chains > kMaxChains) DropChains(chains, &work->dropped);
+  lock.unlock();
+  TakeFromRoom(work->dropped);
+  const bool fits = room_->graphs + work->wanted.size() <= room_->most_graphs && room_->Fits(nodes);
+  room_->graphs += work->wanted.size();
+  room_->nodes += nodes;
+  auto make = [this, work] {
+    work->dropped.clear();
+    for (Wanted& wanted : work->wanted) wanted.made = Make(wanted);
+  };
+  ++letting_go_;
+  auto done = [this, work] {
+    making_ = false;
+    HaveGone();
+    Adopt(&work->wanted);
+    room_->OnMade();
+    MakeWanted();
+  };
+  if (fits) {
+    pool_->Post(std::move(make), std::move(done));
+  } else {
+    quiet_->Retire(std::move(make), std::move(done));
+  }
+}
+
+void Chains::Adopt(std::vector<Wanted>* made) {
+  const auto lock = Lock();
+  for (Wanted& wanted : *made) {
+    const bool single = wanted.nodes == 1;
+    const uint64_t key = single ? SingleKey(wanted.node, wanted.stream) : 0;
+    const bool full = single ? singles_.size() >= kMaxSingles || singles_.contains(key)
+                             : slots_.size() >= kMaxChains;
+    if (wanted.made == nullptr || full) {
+      if (wanted.made == nullptr) AddRefused(wanted.node.function);
+      --room_->graphs;
+      room_->nodes -= wanted.nodes;
+      continue;
+    }
+    if (!single) {
+      slots_.push_back({0, 0, std::move(wanted.made)});
+      continue;
+    }
+    wanted.made->nodes.push_back(wanted.node);
+    wanted.made->params = std::move(wanted.params);
+    wanted.made->used = ++launches_;
+    singles_.emplace(key, std::move(wanted.made));
+  }
+}
+
+void Chains::DropSingles(std::vector<ChainRef>* dropped) {
+  std::erase_if(singles_, [&](auto& entry) {
+    if (entry.second->used + kLongUnused > launches_) return false;
+    dropped->push_back(std::move(entry.second));
+    return true;
+  });
+}
+
+void Chains::DropChains(size_t count, std::vector<ChainRef>* dropped) {
+  for (; count != 0; --count) {
+    Slot* oldest = nullptr;
+    for (Slot& slot : slots_) {
+      const Chain& chain = *slot.chain;
+      if (chain.in_flight != 0 || chain.kept_to > launches_) continue;
+      if (oldest == nullptr || chain.used < oldest->chain->used) oldest = &slot;
+    }
+    if (oldest == nullptr) return;
+    dropped->push_back(std::move(oldest->chain));
+    *oldest = std::move(slots_.back());
+    slots_.pop_back();
+  }
+}
+
+void Chains::TakeFromRoom(const std::vector<ChainRef>& chains) {
+  for (const ChainRef& chain : chains) {
+    --room_->graphs;
+    room_->nodes -= chain->capacity();
+  }
+}
+
+void Chains::WaitForHolders() const {
+  for (const Slot& slot : slots_) {
+    while (slot.chain->held.load(std::memory_order_acquire)) Pause();
+  }
+}
+
+void Chains::Forget(CUfunction function) {
+  auto lock = Lock();
+  WaitForHolders();
+  for (Slot& slot : slots_) {
+    if (!Holds(*slot.chain, function)) continue;
+    slot.signature = slot.content = 0;
+    slot.chain->nodes.clear();
+  }
+  lock.unlock();
+  std::vector<ChainRef> dropped;
+  std::erase_if(singles_, [&](auto& entry) {
+    if (!Holds(*entry.second, function)) return false;
+    dropped.push_back(std::move(entry.second));
+    return true;
+  });
+  if (!dropped.empty()) LetGo(std::move(dropped));
+}
+
+void Chains::LetGo(std::vector<ChainRef> chains) {
+  TakeFromRoom(chains);
+  ++letting_go_;
+  pool_->Post([chains = std::move(chains)]() mutable { chains.clear(); }, [this] { HaveGone(); });
+}
+
+void Chains::HaveGone() {
+  if (--letting_go_ != 0) return;
+  const auto actions = std::exchange(when_let_go_, {});
+  for (const auto& action : actions) action();
+}
+
+void Chains::WhenLetGo(std::function<void()> action) {
+  if (letting_go_ == 0) return action();
+  when_let_go_.push_back(std::move(action));
+}
+
+std::vector<ChainRef> Chains::TakeOut(const void* library) {
+  std::vector<ChainRef> out;
+  auto lock = Lock();
+  WaitForHolders();
+  std::erase_if(slots_, [&](Slot& slot) {
+    if (!Names(*slot.chain, library)) return false;
+    out.push_back(std::move(slot.chain));
+    return true;
+  });
+  lock.unlock();
+  std::erase_if(singles_, [&](auto& entry) {
+    if (!Names(*entry.second, library)) return false;
+    out.push_back(std::move(entry.second));
+    return true;
+  });
+  TakeFromRoom(out);
+  return out;
+}
+
+}  // namespace gpuloom::executor

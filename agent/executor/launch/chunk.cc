@@ -1,0 +1,110 @@
+// Launches that go to CUDA together: which may, and how a chunk of them goes.
+#include "agent/executor/device/device.h"
+#include "agent/executor/launch/chain.h"
+#include "agent/executor/launch/launches.h"
+#include "agent/executor/launch/submitters.h"
+#include "agent/executor/module/kernels.h"
+#include "agent/executor/stream/stream_set.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// A chain's launch takes one place of the driver's queue, however long it is (measured). It is
+// counted as more, because the device needs only a few ahead.
+constexpr uint32_t kChainWeight = 4;
+
+// Chunks of one session that other threads have at a time: the neighbours' come behind them.
+constexpr uint32_t kMostJobsOut = 8;
+
+constexpr uint32_t kMaxGridY = 65535;
+constexpr uint32_t kMaxBlockZ = 64;
+
+}  // namespace
+
+// What CUDA would refuse in the launch goes by itself, so that its answer is that launch's.
+bool Launches::MayCollect(Kernel* looked_up, const wire::Launch::Request& request) const {
+  const Kernel& kernel = *looked_up;
+  if (!kernel.collects) return false;
+  // Since a reference of its library was asked for, launches go with what that is bound to, one by one.
+  if (kernel.library->references != nullptr) return false;
+  if (const uint32_t refused = services_.chains->refused(); refused != kernel.refused_known) {
+    looked_up->refused_known = refused;
+    looked_up->collects = !services_.chains->Refuses(kernel.function);
+    if (!kernel.collects) return false;
+  }
+  const auto& grid = request.grid;
+  const auto& block = request.block;
+  if (grid[0] == 0 || grid[0] > INT32_MAX || grid[1] - 1 >= kMaxGridY || grid[2] - 1 >= kMaxGridY) {
+    return false;
+  }
+  if (block[2] - 1 >= kMaxBlockZ || block[0] > kernel.max_threads ||
+      block[1] > kernel.max_threads) {
+    return false;
+  }
+  const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
+  return threads != 0 && threads <= kernel.max_threads &&
+         request.dynamic_shared_bytes <= kernel.max_dynamic_shared_bytes;
+}
+
+void Launches::SubmitChunk(Stream& stream, StreamCommand& command) {
+  ChunkPtr chunk = std::move(std::get<ChunkWork>(command.work).chunk);
+  port_->CountKernels(chunk->size());
+  const bool idle = stream.in_flight == 0;
+  if (services_.submitters != nullptr && *services_.several_at_work) {
+    stream.busy = true;
+    ++jobs_out_;
+    auto job = std::make_unique<SubmitJob>();
+    *job = {std::move(chunk), stream.cuda, this, &stream, idle, nullptr, {}};
+    return services_.submitters->Post(id(), std::move(job));
+  }
+  if (ChainRef chain = services_.chains->Launch(*chunk, {&stream, stream.cuda, idle})) {
+    command.weight = std::min(kChainWeight, command.weight);
+    stream.chains.push_back({static_cast<uint64_t>(command.ticket), std::move(chain)});
+  } else {
+    SubmitOneByOne(stream, *chunk);
+  }
+  AfterChunk(std::move(chunk));
+}
+
+void Launches::AfterChunk(ChunkPtr chunk) {
+  streams_.Recycle(std::move(chunk));
+  services_.chains->MakeWanted();
+}
+
+bool Launches::HasRoom() const { return jobs_out_ < kMostJobsOut; }
+
+void Launches::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
+  const Driver& cuda = services_.device->cuda();
+  const uint8_t* params = chunk.params.data();
+  for (const ChunkNode& node : chunk.nodes) {
+    if (services_.chains->LaunchOne(chunk, node, params, stream.cuda)) {
+      params += Chunk::RoundUp(node.param_bytes);
+      continue;
+    }
+    port_->TellAsyncError(stream.id,
+                          services_.device->Judge(LaunchPlainly(cuda, node, params, stream.cuda)));
+    params += Chunk::RoundUp(node.param_bytes);
+  }
+}
+
+void Launches::OnHanded(SubmitJobPtr job) {
+  Stream& stream = *job->stream;
+  --jobs_out_;
+  for (const CUresult error : job->errors) port_->TellAsyncError(stream.id, error);
+  uint32_t weight = job->chunk->size();
+  if (job->chain != nullptr) {
+    weight = std::min(kChainWeight, weight);
+    stream.chains.push_back({stream.busy_ticket, std::move(job->chain)});
+  }
+  AfterChunk(std::move(job->chunk));
+  streams_.OnSubmitted(stream, weight);
+}
+
+void Launches::FinishChains(Stream& stream) {
+  while (!stream.chains.empty() && stream.chains.front().ticket <= stream.completed) {
+    Chains::Done(*stream.chains.front().chain);
+    stream.chains.pop_front();
+  }
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,45 @@
+// The part of a session for launches: of a kernel by itself, and of those that go to CUDA together (chunk.h).
+// Ring thread only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "agent/executor/launch/submitters.h"
+#include "agent/executor/session/session_port.h"
+#include "agent/executor/stream/stream_command.h"
+
+namespace gpuloom::executor {
+
+class Kernels;
+struct Kernel;
+
+class Launches final : public Part {
+ public:
+  Launches(SessionPort* port, Kernels* kernels) : Part(port), kernels_(kernels) {}
+
+  void On(wire::Tag<wire::Launch>, const wire::Launch::Request&, const wire::Record&);
+  void On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request&, const wire::Record&);
+
+  // To CUDA.
+  CUresult SubmitLaunch(const LaunchWork& launch, std::span<const uint8_t> params, CUstream stream);
+  CUresult SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
+                          CUstream stream);
+  void SubmitChunk(Stream& stream, StreamCommand& command);
+  // There is room for a chunk on another thread.
+  bool HasRoom() const;
+  // A chunk of this session has been launched by another thread.
+  void OnHanded(SubmitJobPtr job);
+  // Of commands of the stream that are done.
+  void FinishChains(Stream& stream);
+
+ private:
+  bool MayCollect(Kernel* kernel, const wire::Launch::Request& request) const;
+  void SubmitOneByOne(Stream& stream, const Chunk& chunk);
+  void AfterChunk(ChunkPtr chunk);
+
+  Kernels* const kernels_;
+  uint32_t jobs_out_ = 0;  // chunks that other threads launch
+};
+
+}  // namespace gpuloom::executor

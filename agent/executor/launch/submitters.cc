@@ -1,0 +1,110 @@
+#include "agent/executor/launch/submitters.h"
+
+#include <chrono>
+
+#include "agent/executor/device/spin.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// Longer than the gap between two visits of the ring thread while tenants are at work.
+constexpr std::chrono::microseconds kSpin{50};
+
+}  // namespace
+
+CUresult LaunchPlainly(const Driver& cuda, const ChunkNode& node, const uint8_t* params,
+                       CUstream stream) {
+  size_t bytes = node.param_bytes;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(params),
+                   CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  return cuda.cuLaunchKernel(node.function, node.grid[0], node.grid[1], node.grid[2], node.block[0],
+                             node.block[1], node.block[2], node.dynamic_shared_bytes, stream,
+                             nullptr, bytes == 0 ? nullptr : extra);
+}
+
+Submitters::Submitters(Device* device, Chains* chains, int threads)
+    : device_(device), chains_(chains) {
+  for (int i = 0; i < threads; ++i) {
+    lanes_.push_back(std::make_unique<Lane>());
+    Lane* lane = lanes_.back().get();
+    lane->thread = std::thread([this, lane] { Run(lane); });
+  }
+}
+
+void Submitters::Stop() {
+  for (const auto& lane : lanes_) {
+    {
+      std::lock_guard lock(lane->mutex);
+      lane->stopping = true;
+      lane->has_jobs = true;
+    }
+    lane->changed.notify_all();
+  }
+  for (const auto& lane : lanes_) {
+    if (lane->thread.joinable()) lane->thread.join();
+  }
+}
+
+void Submitters::Post(uint64_t owner, SubmitJobPtr job) {
+  size_t best = owner % lanes_.size();
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_[i]->at_work < lanes_[best]->at_work) best = i;
+  }
+  Lane& lane = *lanes_[best];
+  ++lane.at_work;
+  {
+    std::lock_guard lock(lane.mutex);
+    lane.jobs.push_back(std::move(job));
+    lane.has_jobs.store(true, std::memory_order_release);
+  }
+  lane.changed.notify_one();
+}
+
+void Submitters::TakeDone(std::vector<SubmitJobPtr>* done) {
+  for (const auto& lane : lanes_) {
+    if (!lane->has_done.load(std::memory_order_acquire)) continue;
+    std::lock_guard lock(lane->mutex);
+    for (SubmitJobPtr& job : lane->done) done->push_back(std::move(job));
+    lane->at_work -= lane->done.size();
+    lane->done.clear();
+    lane->has_done.store(false, std::memory_order_relaxed);
+  }
+}
+
+void Submitters::Run(Lane* lane) {
+  device_->MakeCurrent();
+  for (;;) {
+    const auto end = std::chrono::steady_clock::now() + kSpin;
+    while (!lane->has_jobs.load(std::memory_order_acquire) &&
+           std::chrono::steady_clock::now() < end) {
+      Pause();
+    }
+    SubmitJobPtr job;
+    {
+      std::unique_lock lock(lane->mutex);
+      lane->changed.wait(lock, [&] { return lane->stopping || !lane->jobs.empty(); });
+      if (lane->stopping) return;
+      job = std::move(lane->jobs.front());
+      lane->jobs.pop_front();
+      lane->has_jobs.store(!lane->jobs.empty(), std::memory_order_relaxed);
+    }
+    Launch(job.get());
+    std::lock_guard lock(lane->mutex);
+    lane->done.push_back(std::move(job));
+    lane->has_done.store(true, std::memory_order_release);
+  }
+}
+
+void Submitters::Launch(SubmitJob* job) const {
+  job->chain = chains_->Launch(*job->chunk, {job->stream, job->cuda_stream, job->idle});
+  if (job->chain != nullptr) return;
+  const uint8_t* params = job->chunk->params.data();
+  for (const ChunkNode& node : job->chunk->nodes) {
+    const CUresult result =
+        device_->Judge(LaunchPlainly(device_->cuda(), node, params, job->cuda_stream));
+    if (result != CUDA_SUCCESS) job->errors.push_back(result);
+    params += Chunk::RoundUp(node.param_bytes);
+  }
+}
+
+}  // namespace gpuloom::executor

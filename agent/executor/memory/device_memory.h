@@ -1,0 +1,143 @@
+// The part of a session for device memory: asked of the scheduler in granules (grant.cc), cut by DeviceSpace,
+// kept for a while when it is freed (KeptMemory), given back (give_back.cc), named by ids and mapped by the
+// tenant (virtual_memory.cc), shared by pools (shared_pool.cc). It knows what of the device commands may name.
+// Ring thread only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/executor/memory/device_space.h"
+#include "agent/executor/memory/kept_memory.h"
+#include "agent/executor/memory/physical_memory.h"
+#include "agent/executor/session/id_table.h"
+#include "agent/executor/session/range_table.h"
+#include "agent/executor/session/session_port.h"
+#include "proto/channel/region.h"
+#include "proto/control/connection.h"
+
+namespace gpuloom::executor {
+
+class DeviceMemory final : public Part {
+ public:
+  explicit DeviceMemory(SessionPort* port);
+  ~DeviceMemory();
+  // Takes the tenant's range of device addresses; once, before the first command. False with a message.
+  [[nodiscard]] bool Reserve(std::string* error);
+
+  void On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request&, const wire::Record&);
+  void On(wire::Tag<wire::MemFree>, const wire::MemFree::Request&, const wire::Record&);
+  void On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::Request&, const wire::Record&);
+  void On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&, const wire::Record&);
+  void On(wire::Tag<wire::AddressSpace>, const wire::AddressSpace::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PhysicalCreate>, const wire::PhysicalCreate::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::PhysicalRelease>, const wire::PhysicalRelease::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::PhysicalExport>, const wire::PhysicalExport::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::PhysicalImport>, const wire::PhysicalImport::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::MemExport>, const wire::MemExport::Request&, const wire::Record&);
+  void On(wire::Tag<wire::MemMap>, const wire::MemMap::Request&, const wire::Record&);
+  void On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request&, const wire::Record&);
+  void On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PoolShare>, const wire::PoolShare::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PoolOpen>, const wire::PoolOpen::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PoolClose>, const wire::PoolClose::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PoolPut>, const wire::PoolPut::Request&, const wire::Record&);
+  void On(wire::Tag<wire::PoolTake>, const wire::PoolTake::Request&, const wire::Record&);
+
+  // The tenant may name all of it.
+  bool OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
+  // Variables of the tenant's libraries, which it may name, too. False: they overlap others.
+  [[nodiscard]] bool AddGlobal(uint64_t address, uint64_t size_bytes) {
+    return globals_.Add(address, size_bytes);
+  }
+  // Of a library that is unloaded: the tenant may not name it any more, but work before may still use it.
+  void RetireGlobal(uint64_t address) {
+    (void)leaving_globals_.Add(address, globals_.SizeAt(address));
+    globals_.Remove(address);
+  }
+  void ForgetGlobal(uint64_t address) { leaving_globals_.Remove(address); }
+  // Host memory included, and what the tenant may not name any more and is still there for earlier work.
+  bool MayStillWrite(uint64_t address, uint64_t size_bytes) const;
+
+  // Gives back to the scheduler what is kept for nothing. To be called about once a second.
+  void GiveBackOld(uint64_t now_ns);
+  bool HasKept() const { return !kept_.empty(); }
+  // Gives back all that is kept, and says so to the scheduler when it has it.
+  void Reclaim(uint64_t reclaim_id);
+
+  // The session ends.
+  void End();
+  // Then, in this order, each a piece; true when that was the last.
+  bool ReturnMemory();
+  bool LeaveToOthers();
+  void ReturnAddresses(std::function<void()> done);
+  // As large as the tenant has made them: a worker frees them.
+  void DropTables();
+
+ private:
+  // memory.cc
+  void AskForSlab();
+  void ServeSmall(CUresult failure);
+  void FreeAllocation(uint64_t address, wire::Ticket ticket, std::function<void()> done);
+  void TellMemory(Caller caller);
+
+  // grant.cc
+  struct NewMemory;
+  using OnMemory = std::function<void(CUresult, const PhysicalRef&)>;
+  void MapNew(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done);
+  void MapHeld(const PhysicalRef& memory, uint64_t address, std::function<void(CUresult)> done);
+  void ObtainUnmapped(uint64_t size_bytes, OnMemory done);
+  void Obtain(uint64_t address, uint64_t size_bytes, OnMemory done);
+  void OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer, OnMemory done);
+  void Arrive(NewMemory& memory, const OnMemory& done);
+  void Hold(const PhysicalRef& memory) { ++memory->holders[id()]; }
+
+  // give_back.cc
+  void Unmap(uint64_t address, PhysicalRef memory, std::function<void()> done);
+  void JudgeUnmap(CUresult result);
+  bool MayKeep(const Physical& memory) const;
+  bool LetGo(const PhysicalRef& memory);
+  void Drop(const PhysicalRef& memory, std::function<void()> done);
+  void GiveBack(std::vector<KeptMemory::Block> blocks, std::function<void()> done);
+  void GiveBackKept(std::vector<KeptMemory::Block> blocks);
+  void BeginReturn();
+  void EndReturn();
+  void TellReturned();
+  void LeaveOne(const PhysicalRef& memory);
+
+  // shared_pool.cc
+  SharedPoolRef* FindPool(wire::PoolId id_untrusted);  // refuses when there is none
+
+  // virtual_memory.cc
+  PhysicalRef* FindPhysical(wire::PhysicalId id_untrusted);  // refuses when there is none
+  void ChangeAccess(Caller caller, uint64_t address, uint64_t size_bytes, uint32_t flags);
+
+  DeviceSpace space_;
+  bool address_reserved_ = false;
+  std::map<uint64_t, PhysicalRef> blocks_;  // behind the spans of space_
+  channel::Range reservable_;               // the tenant's own part of the device range
+  IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: on its way
+  std::map<uint64_t, MappedRange> mappings_;
+  IdTable<wire::PoolId, SharedPoolRef, wire::kMaxSharedPools> pools_;
+  KeptMemory kept_;                   // what is mapped of it is in blocks_, too
+  uint64_t freeing_bytes_ = 0;        // of allocations that wait to be freed until work is done
+  uint32_t returning_ = 0;            // pieces of memory on their way back to the scheduler
+  std::vector<uint64_t> reclaims_;    // of the scheduler's, answered when nothing is on its way
+  std::deque<Caller> asking_memory_;  // until they are there
+  RangeTable accessible_;             // what of them commands may name
+  std::deque<std::pair<Caller, uint64_t>> small_waiting_;  // for a slab; sizes
+  bool slab_coming_ = false;
+  RangeTable globals_;
+  RangeTable leaving_globals_;  // of libraries that are unloaded behind earlier work
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,199 @@
+// Physical memory for a session: what it has kept, or what the scheduler grants, imported and
+// cleared before the tenant can reach it.
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/internal_stream.h"
+#include "agent/executor/memory/device_memory.h"
+#include "agent/executor/process/log.h"
+#include "agent/executor/session/scheduler_link.h"
+
+namespace gpuloom::executor {
+namespace {
+
+CUresult MapAt(const Driver& cuda, CUdevice device, CUmemGenericAllocationHandle handle,
+               uint64_t size_bytes, CUdeviceptr at) {
+  CUresult mapped = cuda.cuMemMap(at, size_bytes, 0, handle, 0);
+  if (mapped != CUDA_SUCCESS) return mapped;
+  CUmemAccessDesc access = {};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  mapped = cuda.cuMemSetAccess(at, size_bytes, &access, 1);
+  if (mapped != CUDA_SUCCESS) cuda.cuMemUnmap(at, size_bytes);
+  return mapped;
+}
+
+}  // namespace
+
+// Puts memory behind reserved addresses. `done` is called exactly once, on the ring thread.
+void DeviceMemory::MapNew(uint64_t address, uint64_t size_bytes,
+                          std::function<void(CUresult)> done) {
+  if (KeptMemory::Block kept; kept_.TakeUnmapped(size_bytes, &kept)) {
+    return MapHeld(kept.memory, address, std::move(done));
+  }
+  Obtain(address, size_bytes,
+         [this, address, done = std::move(done)](CUresult result, const PhysicalRef& memory) {
+           if (result == CUDA_SUCCESS) blocks_[address] = memory;
+           done(result);
+         });
+}
+
+// Memory that this session holds for this. It lets go of it when it cannot be mapped.
+void DeviceMemory::MapHeld(const PhysicalRef& memory, uint64_t address,
+                           std::function<void(CUresult)> done) {
+  ++outstanding_;
+  auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+  memory_.Post(
+      [result, memory, address, &cuda = services_.device->cuda(),
+       device = services_.device->device()] {
+        *result = MapAt(cuda, device, memory->handle, memory->size_bytes, address);
+      },
+      [this, result, memory, address, done = std::move(done)] {
+        if (services_.device->Judge(*result) == CUDA_SUCCESS) {
+          blocks_[address] = memory;
+        } else {
+          if (LetGo(memory)) GiveBack({{memory, 0, 0}}, [] {});
+        }
+        --outstanding_;
+        done(*result);
+      });
+}
+
+// Memory for an id, mapped nowhere.
+void DeviceMemory::ObtainUnmapped(uint64_t size_bytes, OnMemory done) {
+  KeptMemory::Block kept;
+  if (kept_.TakeUnmapped(size_bytes, &kept)) return done(CUDA_SUCCESS, kept.memory);
+  if (!kept_.TakeMapped(size_bytes, &kept)) return Obtain(0, size_bytes, std::move(done));
+  blocks_.erase(kept.address);
+  ++outstanding_;
+  auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+  memory_.Post(
+      [result, kept, &cuda = services_.device->cuda()] {
+        *result = cuda.cuMemUnmap(kept.address, kept.memory->size_bytes);
+      },
+      [this, result, kept, done = std::move(done)] {
+        services_.device->Judge(*result);
+        space_.ReleaseSpan(kept.address, kept.memory->size_bytes);
+        --outstanding_;
+        done(CUDA_SUCCESS, kept.memory);
+      });
+}
+
+// New memory, held once; mapped at `address` unless that is 0. `done` is called exactly once, on
+// the ring thread.
+void DeviceMemory::Obtain(uint64_t address, uint64_t size_bytes, OnMemory done) {
+  ++outstanding_;
+  services_.memory->Expect();
+  services_.scheduler->Ask(
+      control::MemoryRequest{id(), size_bytes},
+      [this, address, size_bytes, done = std::move(done)](control::Incoming* answer) {
+        OnGranted(address, size_bytes, answer,
+                  [this, done](CUresult result, const PhysicalRef& memory) {
+                    --outstanding_;
+                    done(result, memory);
+                  });
+      });
+}
+
+// A granted piece on its way to the tenant's address. Its functions run on a worker.
+struct DeviceMemory::NewMemory {
+  uint64_t memory_id = 0;
+  uint64_t address = 0;  // 0: it is to be mapped nowhere
+  uint64_t size_bytes = 0;
+  channel::UniqueFd fd;
+  CUmemGenericAllocationHandle handle = 0;
+  // Where it lies while it is cleared: no tenant knows the address, whose kernels may be running and
+  // look.
+  CUdeviceptr hidden = 0;
+  bool hidden_is_its_own = false;  // not of the executor's room for this
+  CUresult result = CUDA_SUCCESS;
+
+  void Import(const Driver& cuda, CUdevice device, bool must_clear) {
+    void* imported = reinterpret_cast<void*>(static_cast<uintptr_t>(fd.get()));
+    result = cuda.cuMemImportFromShareableHandle(&handle, imported,
+                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (result != CUDA_SUCCESS) return;
+    if (!must_clear) {
+      if (address != 0) result = MapAt(cuda, device, handle, size_bytes, address);
+    } else {
+      if (hidden == 0) {
+        result = cuda.cuMemAddressReserve(&hidden, size_bytes, kGranuleBytes, 0, 0);
+        hidden_is_its_own = result == CUDA_SUCCESS;
+      }
+      if (result == CUDA_SUCCESS) result = MapAt(cuda, device, handle, size_bytes, hidden);
+      if (result != CUDA_SUCCESS) FreeHidden(cuda);
+    }
+    if (result != CUDA_SUCCESS) cuda.cuMemRelease(handle);
+  }
+
+  // After it has been cleared, with the result of that.
+  void Show(const Driver& cuda, CUdevice device) {
+    cuda.cuMemUnmap(hidden, size_bytes);
+    FreeHidden(cuda);
+    if (result == CUDA_SUCCESS && address != 0) {
+      result = MapAt(cuda, device, handle, size_bytes, address);
+    }
+    if (result != CUDA_SUCCESS) cuda.cuMemRelease(handle);
+  }
+
+  void FreeHidden(const Driver& cuda) const {
+    if (hidden_is_its_own) cuda.cuMemAddressFree(hidden, size_bytes);
+  }
+};
+
+void DeviceMemory::OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer,
+                             OnMemory done) {
+  control::MemoryGranted granted;
+  if (!answer->As(&granted) || granted.session_id != id()) {
+    return done(CUDA_ERROR_OUT_OF_MEMORY, nullptr);
+  }
+  if (granted.result != CUDA_SUCCESS) return done(static_cast<CUresult>(granted.result), nullptr);
+  if (answer->fd_count != 1 || granted.size_bytes != size_bytes) {
+    services_.scheduler->Send(control::MemoryReturn{id(), granted.memory_id});
+    return done(CUDA_ERROR_OUT_OF_MEMORY, nullptr);
+  }
+  auto memory = std::make_shared<NewMemory>();
+  memory->memory_id = granted.memory_id;
+  memory->address = address;
+  memory->size_bytes = size_bytes;
+  memory->fd = std::move(answer->fds[0]);
+  const Driver& cuda = services_.device->cuda();
+  const CUdevice device = services_.device->device();
+  const bool must_clear = granted.must_clear != 0;
+  if (must_clear) memory->hidden = services_.internal->TakeHidden(size_bytes);
+  memory_.Post([memory, &cuda, device, must_clear] { memory->Import(cuda, device, must_clear); },
+               [this, memory, &cuda, device, must_clear, done = std::move(done)] {
+                 services_.memory->Expect();
+                 if (!must_clear || memory->result != CUDA_SUCCESS) return Arrive(*memory, done);
+                 services_.internal->Clear(
+                     memory->hidden, memory->size_bytes,
+                     [this, memory, &cuda, device, done](CUresult cleared) {
+                       memory->result = cleared;
+                       memory_.Post([memory, &cuda, device] { memory->Show(cuda, device); },
+                                    [this, memory, done] { Arrive(*memory, done); });
+                     });
+               });
+}
+
+void DeviceMemory::Arrive(NewMemory& memory, const OnMemory& done) {
+  if (memory.hidden != 0 && !memory.hidden_is_its_own) {
+    services_.internal->GiveHidden(memory.hidden, memory.size_bytes);
+  }
+  // Closing such a descriptor takes half a millisecond, which nobody needs to wait for.
+  const auto fd = std::make_shared<channel::UniqueFd>(std::move(memory.fd));
+  services_.memory->Post([fd] { fd->Reset(); }, [] {});
+  if (services_.device->Judge(memory.result) != CUDA_SUCCESS) {
+    LogFor(&tenant_->lines, LogLevel::kError, "cuda: mapping memory for session %llu (%s): %s",
+           static_cast<unsigned long long>(id()), label(), services_.device->NameOf(memory.result));
+    services_.scheduler->Send(control::MemoryReturn{id(), memory.memory_id});
+    return done(memory.result, nullptr);
+  }
+  auto physical = std::make_shared<Physical>();
+  physical->charged_session = id();
+  physical->memory_id = memory.memory_id;
+  physical->handle = memory.handle;
+  physical->size_bytes = memory.size_bytes;
+  Hold(physical);
+  done(CUDA_SUCCESS, physical);
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,142 @@
+// Pinning parts of the arena.
+#include "agent/executor/memory/host_memory.h"
+
+#include <unistd.h>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/quiet.h"
+#include "agent/executor/memory/pinned_memory.h"
+
+namespace gpuloom::executor {
+
+bool HostMemory::Populated(uint64_t address, uint64_t size_bytes) const {
+  const auto offset = static_cast<off_t>(address - range.begin);
+  const off_t hole = lseek(arena.get(), offset, SEEK_HOLE);
+  return hole >= 0 && static_cast<uint64_t>(hole - offset) >= size_bytes;
+}
+
+bool HostMemory::Read(uint64_t address, void* to, uint64_t size_bytes) const {
+  auto* out = static_cast<uint8_t*>(to);
+  auto offset = static_cast<off_t>(address - range.begin);
+  while (size_bytes != 0) {
+    const ssize_t n = pread(arena.get(), out, size_bytes, offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    out += n;
+    offset += n;
+    size_bytes -= static_cast<uint64_t>(n);
+  }
+  return true;
+}
+
+bool HostMemory::Write(uint64_t address, const void* from, uint64_t size_bytes) const {
+  const auto* in = static_cast<const uint8_t*>(from);
+  auto offset = static_cast<off_t>(address - range.begin);
+  while (size_bytes != 0) {
+    const ssize_t n = pwrite(arena.get(), in, size_bytes, offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    in += n;
+    offset += n;
+    size_bytes -= static_cast<uint64_t>(n);
+  }
+  return true;
+}
+
+PinnedMemory::PinnedMemory(SessionPort* port) : Part(port) {
+  host_->on_unpinned = [this] { TryWaiting(); };
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (host_ != nullptr) host_->on_unpinned = nullptr;
+}
+
+void PinnedMemory::On(wire::Tag<wire::HostRegister>, const wire::HostRegister::Request& request,
+                      const wire::Record& record) {
+  const auto address = static_cast<uint64_t>(request.address);
+  const uint64_t size_bytes = request.size_bytes;
+  if (size_bytes == 0 || address % wire::kPageBytes != 0 || size_bytes % wire::kPageBytes != 0) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  if (!host_->range.Contains(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
+  if (host_->registered.Overlaps(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
+  TryHostRegister(CallerOf(record), address, size_bytes);
+}
+
+void PinnedMemory::TryHostRegister(Caller caller, uint64_t address, uint64_t size_bytes) {
+  HostMemory& host = *host_;
+  if (host.pinned.Overlaps(address, size_bytes)) {
+    // Still pinned from earlier: to CUDA those are other pages than the tenant has there now.
+    host_waiting_.push_back({caller, address, size_bytes});
+    services_.quiet->HurryRetired();
+    return;
+  }
+  if (size_bytes > order_.pinned_limit_bytes ||
+      host.pinned_bytes > order_.pinned_limit_bytes - size_bytes ||
+      !host.pinned.Add(address, size_bytes)) {
+    return Reply<wire::HostRegister>(caller, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  host.pinned_bytes += size_bytes;
+  auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+  memory_.Post(
+      [result, keep = host_, address, size_bytes, &cuda = services_.device->cuda()] {
+        *result = keep->Populated(address, size_bytes)
+                      ? cuda.cuMemHostRegister_v2(
+                            reinterpret_cast<void*>(address), size_bytes,
+                            CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
+                      : CUDA_ERROR_INVALID_VALUE;
+      },
+      [this, result, caller, address, size_bytes] {
+        services_.device->Judge(*result);
+        if (*result == CUDA_SUCCESS) {
+          (void)host_->registered.Add(address, size_bytes);
+        } else {
+          host_->pinned.Remove(address);
+          host_->pinned_bytes -= size_bytes;
+        }
+        Reply<wire::HostRegister>(caller, *result);
+      });
+}
+
+void PinnedMemory::TryWaiting() {
+  std::deque<HostWaiting> waiting;
+  waiting.swap(host_waiting_);
+  for (const HostWaiting& one : waiting) TryHostRegister(one.caller, one.address, one.size_bytes);
+}
+
+void PinnedMemory::On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Request& request,
+                      const wire::Record& record) {
+  const auto address = static_cast<uint64_t>(request.address);
+  const uint64_t size_bytes = host_->registered.SizeAt(address);
+  if (size_bytes == 0 || size_bytes != request.size_bytes) return Refuse(wire::Fatal::kBadRange);
+  host_->registered.Remove(address);
+  AfterEarlierWork(record.ticket, [this, caller = CallerOf(record), address, size_bytes] {
+    RetireHost(address, size_bytes);
+    Reply<wire::HostUnregister>(caller, CUDA_SUCCESS);
+  });
+}
+
+void PinnedMemory::RetireHost(uint64_t address, uint64_t size_bytes) {
+  host_->registered.Remove(address);
+  services_.quiet->Retire(
+      [address, &cuda = services_.device->cuda()] {
+        cuda.cuMemHostUnregister(reinterpret_cast<void*>(address));
+      },
+      // Holds the mapping, and lets go of it on the ring thread.
+      [keep = host_, address, size_bytes] {
+        keep->pinned.Remove(address);
+        keep->pinned_bytes -= size_bytes;
+        if (keep->on_unpinned) keep->on_unpinned();
+      });
+}
+
+bool PinnedMemory::RetirePiece() {
+  for (size_t left = Chores::kPiece; left != 0; --left) {
+    if (host_->registered.empty()) return true;
+    const auto [address, size_bytes] = *host_->registered.begin();
+    RetireHost(address, size_bytes);
+  }
+  return false;
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,201 @@
+// Device memory: asked of the scheduler in granules (grant.cc), cut by DeviceSpace, kept for a while
+// when it is freed (KeptMemory), given back (give_back.cc).
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/memory/device_memory.h"
+#include "agent/executor/memory/host_memory.h"
+#include "agent/executor/session/scheduler_link.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// The part of the device range that MemAlloc cuts from.
+uint64_t OwnBytes(const control::AddSession& order) {
+  const uint64_t own = order.device_own_bytes;
+  return own == 0 || own > order.device_range_bytes ? order.device_range_bytes
+                                                    : own & ~(kGranuleBytes - 1);
+}
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(SessionPort* port)
+    : Part(port),
+      space_(order_.device_range_begin, OwnBytes(order_)),
+      reservable_{order_.device_range_begin + OwnBytes(order_),
+                  order_.device_range_bytes - OwnBytes(order_)} {}
+
+DeviceMemory::~DeviceMemory() {
+  if (address_reserved_ && blocks_.empty() && mappings_.empty()) {
+    services_.device->cuda().cuMemAddressFree(order_.device_range_begin, order_.device_range_bytes);
+  }
+}
+
+bool DeviceMemory::Reserve(std::string* error) {
+  const Driver& cuda = services_.device->cuda();
+  CUdeviceptr reserved = 0;
+  CUresult result = services_.device->Judge(cuda.cuMemAddressReserve(
+      &reserved, order_.device_range_bytes, kGranuleBytes, order_.device_range_begin, 0));
+  if (result == CUDA_SUCCESS && reserved != order_.device_range_begin) {
+    // The driver takes the address for a wish; a tenant's pointers must be where it was told.
+    cuda.cuMemAddressFree(reserved, order_.device_range_bytes);
+    result = CUDA_ERROR_INVALID_ADDRESS_SPACE;
+  }
+  if (result != CUDA_SUCCESS) {
+    *error = std::string("cuda: reserving the session's device addresses: ") +
+             services_.device->NameOf(result);
+    return false;
+  }
+  address_reserved_ = true;
+  return true;
+}
+
+bool DeviceMemory::OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
+  return space_.Contains(address_untrusted, size_bytes_untrusted) ||
+         accessible_.Contains(address_untrusted, size_bytes_untrusted) ||
+         globals_.Contains(address_untrusted, size_bytes_untrusted);
+}
+
+bool DeviceMemory::MayStillWrite(uint64_t address, uint64_t size_bytes) const {
+  if (space_.Holds(address, size_bytes) || globals_.Contains(address, size_bytes) ||
+      leaving_globals_.Contains(address, size_bytes) ||
+      host_->pinned.Contains(address, size_bytes)) {
+    return true;
+  }
+  const auto after = mappings_.upper_bound(address);
+  if (after == mappings_.begin()) return false;
+  const auto& [begin, mapping] = *std::prev(after);
+  const uint64_t offset = address - begin;
+  return mapping.access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE && offset < mapping.size_bytes &&
+         size_bytes <= mapping.size_bytes - offset;
+}
+
+void DeviceMemory::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& request,
+                      const wire::Record& record) {
+  const Caller caller = CallerOf(record);
+  const uint64_t size_bytes = request.size_bytes;
+  if (size_bytes == 0) return Reply<wire::MemAlloc>(caller, CUDA_ERROR_INVALID_VALUE);
+  if (size_bytes > order_.device_range_bytes) {
+    return Reply<wire::MemAlloc>(caller, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  if (size_bytes < kLargeBytes) {
+    small_waiting_.emplace_back(caller, size_bytes);
+    return ServeSmall(CUDA_SUCCESS);
+  }
+  const uint64_t span_bytes = RoundUpToGranule(size_bytes);
+  if (KeptMemory::Block kept; kept_.TakeMapped(span_bytes, &kept)) {
+    space_.AddLarge(kept.address, span_bytes, size_bytes);
+    return Reply<wire::MemAlloc>(caller, CUDA_SUCCESS, {wire::DevicePtr{kept.address}});
+  }
+  const uint64_t address = space_.ReserveSpan(span_bytes);
+  if (address == 0) return Reply<wire::MemAlloc>(caller, CUDA_ERROR_OUT_OF_MEMORY);
+  MapNew(address, span_bytes, [this, caller, address, span_bytes, size_bytes](CUresult result) {
+    if (result == CUDA_SUCCESS) {
+      space_.AddLarge(address, span_bytes, size_bytes);
+    } else {
+      space_.ReleaseSpan(address, span_bytes);
+    }
+    Reply<wire::MemAlloc>(caller, result, {wire::DevicePtr{address}});
+  });
+}
+
+// Answers who waits for a slice, as far as there is room, and gets a slab for the rest.
+void DeviceMemory::ServeSmall(CUresult failure) {
+  while (!small_waiting_.empty()) {
+    const auto [caller, size_bytes] = small_waiting_.front();
+    const uint64_t address = space_.TakeSlice(size_bytes);
+    if (address == 0 && failure == CUDA_SUCCESS) return AskForSlab();
+    small_waiting_.pop_front();
+    Reply<wire::MemAlloc>(caller, address != 0 ? CUDA_SUCCESS : failure,
+                          {wire::DevicePtr{address}});
+  }
+}
+
+void DeviceMemory::AskForSlab() {
+  if (slab_coming_) return;
+  if (KeptMemory::Block kept; kept_.TakeMapped(kGranuleBytes, &kept)) {
+    space_.AddSlab(kept.address);
+    return ServeSmall(CUDA_SUCCESS);
+  }
+  const uint64_t address = space_.ReserveSpan(kGranuleBytes);
+  if (address == 0) return ServeSmall(CUDA_ERROR_OUT_OF_MEMORY);
+  slab_coming_ = true;
+  MapNew(address, kGranuleBytes, [this, address](CUresult result) {
+    slab_coming_ = false;
+    if (result == CUDA_SUCCESS) {
+      space_.AddSlab(address);
+    } else {
+      space_.ReleaseSpan(address, kGranuleBytes);
+    }
+    ServeSmall(result);
+  });
+}
+
+void DeviceMemory::On(wire::Tag<wire::MemFree>, const wire::MemFree::Request& request,
+                      const wire::Record& record) {
+  const auto address = static_cast<uint64_t>(request.address);
+  const Caller caller = CallerOf(record);
+  // Retired at once: no later command may name it.
+  if (!space_.Retire(address)) return Reply<wire::MemFree>(caller, CUDA_ERROR_INVALID_VALUE);
+  FreeAllocation(address, record.ticket,
+                 [this, caller] { Reply<wire::MemFree>(caller, CUDA_SUCCESS); });
+}
+
+void DeviceMemory::On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::Request& request,
+                      const wire::Record& record) {
+  const auto address = static_cast<uint64_t>(request.address);
+  if (!space_.Retire(address)) return Refuse(wire::Fatal::kBadRange);
+  FreeAllocation(address, record.ticket, [] {});
+}
+
+// A retired allocation, once the work before `ticket` is done. The tenant may know that, and ask what
+// is free, before we have seen it.
+void DeviceMemory::FreeAllocation(uint64_t address, wire::Ticket ticket,
+                                  std::function<void()> done) {
+  const uint64_t span_bytes = space_.SpanBytes(address);
+  freeing_bytes_ += span_bytes;
+  AfterEarlierWork(ticket, [this, address, span_bytes, done = std::move(done)] {
+    freeing_bytes_ -= span_bytes;
+    const DeviceSpace::Span span = space_.Free(address);
+    if (span.size_bytes == 0) return done();
+    const auto block = blocks_.find(span.address);
+    if (MayKeep(*block->second) && kept_.Keep({block->second, span.address, now_ns()})) {
+      return done();
+    }
+    PhysicalRef memory = std::move(block->second);
+    blocks_.erase(block);
+    Unmap(span.address, std::move(memory), [this, span, done] {
+      space_.ReleaseSpan(span.address, span.size_bytes);
+      done();
+    });
+  });
+}
+
+// What is kept, and what is on its way back, already counts: a tenant that has freed sees it.
+void DeviceMemory::On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&,
+                      const wire::Record& record) {
+  if (returning_ != 0) {
+    asking_memory_.push_back(CallerOf(record));
+  } else {
+    TellMemory(CallerOf(record));
+  }
+}
+
+void DeviceMemory::TellMemory(Caller caller) {
+  ++outstanding_;
+  // Charged when the scheduler reads the question, whatever becomes of it meanwhile.
+  const uint64_t kept_bytes = kept_.size_bytes() + freeing_bytes_;
+  services_.scheduler->Ask(
+      control::MemoryInfoRequest{id()}, [this, caller, kept_bytes](control::Incoming* answer) {
+        --outstanding_;
+        control::MemoryInfo info;
+        if (!answer->As(&info)) return Reply<wire::MemInfo>(caller, CUDA_ERROR_UNKNOWN);
+        Reply<wire::MemInfo>(
+            caller, CUDA_SUCCESS,
+            {std::min(info.free_bytes + kept_bytes, info.total_bytes), info.total_bytes});
+      });
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,37 @@
+// The part of a session for what of its arena is pinned. Ring thread only.
+#pragma once
+
+#include <deque>
+
+#include "agent/executor/session/session_port.h"
+
+namespace gpuloom::executor {
+
+class PinnedMemory final : public Part {
+ public:
+  explicit PinnedMemory(SessionPort* port);
+  ~PinnedMemory();
+
+  void On(wire::Tag<wire::HostRegister>, const wire::HostRegister::Request&, const wire::Record&);
+  void On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Request&,
+          const wire::Record&);
+
+  // The session ends.
+  void End() { host_waiting_.clear(); }
+  // Then, a piece; true when that was the last.
+  bool RetirePiece();
+
+ private:
+  struct HostWaiting {
+    Caller caller;
+    uint64_t address;
+    uint64_t size_bytes;
+  };
+  void TryHostRegister(Caller caller, uint64_t address, uint64_t size_bytes);
+  void TryWaiting();
+  void RetireHost(uint64_t address, uint64_t size_bytes);
+
+  std::deque<HostWaiting> host_waiting_;  // until what they overlap is unpinned
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,318 @@
+// Kernels: looked up and loaded by a worker before the tenant may launch them, because a launch
+// that loads code waits for the whole device.
+#include <algorithm>
+
+#include "agent/executor/device/context_memory.h"
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/device_charge.h"
+#include "agent/executor/device/quiet.h"
+#include "agent/executor/launch/chain.h"
+#include "agent/executor/launch/chunk.h"
+#include "agent/executor/launch/launch_attributes.h"
+#include "agent/executor/module/kernels.h"
+#include "agent/executor/stream/stream_set.h"
+
+namespace gpuloom::executor {
+namespace {
+
+constexpr uint32_t kParamsOfAnAnswer = wire::kReplyPayloadBytes / sizeof(wire::KernelParam);
+
+// As many as an answer holds.
+std::span<const uint8_t> ParamsFrom(const std::vector<wire::KernelParam>& params, size_t first) {
+  const size_t count = std::min<size_t>(params.size() - first, kParamsOfAnAnswer);
+  return {reinterpret_cast<const uint8_t*>(params.data() + first),
+          count * sizeof(wire::KernelParam)};
+}
+
+// Limits, which are only raised, and what changes no result.
+bool MayBeSetForAll(int32_t attribute) {
+  return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+         attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED ||
+         attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT ||
+         attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
+}
+
+uint32_t Limit(int32_t attribute) {
+  return attribute == wire::kNoAttribute || attribute < 0 ? 0 : static_cast<uint32_t>(attribute);
+}
+
+}  // namespace
+
+struct Kernels::KernelLookup {
+  std::string name;
+  CUlibrary library = nullptr;
+  CUdevice device = 0;
+  CUresult result = CUDA_SUCCESS;
+  KernelFacts facts;
+
+  void ReadAttributes(const Driver& cuda, int32_t* attributes) const {
+    for (uint32_t i = 0; i < wire::kFunctionAttributes; ++i) {
+      int value = 0;
+      attributes[i] = cuda.cuKernelGetAttribute(&value, static_cast<CUfunction_attribute>(i),
+                                                facts.kernel, device) == CUDA_SUCCESS
+                          ? value
+                          : wire::kNoAttribute;
+    }
+  }
+
+  // Compiles what has to be compiled; waits for nobody and holds up nobody (measured).
+  void FindKernel(const Driver& cuda) {
+    result = cuda.cuLibraryGetKernel(&facts.kernel, library, name.c_str());
+  }
+
+  // Puts the code on the device.
+  CUresult Find(const Driver& cuda) {
+    CUresult found = result;
+    if (found != CUDA_SUCCESS) return found;
+    found = cuda.cuKernelGetFunction(&facts.function, facts.kernel);
+    if (found != CUDA_SUCCESS) return found;
+    if (cuda.cuFuncLoad != nullptr) found = cuda.cuFuncLoad(facts.function);
+    if (found != CUDA_SUCCESS) return found;
+    wire::KernelGet::Reply& reply = facts.reply;
+    for (size_t offset = 0, size = 0; cuda.cuKernelGetParamInfo(facts.kernel, facts.params.size(),
+                                                                &offset, &size) == CUDA_SUCCESS;) {
+      if (facts.params.size() == wire::kMaxKernelParamBytes) return CUDA_ERROR_NOT_SUPPORTED;
+      facts.params.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
+      reply.param_bytes = std::max(reply.param_bytes, static_cast<uint32_t>(offset + size));
+    }
+    reply.param_count = static_cast<uint32_t>(facts.params.size());
+    ReadAttributes(cuda, reply.attributes);
+    return CUDA_SUCCESS;
+  }
+};
+
+void Kernels::SetCollects(Kernel* kernel, const int32_t* attributes) const {
+  kernel->max_threads = Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
+  kernel->max_dynamic_shared_bytes =
+      Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]);
+  // Nodes of a chain have no clusters and must not use references, and what prints takes turns.
+  kernel->collects = services_.chains != nullptr && !kernel->library->prints &&
+                     kernel->library->references == nullptr &&
+                     kernel->param_bytes <= kMaxChunkedParamBytes &&
+                     Limit(attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]) == 0 &&
+                     Limit(attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]) == 0 &&
+                     !services_.chains->Refuses(kernel->function);
+  kernel->refused_known = services_.chains == nullptr ? 0 : services_.chains->refused();
+}
+
+void Kernels::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& request,
+                 const wire::Record& record) {
+  const Library* library = libraries_->FindLibrary(request.library);
+  if (library == nullptr) return;
+  if (kernels_.Add(request.kernel) == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const Caller caller = CallerOf(record);
+  const std::string name(record.payload.begin(), record.payload.end());
+  if (const auto known = library->loaded->kernels.find(name);
+      known != library->loaded->kernels.end()) {
+    return AnswerKernel(caller, request, library->loaded, known->second);
+  }
+  auto lookup = std::make_shared<KernelLookup>();
+  lookup->name = name;
+  lookup->library = library->loaded->handle;
+  lookup->device = services_.device->device();
+  modules_.Post(
+      [lookup, usable = library->loaded->usable, &cuda = services_.device->cuda()] {
+        lookup->FindKernel(cuda);
+        if (usable) lookup->result = lookup->Find(cuda);
+      },
+      [this, lookup, caller, request, usable = library->loaded->usable, loaded = library->loaded] {
+        if (usable || lookup->result != CUDA_SUCCESS) {
+          return FinishLookup(caller, request, lookup, loaded);
+        }
+        if (!serving()) return;
+        libraries_->UseCompiled(
+            loaded,
+            [lookup, &cuda = services_.device->cuda()] { lookup->result = lookup->Find(cuda); },
+            [this, lookup, caller, request, loaded] {
+              FinishLookup(caller, request, lookup, loaded);
+            });
+      });
+}
+
+void Kernels::FinishLookup(Caller caller, const wire::KernelGet::Request& request,
+                           const std::shared_ptr<KernelLookup>& lookup, const LibraryRef& loaded) {
+  services_.device->JudgeImage(lookup->result);
+  if (lookup->result == CUDA_SUCCESS) {
+    const auto [known, added] = loaded->kernels.emplace(lookup->name, std::move(lookup->facts));
+    if (!serving()) return;
+    return AnswerKernel(caller, request, loaded, known->second);
+  }
+  kernels_.Take(request.kernel);
+  Reply<wire::KernelGet>(caller, lookup->result);
+}
+
+void Kernels::AnswerKernel(Caller caller, const wire::KernelGet::Request& request,
+                           const LibraryRef& loaded, const KernelFacts& facts) {
+  Library* owner = libraries_->FindLoaded(request.library, loaded);
+  if (owner == nullptr) {
+    kernels_.Take(request.kernel);
+    return Reply<wire::KernelGet>(caller, CUDA_ERROR_INVALID_HANDLE);
+  }
+  // The driver takes local memory at the first launch.
+  const int32_t local_bytes = facts.reply.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES];
+  constexpr auto kKind = ContextMemory::Kind::kThread;
+  const auto thread_bytes = static_cast<uint64_t>(std::max(local_bytes, 0));
+  if (const uint64_t price = services_.context->PriceOf(kKind, thread_bytes); price != 0) {
+    return Charge(price, [this, caller, request, loaded, &facts, thread_bytes](
+                             CUresult charged, DeviceChargeRef charge) {
+      if (charged == CUDA_SUCCESS) {
+        services_.context->Raise(kKind, thread_bytes, std::move(charge));
+      }
+      if (!serving()) return;
+      if (charged == CUDA_SUCCESS) {
+        return AnswerKernel(caller, request, loaded, facts);
+      }
+      kernels_.Take(request.kernel);
+      Reply<wire::KernelGet>(caller, charged);
+    });
+  }
+  owner->kernels.push_back(request.kernel);
+  // The entry that the question made: while it has no function no command can take it away.
+  Kernel* kernel = kernels_.Find(request.kernel);
+  kernel->library = loaded;
+  kernel->kernel = facts.kernel;
+  kernel->function = facts.function;
+  kernel->param_bytes = facts.reply.param_bytes;
+  kernel->params = &facts.params;
+  SetCollects(kernel, facts.reply.attributes);
+  Reply<wire::KernelGet>(caller, CUDA_SUCCESS, facts.reply, ParamsFrom(facts.params, 0));
+}
+
+void Kernels::On(wire::Tag<wire::KernelParams>, const wire::KernelParams::Request& request,
+                 const wire::Record& record) {
+  const Kernel* kernel = FindKernel(request.kernel);
+  if (kernel == nullptr) return;
+  if (request.first >= kernel->params->size()) return Refuse(wire::Fatal::kBadArgument);
+  Reply<wire::KernelParams>(CallerOf(record), CUDA_SUCCESS, {},
+                            ParamsFrom(*kernel->params, request.first));
+}
+
+Kernel* Kernels::FindKernel(wire::KernelId id_untrusted) {
+  Kernel* kernel = kernels_.Find(id_untrusted);
+  if (kernel != nullptr && kernel->function != nullptr) return kernel;
+  Refuse(wire::Fatal::kBadHandle);
+  return nullptr;
+}
+
+void Kernels::On(wire::Tag<wire::KernelSetAttribute>,
+                 const wire::KernelSetAttribute::Request& request, const wire::Record& record) {
+  const Kernel* kernel = FindKernel(request.kernel);
+  if (kernel == nullptr) return;
+  if (request.attribute < 0 ||
+      static_cast<uint32_t>(request.attribute) >= wire::kFunctionAttributes) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  // What changes how others' launches go is not for a shared kernel. Shims keep the size of clusters to
+  // themselves and send it with each launch.
+  if (kernel->library->shared && !MayBeSetForAll(request.attribute)) {
+    return Reply<wire::KernelSetAttribute>(CallerOf(record), CUDA_ERROR_INVALID_VALUE);
+  }
+  // Launches before this go with the attributes as they were, as far as they can go now.
+  streams_.Flush(true);
+  auto lookup = std::make_shared<KernelLookup>();
+  lookup->facts.kernel = kernel->kernel;
+  lookup->device = services_.device->device();
+  // A shared kernel keeps the largest limit that somebody asked for: a limit that is too high hurts
+  // nobody, one that another session has lowered would fail a launch.
+  int value = request.value;
+  const bool allows =
+      request.attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED && value != 0;
+  if (kernel->library->shared && !allows &&
+      request.attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
+    wire::KernelSetAttribute::Reply reply{};
+    return Reply<wire::KernelSetAttribute>(CallerOf(record), CUDA_SUCCESS, reply);
+  }
+  if (kernel->library->shared &&
+      request.attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+    const auto [known, added] =
+        kernel->library->max_dynamic_shared.try_emplace(kernel->kernel, value);
+    value = std::max(value, known->second);
+  }
+  modules_.Post(
+      [lookup, request, value, &cuda = services_.device->cuda()] {
+        lookup->result =
+            cuda.cuKernelSetAttribute(static_cast<CUfunction_attribute>(request.attribute), value,
+                                      lookup->facts.kernel, lookup->device);
+        lookup->ReadAttributes(cuda, lookup->facts.reply.attributes);
+      },
+      [this, lookup, request, value, function = kernel->function, library = kernel->library,
+       caller = CallerOf(record)] {
+        if (services_.chains != nullptr) services_.chains->Forget(function);
+        if (Kernel* named = kernels_.Find(request.kernel);
+            named != nullptr && named->library == library && named->function == function) {
+          SetCollects(named, lookup->facts.reply.attributes);
+        }
+        wire::KernelSetAttribute::Reply reply;
+        std::copy(std::begin(lookup->facts.reply.attributes),
+                  std::end(lookup->facts.reply.attributes), reply.attributes);
+        if (request.attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+          int& highest = library->max_dynamic_shared[lookup->facts.kernel];
+          if (lookup->result == CUDA_SUCCESS) {
+            highest = value;
+            reply.attributes[request.attribute] = request.value;
+          }
+        }
+        Reply<wire::KernelSetAttribute>(caller, services_.device->Judge(lookup->result), reply);
+      });
+}
+
+void Kernels::On(wire::Tag<wire::OccupancyBlocks>, const wire::OccupancyBlocks::Request& request,
+                 const wire::Record& record) {
+  const Kernel* kernel = FindKernel(request.kernel);
+  if (kernel == nullptr) return;
+  auto answer = std::make_shared<std::pair<CUresult, int>>(CUDA_SUCCESS, 0);
+  modules_.Post(
+      [answer, request, function = kernel->function, &cuda = services_.device->cuda()] {
+        answer->first = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+            &answer->second, function, request.block_threads, request.dynamic_shared_bytes,
+            request.flags);
+      },
+      // The function stays loaded as long as it is asked about.
+      [this, answer, caller = CallerOf(record), library = kernel->library] {
+        Reply<wire::OccupancyBlocks>(caller, services_.device->Judge(answer->first),
+                                     {answer->second});
+      });
+}
+
+void Kernels::On(wire::Tag<wire::OccupancySharedMemory>,
+                 const wire::OccupancySharedMemory::Request& request, const wire::Record& record) {
+  const Kernel* kernel = FindKernel(request.kernel);
+  if (kernel == nullptr) return;
+  auto answer = std::make_shared<std::pair<CUresult, size_t>>(CUDA_SUCCESS, 0);
+  modules_.Post(
+      [answer, request, function = kernel->function, &cuda = services_.device->cuda()] {
+        answer->first = cuda.cuOccupancyAvailableDynamicSMemPerBlock(
+            &answer->second, function, request.blocks_per_sm, request.block_threads);
+      },
+      [this, answer, caller = CallerOf(record), library = kernel->library] {
+        Reply<wire::OccupancySharedMemory>(caller, services_.device->Judge(answer->first),
+                                           {answer->second});
+      });
+}
+
+void Kernels::On(wire::Tag<wire::OccupancyClusters>,
+                 const wire::OccupancyClusters::Request& request, const wire::Record& record) {
+  const Kernel* kernel = FindKernel(request.kernel);
+  if (kernel == nullptr) return;
+  if (!KnowsAttributes(request.attributes) ||
+      (request.question != wire::ClusterQuestion::kMaxActiveClusters &&
+       request.question != wire::ClusterQuestion::kMaxPotentialSize)) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  auto answer = std::make_shared<std::pair<CUresult, int>>(CUDA_SUCCESS, 0);
+  modules_.Post(
+      [answer, request, function = kernel->function, &cuda = services_.device->cuda()] {
+        const LaunchConfig config(request.grid, request.block, request.dynamic_shared_bytes,
+                                  nullptr, request.attributes);
+        answer->first =
+            request.question == wire::ClusterQuestion::kMaxActiveClusters
+                ? cuda.cuOccupancyMaxActiveClusters(&answer->second, function, config.get())
+                : cuda.cuOccupancyMaxPotentialClusterSize(&answer->second, function, config.get());
+      },
+      [this, answer, caller = CallerOf(record), library = kernel->library] {
+        Reply<wire::OccupancyClusters>(caller, services_.device->Judge(answer->first),
+                                       {answer->second});
+      });
+}
+
+}  // namespace gpuloom::executor

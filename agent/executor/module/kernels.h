@@ -1,0 +1,45 @@
+// The part of a session for kernels: looked up and loaded before the tenant may launch them. What it finds is in the
+// libraries' table. Ring thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "agent/executor/module/libraries.h"
+#include "agent/executor/session/session_port.h"
+
+namespace gpuloom::executor {
+
+class Kernels final : public Part {
+ public:
+  Kernels(SessionPort* port, Libraries* libraries)
+      : Part(port), libraries_(libraries), kernels_(libraries->kernels()) {}
+
+  void On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request&, const wire::Record&);
+  void On(wire::Tag<wire::KernelParams>, const wire::KernelParams::Request&, const wire::Record&);
+  void On(wire::Tag<wire::KernelSetAttribute>, const wire::KernelSetAttribute::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::OccupancyBlocks>, const wire::OccupancyBlocks::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::OccupancySharedMemory>, const wire::OccupancySharedMemory::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::OccupancyClusters>, const wire::OccupancyClusters::Request&,
+          const wire::Record&);
+
+  Kernel* FindKernel(wire::KernelId id_untrusted);  // refuses when there is none
+
+ private:
+  struct KernelLookup;
+  void FinishLookup(Caller caller, const wire::KernelGet::Request& request,
+                    const std::shared_ptr<KernelLookup>& lookup, const LibraryRef& loaded);
+  // `facts` are the library's own and live as long as it.
+  void AnswerKernel(Caller caller, const wire::KernelGet::Request& request,
+                    const LibraryRef& loaded, const KernelFacts& facts);
+  // Whether launches of it may go together with others (chunk.h).
+  void SetCollects(Kernel* kernel, const int32_t* attributes) const;
+
+  Libraries* const libraries_;
+  KernelTable& kernels_;
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,189 @@
+// Libraries that are loaded: their kernels' names, their global variables, their end. See
+// library_load.cc for their beginning.
+#include <algorithm>
+#include <cstring>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/quiet.h"
+#include "agent/executor/memory/device_memory.h"
+#include "agent/executor/memory/host_memory.h"
+#include "agent/executor/module/libraries.h"
+
+namespace gpuloom::executor {
+
+Library* Libraries::FindLibrary(wire::LibraryId id_untrusted) {
+  Library* library = libraries_.Find(id_untrusted);
+  if (library != nullptr && library->loaded != nullptr) return library;
+  Refuse(wire::Fatal::kBadHandle);
+  return nullptr;
+}
+
+Library* Libraries::FindLoaded(wire::LibraryId id, const LibraryRef& loaded) {
+  Library* library = libraries_.Find(id);
+  return library != nullptr && library->loaded == loaded ? library : nullptr;
+}
+
+// Asked for a kernel, whatever its name, the driver compiles what is text. That may take long, and must
+// not do so in a quiet moment, in which everybody waits.
+void Libraries::UseLibrary(const LibraryRef& library, std::function<void()> work,
+                           std::function<void()> done) {
+  if (library->usable) return UseCompiled(library, std::move(work), std::move(done));
+  modules_.Post(
+      [&cuda = services_.device->cuda(), handle = library->handle] {
+        CUkernel none = nullptr;
+        (void)cuda.cuLibraryGetKernel(&none, handle, "-");
+      },
+      [this, library, work = std::move(work), done = std::move(done)] {
+        if (serving()) UseCompiled(library, work, done);
+      });
+}
+
+void Libraries::UseCompiled(const LibraryRef& library, std::function<void()> work,
+                            std::function<void()> done) {
+  // Either holds the library: its unloading waits for the device, but not for a worker.
+  if (library->usable) {
+    return modules_.Post(std::move(work), [library, done = std::move(done)] { done(); });
+  }
+  ++outstanding_;
+  services_.quiet->Need(owner(), std::move(work), [this, library, done = std::move(done)] {
+    --outstanding_;
+    library->usable = true;
+    done();
+  });
+}
+
+void Libraries::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Request& request,
+                   const wire::Record& record) {
+  const Library* found = libraries_.Find(request.library);
+  const bool unplaced = found != nullptr && found->placing != nullptr;
+  if (!unplaced && FindLibrary(request.library) == nullptr) return;
+  chores_.Do([this, library = std::shared_ptr<Library>(libraries_.Take(request.library)),
+              caller = CallerOf(record), ticket = record.ticket,
+              globals = std::vector<uint64_t>()]() mutable {
+    size_t left = Chores::kPiece;
+    const auto forget = [&left](auto* names, auto drop) {
+      for (; left != 0 && !names->empty(); --left, names->pop_back()) drop(names->back());
+      return names->empty();
+    };
+    if (!forget(&library->kernels, [this](wire::KernelId id) { kernels_.Take(id); }) ||
+        !forget(&library->globals,
+                [&](uint64_t begin) {
+                  device_memory_->RetireGlobal(begin);
+                  globals.push_back(begin);
+                }) ||
+        !forget(&library->references, [this](wire::ReferenceId id) { references_.Take(id); })) {
+      return false;
+    }
+    // Kernels hold their library; copies that name its variables may still wait here, behind a function
+    // of the tenant's for instance.
+    if (!globals.empty()) {
+      AfterEarlierWork(ticket, [this, held = library->loaded, globals = std::move(globals)] {
+        chores_.Do([this, held, globals]() mutable {
+          size_t piece = Chores::kPiece;
+          for (; piece != 0 && !globals.empty(); --piece, globals.pop_back()) {
+            device_memory_->ForgetGlobal(globals.back());
+          }
+          return globals.empty();
+        });
+      });
+    }
+    Reply<wire::LibraryUnload>(caller, CUDA_SUCCESS);
+    return true;
+  });
+}
+
+void Libraries::AnswerNames(Caller caller, uint32_t offset_untrusted,
+                            const LoadedLibrary& library) {
+  const std::string& names = library.names;
+  const size_t from = std::min<size_t>(offset_untrusted, names.size());
+  const size_t bytes = std::min<size_t>(names.size() - from, wire::kReplyPayloadBytes);
+  Reply<wire::LibraryKernels>(caller, CUDA_SUCCESS,
+                              {library.name_count, static_cast<uint32_t>(names.size())},
+                              {reinterpret_cast<const uint8_t*>(names.data()) + from, bytes});
+}
+
+void Libraries::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::Request& request,
+                   const wire::Record& record) {
+  const Library* library = FindLibrary(request.library);
+  if (library == nullptr) return;
+  const Caller caller = CallerOf(record);
+  if (library->loaded->has_names) {
+    return AnswerNames(caller, request.offset_bytes, *library->loaded);
+  }
+  struct Listed {
+    explicit Listed(std::shared_ptr<SessionBudget> budget)
+        : charge(std::make_shared<HostCharge>(std::move(budget))) {}
+    std::shared_ptr<HostCharge> charge;
+    CUresult result = CUDA_SUCCESS;
+    std::string names;
+    uint32_t count = 0;
+  };
+  auto listed = std::make_shared<Listed>(host_->budget);
+  UseLibrary(
+      library->loaded,
+      [listed, &cuda = services_.device->cuda(), handle = library->loaded->handle] {
+        unsigned count = 0;
+        listed->result = cuda.cuLibraryGetKernelCount(&count, handle);
+        if (listed->result != CUDA_SUCCESS || count == 0) return;
+        // Names may lie over one another in the image, and take more than it.
+        if (!listed->charge->Add(count * sizeof(CUkernel))) {
+          listed->result = CUDA_ERROR_OUT_OF_MEMORY;
+          return;
+        }
+        std::vector<CUkernel> kernels(count);
+        listed->result = cuda.cuLibraryEnumerateKernels(kernels.data(), count, handle);
+        for (unsigned i = 0; i < count && listed->result == CUDA_SUCCESS; ++i) {
+          const char* name = nullptr;
+          listed->result = cuda.cuKernelGetName(&name, kernels[i]);
+          if (listed->result != CUDA_SUCCESS) break;
+          const size_t name_bytes = strlen(name) + 1;
+          // As large as what it grows by at a time: once more.
+          if (!listed->charge->Add(2 * name_bytes)) listed->result = CUDA_ERROR_OUT_OF_MEMORY;
+          if (listed->result == CUDA_SUCCESS) listed->names.append(name, name_bytes);
+          if (listed->result == CUDA_SUCCESS) ++listed->count;
+        }
+      },
+      [this, listed, caller, loaded = library->loaded, offset = request.offset_bytes] {
+        if (services_.device->JudgeImage(listed->result) != CUDA_SUCCESS) {
+          return Reply<wire::LibraryKernels>(caller, listed->result);
+        }
+        loaded->names = std::move(listed->names);
+        loaded->name_count = listed->count;
+        loaded->names_charge = std::move(listed->charge);
+        loaded->has_names = true;
+        AnswerNames(caller, offset, *loaded);
+      });
+}
+
+void Libraries::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& request,
+                   const wire::Record& record) {
+  const Library* library = FindLibrary(request.library);
+  if (library == nullptr) return;
+  struct Found {
+    std::string name;
+    CUresult result = CUDA_ERROR_NOT_FOUND;
+    CUdeviceptr address = 0;
+    size_t size_bytes = 0;
+  };
+  auto found = std::make_shared<Found>();
+  found->name.assign(record.payload.begin(), record.payload.end());
+  UseLibrary(
+      library->loaded,
+      [found, &cuda = services_.device->cuda(), handle = library->loaded->handle] {
+        found->result = cuda.cuLibraryGetGlobal(&found->address, &found->size_bytes, handle,
+                                                found->name.c_str());
+      },
+      [this, found, caller = CallerOf(record), id = request.library, loaded = library->loaded] {
+        services_.device->JudgeImage(found->result);
+        Library* owner = FindLoaded(id, loaded);
+        if (owner == nullptr) found->result = CUDA_ERROR_INVALID_HANDLE;
+        if (found->result == CUDA_SUCCESS &&
+            device_memory_->AddGlobal(found->address, found->size_bytes)) {
+          owner->globals.push_back(found->address);
+        }
+        Reply<wire::GlobalGet>(caller, found->result,
+                               {wire::DevicePtr{found->address}, found->size_bytes});
+      });
+}
+
+}  // namespace gpuloom::executor

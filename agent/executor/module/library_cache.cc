@@ -1,0 +1,151 @@
+#include "agent/executor/module/library_cache.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+
+namespace gpuloom::executor {
+namespace {
+
+// A library takes device memory; half of the time an executor itself waits for tenants.
+constexpr uint64_t kKeepLibraryNs = 30'000'000'000;
+constexpr uint64_t kKeepImageNs = 600'000'000'000;
+
+uint64_t CostOf(const KnownImage& image) {
+  return std::max<uint64_t>(image.cost_bytes, image.bytes.size());
+}
+
+struct SipState {
+  uint64_t v0, v1, v2, v3;
+
+  void Round() {
+    v0 += v1;
+    v1 = std::rotl(v1, 13) ^ v0;
+    v0 = std::rotl(v0, 32);
+    v2 += v3;
+    v3 = std::rotl(v3, 16) ^ v2;
+    v0 += v3;
+    v3 = std::rotl(v3, 21) ^ v0;
+    v2 += v1;
+    v1 = std::rotl(v1, 17) ^ v2;
+    v2 = std::rotl(v2, 32);
+  }
+  void Absorb(uint64_t word) {
+    v3 ^= word;
+    Round();
+    Round();
+    v0 ^= word;
+  }
+  uint64_t Squeeze() {
+    for (int i = 0; i < 4; ++i) Round();
+    return v0 ^ v1 ^ v2 ^ v3;
+  }
+};
+
+}  // namespace
+
+LoadedLibrary::~LoadedLibrary() {
+  if (handle == nullptr) return;
+  std::vector<ChainRef> users;
+  if (chains != nullptr) users = chains->TakeOut(this);
+  // There may be many of them, which a worker lets go of.
+  auto known = std::make_shared<std::pair<std::string, decltype(kernels)>>(std::move(names),
+                                                                           std::move(kernels));
+  auto unload = [unloads = quiet, keep = std::move(kept), driver = cuda, library = handle,
+                 bytes = image, paid = std::move(cost), users = std::move(users),
+                 known = std::move(known), bound = std::move(references)]() mutable {
+    unloads->Retire(
+        [keep, driver, library, bytes, users = std::move(users),
+         known = std::move(known)]() mutable {
+          users.clear();
+          known.reset();
+          driver->cuLibraryUnload(library);
+        },
+        // What they are bound to goes behind them, on this thread.
+        [bound, bytes, paid] {});
+  };
+  if (chains == nullptr) {
+    unload();
+  } else {
+    chains->WhenLetGo(std::move(unload));
+  }
+}
+
+LibraryCache::LibraryCache(std::shared_ptr<DomainBudget> budget)
+    : budget_(std::make_shared<SessionBudget>(std::move(budget), kMaxBytes)) {
+  if (getrandom(key_, sizeof(key_), 0) != sizeof(key_)) abort();  // 16 bytes never come short
+}
+
+// SipHash-2-4 with 128 bits of output, by Aumasson and Bernstein.
+ImageHash LibraryCache::Hash(std::span<const uint8_t> image) const {
+  if (HashesImagesFast()) return HashImage(image.data(), image.size());
+  SipState state{key_[0] ^ 0x736f6d6570736575, key_[1] ^ 0x646f72616e646f6d ^ 0xee,
+                 key_[0] ^ 0x6c7967656e657261, key_[1] ^ 0x7465646279746573};
+  const uint8_t* at = image.data();
+  size_t left = image.size();
+  for (; left >= 8; left -= 8, at += 8) {
+    uint64_t word;
+    std::memcpy(&word, at, sizeof(word));
+    state.Absorb(word);
+  }
+  uint64_t last = uint64_t{image.size()} << 56;
+  for (size_t i = 0; i < left; ++i) last |= uint64_t{at[i]} << (8 * i);
+  state.Absorb(last);
+  state.v2 ^= 0xee;
+  const uint64_t first = state.Squeeze();
+  state.v1 ^= 0xdd;
+  return {{first, state.Squeeze(), 0, 0}};
+}
+
+LibraryCache::Known LibraryCache::Find(const ImageHash& hash, uint64_t now_ns) {
+  const auto it = entries_.find(hash);
+  if (it == entries_.end()) return {};
+  it->second.used_ns = now_ns;
+  return {it->second.image, it->second.library};
+}
+
+void LibraryCache::Add(const ImageHash& hash, ImageRef image, const LibraryRef& library,
+                       uint64_t now_ns) {
+  if (entries_.find(hash) == entries_.end()) Remember(hash, std::move(image), now_ns);
+  const auto known = entries_.find(hash);
+  if (known == entries_.end() || known->second.image->has_variables) return;
+  if (known->second.library == nullptr) {
+    library->shared = true;
+    library->cost.reset();
+    known->second.library = library;
+  }
+}
+
+void LibraryCache::Remember(const ImageHash& hash, ImageRef image, uint64_t now_ns) {
+  const uint64_t cost_bytes = CostOf(*image);
+  if (cost_bytes > kMaxBytes) return;
+  while (bytes_ + cost_bytes > kMaxBytes) {
+    Erase(std::min_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
+      return a.second.used_ns < b.second.used_ns;
+    }));
+  }
+  image->remembered = std::make_unique<HostCharge>(budget_);
+  if (!image->remembered->Add(cost_bytes)) return;
+  bytes_ += cost_bytes;
+  entries_.emplace(hash, Entry{std::move(image), nullptr, now_ns});
+}
+
+LibraryCache::Entries::iterator LibraryCache::Erase(Entries::iterator entry) {
+  bytes_ -= CostOf(*entry->second.image);
+  return entries_.erase(entry);
+}
+
+void LibraryCache::Tick(uint64_t now_ns) {
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    Entry& entry = it->second;
+    if (entry.library.use_count() > 1) entry.used_ns = now_ns;
+    const uint64_t unused_ns = now_ns - std::min(entry.used_ns, now_ns);
+    if (unused_ns > kKeepLibraryNs) entry.library.reset();
+    it = unused_ns > kKeepImageNs ? Erase(it) : std::next(it);
+  }
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,244 @@
+// Loading images: what a tenant sends, or names by its hash (docs/design/module-loading.md).
+#include "agent/executor/device/device.h"
+#include "agent/executor/module/loading.h"
+#include "agent/executor/process/log.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// Larger than any image of CUDA's own libraries by far; bounds what one load can make us copy.
+constexpr uint64_t kMaxImageBytes = 1u << 30;
+
+// Its hash is needed before it is loaded: nobody has asked by it.
+bool HashFirst(uint64_t image_bytes) {
+  return image_bytes < wire::kByHashBytes || !HashesImagesFast();
+}
+
+}  // namespace
+
+void LibraryLoader::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request& request,
+                       const wire::Record& record) {
+  const auto address = static_cast<uint64_t>(request.image);
+  const uint64_t size_bytes = request.image_bytes;
+  if (size_bytes == 0 || !host_->range.Contains(address, size_bytes)) {
+    return Refuse(wire::Fatal::kBadRange);
+  }
+  if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  auto loading = std::make_shared<Loading>(CallerOf(record), request.library, left_, tenant_.get(),
+                                           host_->budget);
+  if (size_bytes > kMaxImageBytes) return AnswerLoad(*loading);
+  modules_.Post(
+      [loading, host = host_, cache = services_.libraries, address, size_bytes] {
+        loading->Copy(*host, address, size_bytes);
+        if (loading->fresh != nullptr && HashFirst(size_bytes)) loading->Hash(*cache);
+      },
+      // The arena is let go of on this thread.
+      [this, loading, held = host_] {
+        if (!serving()) return;
+        if (loading->fresh == nullptr) return AnswerLoad(*loading);
+        if (loading->is_hashed && LoadWhatIsKnown(loading)) return;
+        LoadFresh(loading);
+      });
+}
+
+// Never what is known, and never known to others: it is what this tenant's options made of it.
+void LibraryLoader::On(wire::Tag<wire::LibraryCompile>,
+                       const wire::LibraryCompile::Request& request, const wire::Record& record) {
+  const auto address = static_cast<uint64_t>(request.image);
+  const uint64_t size_bytes = request.image_bytes;
+  if (size_bytes == 0 || !host_->range.Contains(address, size_bytes)) {
+    return Refuse(wire::Fatal::kBadRange);
+  }
+  if (const wire::Fatal fatal = JudgeTexts(host_->range, request.texts, request.info_capacity_bytes,
+                                           request.error_capacity_bytes);
+      fatal != wire::Fatal::kNone) {
+    return Refuse(fatal);
+  }
+  if (record.payload.size() % sizeof(wire::LinkOption) != 0) {
+    return Refuse(wire::Fatal::kRecordSize);
+  }
+  auto loading = std::make_shared<Loading>(CallerOf(record), request.library, left_, tenant_.get(),
+                                           host_->budget);
+  if (!loading->jit.Add(record.payload)) return Refuse(wire::Fatal::kBadArgument);
+  if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  modules_.Post(
+      [loading, host = host_, address, size_bytes] {
+        if (size_bytes <= kMaxImageBytes) loading->Copy(*host, address, size_bytes);
+      },
+      // The arena is let go of on this thread, and not held while something is compiled.
+      [this, loading, request, held = host_] {
+        if (serving()) CompileFresh(loading, request);
+      });
+}
+
+void LibraryLoader::CompileFresh(const std::shared_ptr<Loading>& loading,
+                                 const wire::LibraryCompile::Request& request) {
+  modules_.PostNext(
+      [loading, device = services_.device, cache = services_.libraries] {
+        if (loading->fresh != nullptr) loading->Look(device, *cache);
+      },
+      [this, loading, request] {
+        if (!serving()) return;
+        Charge(loading->device_bytes(),
+               [this, loading, request](CUresult charged, DeviceChargeRef charge) {
+                 loading->Pay(charged, std::move(charge));
+                 modules_.PostNext([loading, device = services_.device] { loading->Load(device); },
+                                   [this, loading, request] {
+                                     // Of a session that has ended it is unloaded again.
+                                     HoldLibrary(loading.get());
+                                     if (serving()) AnswerCompile(loading, request);
+                                   });
+               });
+      });
+}
+
+void LibraryLoader::AnswerCompile(const std::shared_ptr<Loading>& loading,
+                                  const wire::LibraryCompile::Request& request) {
+  modules_.PostNext(
+      [loading, host = host_, request] {
+        loading->report =
+            loading->jit.Report(*host, static_cast<uint64_t>(request.texts),
+                                request.info_capacity_bytes, request.error_capacity_bytes);
+      },
+      [this, loading, held = host_] {
+        if (!serving()) return;
+        wire::LibraryCompile::Reply reply{};
+        reply.report = loading->report;
+        reply.result = static_cast<uint32_t>(loading->result);
+        if (loading->managed != nullptr) {
+          reply.managed_bytes = static_cast<uint32_t>(loading->managed->size_bytes());
+          libraries_.Find(loading->id)->placing = loading;
+        } else {
+          reply.kernel_count = loading->kernel_count;
+          Settle(*loading);
+        }
+        Reply<wire::LibraryCompile>(loading->caller, CUDA_SUCCESS, reply);
+      });
+}
+
+void LibraryLoader::On(wire::Tag<wire::LibraryLoadByHash>,
+                       const wire::LibraryLoadByHash::Request& request,
+                       const wire::Record& record) {
+  if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  auto loading = std::make_shared<Loading>(CallerOf(record), request.library, left_, tenant_.get(),
+                                           host_->budget);
+  loading->by_hash = loading->is_hashed = true;
+  loading->hash = {{request.hash[0], request.hash[1], request.hash[2], request.hash[3]}};
+  if (LoadWhatIsKnown(loading)) return;
+  libraries_.Take(request.library);
+  Reply<wire::LibraryLoadByHash>(loading->caller, CUDA_SUCCESS, {0, 0});
+}
+
+// False when nothing is known of its hash.
+bool LibraryLoader::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
+  LibraryCache::Known known = services_.libraries->Find(loading->hash, now_ns());
+  if (known.image == nullptr) return false;
+  loading->is_known = true;
+  loading->fresh.reset();
+  loading->image = std::move(known.image);
+  // Who shares what another has loaded pays for it all the same.
+  loading->cost->host.ShrinkTo(0);
+  if (!loading->Afford(loading->image->cost_bytes)) {
+    AnswerLoad(*loading);
+    return true;
+  }
+  Charge(loading->image->device_bytes, [this, loading, shared = std::move(known.library)](
+                                           CUresult charged, DeviceChargeRef charge) {
+    loading->Pay(charged, std::move(charge));
+    if (!serving()) return;
+    if (charged != CUDA_SUCCESS) return AnswerLoad(*loading);
+    if (shared != nullptr) {
+      loading->result = CUDA_SUCCESS;
+      loading->kernel_count = shared->kernel_count;
+      loading->library = shared;
+      return AnswerLoad(*loading);
+    }
+    modules_.Post([loading, device = services_.device] { loading->LoadKnown(device); },
+                  [this, loading] { FinishLoad(loading); });
+  });
+  return true;
+}
+
+// Before the next image is copied.
+void LibraryLoader::LoadFresh(const std::shared_ptr<Loading>& loading) {
+  modules_.PostNext(
+      [loading, device = services_.device, cache = services_.libraries] {
+        loading->Look(device, *cache);
+      },
+      [this, loading] {
+        if (!serving()) return;
+        Charge(loading->device_bytes(), [this, loading](CUresult charged, DeviceChargeRef charge) {
+          loading->Pay(charged, std::move(charge));
+          modules_.PostNext([loading, device = services_.device] { loading->Load(device); },
+                            [this, loading] { FinishLoad(loading); });
+        });
+      });
+}
+
+void LibraryLoader::FinishLoad(const std::shared_ptr<Loading>& loading) {
+  // Of a session that has ended it is unloaded again, and nobody else gets it.
+  HoldLibrary(loading.get());
+  if (!serving()) return;
+  if (loading->managed != nullptr) {
+    const auto bytes = static_cast<uint32_t>(loading->managed->size_bytes());
+    libraries_.Find(loading->id)->placing = loading;
+    return Reply<wire::LibraryLoad>(loading->caller, CUDA_SUCCESS, {0, bytes});
+  }
+  AnswerLoad(*loading);
+  Remember(loading);
+}
+
+void LibraryLoader::HoldLibrary(Loading* loading) const {
+  if (loading->handle == nullptr) return;
+  loading->library =
+      std::make_shared<LoadedLibrary>(services_.quiet, services_.chains, &services_.device->cuda());
+  LoadedLibrary& library = *loading->library;
+  library.handle = loading->handle;
+  library.image = loading->image;
+  library.cost = loading->cost;
+  library.kernel_count = loading->kernel_count;
+  library.prints = loading->image->prints;
+}
+
+void LibraryLoader::AnswerLoad(const Loading& loading) {
+  if (loading.by_hash) {
+    return AnswerLoad<wire::LibraryLoadByHash>(loading.caller, loading, {loading.kernel_count, 1});
+  }
+  AnswerLoad<wire::LibraryLoad>(loading.caller, loading, {loading.kernel_count, 0});
+}
+
+void LibraryLoader::Settle(const Loading& loading) {
+  services_.device->JudgeImage(loading.result);
+  const uint64_t image_bytes = loading.image == nullptr ? 0 : loading.image->bytes.size() - 1;
+  Log(LogLevel::kDebug,
+      "load: %s bytes=%llu copy=%.2f look=%.2f load=%.2f ms variables=%d result=%d",
+      loading.by_hash    ? "by hash"
+      : loading.is_known ? "known"
+                         : "new",
+      static_cast<unsigned long long>(image_bytes), loading.copy_ms, loading.look_ms,
+      loading.load_ms, loading.image != nullptr && loading.image->has_variables ? 1 : 0,
+      static_cast<int>(loading.result));
+  if (loading.result == CUDA_SUCCESS) {
+    Library* library = libraries_.Find(loading.id);
+    library->loaded = loading.library;
+    library->cost = loading.cost;
+  } else {
+    libraries_.Take(loading.id);
+  }
+}
+
+// For tenants to come. The tenant has its answer already: a large image's hash takes a while.
+void LibraryLoader::Remember(const std::shared_ptr<Loading>& loading) {
+  if (loading->result != CUDA_SUCCESS) return;
+  LibraryCache* cache = services_.libraries;
+  if (loading->is_hashed) {
+    return cache->Add(loading->hash, loading->image, loading->library, now_ns());
+  }
+  services_.modules->Post(
+      [loading, cache] { loading->hash = cache->Hash(WithoutNul(loading->image->bytes)); },
+      [loading, cache, now_ns = now_ns()] {
+        cache->Add(loading->hash, loading->image, loading->library, now_ns);
+      });
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,363 @@
+// Loading, and what a domain knows of images: sessions of the real loop, with a driver that needs no GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "agent/executor/testing/driver.h"
+#include "agent/executor/testing/peer.h"
+#include "proto/cuda/fatbin.h"
+#include "proto/cuda/image_hash.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using wire::Fatal;
+using wire::KernelId;
+using wire::LibraryId;
+
+wire::LibraryLoadByHash::Request ByHash(uint32_t library, std::string_view image) {
+  const ImageHash hash = HashImage(reinterpret_cast<const uint8_t*>(image.data()), image.size());
+  wire::LibraryLoadByHash::Request request = {LibraryId{library}, 0, {}};
+  std::memcpy(request.hash, hash.words, sizeof(request.hash));
+  return request;
+}
+
+class LibraryLoadTest : public ::testing::Test {
+ protected:
+  ~LibraryLoadTest() override { TestingDriver::Release(); }
+
+  static bool Known(TestingTenant* tenant, uint32_t library, std::string_view image) {
+    wire::LibraryLoadByHash::Reply reply = {};
+    EXPECT_EQ(tenant->Call<wire::LibraryLoadByHash>(ByHash(library, image), &reply), CUDA_SUCCESS);
+    return reply.known != 0;
+  }
+  // Images from a size on are remembered when the tenant has its answer already.
+  static bool BecomesKnown(TestingTenant* tenant, uint32_t library, std::string_view image) {
+    for (int i = 0; i < 200; ++i) {
+      if (Known(tenant, library, image)) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+  static CUresult Kernel(TestingTenant* tenant, uint32_t library, uint32_t kernel) {
+    const uint8_t name[] = {'k'};
+    return tenant->Call<wire::KernelGet>({LibraryId{library}, KernelId{kernel}}, nullptr, name)
+        .value_or(CUDA_ERROR_UNKNOWN);
+  }
+  static ptrdiff_t Loads() {
+    const auto calls = TestingDriver::TakeCalls();
+    return std::count(calls.begin(), calls.end(), "load");
+  }
+
+  static std::string Large(std::string_view more) {
+    return std::string(kEmptyPtx) + "//" + std::string(wire::kByHashBytes, 'x') + "\n" +
+           std::string(more);
+  }
+
+  const Driver& driver_ = TestingDriver::Reset();
+  TestingScheduler scheduler_{driver_};
+  std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
+  std::unique_ptr<TestingTenant> neighbour_ = scheduler_.AddTenant();
+};
+
+TEST_F(LibraryLoadTest, LoadsThatWouldWaitForTheDeviceWaitForAnIdleMoment) {
+  TestingDriver::SetLoadsBlock(true);
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  const std::string other = std::string(kEmptyPtx) + "// another program\n";
+  ASSERT_EQ(neighbour_->LoadLibrary(1, other), CUDA_SUCCESS);
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  const uint8_t name[] = {'k'};
+  const wire::Ticket get =
+      neighbour_->Post<wire::KernelGet>({LibraryId{1}, KernelId{1}}, name, /*slot=*/9);
+  const auto answered = [&] { return neighbour_->reader.FindReply(9, get) != nullptr; };
+  EXPECT_FALSE(neighbour_->Wait(answered, std::chrono::milliseconds(100)));
+  // Held back or not (QuietTest), it must go at last.
+  const wire::Ticket later = tenant_->LaunchPlain(0, 1);
+  EXPECT_NE(neighbour_->Alloc(1000), 0u) << "memory does not wait";
+  TestingDriver::Release();
+  EXPECT_TRUE(neighbour_->Wait(answered));
+  EXPECT_TRUE(tenant_->WaitDone(0, later)) << "what was held back waits for something else";
+  EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
+}
+
+// The linker would let its calls pass when it met it again.
+TEST_F(LibraryLoadTest, TextThatDeclaresFunctionsIsNotLinked) {
+  using ::testing::Contains;
+  using ::testing::Not;
+  const std::string text(kEmptyPtx);
+  ASSERT_EQ(tenant_->LoadLibrary(1, text + ".extern .global .u32 x;\n// .func\n"), CUDA_SUCCESS);
+  EXPECT_THAT(TestingDriver::TakeCalls(), Contains("unlink"));
+  ASSERT_EQ(tenant_->LoadLibrary(2, text + ".extern .global .u32 x;\n.extern\t.func away();\n"),
+            CUDA_SUCCESS);
+  EXPECT_THAT(TestingDriver::TakeCalls(), Not(Contains("unlink")));
+}
+
+// Nor would it take what is older than linking.
+TEST_F(LibraryLoadTest, OldTextIsNotLinked) {
+  using ::testing::Contains;
+  using ::testing::Not;
+  for (const auto& [version, linked] :
+       {std::pair{"1.4", false}, {"3.0", false}, {"3.1", true}, {"10.0", true}}) {
+    const std::string text = std::string("\n.version ") + version + "\n.target sm_10\n";
+    (void)TestingDriver::TakeCalls();
+    EXPECT_EQ(tenant_->LoadLibrary(1, text), CUDA_SUCCESS) << version;
+    const auto calls = TestingDriver::TakeCalls();
+    EXPECT_EQ(std::count(calls.begin(), calls.end(), "unlink"), linked ? 1 : 0) << version;
+    EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+  }
+}
+
+// ---- What the device holds for an image
+
+// A cubin with so much code, and variables that take so much.
+std::string Cubin(uint64_t code_bytes, uint64_t variable_bytes) {
+  using fatbin_internal::ElfSection;
+  fatbin_internal::ElfHeader header{};
+  std::memcpy(header.ident,
+              "\x7f"
+              "ELF\2\1\1",
+              7);
+  header.machine = fatbin_internal::kElfMachineCuda;
+  header.section_offset = sizeof(header);
+  header.section_entry_bytes = sizeof(ElfSection);
+  header.section_count = 4;
+  header.section_names = 1;
+  constexpr char kNames[] = "\0.text.k\0.nv.global";
+  constexpr uint64_t kNamesAt = sizeof(header) + 4 * sizeof(ElfSection);
+  ElfSection sections[4] = {};
+  sections[1] = {0, 3, 0, 0, kNamesAt, sizeof(kNames), 0, 0, 1, 0};
+  sections[2] = {1, 1, 6, 0, kNamesAt + sizeof(kNames), code_bytes, 0, 0, 128, 0};
+  sections[3] = {9, 8, 3, 0, 0, variable_bytes, 0, 0, 4, 0};
+  std::string image(reinterpret_cast<const char*>(&header), sizeof(header));
+  image.append(reinterpret_cast<const char*>(sections), sizeof(sections));
+  image.append(kNames, sizeof(kNames));
+  return image.append(code_bytes, 'c');
+}
+
+TEST_F(LibraryLoadTest, Malicious_VariablesBeyondTheQuotaNeverReachTheDriver) {
+  scheduler_.quota_bytes = 64u << 20;
+  const std::string text = std::string(kEmptyPtx) + ".global .align 4 .b8 x[1572864000];\n";
+  for (const std::string& image : {text, Cubin(512, 1'572'864'000)}) {
+    (void)TestingDriver::TakeCalls();
+    EXPECT_EQ(tenant_->LoadLibrary(1, image), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(Loads(), 0);
+    EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+  }
+  EXPECT_EQ(neighbour_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+}
+
+TEST_F(LibraryLoadTest, VariablesAreChargedToEachWhoLoadsThemUntilTheyAreUnloaded) {
+  const std::string image = Cubin(1000, 1'000'000);
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), 1'001'000u);
+  ASSERT_EQ(neighbour_->LoadLibrary(1, image), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), 2'002'000u);
+  EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+  EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.memory_in_use() == 1'001'000u; }));
+}
+
+TEST_F(LibraryLoadTest, WhoSharesCodePaysForItInFull) {
+  const std::string image = Cubin(1'000'000, 0);
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  ASSERT_TRUE(BecomesKnown(neighbour_.get(), 1, image));
+  (void)TestingDriver::TakeCalls();
+  ASSERT_TRUE(Known(neighbour_.get(), 2, image));
+  EXPECT_EQ(Loads(), 0) << "it is shared";
+  EXPECT_EQ(scheduler_.memory_in_use(), 3'000'000u);
+  scheduler_.quota_bytes = scheduler_.memory_in_use();
+  EXPECT_EQ(neighbour_->Call<wire::LibraryLoadByHash>(ByHash(3, image)), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+  EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.memory_in_use() == 2'000'000u; }))
+      << "what stays loaded for others is not its own";
+  EXPECT_EQ(neighbour_->Call<wire::LibraryLoadByHash>(ByHash(3, image)), CUDA_SUCCESS);
+}
+
+TEST_F(LibraryLoadTest, VariablesStayOnTheAccountWhileTheDriverHasThem) {
+  TestingDriver::SetLoadsBlock(true);
+  ASSERT_EQ(tenant_->LoadLibrary(1, Cubin(1000, 1'000'000)), CUDA_SUCCESS);
+  ASSERT_TRUE(neighbour_->LoadKernel(1, 1, "k", kEmptyPtx));
+  TestingDriver::Hold();
+  neighbour_->LaunchPlain(0, 1);
+  scheduler_.RemoveTenant(*tenant_);
+  ASSERT_TRUE(scheduler_.WaitEnded(tenant_->order.session_id));
+  EXPECT_EQ(scheduler_.memory_in_use(), 1'001'000u) << "unloading waits for the device";
+  TestingDriver::Release();
+  EXPECT_TRUE(neighbour_->Wait([&] { return scheduler_.memory_in_use() == 0; }));
+}
+
+class CompileTest : public LibraryLoadTest {
+ protected:
+  // Of text that lies in the arena, with the compiler's texts behind it.
+  wire::LibraryCompile::Request Request(uint32_t library, uint32_t info_bytes,
+                                        uint32_t error_bytes) const {
+    const uint64_t address = tenant_->order.host_range_begin;
+    std::memcpy(reinterpret_cast<void*>(address), kEmptyPtx.data(), kEmptyPtx.size());
+    std::memset(reinterpret_cast<void*>(address + kTexts), '#', 4096);
+    return {LibraryId{library},
+            info_bytes,
+            wire::HostPtr{address},
+            kEmptyPtx.size(),
+            wire::HostPtr{address + kTexts},
+            error_bytes,
+            0};
+  }
+  std::string Text(size_t offset, size_t bytes) const {
+    return {reinterpret_cast<const char*>(tenant_->order.host_range_begin + kTexts + offset),
+            bytes};
+  }
+  void ExpectEnds(Fatal reason) {
+    EXPECT_TRUE(tenant_->WaitFatal(reason));
+    EXPECT_NE(neighbour_->Alloc(4096), 0u) << "the next tenant is served";
+  }
+  static constexpr uint64_t kTexts = 8192;
+};
+
+TEST_F(CompileTest, WhatTheCompilerSaysComesBack) {
+  const wire::LinkOption options[] = {{CU_JIT_MAX_REGISTERS, 32}, {CU_JIT_THREADS_PER_BLOCK, 64}};
+  const std::span payload(reinterpret_cast<const uint8_t*>(options), sizeof(options));
+  wire::LibraryCompile::Reply reply{};
+  ASSERT_EQ(tenant_->Call<wire::LibraryCompile>(Request(1, 100, 100), &reply, payload),
+            CUDA_SUCCESS);
+  EXPECT_EQ(reply.result, static_cast<uint32_t>(CUDA_SUCCESS));
+  EXPECT_EQ(reply.report.info_bytes, 10u);
+  EXPECT_EQ(Text(0, 11), "5000 bytes#");
+  EXPECT_EQ(reply.report.error_bytes, 0u);
+  EXPECT_EQ(reply.report.wall_time_bits, 0x40200000u);
+  EXPECT_EQ(reply.report.threads_per_block, 96u);
+  EXPECT_EQ(Kernel(tenant_.get(), 1, 1), CUDA_SUCCESS);
+  // A text is cut to its capacity, and none is written where there is no room.
+  ASSERT_EQ(tenant_->Call<wire::LibraryCompile>(Request(2, 4, 0), &reply, payload), CUDA_SUCCESS);
+  EXPECT_EQ(reply.report.info_bytes, 4u);
+  EXPECT_EQ(Text(0, 5), "5000#");
+  ASSERT_EQ(tenant_->Call<wire::LibraryCompile>(Request(3, 0, 0), &reply, payload), CUDA_SUCCESS);
+  EXPECT_EQ(Text(0, 1), "#");
+}
+
+TEST_F(CompileTest, IsForNobodyElse) {
+  wire::LibraryCompile::Reply reply{};
+  ASSERT_EQ(tenant_->Call<wire::LibraryCompile>(Request(1, 0, 0), &reply), CUDA_SUCCESS);
+  ASSERT_EQ(neighbour_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+  EXPECT_EQ(Loads(), 2);
+}
+
+TEST_F(CompileTest, ALinkReportsToo) {
+  ASSERT_EQ(tenant_->Call<wire::LinkCreate>({wire::LinkId{1}}), CUDA_SUCCESS);
+  const auto request = Request(1, 100, 100);
+  wire::LinkReport::Reply reply{};
+  ASSERT_EQ(tenant_->Call<wire::LinkReport>({wire::LinkId{1}, 100, request.texts, 100, 0}, &reply),
+            CUDA_SUCCESS);
+  EXPECT_EQ(reply.report.info_bytes, 10u);
+  EXPECT_EQ(Text(0, 11), "5000 bytes#");
+}
+
+TEST_F(CompileTest, MaliciousTextsOutsideOfTheArena) {
+  auto request = Request(1, 100, 100);
+  request.texts =
+      wire::HostPtr{tenant_->order.host_range_begin + tenant_->order.host_range_bytes - 100};
+  tenant_->Post<wire::LibraryCompile>(request, {}, 0);
+  ExpectEnds(Fatal::kBadRange);
+}
+
+TEST_F(CompileTest, MaliciousCapacityBeyondTheLimit) {
+  tenant_->Post<wire::LibraryCompile>(Request(1, wire::kMaxJitTextBytes + 1, 0), {}, 0);
+  ExpectEnds(Fatal::kBadArgument);
+}
+
+TEST_F(CompileTest, MaliciousImageOutsideOfTheArena) {
+  auto request = Request(1, 0, 0);
+  request.image_bytes = ~uint64_t{0};
+  tenant_->Post<wire::LibraryCompile>(request, {}, 0);
+  ExpectEnds(Fatal::kBadRange);
+}
+
+// The driver would divide by it.
+TEST_F(CompileTest, MaliciousCompileForNoThreads) {
+  const wire::LinkOption option = {CU_JIT_THREADS_PER_BLOCK, 0};
+  tenant_->Post<wire::LibraryCompile>(
+      Request(1, 0, 0), std::span(reinterpret_cast<const uint8_t*>(&option), sizeof(option)), 0);
+  ExpectEnds(Fatal::kBadArgument);
+}
+
+TEST_F(CompileTest, MaliciousReportOfNoLink) {
+  tenant_->Post<wire::LinkReport>({wire::LinkId{7}, 0, {}, 0, 0}, {}, 0);
+  ExpectEnds(Fatal::kBadHandle);
+}
+
+class ByHashTest : public LibraryLoadTest {
+ protected:
+  void SetUp() override {
+    if (!HashesImagesFast()) GTEST_SKIP() << "nobody asks by hash on such a processor";
+  }
+};
+
+TEST_F(ByHashTest, WhatADomainHasSentIsLoadedByItsName) {
+  const std::string image = Large("");
+  EXPECT_FALSE(Known(neighbour_.get(), 1, image));
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  EXPECT_EQ(Loads(), 1);
+  ASSERT_TRUE(BecomesKnown(neighbour_.get(), 1, image));
+  EXPECT_EQ(Loads(), 0) << "it has no variables: the loaded library is shared";
+  EXPECT_EQ(Kernel(neighbour_.get(), 1, 1), CUDA_SUCCESS);
+  EXPECT_FALSE(Known(neighbour_.get(), 2, image + " "));
+}
+
+TEST_F(ByHashTest, WhatHasStateIsLoadedForEveryTenantButSentOnce) {
+  const std::string image = Large(".visible .global .u32 state;\n");
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  ASSERT_TRUE(BecomesKnown(neighbour_.get(), 1, image));
+  EXPECT_EQ(Loads(), 2);
+  ASSERT_TRUE(Known(tenant_.get(), 2, image));
+  EXPECT_EQ(Loads(), 1);
+}
+
+TEST_F(ByHashTest, AnImageIsKnownByWhatWasReadNotByWhatTheTenantWritesLater) {
+  const std::string image = Large("");
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  const std::string other = Large("// other\n");
+  std::memcpy(reinterpret_cast<void*>(tenant_->order.host_range_begin + kImageOffset), other.data(),
+              other.size());
+  EXPECT_TRUE(BecomesKnown(neighbour_.get(), 1, image));
+  EXPECT_FALSE(Known(neighbour_.get(), 2, other));
+}
+
+TEST_F(ByHashTest, ANameThatNobodyKnowsLeavesTheIdFree) {
+  const std::string image = Large("");
+  EXPECT_FALSE(Known(tenant_.get(), 7, image));
+  EXPECT_EQ(tenant_->LoadLibrary(7, image), CUDA_SUCCESS);
+  EXPECT_EQ(Kernel(tenant_.get(), 7, 1), CUDA_SUCCESS);
+}
+
+TEST_F(ByHashTest, WhatTheDriverRefusedIsNotRemembered) {
+  const std::string image = std::string(wire::kByHashBytes * 2, 'x');
+  EXPECT_EQ(tenant_->LoadLibrary(1, image), CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_FALSE(Known(tenant_.get(), 1, image));
+}
+
+TEST_F(ByHashTest, ATenantsLibraryOutlivesTheOneWhoSentIt) {
+  const std::string image = Large("");
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  ASSERT_TRUE(BecomesKnown(neighbour_.get(), 1, image));
+  scheduler_.RemoveTenant(*tenant_);
+  ASSERT_TRUE(scheduler_.WaitEnded(tenant_->order.session_id).has_value());
+  EXPECT_EQ(Kernel(neighbour_.get(), 1, 1), CUDA_SUCCESS);
+  EXPECT_TRUE(neighbour_->WaitDone(0, neighbour_->LaunchPlain(0, 1)));
+}
+
+TEST_F(ByHashTest, Malicious_IdInUse) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+  tenant_->Post<wire::LibraryLoadByHash>(ByHash(1, kEmptyPtx), {}, 0);
+  EXPECT_TRUE(tenant_->WaitFatal(Fatal::kBadHandle));
+  EXPECT_EQ(neighbour_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+}
+
+TEST_F(ByHashTest, Malicious_IdOutOfRange) {
+  tenant_->Post<wire::LibraryLoadByHash>(ByHash(UINT32_MAX, kEmptyPtx), {}, 0);
+  EXPECT_TRUE(tenant_->WaitFatal(Fatal::kBadHandle));
+  EXPECT_EQ(neighbour_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace gpuloom::executor

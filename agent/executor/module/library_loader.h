@@ -1,0 +1,44 @@
+// The part of a session for libraries on their way (docs/design/module-loading.md), those with managed variables
+// until they have a place included. Holds nothing: a load is held by the work that goes on for it. Ring thread only.
+#pragma once
+
+#include <memory>
+
+#include "agent/executor/module/libraries.h"
+#include "agent/executor/session/session_port.h"
+
+namespace gpuloom::executor {
+
+class LibraryLoader final : public Part {
+ public:
+  LibraryLoader(SessionPort* port, Libraries* loaded)
+      : Part(port), loaded_(loaded), libraries_(loaded->libraries()) {}
+
+  void On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&, const wire::Record&);
+  void On(wire::Tag<wire::LibraryLoadByHash>, const wire::LibraryLoadByHash::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request&, const wire::Record&);
+  void On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request&, const wire::Record&);
+
+ private:
+  bool LoadWhatIsKnown(const std::shared_ptr<Loading>& loading);
+  void LoadFresh(const std::shared_ptr<Loading>& loading);
+  void FinishLoad(const std::shared_ptr<Loading>& loading);
+  void CompileFresh(const std::shared_ptr<Loading>& loading,
+                    const wire::LibraryCompile::Request& request);
+  void AnswerCompile(const std::shared_ptr<Loading>& loading,
+                     const wire::LibraryCompile::Request& request);
+  void HoldLibrary(Loading* loading) const;
+  template <typename C>
+  void AnswerLoad(Caller caller, const Loading& loading, const typename C::Reply& reply);
+  void AnswerLoad(const Loading& loading);
+  void Settle(const Loading& loading);
+  void Remember(const std::shared_ptr<Loading>& loading);
+
+  Libraries* const loaded_;
+  LibraryTable& libraries_;
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,291 @@
+// A library on its way from the tenant's image to the driver. For library_load.cc and
+// managed_variables.cc: made and finished on the ring thread, worked on by one worker at a time.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/device_charge.h"
+#include "agent/executor/memory/host_memory.h"
+#include "agent/executor/module/jit.h"
+#include "agent/executor/module/library_cache.h"
+#include "agent/executor/module/library_loader.h"
+#include "agent/executor/module/linker.h"
+#include "agent/executor/module/managed_image.h"
+#include "agent/executor/session/host_budget.h"
+#include "proto/cuda/fatbin.h"
+#include "proto/cuda/fatbin_unpack.h"
+#include "proto/cuda/ptx_tokens.h"
+
+namespace gpuloom::executor {
+
+inline double MillisecondsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+// True when every length in the image lies inside it, so that the driver can be given it.
+inline bool IsWhole(std::span<const uint8_t> bytes) {
+  Image image;
+  if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone) return false;
+  if (image.kind != ImageKind::kFatbin) return true;
+  FatbinReader members(image.bytes, image.size_bytes);
+  FatbinMember member;
+  while (members.Next(&member)) {
+  }
+  return members.error() == ImageError::kNone;
+}
+
+inline std::span<const uint8_t> WithoutNul(const std::vector<uint8_t>& bytes) {
+  return {bytes.data(), bytes.size() - 1};
+}
+
+// Whether the driver's linker can decide about PTX text. Not about text that declares functions which it
+// does not define: the linker finds that out once, keeps what it compiled in its cache on disk, and
+// takes it for good when it meets the text again. And it compiles what can be linked, which ISA 3.1
+// brought; the driver itself compiles older text, too.
+inline bool IsLinkable(std::string_view text) {
+  const auto number = [](std::string_view digits) {
+    int value = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return value;
+  };
+  PtxTokens tokens(text);
+  if (tokens.Next() != ".version") return false;
+  const int major = number(tokens.Next());
+  std::string_view minor = tokens.Next();  // ".1"
+  minor.remove_prefix(minor.empty() ? 0 : 1);
+  if (major < 3 || (major == 3 && number(minor) < 1)) return false;
+  return !PtxDeclaresFunctions(text);
+}
+
+// One load on its way. Its functions run on a worker; nobody else looks at it then.
+struct Loading {
+  using Clock = std::chrono::steady_clock;
+
+  Loading(Caller who, wire::LibraryId library_id, LeftFlag session_left, const void* of_tenant,
+          std::shared_ptr<SessionBudget> budget)
+      : caller(who),
+        id(library_id),
+        left(std::move(session_left)),
+        tenant(of_tenant),
+        cost(std::make_shared<ImageCost>(std::move(budget))) {}
+
+  const Caller caller;
+  const wire::LibraryId id;
+  const LeftFlag left;
+  const void* const tenant;  // a name, never followed
+  // What all this costs: more while it is looked at and compiled.
+  const std::shared_ptr<ImageCost> cost;
+  bool by_hash = false;   // what the tenant asked
+  bool is_known = false;  // `image` has been loaded before
+  bool is_hashed = false;
+  ImageHash hash{};
+  std::shared_ptr<KnownImage> fresh;  // until it is known
+  ImageRef image;
+  bool is_text = false;      // PTX, of which the driver may not have seen all that is wrong
+  bool is_compiled = false;  // of it, here: a compiler is told nothing any more
+  CUresult result = CUDA_ERROR_INVALID_IMAGE;
+  CUlibrary handle = nullptr;
+  uint32_t kernel_count = 0;
+  LibraryRef library;                     // ring thread: holds `handle`
+  std::unique_ptr<ManagedImage> managed;  // that waits for a place, or has it
+  Jit jit;                                // what the compiler is told, and says
+  wire::JitReport report{};               // of LibraryCompile
+  double copy_ms = 0;
+  double look_ms = 0;
+  double load_ms = 0;
+
+  // False: the session may not cost that much more, as the tenant is told.
+  bool Afford(uint64_t bytes) {
+    if (cost->host.Add(bytes)) return true;
+    jit.SetError(cost->host.Refusal(bytes));
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+    return false;
+  }
+
+  // The tenant may write on while we look: only the copy counts.
+  void Copy(const HostMemory& host, uint64_t address, uint64_t size_bytes) {
+    if (!Afford(size_bytes + 1)) return;
+    const auto begin = Clock::now();
+    fresh = std::make_shared<KnownImage>();
+    fresh->bytes.resize(size_bytes + 1);
+    if (!host.Read(address, fresh->bytes.data(), size_bytes)) fresh.reset();
+    copy_ms = MillisecondsSince(begin);
+  }
+
+  // Of what the tenant sent.
+  void Hash(const LibraryCache& cache) {
+    hash = cache.Hash(WithoutNul(fresh->bytes));
+    is_hashed = true;
+  }
+
+  // The image's bytes stay as long as the library, so the driver need not copy them.
+  CUresult LoadLibrary(const Driver& cuda, const KnownImage& from) {
+    CUlibraryOption keeps[] = {CU_LIBRARY_BINARY_IS_PRESERVED};
+    void* kept[] = {reinterpret_cast<void*>(1)};
+    // What is compiled already may still be refused.
+    const unsigned options = is_compiled ? Jit::kErrorOptions : jit.count();
+    void** values = is_compiled ? jit.error_values() : jit.values();
+    result = cuda.cuLibraryLoadData(&handle, from.bytes.data(), jit.options(), values, options,
+                                    keeps, kept, 1);
+    CountKernels(cuda);
+    return result;
+  }
+
+  void CountKernels(const Driver& cuda) {
+    unsigned count = 0;
+    if (result == CUDA_SUCCESS && cuda.cuLibraryGetKernelCount != nullptr &&
+        cuda.cuLibraryGetKernelCount(&count, handle) == CUDA_SUCCESS) {
+      kernel_count = count;
+    }
+  }
+
+  // Makes a cubin of PTX text, in its place, by way of the driver's linker: a library that is loaded
+  // lazily shows what is wrong with its PTX only when a kernel is asked for, and cuModuleLoadData must
+  // show it at once. CUDA_SUCCESS also for what is left to Decide, for what is no PTX, or without a linker.
+  CUresult Compile(Device* device, const LibraryCache& cache) {
+    const Driver& cuda = device->cuda();
+    Image found;
+    if (FindImage(fresh->bytes.data(), fresh->bytes.size() - 1, &found) != ImageError::kNone ||
+        found.kind != ImageKind::kPtx || cuda.cuLinkCreate_v2 == nullptr) {
+      return CUDA_SUCCESS;
+    }
+    is_text = true;
+    if (!IsLinkable({reinterpret_cast<const char*>(found.bytes), found.size_bytes})) {
+      return CUDA_SUCCESS;
+    }
+    if (!Afford(kCompilingTakes * fresh->bytes.size())) return result;
+    CUlinkState link = nullptr;
+    const Linker::Turn turn(&device->linker(), tenant, *left, Linker::kPatience);
+    // Of a session that has left it is told to nobody; else the driver takes the text as it is.
+    if (!turn.taken()) return *left ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    CUresult linked = cuda.cuLinkCreate_v2(jit.count(), jit.options(), jit.values(), &link);
+    if (linked != CUDA_SUCCESS) return linked;
+    void* cubin = nullptr;
+    size_t cubin_bytes = 0;
+    linked = cuda.cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, fresh->bytes.data(), fresh->bytes.size(),
+                                   "ptx", 0, nullptr, nullptr);
+    if (linked == CUDA_SUCCESS) linked = cuda.cuLinkComplete(link, &cubin, &cubin_bytes);
+    if (linked == CUDA_SUCCESS) {
+      if (!is_hashed) Hash(cache);
+      fresh->SetBytes({static_cast<const uint8_t*>(cubin), cubin_bytes});
+      is_compiled = true;
+    }
+    cuda.cuLinkDestroy(link);  // and with it `cubin`
+    // Of something it found no definition, which need not be an error: see Decide.
+    const bool undecided = linked == CUDA_ERROR_UNKNOWN || linked == CUDA_ERROR_INVALID_SOURCE;
+    return undecided ? CUDA_SUCCESS : linked;
+  }
+
+  // Asks for a kernel, whatever its name, so that the driver reads the text. (It does so without
+  // waiting for the device or holding up others; only the step from kernel to function does.)
+  void Decide(const Driver& cuda) {
+    CUkernel kernel = nullptr;
+    const CUresult found = cuda.cuLibraryGetKernel(&kernel, handle, "-");
+    if (found == CUDA_SUCCESS || found == CUDA_ERROR_NOT_FOUND) return;
+    // Of the same text the driver has said either; cuModuleLoadData says the first.
+    result = found == CUDA_ERROR_INVALID_SOURCE ? CUDA_ERROR_INVALID_PTX : found;
+  }
+
+  // Finds out what it is, makes a cubin of text, and says what of the device it will take.
+  void Look(Device* device, const LibraryCache& cache) {
+    if (!IsWhole(WithoutNul(fresh->bytes))) {
+      jit.SetError("gpuloom: the image is cut short or is no fatbin, cubin or PTX");
+      return;
+    }
+    const uint64_t member_bytes = LargestMemberBytes(WithoutNul(fresh->bytes));
+    // One is unpacked at a time, and the driver has its own.
+    if (!Afford(2 * member_bytes)) return;
+    const auto begin = Clock::now();
+    const ImageContent content = LookInto(WithoutNul(fresh->bytes));
+    fresh->has_variables = content.variables;
+    fresh->prints = content.prints;
+    fresh->device_bytes = content.device_bytes;
+    look_ms = MillisecondsSince(begin);
+    DeviceCode code;
+    if (content.variables && ChooseFor(device, WithoutNul(fresh->bytes), &code)) {
+      fresh->device_bytes = DeviceBytes(code);
+      managed = ManagedImage::Find(device, &code, &jit, tenant, *left,
+                                   [this](uint64_t bytes) { return Afford(bytes); });
+      if (result == CUDA_ERROR_OUT_OF_MEMORY) return;
+    }
+    if (managed != nullptr) {
+      result = CUDA_SUCCESS;
+      fresh->device_bytes = managed->device_bytes();
+      return Keep(3 * member_bytes);
+    }
+    code = {};
+    result = Compile(device, cache);
+    // What is loaded counts as well as what was sent.
+    if (is_text) fresh->has_variables |= HasVariables(WithoutNul(fresh->bytes));
+    if (is_compiled) {
+      const ImageContent compiled = LookInto(WithoutNul(fresh->bytes));
+      fresh->device_bytes = std::max(fresh->device_bytes, compiled.device_bytes);
+    }
+    Keep(LargestMemberBytes(WithoutNul(fresh->bytes)));
+  }
+
+  // What was looked at, and is paid for.
+  void Load(Device* device) {
+    if (result != CUDA_SUCCESS || managed != nullptr || *left) return;
+    const auto begin = Clock::now();
+    LoadLibrary(device->cuda(), *image);
+    if (result == CUDA_SUCCESS && is_text) Decide(device->cuda());
+    CountKernels(device->cuda());
+    load_ms = MillisecondsSince(begin);
+  }
+
+  // What is held from now on: the bytes and `beside_bytes`.
+  void Keep(uint64_t beside_bytes) {
+    cost->host.ShrinkTo(fresh->bytes.size() + beside_bytes);
+    fresh->cost_bytes = cost->host.bytes();
+    image = std::move(fresh);
+  }
+
+  // Loads the managed image, which has got its place.
+  void LoadAt(const Driver& cuda, const HostMemory& host, uint64_t place) {
+    result = managed->Load(cuda, host, place, &handle);
+    CountKernels(cuda);
+  }
+
+  void LoadKnown(Device* device) {
+    const auto begin = Clock::now();
+    LoadLibrary(device->cuda(), *image);
+    load_ms = MillisecondsSince(begin);
+  }
+
+  // The scheduler's answer. The tenant is told why it has no room.
+  void Pay(CUresult charged, DeviceChargeRef charge) {
+    cost->device = std::move(charge);
+    if (charged == CUDA_SUCCESS) return;
+    managed.reset();
+    result = charged;
+    jit.SetError("gpuloom: code and variables of this image take " +
+                 std::to_string((image->device_bytes >> 20) + 1) +
+                 " MiB of GPU memory, for which the quota has no room: free some, or raise the " +
+                 "policy's memory or the pod's slots");
+  }
+  uint64_t device_bytes() const {
+    return result == CUDA_SUCCESS && image != nullptr ? image->device_bytes : 0;
+  }
+};
+
+template <typename C>
+void LibraryLoader::AnswerLoad(Caller caller, const Loading& loading,
+                               const typename C::Reply& reply) {
+  Settle(loading);
+  const std::string_view log = loading.jit.error();
+  Reply<C>(caller, loading.result, reply,
+           {reinterpret_cast<const uint8_t*>(log.data()), log.size()});
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,144 @@
+#include "agent/executor/module/managed_image.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// A wire::LibraryLoad::Reply has 32 bits for it.
+constexpr uint64_t kMaxManagedBytes = (uint64_t{4} << 30) - 4096;
+
+uint32_t CapabilityOf(const Driver& cuda, CUdevice device) {
+  int major = 0;
+  int minor = 0;
+  (void)cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  (void)cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  return static_cast<uint32_t>(major * 10 + minor);
+}
+
+// PTX becomes a cubin, or with a driver whose linker makes none stays PTX. False: the driver shall
+// say what is wrong with it.
+bool Assemble(Device* device, Jit* jit, const void* tenant, const std::atomic<bool>& left,
+              DeviceCode* code) {
+  const Driver& cuda = device->cuda();
+  if (cuda.cuLinkCreate_v2 == nullptr) return true;
+  CUlinkState link = nullptr;
+  const Linker::Turn turn(&device->linker(), tenant, left, Linker::kPatience);
+  if (!turn.taken()) return !left;
+  if (cuda.cuLinkCreate_v2(jit->count(), jit->options(), jit->values(), &link) != CUDA_SUCCESS) {
+    return false;
+  }
+  void* made = nullptr;
+  size_t made_bytes = 0;
+  Image image;
+  const bool assembled =
+      cuda.cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, code->bytes.data(), code->bytes.size(), "ptx",
+                            0, nullptr, nullptr) == CUDA_SUCCESS &&
+      cuda.cuLinkComplete(link, &made, &made_bytes) == CUDA_SUCCESS;
+  if (assembled && FindImage(made, made_bytes, &image) == ImageError::kNone &&
+      image.kind == ImageKind::kElf) {
+    code->kind = ImageKind::kElf;
+    code->bytes.assign(image.bytes, image.bytes + image.size_bytes);
+  }
+  cuda.cuLinkDestroy(link);
+  return assembled;
+}
+
+}  // namespace
+
+bool ChooseFor(Device* device, std::span<const uint8_t> image, DeviceCode* code) {
+  return ChooseCode(image, CapabilityOf(device->cuda(), device->device()), code);
+}
+
+std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, DeviceCode* code, Jit* jit,
+                                                 const void* tenant, const std::atomic<bool>& left,
+                                                 const Afford& afford) {
+  const Driver& cuda = device->cuda();
+  if (!HasManagedVariables(*code)) return nullptr;
+  auto found = std::make_unique<ManagedImage>();
+  found->code_ = std::move(*code);
+  // Their names and initial values are no longer than the code.
+  const bool is_text = found->code_.kind == ImageKind::kPtx;
+  if (!afford((is_text ? kCompilingTakes : 1) * found->code_.bytes.size())) return nullptr;
+  if (is_text && !Assemble(device, jit, tenant, left, &found->code_)) {
+    return nullptr;
+  }
+  if (found->code_.kind == ImageKind::kPtx) {
+    if (!found->FindInText(cuda, afford)) return nullptr;
+  } else {
+    if (!ListManagedVariables(found->code_.bytes, &found->variables_)) return nullptr;
+    ReleaseManagedVariables(std::span<uint8_t>(found->code_.bytes));
+  }
+  return !found->variables_.empty() && found->PlaceAll() ? std::move(found) : nullptr;
+}
+
+// Sizes and initial values are the driver's to read from PTX: it loads the text as it is, once.
+bool ManagedImage::FindInText(const Driver& cuda, const Afford& afford) {
+  std::vector<std::string> names;
+  std::string released;
+  const std::string_view text(reinterpret_cast<const char*>(code_.bytes.data()),
+                              code_.bytes.size() - 1);
+  CUlibrary library = nullptr;
+  if (!gpuloom::ReleaseManagedVariables(text, &names, &released) ||
+      cuda.cuLibraryLoadData(&library, code_.bytes.data(), nullptr, nullptr, 0, nullptr, nullptr,
+                             0) != CUDA_SUCCESS) {
+    return false;
+  }
+  bool found = true;
+  for (const std::string& name : names) {
+    CUdeviceptr address = 0;
+    size_t size_bytes = 0;
+    found = found &&
+            cuda.cuLibraryGetManaged(&address, &size_bytes, library, name.c_str()) == CUDA_SUCCESS;
+    if (!found || !afford(size_bytes)) break;
+    ManagedVariable variable;
+    variable.name = name;
+    variable.size_bytes = size_bytes;
+    variable.align_bytes = 256;
+    variable.initial.resize(size_bytes);
+    found = cuda.cuMemcpyDtoH_v2(variable.initial.data(), address, size_bytes) == CUDA_SUCCESS;
+    variables_.push_back(std::move(variable));
+  }
+  found = found && variables_.size() == names.size();
+  (void)cuda.cuLibraryUnload(library);
+  code_.bytes.assign(released.c_str(), released.c_str() + released.size() + 1);
+  return found;
+}
+
+bool ManagedImage::PlaceAll() {
+  for (const ManagedVariable& variable : variables_) {
+    const uint64_t align = variable.align_bytes;
+    offsets_.push_back((size_bytes_ + align - 1) / align * align);
+    if (variable.size_bytes > kMaxManagedBytes) return false;
+    size_bytes_ = offsets_.back() + variable.size_bytes;
+    if (size_bytes_ > kMaxManagedBytes) return false;
+  }
+  return size_bytes_ != 0;
+}
+
+CUresult ManagedImage::Load(const Driver& cuda, const HostMemory& host, uint64_t address,
+                            CUlibrary* library) {
+  for (size_t i = 0; i < variables_.size(); ++i) {
+    const ManagedVariable& variable = variables_[i];
+    const uint64_t place = address + offsets_[i];
+    if (!variable.initial.empty() &&
+        !host.Write(place, variable.initial.data(), variable.initial.size())) {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    names_.push_back(variable.name.c_str());
+    places_.push_back(reinterpret_cast<void*>(place));
+  }
+  CUjit_option options[] = {CU_JIT_GLOBAL_SYMBOL_NAMES, CU_JIT_GLOBAL_SYMBOL_ADDRESSES,
+                            CU_JIT_GLOBAL_SYMBOL_COUNT};
+  void* values[] = {names_.data(), places_.data(), reinterpret_cast<void*>(names_.size())};
+  return cuda.cuLibraryLoadData(library, code_.bytes.data(), options, values, 3, nullptr, nullptr,
+                                0);
+}
+
+std::vector<ManagedImage::Services> ManagedImage::PlacesAt(uint64_t address) const {
+  std::vector<Services> places;
+  for (size_t i = 0; i < variables_.size(); ++i) {
+    places.push_back({variables_[i].name, address + offsets_[i], variables_[i].size_bytes});
+  }
+  return places;
+}
+
+}  // namespace gpuloom::executor

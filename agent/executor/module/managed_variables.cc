@@ -1,0 +1,46 @@
+// Libraries with `__managed__` variables: they are loaded when the tenant has given those a place.
+#include <string_view>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/module/loading.h"
+
+namespace gpuloom::executor {
+
+void LibraryLoader::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request& request,
+                       const wire::Record& record) {
+  Library* library = libraries_.Find(request.library);
+  if (library == nullptr || library->placing == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  const auto place = static_cast<uint64_t>(request.place);
+  const ManagedImage& image = *library->placing->managed;
+  if (place % wire::kManagedAlignBytes != 0) return Refuse(wire::Fatal::kBadArgument);
+  if (!OwnsHost(place, image.size_bytes())) return Refuse(wire::Fatal::kBadRange);
+  auto loading = std::exchange(library->placing, nullptr);
+  library->managed = image.PlacesAt(place);
+  modules_.Post([loading, host = host_, place,
+                 &cuda = services_.device->cuda()] { loading->LoadAt(cuda, *host, place); },
+                // The arena is let go of on this thread.
+                [this, loading, caller = CallerOf(record), held = host_] {
+                  HoldLibrary(loading.get());
+                  if (loading->library != nullptr) {
+                    loading->library->kept = std::move(loading->managed);
+                  }
+                  if (!serving()) return;
+                  AnswerLoad<wire::LibraryPlace>(caller, *loading, {loading->kernel_count, 0});
+                });
+}
+
+void LibraryLoader::On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request& request,
+                       const wire::Record& record) {
+  const Library* library = loaded_->FindLibrary(request.library);
+  if (library == nullptr) return;
+  const std::string_view name(reinterpret_cast<const char*>(record.payload.data()),
+                              record.payload.size());
+  for (const ManagedImage::Services& place : library->managed) {
+    if (place.name != name) continue;
+    return Reply<wire::ManagedGet>(CallerOf(record), CUDA_SUCCESS,
+                                   {wire::HostPtr{place.address}, place.size_bytes});
+  }
+  Reply<wire::ManagedGet>(CallerOf(record), CUDA_ERROR_NOT_FOUND);
+}
+
+}  // namespace gpuloom::executor

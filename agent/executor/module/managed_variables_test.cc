@@ -1,0 +1,131 @@
+// Libraries with `__managed__` variables: what a tenant says about their place is judged.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "agent/executor/testing/driver.h"
+#include "agent/executor/testing/peer.h"
+#include "proto/cuda/fatbin.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using fatbin_internal::ElfHeader;
+using fatbin_internal::ElfSection;
+using wire::Fatal;
+using wire::HostPtr;
+using wire::LibraryId;
+
+// A cubin with one managed variable of 8 bytes, "variable", that begins as 7.
+struct TestCubin {
+  ElfHeader header{};
+  ElfSection sections[4] = {};  // none, symbols, names, initial values
+  uint32_t symbols[12] = {};
+  char names[32] = "\0variable\0.nv.global.init";
+  uint64_t values[1] = {7};
+
+  TestCubin() {
+    std::memcpy(header.ident,
+                "\x7f"
+                "ELF\2\1\1",
+                7);
+    header.machine = fatbin_internal::kElfMachineCuda;
+    header.section_offset = offsetof(TestCubin, sections);
+    header.section_entry_bytes = sizeof(ElfSection);
+    header.section_count = 4;
+    header.section_names = 2;
+    sections[1] = {0, 2, 0, 0, offsetof(TestCubin, symbols), sizeof(symbols), 2, 0, 8, 24};
+    sections[2] = {0, 3, 0, 0, offsetof(TestCubin, names), sizeof(names), 0, 0, 1, 0};
+    sections[3] = {10, 1, 0, 0, offsetof(TestCubin, values), sizeof(values), 0, 0, 8, 0};
+    // Of the second: the name, then the type, nvcc's mark and the section; value; size.
+    symbols[6] = 1;
+    symbols[7] = 1 | 4 << 8 | 3 << 16;
+    symbols[10] = sizeof(values);
+  }
+  std::string_view text() const { return {reinterpret_cast<const char*>(this), sizeof(*this)}; }
+};
+
+class ManagedVariablesTest : public ::testing::Test {
+ protected:
+  ~ManagedVariablesTest() override { TestingDriver::Release(); }
+
+  // A registered page of the arena, behind the image.
+  uint64_t Page() {
+    const uint64_t page = tenant_->order.host_range_begin + (64u << 10);
+    std::memset(reinterpret_cast<void*>(page), 0, wire::kPageBytes);
+    EXPECT_EQ(tenant_->Call<wire::HostRegister>({HostPtr{page}, wire::kPageBytes}), CUDA_SUCCESS);
+    return page;
+  }
+  void ExpectRefused(Fatal reason) {
+    EXPECT_TRUE(tenant_->WaitFatal(reason));
+    const auto neighbour = scheduler_.AddTenant();
+    EXPECT_NE(neighbour->Alloc(1), 0u);
+  }
+  std::optional<CUresult> Services(uint64_t place, uint32_t library = 1) {
+    return tenant_->Call<wire::LibraryPlace>({LibraryId{library}, 0, HostPtr{place}});
+  }
+  std::optional<CUresult> Find(std::string_view name, wire::ManagedGet::Reply* reply) {
+    return tenant_->Call<wire::ManagedGet>(
+        {LibraryId{1}}, reply, {reinterpret_cast<const uint8_t*>(name.data()), name.size()});
+  }
+
+  const Driver& driver_ = TestingDriver::Reset();
+  TestingScheduler scheduler_{driver_};
+  std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
+  TestCubin cubin_;
+};
+
+TEST_F(ManagedVariablesTest, LieWhereTheTenantWantsThem) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
+  const uint64_t page = Page();
+  ASSERT_EQ(Services(page + 512), CUDA_SUCCESS);
+  EXPECT_EQ(*reinterpret_cast<uint64_t*>(page + 512), 7u);
+  wire::ManagedGet::Reply reply{};
+  ASSERT_EQ(Find("variable", &reply), CUDA_SUCCESS);
+  EXPECT_EQ(static_cast<uint64_t>(reply.address), page + 512);
+  EXPECT_EQ(reply.size_bytes, 8u);
+  EXPECT_EQ(Find("variables", &reply), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+}
+
+TEST_F(ManagedVariablesTest, MayBeGivenUpBeforeTheyHaveAPlace) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
+  EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+  EXPECT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
+}
+
+TEST_F(ManagedVariablesTest, Malicious_PlaceOutsideOfPinnedMemory) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
+  const uint64_t page = Page();
+  (void)Services(page + wire::kPageBytes);
+  ExpectRefused(Fatal::kBadRange);
+}
+
+TEST_F(ManagedVariablesTest, Malicious_CrookedPlace) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
+  (void)Services(Page() + 8);
+  ExpectRefused(Fatal::kBadArgument);
+}
+
+TEST_F(ManagedVariablesTest, Malicious_PlaceForWhatHasOne) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
+  const uint64_t page = Page();
+  ASSERT_EQ(Services(page), CUDA_SUCCESS);
+  (void)Services(page);
+  ExpectRefused(Fatal::kBadHandle);
+}
+
+TEST_F(ManagedVariablesTest, Malicious_UseBeforeThePlace) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
+  wire::ManagedGet::Reply reply{};
+  (void)Find("variable", &reply);
+  ExpectRefused(Fatal::kBadHandle);
+}
+
+TEST_F(ManagedVariablesTest, Malicious_PlaceForNoLibrary) {
+  (void)Services(Page(), 77);
+  ExpectRefused(Fatal::kBadHandle);
+}
+
+}  // namespace
+}  // namespace gpuloom::executor

@@ -1,0 +1,58 @@
+#include "agent/executor/printing/printer.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "agent/executor/process/log.h"
+
+namespace gpuloom::executor {
+
+bool Printer::MayPrint(uint64_t session) {
+  const bool mine = owner_ == 0 || owner_ == session;
+  if (mine && (waiting_.empty() || waiting_.front() == session)) return true;
+  if (std::find(waiting_.begin(), waiting_.end(), session) == waiting_.end()) {
+    waiting_.push_back(session);
+  }
+  return false;
+}
+
+void Printer::Began(uint64_t session) {
+  Forget(session);
+  if (owner_ == 0 && output_ != nullptr) {
+    if (const std::string nobodys = output_->TakePrinted(); !nobodys.empty()) {
+      LogFor(&lines_, LogLevel::kInfo, "%zu bytes on stdout that are no session's are dropped",
+             nobodys.size());
+    }
+  }
+  owner_ = session;
+  ++launches_;
+}
+
+void Printer::Ended(uint32_t launches) {
+  launches_ -= launches;
+  if (launches_ == 0) owner_ = 0;
+}
+
+void Printer::Flush(CUevent reached, std::function<void(std::string)> done) {
+  CUresult result = CUDA_SUCCESS;
+  if (stream_ == nullptr) result = device_->Judge(device_->TakeStream(0, &stream_));
+  struct Flushed {
+    CUresult result;
+    std::string text;
+  };
+  auto flushed = std::make_shared<Flushed>(Flushed{result, {}});
+  lane_.Post(
+      [flushed, reached, stream = stream_, output = output_, &cuda = device_->cuda()] {
+        if (flushed->result == CUDA_SUCCESS) {
+          flushed->result = cuda.cuStreamWaitEvent(stream, reached, 0);
+        }
+        if (flushed->result == CUDA_SUCCESS) flushed->result = cuda.cuStreamSynchronize(stream);
+        if (output != nullptr) flushed->text = output->TakePrinted();
+      },
+      [this, flushed, done = std::move(done)] {
+        device_->Judge(flushed->result);
+        done(std::move(flushed->text));
+      });
+}
+
+}  // namespace gpuloom::executor

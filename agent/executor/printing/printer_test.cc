@@ -1,0 +1,92 @@
+// Sessions whose kernels may print take turns at the device; others are not concerned.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "agent/executor/testing/driver.h"
+#include "agent/executor/testing/peer.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using std::chrono::milliseconds;
+using wire::Ticket;
+
+constexpr std::string_view kPrinting =
+    ".version 8.0\n.target sm_90\n.address_size 64\n"
+    ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n"
+    ".visible .entry k(.param .u64 a, .param .u32 n) { ret; }\n";
+
+class PrinterTest : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kPrints = 1;
+  static constexpr uint32_t kPlain = 2;
+
+  void SetUp() override {
+    for (TestingTenant* tenant : {a_.get(), b_.get()}) {
+      ASSERT_TRUE(tenant->LoadKernel(1, kPrints, "k", kPrinting));
+      ASSERT_TRUE(tenant->LoadKernel(2, kPlain, "k", kEmptyPtx));
+      ASSERT_TRUE(tenant->CreateStream(1, true));
+    }
+    TestingDriver::TakeCalls();
+  }
+  ~PrinterTest() override { TestingDriver::Release(); }
+
+  // Launches that reached the driver, ever.
+  int Launches() {
+    for (const std::string& call : TestingDriver::TakeCalls()) {
+      launches_ += call.starts_with("launch");
+    }
+    return launches_;
+  }
+  bool Reaches(int launches) {
+    return a_->Wait([&] { return Launches() == launches; });
+  }
+  bool Stays(int launches) {
+    return !a_->Wait([&] { return Launches() != launches; }, milliseconds(50));
+  }
+
+  TestingScheduler scheduler_{TestingDriver::Reset()};
+  std::unique_ptr<TestingTenant> a_ = scheduler_.AddTenant();
+  std::unique_ptr<TestingTenant> b_ = scheduler_.AddTenant();
+  int launches_ = 0;
+};
+
+TEST_F(PrinterTest, ASecondSessionWaitsAndThenTheFirst) {
+  TestingDriver::Hold();
+  a_->LaunchPlain(1, kPrints);
+  a_->LaunchPlain(1, kPrints);
+  ASSERT_TRUE(Reaches(2));
+  const Ticket second = b_->LaunchPlain(1, kPrints);
+  ASSERT_TRUE(Stays(2));
+  // Somebody waits: the owner's turn gets no longer.
+  const Ticket third = a_->LaunchPlain(1, kPrints);
+  ASSERT_TRUE(Stays(2));
+  TestingDriver::Release();
+  EXPECT_TRUE(b_->WaitDone(1, second));
+  EXPECT_TRUE(a_->WaitDone(1, third));
+  EXPECT_EQ(Launches(), 4);
+}
+
+TEST_F(PrinterTest, KernelsThatDoNotPrintWaitForNobody) {
+  TestingDriver::Hold();
+  a_->LaunchPlain(1, kPrints);
+  ASSERT_TRUE(Reaches(1));
+  b_->LaunchPlain(1, kPlain);
+  EXPECT_TRUE(Reaches(2));
+}
+
+TEST_F(PrinterTest, WhoWaitsAndEndsIsForgotten) {
+  TestingDriver::Hold();
+  a_->LaunchPlain(1, kPrints);
+  ASSERT_TRUE(Reaches(1));
+  b_->LaunchPlain(1, kPrints);
+  ASSERT_TRUE(Stays(1));
+  scheduler_.RemoveTenant(*b_);
+  ASSERT_TRUE(scheduler_.WaitEnded(b_->order.session_id));
+  a_->LaunchPlain(1, kPrints);
+  EXPECT_TRUE(Reaches(2));
+}
+
+}  // namespace
+}  // namespace gpuloom::executor

@@ -1,0 +1,67 @@
+#include "agent/executor/process/crash_report.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "agent/executor/process/sanitized.h"
+
+namespace gpuloom::executor {
+namespace {
+
+constexpr char kSkipped[] = "sanitizers handle the signals of a crash themselves";
+
+// What a process that crashes in `crash` leaves in its log, and how it ended.
+std::string Report(void (*crash)(), const std::string& errors, int* status) {
+  int log[2];
+  EXPECT_EQ(pipe(log), 0);
+  const int errors_fd = memfd_create("errors", 0);
+  EXPECT_EQ(write(errors_fd, errors.data(), errors.size()), static_cast<ssize_t>(errors.size()));
+  const pid_t child = fork();
+  if (child == 0) {
+    ReportCrashes(log[1], errors_fd);
+    crash();
+    _exit(0);
+  }
+  close(log[1]);
+  close(errors_fd);
+  std::string text;
+  char piece[512];
+  for (ssize_t bytes; (bytes = read(log[0], piece, sizeof(piece))) > 0;) {
+    text.append(piece, static_cast<size_t>(bytes));
+  }
+  close(log[0]);
+  EXPECT_EQ(waitpid(child, status, 0), child);
+  return text;
+}
+
+TEST(CrashReport, NamesTheSignalTheAddressAndTheCalls) {
+  if (kSanitized) GTEST_SKIP() << kSkipped;
+  int status = 0;
+  const std::string text =
+      Report([] { *reinterpret_cast<volatile int*>(uintptr_t{0x1230}) = 1; }, "", &status);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGSEGV);
+  EXPECT_NE(text.find("Z error gpuloom-executor: crashed: signal 11 (SIGSEGV), address 0x1230"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("gpuloom_executor_unit_test"), std::string::npos) << text;
+}
+
+TEST(CrashReport, PassesOnWhyALibraryGaveUp) {
+  if (kSanitized) GTEST_SKIP() << kSkipped;
+  int status = 0;
+  const std::string text = Report([] { abort(); }, "munmap_chunk(): invalid pointer\n", &status);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGABRT);
+  EXPECT_EQ(text.find("munmap_chunk(): invalid pointer\n"), 0u) << text;
+  EXPECT_NE(text.find("(SIGABRT)"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace gpuloom::executor

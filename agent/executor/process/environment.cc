@@ -1,0 +1,37 @@
+#include "agent/executor/process/environment.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+namespace gpuloom::executor {
+
+LogLevel LogLevelOf(LogLevel told) {
+  const char* level = getenv("GPULOOM_EXECUTOR_LOG");
+  return level == nullptr ? told : ParseLogLevel(level).value_or(told);
+}
+
+bool IsBatchingOn() {
+  const char* batching = getenv("GPULOOM_EXECUTOR_BATCHING");
+  return batching == nullptr || strcmp(batching, "off") != 0;
+}
+
+void PrepareForDriver() {
+  // The log is a pipe, and whoever read it may be gone.
+  signal(SIGPIPE, SIG_IGN);
+  // A session is five descriptors; the scheduler bounds the sessions.
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  // More hardware queues than the default 8, so that tenants' streams do not wait in line for one
+  // another; each makes the context 14 ms slower to make. Who wants another number sets the
+  // variable for the scheduler (docs/design/start-up.md). Read by cuInit.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "16", 0);
+  // Eager loading would make every load wait for the device, not only the first use (quiet.h).
+  setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,47 @@
+#include "agent/executor/process/log.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdarg>
+
+namespace gpuloom::executor {
+namespace {
+
+void Write(LogLevel level, const char* format, va_list arguments) {
+  char text[1024];
+  int begin = 0;
+  if (IsLogged(LogLevel::kDebug)) {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    begin = snprintf(text, sizeof(text), "[%lld.%06ld] ", static_cast<long long>(now.tv_sec),
+                     now.tv_nsec / 1000);
+  }
+  const size_t room = sizeof(text) - static_cast<size_t>(begin);
+  const int wanted = vsnprintf(text + begin, room, format, arguments);
+  if (wanted < 0) return;
+  const size_t length =
+      static_cast<size_t>(begin) + std::min(static_cast<size_t>(wanted), room - 1);
+  WriteLogLine(kLogProgram, level, {text, length});
+}
+
+}  // namespace
+
+void Log(LogLevel level, const char* format, ...) {
+  if (!IsLogged(level)) return;
+  va_list arguments;
+  va_start(arguments, format);
+  Write(level, format, arguments);
+  va_end(arguments);
+}
+
+void LogFor(LineBudget* budget, LogLevel level, const char* format, ...) {
+  if (!TakeLogLine(budget, kLogProgram, level)) return;
+  va_list arguments;
+  va_start(arguments, format);
+  Write(level, format, arguments);
+  va_end(arguments);
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,223 @@
+// Memory that a session lets go of: kept for its next need, or given back to the scheduler.
+#include <algorithm>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/memory/device_memory.h"
+#include "agent/executor/process/log.h"
+#include "agent/executor/session/scheduler_link.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// So many go back in one piece of a worker's work, so that others get their turn.
+constexpr size_t kBlocksAtATime = 16;
+// What has not been of use for so long is not kept any more.
+constexpr uint64_t kKeepNs = 1'000'000'000;
+
+// Pieces of memory that go back together, each by a message to the scheduler.
+constexpr size_t kMemoryPiece = 32;
+
+}  // namespace
+
+// Takes the memory away and lets go of it; `done` when it is kept or the scheduler has what nobody
+// holds.
+void DeviceMemory::Unmap(uint64_t address, PhysicalRef memory, std::function<void()> done) {
+  BeginReturn();
+  auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+  memory_.Post(
+      [result, address, size_bytes = memory->size_bytes, &cuda = services_.device->cuda()] {
+        *result = cuda.cuMemUnmap(address, size_bytes);
+      },
+      [this, result, memory, done = std::move(done)] {
+        JudgeUnmap(*result);
+        Drop(memory, [this, done] {
+          done();
+          EndReturn();
+        });
+      });
+}
+
+void DeviceMemory::JudgeUnmap(CUresult result) {
+  if (services_.device->Judge(result) == CUDA_SUCCESS) return;
+  LogFor(&tenant_->lines, LogLevel::kError, "cuda: unmapping memory of session %llu (%s): %s",
+         static_cast<unsigned long long>(id()), label(), services_.device->NameOf(result));
+}
+
+// Nobody else has it or can get it, and it is held for one thing only.
+bool DeviceMemory::MayKeep(const Physical& memory) const {
+  return serving() && memory.charged_session == id() && memory.token == TokenKey{0, 0} &&
+         memory.holders.size() == 1 && memory.holders.begin()->first == id() &&
+         memory.holders.begin()->second == 1;
+}
+
+// True when nobody holds it any more.
+bool DeviceMemory::LetGo(const PhysicalRef& memory) {
+  const auto holder = memory->holders.find(id());
+  if (holder != memory->holders.end() && --holder->second == 0) memory->holders.erase(holder);
+  if (!memory->holders.empty()) return false;
+  services_.shared->Forget(*memory);
+  return true;
+}
+
+// One hold less. `done` when it is kept or the scheduler has it, if it was the last.
+void DeviceMemory::Drop(const PhysicalRef& memory, std::function<void()> done) {
+  if (MayKeep(*memory) && kept_.Keep({memory, 0, now_ns()})) return done();
+  if (!LetGo(memory)) return done();
+  GiveBack({{memory, 0, 0}}, std::move(done));
+}
+
+// What is held no more, to the scheduler, unmapped before where it is mapped. `done` when it is
+// there.
+void DeviceMemory::GiveBack(std::vector<KeptMemory::Block> blocks, std::function<void()> done) {
+  BeginReturn();
+  auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+  auto all = std::make_shared<std::vector<KeptMemory::Block>>(std::move(blocks));
+  memory_.Post(
+      [result, all, &cuda = services_.device->cuda()] {
+        for (const auto& [memory, address, since_ns] : *all) {
+          if (address != 0) {
+            const CUresult unmapped = cuda.cuMemUnmap(address, memory->size_bytes);
+            if (unmapped != CUDA_SUCCESS) *result = unmapped;
+          }
+          cuda.cuMemRelease(memory->handle);
+        }
+      },
+      [this, result, all, done = std::move(done)] {
+        JudgeUnmap(*result);
+        for (const auto& [memory, address, since_ns] : *all) {
+          if (address != 0) space_.ReleaseSpan(address, memory->size_bytes);
+          const control::MemoryReturn back{memory->charged_session, memory->memory_id};
+          if (memory != all->back().memory) {
+            services_.scheduler->Send(back);
+            continue;
+          }
+          services_.scheduler->Ask(back, [this, done](control::Incoming*) {
+            done();
+            EndReturn();
+          });
+        }
+      });
+}
+
+void DeviceMemory::GiveBackKept(std::vector<KeptMemory::Block> blocks) {
+  for (const auto& [memory, address, since_ns] : blocks) {
+    if (address != 0) blocks_.erase(address);
+    (void)LetGo(memory);
+  }
+  for (size_t i = 0; i < blocks.size(); i += kBlocksAtATime) {
+    const auto begin = blocks.begin() + static_cast<ptrdiff_t>(i);
+    const size_t count = std::min(kBlocksAtATime, blocks.size() - i);
+    GiveBack({begin, begin + static_cast<ptrdiff_t>(count)}, [] {});
+  }
+}
+
+void DeviceMemory::GiveBackOld(uint64_t now_ns) {
+  if (!kept_.empty()) GiveBackKept(kept_.TakeUntil(now_ns - std::min(now_ns, kKeepNs)));
+}
+
+void DeviceMemory::Reclaim(uint64_t reclaim_id) {
+  GiveBackKept(kept_.TakeAll());
+  reclaims_.push_back(reclaim_id);
+  if (returning_ == 0) TellReturned();
+}
+
+void DeviceMemory::BeginReturn() {
+  ++outstanding_;
+  ++returning_;
+}
+
+void DeviceMemory::EndReturn() {
+  --outstanding_;
+  if (--returning_ == 0) TellReturned();
+}
+
+void DeviceMemory::TellReturned() {
+  for (const uint64_t reclaim_id : std::exchange(reclaims_, {})) {
+    services_.scheduler->Send(control::MemoryReclaimed{id(), reclaim_id});
+  }
+  for (const Caller caller : std::exchange(asking_memory_, {})) TellMemory(caller);
+}
+
+// This session ends: what it is charged with and others still hold.
+void DeviceMemory::LeaveOne(const PhysicalRef& memory) {
+  if (memory->holders.empty()) return services_.shared->Forget(*memory);
+  const uint64_t heir = memory->holders.begin()->first;
+  services_.scheduler->Send(control::MemoryTransfer{id(), heir, memory->memory_id});
+  services_.shared->Charge(memory.get(), heir);
+}
+
+void DeviceMemory::End() {
+  small_waiting_.clear();
+  asking_memory_.clear();
+}
+
+// A piece: by address what lies there, and what nobody else holds. True when that was the last.
+bool DeviceMemory::ReturnMemory() {
+  std::vector<std::pair<uint64_t, uint64_t>> mapped;
+  std::vector<PhysicalRef> unheld;
+  const auto let_go = [&](const PhysicalRef& memory) {
+    if (LetGo(memory)) unheld.push_back(memory);
+  };
+  for (const KeptMemory::Block& kept : kept_.TakeAll()) {
+    if (kept.address == 0) let_go(kept.memory);  // what is mapped is among the blocks
+  }
+  size_t left = kMemoryPiece;
+  for (; left != 0 && !blocks_.empty(); --left) {
+    const auto block = blocks_.extract(blocks_.begin());
+    mapped.emplace_back(block.key(), block.mapped()->size_bytes);
+    let_go(block.mapped());
+  }
+  for (; left != 0 && !mappings_.empty(); --left) {
+    const auto mapping = mappings_.extract(mappings_.begin());
+    mapped.emplace_back(mapping.key(), mapping.mapped().size_bytes);
+    let_go(mapping.mapped().memory);
+  }
+  for (; left != 0; --left) {
+    const std::unique_ptr<PhysicalRef> memory = physicals_.TakeAny();
+    if (memory == nullptr) break;
+    if (*memory != nullptr) let_go(*memory);
+  }
+  memory_.Post(
+      [&cuda = services_.device->cuda(), mapped = std::move(mapped), unheld] {
+        for (const auto& [address, size_bytes] : mapped) cuda.cuMemUnmap(address, size_bytes);
+        for (const PhysicalRef& memory : unheld) cuda.cuMemRelease(memory->handle);
+      },
+      [this, unheld] {
+        for (const PhysicalRef& memory : unheld) {
+          services_.scheduler->Send(
+              control::MemoryReturn{memory->charged_session, memory->memory_id});
+        }
+      });
+  if (left != 0) chores_.Do([this] { return DropPiece(&pools_); });
+  return left != 0;
+}
+
+bool DeviceMemory::LeaveToOthers() {
+  for (size_t left = kMemoryPiece; left != 0; --left) {
+    const PhysicalRef memory = services_.shared->AnyChargedTo(id());
+    if (memory == nullptr) return true;
+    LeaveOne(memory);
+  }
+  return false;
+}
+
+// The device's range is the session's own, so nothing of anybody else's is touched.
+void DeviceMemory::ReturnAddresses(std::function<void()> done) {
+  memory_.Post([&cuda = services_.device->cuda(), begin = order_.device_range_begin,
+                bytes = order_.device_range_bytes] { cuda.cuMemAddressFree(begin, bytes); },
+               [this, done = std::move(done)] {
+                 address_reserved_ = false;
+                 done();
+               });
+}
+
+void DeviceMemory::DropTables() {
+  struct Tables {
+    DeviceSpace space;
+    RangeTable accessible;
+  };
+  auto tables = std::make_shared<Tables>(Tables{std::move(space_), std::move(accessible_)});
+  services_.memory->Post([held = std::move(tables)] {}, [] {});
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,59 @@
+#include "agent/executor/session/host_budget.h"
+
+#include <algorithm>
+
+namespace gpuloom::executor {
+namespace {
+
+std::string Mib(uint64_t bytes) { return std::to_string((bytes + (1u << 20) - 1) >> 20) + " MiB"; }
+
+}  // namespace
+
+uint64_t DomainBudget::held_bytes() const {
+  std::lock_guard lock(mutex_);
+  return held_bytes_;
+}
+
+uint64_t DomainBudget::most_bytes() const {
+  std::lock_guard lock(mutex_);
+  return most_bytes_;
+}
+
+bool SessionBudget::Take(uint64_t bytes) {
+  std::lock_guard lock(domain_->mutex_);
+  if (bytes > limit_bytes_ - held_bytes_) return false;
+  const uint64_t more_shared = Shared(held_bytes_ + bytes) - Shared(held_bytes_);
+  // Whatever the domain holds already: without anything of the shared part nothing is asked of it.
+  if (more_shared != 0 && (domain_->shared_bytes_ > domain_->limit_bytes_ ||
+                           more_shared > domain_->limit_bytes_ - domain_->shared_bytes_)) {
+    return false;
+  }
+  held_bytes_ += bytes;
+  domain_->shared_bytes_ += more_shared;
+  domain_->held_bytes_ += bytes;
+  domain_->most_bytes_ = std::max(domain_->most_bytes_, domain_->held_bytes_);
+  return true;
+}
+
+void SessionBudget::Give(uint64_t bytes) {
+  std::lock_guard lock(domain_->mutex_);
+  bytes = std::min(bytes, held_bytes_);
+  domain_->shared_bytes_ -= Shared(held_bytes_) - Shared(held_bytes_ - bytes);
+  domain_->held_bytes_ -= bytes;
+  held_bytes_ -= bytes;
+}
+
+uint64_t SessionBudget::held_bytes() const {
+  std::lock_guard lock(domain_->mutex_);
+  return held_bytes_;
+}
+
+std::string SessionBudget::Refusal(uint64_t bytes) const {
+  std::lock_guard lock(domain_->mutex_);
+  return "gpuloom: this takes " + Mib(bytes) + " of the node's memory; this process holds " +
+         Mib(held_bytes_) + " of " + Mib(limit_bytes_) + ", its trust domain " +
+         Mib(domain_->held_bytes_) + " of " + Mib(domain_->limit_bytes_) +
+         ": unload what is not needed, or have the node's operator raise --executor-memory";
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,469 @@
+#include "agent/executor/session/loop.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "agent/executor/device/spin.h"
+#include "agent/executor/launch/launches.h"
+#include "agent/executor/process/log.h"
+#include "agent/executor/session/session.h"
+#include "proto/control/dispatch.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// Of epoll's data; sessions have their ids, which count from 1.
+constexpr uint64_t kControlKey = UINT64_MAX;
+constexpr uint64_t kWakeKey = UINT64_MAX - 1;
+constexpr uint64_t kAwakeKey = UINT64_MAX - 2;  // all that is looked at while awake, too
+
+// Longer than a tenant's gap between two launches, so that a working tenant does not pay for waking
+// us (eager programs launch every 8–30 µs, with longer gaps between). Where processors are few the
+// tenant itself needs ours.
+constexpr uint64_t kSpinNs = 200'000;
+constexpr uint64_t kShortSpinNs = 30'000;
+constexpr unsigned kManyProcessors = 8;
+// What one session may take of the ring thread before the next has its turn, at each of reading, submitting
+// and looking: a round with many at work lasts some milliseconds, and nobody gets less than some commands
+// (docs/design/ring-thread.md).
+constexpr uint64_t kRoundNs = 2'000'000;
+constexpr uint64_t kLongestSliceNs = 200'000;
+constexpr uint64_t kShortestSliceNs = 20'000;
+// Messages of the scheduler's that are handled before the sessions have their turn.
+constexpr int kMessagesAtATime = 64;
+constexpr int kEventsAtATime = 64;
+// Beside one round of everything else.
+constexpr int kSpinTurns = 64;
+constexpr int kPollTurns = 8;                // what asking the driver costs in vain
+constexpr uint64_t kEventsEveryNs = 50'000;  // while busy: control socket, hang-ups
+constexpr uint64_t kAnswersEveryNs = 5'000;  // with a question to the scheduler open
+// An allocation goes through four processes' and threads' hands, and a tenant waits: as long as it
+// takes nobody sleeps in between.
+constexpr uint64_t kHandsNs = 3'000'000;
+constexpr int64_t kShortestSleepNs = 50'000;    // about what going to sleep and waking costs
+constexpr int64_t kLongestSleepNs = 1'000'000;  // with work at the device
+constexpr uint64_t kCountersEveryNs = 1'000'000'000;
+constexpr int64_t kEndingSleepNs = 20'000'000;  // drain time-outs are looked at so often
+
+// Loading is slow and holds locks of the driver's: few threads; some may wait for the linker. Memory
+// calls are short.
+constexpr int kModuleThreads = 4;
+constexpr int kMemoryThreads = 3;
+
+// Each keeps a processor busy while several tenants work; more gain nothing (docs/design/batching.md).
+int SubmitThreads() { return std::thread::hardware_concurrency() >= 4 ? 2 : 0; }
+
+bool Watch(int epoll, int operation, int fd, uint32_t events, uint64_t key) {
+  epoll_event event = {};
+  event.events = events;
+  event.data.u64 = key;
+  return epoll_ctl(epoll, operation, fd, &event) == 0;
+}
+
+int Wait(int epoll, epoll_event* events, int capacity, int64_t timeout_ns) {
+  if (timeout_ns <= 0) return epoll_wait(epoll, events, capacity, timeout_ns < 0 ? -1 : 0);
+  const timespec timeout = {timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
+  const int n = epoll_pwait2(epoll, events, capacity, &timeout, nullptr);
+  if (n >= 0 || errno != ENOSYS) return n;
+  // Kernels before 5.11 know milliseconds only.
+  return epoll_wait(epoll, events, capacity, static_cast<int>((timeout_ns + 999'999) / 1'000'000));
+}
+
+}  // namespace
+
+Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool batches,
+           int submit_threads, uint64_t memory_limit_bytes)
+    : device_(device),
+      output_(output),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      sleeping_epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      scheduler_(std::move(control)),
+      internal_(device),
+      spin_ns_(std::thread::hardware_concurrency() >= kManyProcessors ? kSpinNs : kShortSpinNs),
+      modules_(device, kModuleThreads, wake_.get()),
+      memory_(device, kMemoryThreads, wake_.get()),
+      quiet_work_(device, 1, wake_.get()),
+      quiet_(&quiet_work_),
+      chains_(device, &modules_, &quiet_, &graphs_),
+      submitters_(device, &chains_,
+                  !batches             ? 0
+                  : submit_threads < 0 ? SubmitThreads()
+                                       : submit_threads),
+      stand_in_([this] {
+        for (const auto& session : sessions_) session->ServeGraphCalls();
+      }),
+      batches_(batches),
+      printer_(device, &memory_, output),
+      budget_(std::make_shared<DomainBudget>(memory_limit_bytes)),
+      context_memory_(device->ResidentThreads()),
+      libraries_(budget_) {}
+
+Loop::~Loop() {
+  submitters_.Stop();
+  modules_.Stop();
+  quiet_work_.Stop();
+  memory_.Stop();
+  quiet_.Close();
+}
+
+bool Loop::Start(std::string* error) {
+  if (!epoll_.valid() || !sleeping_epoll_.valid() || !wake_.valid() ||
+      !Watch(sleeping_epoll_.get(), EPOLL_CTL_ADD, epoll_.get(), EPOLLIN, kAwakeKey) ||
+      !Watch(epoll_.get(), EPOLL_CTL_ADD, scheduler_.fd(), EPOLLIN, kControlKey) ||
+      !Watch(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN, kWakeKey)) {
+    *error = std::string("setting up the event loop: ") + strerror(errno);
+  } else if (internal_.Start(error)) {
+    staging_.Start(device_);
+    Log(LogLevel::kDebug, "start: staging memory is pinned");
+    return true;
+  }
+  control::ExecutorReady refusal = {};
+  control::SetText(refusal.message, error->c_str());
+  scheduler_.Send(refusal);
+  return false;
+}
+
+Loop::Outcome Loop::Run() {
+  control::ExecutorReady ready = {};
+  ready.ok = 1;
+  ready.stream_priority_least = device_->priority_least();
+  ready.stream_priority_greatest = device_->priority_greatest();
+  scheduler_.Send(ready);
+  uint64_t last_work_ns = NowNs();
+  uint64_t last_events_ns = last_work_ns;
+  for (;;) {
+    const uint64_t now_ns = NowNs();
+    const bool worked = Serve(now_ns);
+    if (device_->lost() != CUDA_SUCCESS) {
+      TellFault();
+      return Outcome::kDeviceLost;
+    }
+    for (const auto& session : sessions_) session->Notify();
+    DropEnded();
+    if (scheduler_.closed()) return Outcome::kSchedulerGone;
+    if (worked) last_work_ns = now_ns;
+    if (now_ns - last_counters_ns_ >= kCountersEveryNs) SendCounters(now_ns);
+
+    const uint64_t idle_ns = now_ns - last_work_ns;
+    // What was held back goes in the next round: there must be one.
+    const bool released = !quiet_.Idle() && TickQuiet(now_ns, idle_ns);
+    const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
+    if (sleep_ns == 0) {
+      if (now_ns - last_events_ns >= (scheduler_.waits() ? kAnswersEveryNs : kEventsEveryNs)) {
+        HandleEvents(0, now_ns);
+        last_events_ns = now_ns;
+      } else if (idle_ns >= spin_ns_) {
+        sched_yield();
+      } else if (!worked && Spin()) {
+        last_work_ns = now_ns;
+      }
+      continue;
+    }
+    if (AnnounceSleep()) {
+      HandleEvents(sleep_ns, now_ns);
+      Awake();
+    }
+    last_events_ns = now_ns;
+  }
+}
+
+bool Loop::Serve(uint64_t now_ns) {
+  bool worked = false;
+  for (WorkPool* pool : {&modules_, &quiet_work_, &memory_}) {
+    Slice slice(kLongestSliceNs);
+    worked |= pool->RunFinished(&slice);
+  }
+  worked |= internal_.Poll();
+  submitters_.TakeDone(&handed_);
+  for (SubmitJobPtr& job : handed_) job->launches->OnHanded(std::move(job));
+  worked |= !handed_.empty();
+  handed_.clear();
+  int at_work = 0;
+  for (const auto& session : sessions_) at_work += session->AtWork(now_ns);
+  several_at_work_ = at_work > 1;
+  room_.SetSharers(static_cast<uint32_t>(at_work));
+  const uint64_t slice_ns =
+      std::clamp(kRoundNs / std::max(at_work, 1), kShortestSliceNs, kLongestSliceNs);
+  for (const auto& session : sessions_) {
+    Slice reading(slice_ns);
+    worked |= session->Read(now_ns, &reading);
+    Slice submitting(slice_ns);
+    worked |= session->SubmitWaiting(now_ns, &submitting);
+  }
+  for (const auto& session : sessions_) {
+    Slice slice(slice_ns);
+    worked |= session->Poll(now_ns, &slice);
+  }
+  if (Device::Excess excess = device_->TakeExcess(); !excess.empty()) {
+    memory_.Post([excess = std::move(excess), &cuda = device_->cuda()] { excess.Destroy(cuda); },
+                 [] {});
+  }
+  return worked;
+}
+
+bool Loop::Spin() {
+  // Then chunks come back from other threads.
+  if (several_at_work_) {
+    Pause();
+    return false;
+  }
+  for (int turn = 0; turn < kSpinTurns; ++turn) {
+    for (const auto& session : sessions_) {
+      if (session->HasWork()) return false;
+      if (!session->AnyoneWaitsForUs()) continue;
+      turn += kPollTurns;
+      Slice slice(kShortestSliceNs);
+      if (!session->Poll(NowNs(), &slice)) continue;
+      session->Notify();
+      return true;
+    }
+    Pause();
+  }
+  return false;
+}
+
+void Loop::SendCounters(uint64_t now_ns) {
+  last_counters_ns_ = now_ns;
+  for (const auto& session : sessions_) {
+    session->SendCounters();
+    session->GiveBackOld(now_ns);
+  }
+  modules_.Tick(now_ns);
+  LogDriverErrors();
+  libraries_.Tick(now_ns);
+  const Chains::Counts chunks = chains_.counts();
+  const uint64_t all =
+      chunks.replayed + chunks.updated + chunks.rewritten + chunks.single + chunks.plain;
+  if (all == chunks_told_) return;
+  chunks_told_ = all;
+  Log(LogLevel::kDebug,
+      "launches so far: chunks %llu replayed, %llu updated, %llu rewritten; %llu by singles, %llu "
+      "plain; %zu chains, %zu singles",
+      static_cast<unsigned long long>(chunks.replayed),
+      static_cast<unsigned long long>(chunks.updated),
+      static_cast<unsigned long long>(chunks.rewritten),
+      static_cast<unsigned long long>(chunks.single), static_cast<unsigned long long>(chunks.plain),
+      chains_.size(), chains_.singles());
+}
+
+void Loop::DropEnded() {
+  std::erase_if(sessions_, [](const std::unique_ptr<Session>& session) { return session->Gone(); });
+}
+
+bool Loop::TickQuiet(uint64_t now_ns, uint64_t idle_ns) {
+  parties_.clear();
+  for (const auto& session : sessions_) parties_.push_back(session->Party());
+  quiet_.Tick(now_ns, parties_, !internal_.Idle(), idle_ns);
+  bool released = false;
+  for (size_t i = 0; i < sessions_.size(); ++i) {
+    released |= sessions_[i]->SetHeld(parties_[i].held);
+  }
+  return released;
+}
+
+bool Loop::AnythingAtDevice() const {
+  return !internal_.Idle() ||
+         std::any_of(sessions_.begin(), sessions_.end(),
+                     [](const std::unique_ptr<Session>& session) { return session->AtDevice(); });
+}
+
+bool Loop::AnyWordWatched() const {
+  return std::any_of(
+      sessions_.begin(), sessions_.end(),
+      [](const std::unique_ptr<Session>& session) { return session->WatchesWords(); });
+}
+
+bool Loop::AnyWordOverdue() const {
+  return std::any_of(
+      sessions_.begin(), sessions_.end(),
+      [](const std::unique_ptr<Session>& session) { return session->WordsOverdue(); });
+}
+
+int64_t Loop::SleepNs(uint64_t idle_ns) const {
+  // After a sleep the words looked at first would be due again, before the others' turn.
+  if (AnyWordOverdue()) return 0;
+  if ((scheduler_.waits() || memory_.busy()) && idle_ns < kHandsNs && spin_ns_ == kSpinNs) return 0;
+  if (AnythingAtDevice() || AnyWordWatched()) {
+    const int64_t sleep_ns = std::min(static_cast<int64_t>(idle_ns / 64), kLongestSleepNs);
+    return sleep_ns < kShortestSleepNs ? 0 : sleep_ns;
+  }
+  if (!quiet_.Running()) {
+    if (quiet_.Holding()) return kShortestSleepNs;
+    if (!quiet_.empty()) return kLongestSleepNs;
+  }
+  for (const auto& session : sessions_) {
+    // A tenant rings when it has taken text; this is for one that died in between.
+    if (session->state() == Session::State::kEnding || session->HasText()) return kEndingSleepNs;
+    if (session->HasCounters() || session->HasKept()) return kCountersEveryNs;
+  }
+  return -1;
+}
+
+bool Loop::AnnounceSleep() {
+  for (const auto& session : sessions_) {
+    if (session->AnnounceSleep()) continue;
+    Awake();
+    return false;
+  }
+  return true;
+}
+
+void Loop::Awake() {
+  for (const auto& session : sessions_) session->Awake();
+}
+
+void Loop::HandleEvents(int64_t timeout_ns, uint64_t now_ns) {
+  if (scheduler_.WantsToWrite() != watching_write_) {
+    watching_write_ = scheduler_.WantsToWrite();
+    Watch(epoll_.get(), EPOLL_CTL_MOD, scheduler_.fd(),
+          watching_write_ ? EPOLLIN | EPOLLOUT : EPOLLIN, kControlKey);
+  }
+  if (timeout_ns != 0) SleepOnDoorbells(timeout_ns, now_ns);
+  epoll_event events[kEventsAtATime];
+  const int n = Wait(epoll_.get(), events, kEventsAtATime, 0);
+  for (int i = 0; i < n; ++i) {
+    const uint64_t key = events[i].data.u64;
+    if (key == kWakeKey) {
+      uint64_t count;
+      [[maybe_unused]] const ssize_t size = read(wake_.get(), &count, sizeof(count));
+    } else if (key == kControlKey) {
+      scheduler_.Flush();
+      control::Incoming in;
+      bool is_order = false;
+      for (int j = 0; j < kMessagesAtATime && scheduler_.Receive(&in, &is_order); ++j) {
+        if (is_order) OnOrder(&in, now_ns);
+      }
+    } else if (Session* session = FindSession(key)) {
+      session->OnHangUp(now_ns);
+    }
+  }
+}
+
+void Loop::SleepOnDoorbells(int64_t timeout_ns, uint64_t now_ns) {
+  epoll_event events[kEventsAtATime];
+  const int n = Wait(sleeping_epoll_.get(), events, kEventsAtATime, timeout_ns);
+  for (int i = 0; i < n; ++i) {
+    if (Session* session = FindSession(events[i].data.u64)) session->OnDoorbell(now_ns);
+  }
+}
+
+Session* Loop::FindSession(uint64_t id) const {
+  for (const auto& session : sessions_) {
+    if (session->id() == id) return session.get();
+  }
+  return nullptr;
+}
+
+void Loop::OnOrder(control::Incoming* in, uint64_t now_ns) {
+  using control::Route;
+  const control::Judgement judged = control::Dispatch<Route::kSchedulerOrders>(
+      *in, [&](const auto& order) { On(order, in, now_ns); });
+  if (judged == control::Judgement::kHandled) return;
+  const std::string_view name = control::FindMessage(in->header.type)->name;
+  Log(LogLevel::kError, "control: malformed %.*s (%u bytes, %zu descriptors): ignored",
+      static_cast<int>(name.size()), name.data(), in->body_bytes, in->fd_count);
+}
+
+void Loop::On(const control::RemoveSession& order, control::Incoming*, uint64_t now_ns) {
+  // Unknown: it has ended already, and SessionEnded is on its way.
+  if (Session* session = FindSession(order.session_id)) {
+    session->End(wire::Fatal::kNone, now_ns);
+  }
+}
+
+void Loop::On(const control::MemoryReclaim& order, control::Incoming*, uint64_t) {
+  if (Session* session = FindSession(order.session_id)) {
+    session->Reclaim(order.reclaim_id);
+  } else {
+    scheduler_.Send(control::MemoryReclaimed{order.session_id, order.reclaim_id});
+  }
+}
+
+void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t) {
+  control::SessionReady ready = {};
+  ready.session_id = order.session_id;
+  std::string error;
+  const Services services{device_,
+                          &modules_,
+                          &memory_,
+                          &scheduler_,
+                          &quiet_,
+                          &libraries_,
+                          &internal_,
+                          &staging_,
+                          &graphs_,
+                          &greens_,
+                          &shared_,
+                          &printer_,
+                          &tenants_,
+                          &room_,
+                          &stand_in_,
+                          budget_,
+                          &context_memory_,
+                          batches_ ? &chains_ : nullptr,
+                          submitters_.any() ? &submitters_ : nullptr,
+                          &several_at_work_};
+  std::unique_ptr<Session> session = Session::Make(services, order, in->fds, &error);
+  if (session != nullptr &&
+      !(Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), 0, order.session_id) &&
+        Watch(sleeping_epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN,
+              order.session_id))) {
+    error = std::string("watching the doorbell: ") + strerror(errno);
+    session.reset();
+  }
+  ready.ok = session != nullptr;
+  if (session != nullptr) {
+    session->LogBegin();
+    sessions_.push_back(std::move(session));
+  } else {
+    control::SetText(ready.message, error.c_str());
+    Log(LogLevel::kError, "session %llu cannot begin: %s",
+        static_cast<unsigned long long>(order.session_id), error.c_str());
+  }
+  scheduler_.Send(ready, in->header.request);
+}
+
+std::string Loop::LogDriverErrors() {
+  if (output_ == nullptr) return {};
+  std::string text = output_->TakeErrors();
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    LogFor(&driver_lines_, LogLevel::kInfo, "the driver says: %.*s", static_cast<int>(end - begin),
+           text.c_str() + begin);
+    begin = end + 1;
+  }
+  return text;
+}
+
+void Loop::TellFault() {
+  const CUresult result = device_->lost();
+  uint64_t culprit = 0;
+  int at_device = 0;
+  for (const auto& session : sessions_) {
+    if (!session->AtDevice()) continue;
+    ++at_device;
+    culprit = session->id();
+  }
+  // With work of several at the device nobody can tell whose it was.
+  if (at_device != 1) culprit = 0;
+  // The driver has the text of a failed assert written by a call that synchronises, which returns at
+  // once in a lost context.
+  if (result == CUDA_ERROR_ASSERT) device_->cuda().cuCtxSynchronize();
+  const std::string text = LogDriverErrors();
+  for (const auto& session : sessions_) {
+    const bool about_it = result == CUDA_ERROR_ASSERT && session->id() == culprit;
+    session->PublishFault(result, about_it ? std::string_view(text) : std::string_view());
+  }
+  Log(LogLevel::kError,
+      "cuda: the context is lost: %s; %zu sessions are told, culprit session %llu",
+      device_->NameOf(result), sessions_.size(), static_cast<unsigned long long>(culprit));
+  scheduler_.Send(control::ExecutorFault{static_cast<uint32_t>(result), 0, culprit});
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,52 @@
+// What the sessions of one executor share. Owned by the loop, but for the device; all outlive the
+// sessions. Ring thread only, but where the parts say otherwise.
+#pragma once
+
+#include <memory>
+
+namespace gpuloom::executor {
+
+class Chains;
+class ContextMemory;
+class Device;
+class DomainBudget;
+class DriverRoom;
+class InternalStream;
+class LibraryCache;
+class Printer;
+class Quiet;
+class SchedulerLink;
+class SharedMemory;
+class SpareGreens;
+class StandIn;
+class Staging;
+class Submitters;
+class Tenants;
+class WorkPool;
+
+struct GraphRoom;
+
+struct Services {
+  Device* device;
+  WorkPool* modules;
+  WorkPool* memory;
+  SchedulerLink* scheduler;
+  Quiet* quiet;
+  LibraryCache* libraries;
+  InternalStream* internal;
+  Staging* staging;
+  GraphRoom* graphs;
+  SpareGreens* greens;
+  SharedMemory* shared;
+  Printer* printer;
+  Tenants* tenants;
+  DriverRoom* room;
+  StandIn* stand_in;
+  std::shared_ptr<DomainBudget> budget;
+  ContextMemory* context;
+  Chains* chains = nullptr;               // null: every launch goes by itself
+  Submitters* submitters = nullptr;       // null: none
+  const bool* several_at_work = nullptr;  // tenants
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,250 @@
+#include "agent/executor/session/session.h"
+
+#include <utility>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/memory/host_memory.h"
+#include "agent/executor/process/log.h"
+#include "agent/executor/session/scheduler_link.h"
+#include "agent/executor/session/session_parts.h"
+#include "proto/channel/socket.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// So many commands at a time from one ring, so that every ring is served in turn.
+constexpr int kReadAtATime = 256;
+// Whether the slice is used up is asked behind commands of so much weight: looking at the clock costs as much as
+// reading a quarter of a launch.
+constexpr int kWeightAtATime = 16;
+// With so much queued the ring itself is the queue: it is not read until some of it has gone.
+constexpr size_t kMaxWaitingCommands = 64u << 10;
+constexpr size_t kMaxWaitingBytes = 64u << 20;
+
+// Launches are many and cheap; who asks a question waits for the answer, whatever that costs.
+int WeightOf(const wire::Record& record) {
+  if (record.opcode == wire::kOpcode<wire::Launch>) return 1;
+  return record.reply_slot == wire::kNoReply ? 4 : kWeightAtATime;
+}
+
+std::string LabelOf(const control::AddSession& order) {
+  return {order.label, strnlen(order.label, sizeof(order.label) - 1)};
+}
+
+}  // namespace
+
+Session::Session(const Services& services, const control::AddSession& order, SharedRegion commands,
+                 SharedRegion completions, channel::UniqueFd doorbell)
+    : SessionPort(services, order, services.tenants->Find(LabelOf(order)), std::move(commands),
+                  std::move(completions), &stream_set_),
+      doorbell_(std::move(doorbell)),
+      parts_(std::make_unique<Parts>(static_cast<SessionPort*>(this))),
+      stream_set_(&parts_->submission, &held_, services.room) {}
+
+std::unique_ptr<Session> Session::Make(const Services& services, const control::AddSession& order,
+                                       channel::UniqueFd* fds, std::string* error) {
+  using Access = SharedRegion::Access;
+  const auto fail = [&](const char* what) {
+    *error = std::string(what) + ": " + strerror(errno);
+    return nullptr;
+  };
+  SharedRegion commands;
+  SharedRegion completions;
+  if (!commands.Map(fds[control::kSessionCommandFd].get(), sizeof(wire::CommandRegion),
+                    Access::kReadOnly)) {
+    return fail("mapping the command region");
+  }
+  if (!completions.Map(fds[control::kSessionCompletionFd].get(), sizeof(wire::CompletionRegion),
+                       Access::kReadWrite)) {
+    return fail("mapping the completion region");
+  }
+  std::unique_ptr<Session> session(new Session(services, order, std::move(commands),
+                                               std::move(completions),
+                                               std::move(fds[control::kSessionDoorbellFd])));
+  HostMemory& host = *session->host_;
+  host.budget =
+      std::make_shared<SessionBudget>(services.budget, services.budget->session_limit_bytes());
+  host.on_end = [memory = services.memory, scheduler = services.scheduler,
+                 id = order.session_id](channel::Mapping mapping) {
+    const auto mapped = std::make_shared<channel::Mapping>(std::move(mapping));
+    memory->Post([mapped] { mapped->Unmap(); },
+                 [scheduler, id] { scheduler->Send(control::ArenaReturned{id}); });
+  };
+  host.range = {order.host_range_begin, order.host_range_bytes};
+  host.arena = std::move(fds[control::kSessionArenaFd]);
+  if (!host.mapping.MapAt(order.host_range_begin, host.arena.get(), order.host_range_bytes,
+                          channel::Mapping::Access::kReadWrite)) {
+    return fail("mapping the arena at its address");
+  }
+
+  if (!session->parts_->device_memory.Reserve(error)) return nullptr;
+  session->streams_.Add(wire::kLegacyStream, true, 0, wire::Ticket{0});
+  return session;
+}
+
+Session::~Session() = default;
+
+bool Session::Gone() const {
+  return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && parts_->links.Idle();
+}
+
+bool Session::MayRead() const {
+  return state_ == State::kServing && streams_.waiting_commands() < kMaxWaitingCommands &&
+         streams_.waiting_bytes() < kMaxWaitingBytes && chores_.empty() &&
+         parts_->submission.fences() < Submission::kMaxFences;
+}
+
+bool Session::Read(uint64_t now_ns, Slice* slice) {
+  now_ns_ = now_ns;
+  bool any = false;
+  ring_empty_ = !MayRead();
+  int weight = 0;
+  for (int i = 0; i < kReadAtATime && MayRead(); ++i) {
+    wire::Record record;
+    const auto status = reader_.Next(&record);
+    if (status == wire::RingReader::Status::kEmpty) {
+      ring_empty_ = true;
+      break;
+    }
+    any = true;
+    if (status == wire::RingReader::Status::kRecord) {
+      if (record.reply_slot == wire::kNoReply) {
+        wire::Dispatch(*parts_, record);
+      } else if (answering_.test(record.reply_slot)) {
+        // Also what bounds the work that a tenant can pile up on the workers.
+        Refuse(wire::Fatal::kBadReplySlot);
+      } else {
+        answering_.set(record.reply_slot);
+        wire::Dispatch(*parts_, record);
+      }
+    }
+    if (reader_.fatal() != wire::Fatal::kNone) {
+      End(reader_.fatal(), now_ns_);
+      break;
+    }
+    // Somebody waits for the pieces before this one: look at them before handing over the next.
+    if (parts_->submission.TakeMarkedPiece()) break;
+    if (status != wire::RingReader::Status::kRecord) continue;
+    weight += WeightOf(record);
+    if (weight < kWeightAtATime) continue;
+    weight = 0;
+    if (slice->Over()) break;
+  }
+  // Launches that have not piled up do not wait for more.
+  if (any) {
+    last_read_ns_ = now_ns;
+    streams_.Flush(ring_empty_);
+  }
+  return parts_->submission.AddMarks() || any;
+}
+
+bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
+  now_ns_ = now_ns;
+  parts_->memory_operations.BeginRound();
+  bool any = false;
+  if (!parts_->host_functions.Poll(&any)) {
+    Refuse(wire::Fatal::kBadArgument);
+    End(reader_.fatal(), now_ns_);
+    return true;
+  }
+  any |= state_ == State::kServing && streams_.SubmitWaiting(slice);
+  if (ring_empty_) streams_.Flush(true);
+  // Functions that have become due are to be run at once.
+  any |= published_;
+  return parts_->submission.AddMarks() || any;
+}
+
+bool Session::AnnounceSleep() {
+  // A tenant whose ring is not read rings for its functions all the same.
+  if (parts_->host_functions.empty()) return !MayRead() || reader_.AnnounceSleep();
+  reader_.Announce();
+  if ((!MayRead() || !reader_.HasWork()) && !parts_->host_functions.Moved()) return true;
+  reader_.Awake();
+  return false;
+}
+
+void Session::EndFor(wire::Fatal reason) {
+  Refuse(reason);
+  End(reason, now_ns_);
+}
+
+void Session::OnDoorbell(uint64_t now_ns) {
+  if (!channel::DrainDoorbell(doorbell_.get())) OnHangUp(now_ns);
+}
+
+void Session::OnHangUp(uint64_t now_ns) {
+  now_ns_ = now_ns;
+  doorbell_.Reset();
+  End(wire::Fatal::kNone, now_ns);
+}
+
+void Session::PublishFault(CUresult result, std::string_view text) {
+  writer_.PublishFaultText(text);
+  writer_.PublishFault(static_cast<uint32_t>(result));
+  published_ = true;
+  // Without asking whether the tenant sleeps: a thread may be about to.
+  if (doorbell_.valid()) channel::RingDoorbell(doorbell_.get());
+}
+
+void Session::SendCounters() {
+  if (kernels_told_ == kernels_launched_) return;
+  kernels_told_ = kernels_launched_;
+  services_.scheduler->Send(control::SessionCounters{id(), kernels_launched_});
+}
+
+void Session::Notify() {
+  if (!published_) return;
+  published_ = false;
+  if (doorbell_.valid() && writer_.TenantSleeps()) channel::RingDoorbell(doorbell_.get());
+}
+
+void Session::AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) {
+  parts_->submission.AfterEarlierWork(ticket, std::move(action));
+}
+
+bool Session::PollStreams() { return parts_->submission.PollStreams(); }
+
+bool Session::AnyoneWaitsForUs() const {
+  return std::any_of(streams_.active().begin(), streams_.active().end(), [](const Stream* stream) {
+    return !stream->marks.empty() && !stream->marks.front().point->told;
+  });
+}
+
+void Session::ServeGraphCalls() {
+  bool any = false;
+  // A count that is impossible is for the ring thread to find again.
+  if (state_ == State::kServing && !parts_->host_functions.Poll(&any)) return;
+  parts_->graphs.PollGraphCalls();
+  Notify();
+}
+
+bool Session::Poll(uint64_t now_ns, Slice* slice) {
+  now_ns_ = now_ns;
+  bool any = chores_.Run(slice);
+  any |= PollStreams();
+  any |= parts_->submission.PollText();
+  if (state_ == State::kEnding) parts_->graphs.LetGraphsGo();
+  any |= parts_->graphs.PollGraphCalls();
+  parts_->graphs.MakeWaitingGraphs();
+  // At the end all at once, when nothing of the session runs any more: looks at words, too, whose waits are
+  // in no queue then.
+  if (state_ != State::kEnding || (streams_.Idle() && outstanding_ == 0))
+    any |= parts_->submission.RunFences(slice);
+  any |= parts_->events.AnswerEventWaits();
+  if (state_ == State::kEnding) any |= GoOnEnding();
+  return any;
+}
+
+void Session::GiveBackOld(uint64_t now_ns) { parts_->device_memory.GiveBackOld(now_ns); }
+bool Session::HasKept() const { return parts_->device_memory.HasKept(); }
+void Session::Reclaim(uint64_t reclaim_id) { parts_->device_memory.Reclaim(reclaim_id); }
+bool Session::HasText() const { return parts_->submission.HasText(); }
+bool Session::WatchesWords() const { return parts_->memory_operations.watching_words(); }
+bool Session::WordsOverdue() const { return parts_->memory_operations.words_overdue(); }
+
+void Session::LogBegin() const {
+  LogFor(&tenant_->lines, LogLevel::kInfo, "session %llu (%s) begins",
+         static_cast<unsigned long long>(id()), label());
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,110 @@
+// How a session ends: what CUDA has of it runs out, then everything goes back, piece by piece, so that nobody
+// waits for a tenant that has made much.
+#include <utility>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/quiet.h"
+#include "agent/executor/memory/host_memory.h"
+#include "agent/executor/printing/printer.h"
+#include "agent/executor/process/log.h"
+#include "agent/executor/session/scheduler_link.h"
+#include "agent/executor/session/session_parts.h"
+
+namespace gpuloom::executor {
+
+void Session::End(wire::Fatal reason, uint64_t now_ns) {
+  if (state_ != State::kServing) return;
+  state_ = State::kEnding;
+  deadline_ns_ = now_ns + uint64_t{order_.drain_timeout_ms} * 1'000'000;
+  if (reason != wire::Fatal::kNone) {
+    (void)reader_.Fail(reason);
+    LogFor(&tenant_->lines, LogLevel::kError,
+           "wire: session %llu (%s) broke the protocol: %s, at command %s; it ends",
+           static_cast<unsigned long long>(id()), label(),
+           std::string(wire::FatalText(reason)).c_str(),
+           std::string(wire::CommandName(reader_.last_opcode_untrusted())).c_str());
+    published_ = true;
+    Notify();
+  }
+  chores_.Do([this] { return streams_.DropWaiting(); });
+  parts_->memory_operations.End();
+  parts_->host_functions.Drop();
+  services_.printer->Forget(id());
+  parts_->device_memory.End();
+  parts_->events.End();
+  parts_->pinned_memory.End();
+  parts_->graphs.End();
+  *left_ = true;
+  services_.device->linker().LookAgain();
+  modules_.Leave();
+  parts_->links.End();
+  // A neighbour's long kernel must not keep this session from ending.
+  outstanding_ -= services_.quiet->Drop(owner());
+  // The memory lane runs out, and so do the fences: they hold what must be returned, which is nowhere else any more.
+}
+
+// Of what goes on behind its end, what has to run out before anything is returned.
+bool Session::HasRunOut() {
+  return chores_.empty() && streams_.Idle() && parts_->submission.fences() == 0 && memory_.Idle() &&
+         outstanding_ == 0 && parts_->graphs.GraphsLetGo();
+}
+
+bool Session::GoOnEnding() {
+  if (HasRunOut()) {
+    ReturnEverything();
+    return true;
+  }
+  if (now_ns_ <= deadline_ns_) return false;
+  if (!AtDevice()) {
+    // What others cause is waited for: memory that is cleared behind their work, say.
+    services_.scheduler->Send(control::SessionWaits{id()});
+    deadline_ns_ = now_ns_ + uint64_t{order_.drain_timeout_ms} * 1'000'000;
+    return false;
+  }
+  LogFor(&tenant_->lines, LogLevel::kError,
+         "session %llu (%s) did not drain within %u ms: the executor will be ended",
+         static_cast<unsigned long long>(id()), label(), order_.drain_timeout_ms);
+  state_ = State::kStuck;
+  SendEnded(false);
+  return true;
+}
+
+void Session::ReturnEverything() {
+  state_ = State::kReturning;
+  chores_.Do([this] { return parts_->graphs.DropPiece(); });
+  chores_.Do([this] { return parts_->conditions.DropPiece(); });
+  chores_.Do([this] { return parts_->libraries.DropReferences(); });
+  chores_.Do([this] { return parts_->libraries.DropKernels(); });
+  chores_.Do([this] { return parts_->libraries.DropLibraries(); });
+  chores_.Do([this] { return parts_->events.DropPiece(); });
+  chores_.Do([this] { return parts_->arrays.DestroyViews(); });
+  chores_.Do([this] { return parts_->arrays.DropPiece(); });
+  chores_.Do([this] { return parts_->green_contexts.DropPiece(); });
+  chores_.Do([this] { return parts_->pinned_memory.RetirePiece(); });
+  chores_.Do([this] { return parts_->submission.GiveStreams(); });
+  chores_.Do([this] {
+    parts_->green_contexts.GiveSpares();
+    return true;
+  });
+  chores_.Do([this] { return parts_->device_memory.ReturnMemory(); });
+  chores_.Do([this] { return parts_->device_memory.LeaveToOthers(); });
+  chores_.Do([this] {
+    parts_->device_memory.ReturnAddresses([this] {
+      parts_->submission.EndWords();
+      SendEnded(true);
+      // A compilation may hold this session for long, and must not hold the tenant's memory with it.
+      host_->on_unpinned = nullptr;
+      host_.reset();
+      parts_->device_memory.DropTables();
+      state_ = State::kEnded;
+    });
+    return true;
+  });
+}
+
+void Session::SendEnded(bool drained) {
+  services_.scheduler->Send(control::SessionEnded{id(), kernels_launched_,
+                                                  static_cast<uint32_t>(reader_.fatal()), drained});
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,60 @@
+#include "agent/executor/session/session_port.h"
+
+#include <utility>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/device_charge.h"
+#include "agent/executor/memory/host_memory.h"
+#include "agent/executor/process/log.h"
+#include "agent/executor/stream/stream_set.h"
+
+namespace gpuloom::executor {
+
+SessionPort::SessionPort(const Services& services, const control::AddSession& order,
+                         TenantRef tenant, SharedRegion commands, SharedRegion completions,
+                         StreamSet* streams)
+    : services_(services),
+      order_(order),
+      tenant_(std::move(tenant)),
+      commands_(std::move(commands)),
+      completions_(std::make_shared<SharedRegion>(std::move(completions))),
+      reader_(reinterpret_cast<const wire::CommandRegion*>(commands_.data()),
+              &reinterpret_cast<wire::CompletionRegion*>(completions_->data())->head),
+      writer_(reinterpret_cast<wire::CompletionRegion*>(completions_->data()),
+              reinterpret_cast<const wire::CommandRegion*>(commands_.data())),
+      streams_(*streams),
+      host_(std::make_shared<HostMemory>()),
+      modules_(services.modules, tenant_.get()),
+      memory_(services.memory) {
+  order_.label[sizeof(order_.label) - 1] = '\0';
+}
+
+void SessionPort::TellAsyncError(wire::StreamId stream, CUresult result) {
+  // A lost device is told by PublishFault, to everybody.
+  if (result == CUDA_SUCCESS || services_.device->lost() != CUDA_SUCCESS) return;
+  writer_.PublishAsyncError(static_cast<uint32_t>(result));
+  Log(LogLevel::kDebug, "session %llu (%s): a command of stream %u failed: %s",
+      static_cast<unsigned long long>(id()), label(), static_cast<unsigned>(stream),
+      services_.device->NameOf(result));
+}
+
+Stream* SessionPort::FindStream(wire::StreamId id_untrusted) {
+  Stream* stream = streams_.Find(id_untrusted);
+  if (stream == nullptr) Refuse(wire::Fatal::kBadHandle);
+  return stream;
+}
+
+bool SessionPort::OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
+  return host_->registered.Contains(address_untrusted, size_bytes_untrusted);
+}
+
+void SessionPort::LogRefusal(std::string_view command, CUresult result) const {
+  Log(LogLevel::kDebug, "session %llu (%s): %.*s: %s", static_cast<unsigned long long>(id()),
+      label(), static_cast<int>(command.size()), command.data(), services_.device->NameOf(result));
+}
+
+void Part::Charge(uint64_t bytes, std::function<void(CUresult, DeviceChargeRef)> done) {
+  ChargeDevice(services_.scheduler, id(), bytes, &outstanding_, std::move(done));
+}
+
+}  // namespace gpuloom::executor

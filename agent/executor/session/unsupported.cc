@@ -1,0 +1,24 @@
+// What a tenant says it has asked of CUDA in vain, on its way to the scheduler.
+#include "agent/executor/session/scheduler_link.h"
+#include "agent/executor/session/unsupported_calls.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// A program meets a few; a tenant that says more says it to nobody.
+constexpr uint32_t kMaxUnsupportedCalls = 64;
+
+}  // namespace
+
+void UnsupportedCalls::On(wire::Tag<wire::UnsupportedCall>, const wire::UnsupportedCall::Request&,
+                          const wire::Record& record) {
+  if (record.payload.empty() || unsupported_calls_ == kMaxUnsupportedCalls) return;
+  ++unsupported_calls_;
+  control::UnsupportedCall message{};
+  message.session_id = id();
+  control::SetText(message.name, reinterpret_cast<const char*>(record.payload.data()),
+                   record.payload.size());
+  services_.scheduler->Send(message);
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,19 @@
+// The part of a session for what its tenant has asked of CUDA in vain. Ring thread only.
+#pragma once
+
+#include "agent/executor/session/session_port.h"
+
+namespace gpuloom::executor {
+
+class UnsupportedCalls final : public Part {
+ public:
+  explicit UnsupportedCalls(SessionPort* port) : Part(port) {}
+
+  void On(wire::Tag<wire::UnsupportedCall>, const wire::UnsupportedCall::Request&,
+          const wire::Record&);
+
+ private:
+  uint32_t unsupported_calls_ = 0;  // passed on
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,301 @@
+#include "agent/executor/session/work_pool.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "agent/executor/device/spin.h"
+
+namespace gpuloom::executor {
+namespace {
+
+constexpr uint64_t kExpectedNs = 2'000'000;
+constexpr unsigned kManyProcessors = 8;
+
+bool HasManyProcessors() {
+  static const bool kHasMany = std::thread::hardware_concurrency() >= kManyProcessors;
+  return kHasMany;
+}
+
+}  // namespace
+
+WorkPool::WorkPool(const Device* device, int threads, int wake_fd)
+    : device_(device),
+      wake_fd_(wake_fd),
+      most_of_tenant_(static_cast<size_t>(std::max(threads / 2, 1))) {
+  std::lock_guard lock(mutex_);
+  for (int i = 0; i < threads; ++i) AddWorker();
+}
+
+void WorkPool::AddWorker() {
+  Worker* worker = &workers_.emplace_back();
+  worker->thread = std::thread([this, worker] { Run(worker); });
+}
+
+void WorkPool::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    jobs_.clear();
+  }
+  changed_.notify_all();
+  for (const Own& own : own_) {
+    std::lock_guard lock(own.jobs->mutex);
+    own.jobs->waiting.clear();
+    own.jobs->closed = true;
+    own.jobs->changed.notify_all();
+  }
+  for (Worker& worker : workers_) worker.thread.join();
+  for (Own& own : own_) own.thread.join();
+  workers_.clear();
+  own_.clear();
+  finished_.clear();
+  taken_.clear();
+}
+
+void WorkPool::Post(std::function<void()> work, std::function<void()> done, const void* owner,
+                    const void* tenant) {
+  if (stopping_) {
+    work();
+    done();
+    return;
+  }
+  ++posted_;
+  if (workers_.empty()) {
+    work();
+    std::lock_guard lock(mutex_);
+    finished_.push_back(std::move(done));
+    any_finished_.store(true, std::memory_order_release);
+    return;
+  }
+  bool somebody_looks;
+  {
+    std::lock_guard lock(mutex_);
+    jobs_.push_back({std::move(work), std::move(done), owner, tenant});
+    somebody_looks = one_is_awake_ && jobs_.size() == 1;
+    waiting_count_.store(static_cast<uint32_t>(jobs_.size()), std::memory_order_release);
+  }
+  if (!somebody_looks) changed_.notify_one();
+}
+
+bool WorkPool::MayRun(const Job& job) const {
+  if (job.tenant == nullptr) return true;
+  const auto running = std::count_if(workers_.begin(), workers_.end(), [&](const Worker& one) {
+    return one.since_ns != 0 && one.tenant == job.tenant;
+  });
+  return static_cast<size_t>(running) < most_of_tenant_;
+}
+
+// A tenant has a job for each of its sessions here at the most, others are none's.
+std::deque<WorkPool::Job>::iterator WorkPool::NextJob() {
+  return std::find_if(jobs_.begin(), jobs_.end(), [this](const Job& job) { return MayRun(job); });
+}
+
+void WorkPool::Replace(Worker* worker) {
+  if (worker->left || left_ >= kMostLeft || stopping_) return;
+  worker->left = true;
+  ++left_;
+  AddWorker();
+}
+
+void WorkPool::TakeEnded(std::list<Worker>* ended) {
+  for (auto it = workers_.begin(); it != workers_.end();) {
+    const auto worker = it++;
+    if (worker->ended) ended->splice(ended->end(), workers_, worker);
+  }
+}
+
+void WorkPool::Tick(uint64_t now_ns) {
+  std::list<Worker> ended;
+  {
+    std::lock_guard lock(mutex_);
+    TakeEnded(&ended);
+    for (Worker& worker : workers_) {
+      if (worker.since_ns != 0 && now_ns > worker.since_ns + kLongNs) Replace(&worker);
+    }
+  }
+  for (Worker& worker : ended) worker.thread.join();
+}
+
+bool WorkPool::Leave(const void* owner) {
+  Job dropped;  // its end may post
+  std::list<Worker> ended;
+  std::lock_guard lock(mutex_);
+  TakeEnded(&ended);
+  for (Worker& worker : ended) worker.thread.join();
+  const auto job = std::find_if(jobs_.begin(), jobs_.end(),
+                                [owner](const Job& one) { return one.owner == owner; });
+  if (job != jobs_.end()) {
+    dropped = std::move(*job);
+    jobs_.erase(job);
+    waiting_count_.store(static_cast<uint32_t>(jobs_.size()), std::memory_order_release);
+    ++finished_count_;
+    return true;
+  }
+  const auto worker = std::find_if(workers_.begin(), workers_.end(), [owner](const Worker& one) {
+    return one.since_ns != 0 && one.owner == owner;
+  });
+  if (worker != workers_.end()) Replace(&*worker);
+  return false;
+}
+
+void WorkPool::Expect() {
+  if (!HasManyProcessors()) return;
+  expected_until_ns_.store(NowNs() + kExpectedNs, std::memory_order_relaxed);
+  std::lock_guard lock(mutex_);
+  if (!one_is_awake_) changed_.notify_one();
+}
+
+bool WorkPool::RunFinished(Slice* slice) {
+  if (any_finished_.load(std::memory_order_acquire)) {
+    std::lock_guard lock(mutex_);
+    std::move(finished_.begin(), finished_.end(), std::back_inserter(taken_));
+    finished_.clear();
+    any_finished_.store(false, std::memory_order_relaxed);
+  }
+  // What these finish at once, where there are no threads, has its turn in the next round.
+  size_t left = taken_.size();
+  if (left == 0) return false;
+  do {
+    const std::function<void()> done = std::move(taken_.front());
+    taken_.pop_front();
+    ++finished_count_;
+    done();
+  } while (--left != 0 && !slice->Over());
+  return true;
+}
+
+void WorkPool::Run(Worker* self) {
+  device_->MakeCurrent();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    auto next = jobs_.end();
+    while (!stopping_ && (next = NextJob()) == jobs_.end()) {
+      if (one_is_awake_ || !jobs_.empty() ||
+          NowNs() >= expected_until_ns_.load(std::memory_order_relaxed)) {
+        changed_.wait(lock);
+        continue;
+      }
+      one_is_awake_ = true;
+      lock.unlock();
+      while (waiting_count_.load(std::memory_order_acquire) == 0 &&
+             NowNs() < expected_until_ns_.load(std::memory_order_relaxed)) {
+        for (int i = 0; i < 16; ++i) Pause();
+      }
+      lock.lock();
+      one_is_awake_ = false;
+    }
+    if (stopping_) return;
+    Job job = std::move(*next);
+    jobs_.erase(next);
+    waiting_count_.store(static_cast<uint32_t>(jobs_.size()), std::memory_order_release);
+    self->owner = job.owner;
+    self->tenant = job.tenant;
+    self->since_ns = NowNs();
+    lock.unlock();
+    Finish(&job);
+    lock.lock();
+    self->since_ns = 0;
+    // What had to wait for the tenant's other jobs may be run now.
+    if (job.tenant != nullptr && !jobs_.empty()) changed_.notify_one();
+    if (!self->left) continue;
+    self->ended = true;
+    --left_;
+    return;
+  }
+}
+
+void WorkPool::RunOwn(Jobs* jobs) {
+  device_->MakeCurrent();
+  std::unique_lock lock(jobs->mutex);
+  for (;;) {
+    jobs->changed.wait(lock, [jobs] { return jobs->closed || !jobs->waiting.empty(); });
+    if (jobs->waiting.empty()) break;
+    Job job = std::move(jobs->waiting.front());
+    jobs->waiting.pop_front();
+    lock.unlock();
+    Finish(&job);
+    lock.lock();
+  }
+  jobs->ended = true;
+}
+
+void WorkPool::Finish(Job* job) {
+  job->work();
+  // What the work captured goes before `done` may run: it can hold the last use of a region.
+  job->work = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    finished_.push_back(std::move(job->done));
+    any_finished_.store(true, std::memory_order_release);
+  }
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
+}
+
+size_t WorkPool::own_threads() {
+  std::erase_if(own_, [](Own& own) {
+    if (!own.jobs->ended) return false;
+    own.thread.join();
+    return true;
+  });
+  return own_.size();
+}
+
+OwnThread::OwnThread(WorkPool* pool, std::shared_ptr<void> held) : pool_(pool) {
+  if (pool->workers_.empty()) return;
+  jobs_ = std::make_shared<WorkPool::Jobs>();
+  pool->own_.push_back(
+      {std::thread([pool, jobs = jobs_] { pool->RunOwn(jobs.get()); }), jobs_, std::move(held)});
+}
+
+OwnThread::~OwnThread() {
+  if (jobs_ == nullptr) return;
+  std::lock_guard lock(jobs_->mutex);
+  jobs_->closed = true;
+  jobs_->changed.notify_all();
+}
+
+void OwnThread::Post(std::function<void()> work, std::function<void()> done) {
+  if (jobs_ == nullptr) return pool_->Post(std::move(work), std::move(done));
+  std::lock_guard lock(jobs_->mutex);
+  if (jobs_->closed) return;  // the pool has stopped
+  ++pool_->posted_;
+  jobs_->waiting.push_back({std::move(work), std::move(done)});
+  jobs_->changed.notify_all();
+}
+
+void Lane::Post(std::function<void()> work, std::function<void()> done) {
+  waiting_.emplace_back(std::move(work), std::move(done));
+  if (!busy_) Next();
+}
+
+void Lane::PostNext(std::function<void()> work, std::function<void()> done) {
+  waiting_.emplace_front(std::move(work), std::move(done));
+  if (!busy_) Next();
+}
+
+void Lane::Next() {
+  if (waiting_.empty()) {
+    busy_ = false;
+    return;
+  }
+  busy_ = true;
+  auto [work, done] = std::move(waiting_.front());
+  waiting_.pop_front();
+  pool_->Post(
+      std::move(work),
+      [this, done = std::move(done)] {
+        done();
+        Next();
+      },
+      this, tenant_);
+}
+
+void Lane::Leave() {
+  waiting_.clear();
+  if (busy_ && pool_->Leave(this)) busy_ = false;
+}
+
+}  // namespace gpuloom::executor

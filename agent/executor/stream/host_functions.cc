@@ -1,0 +1,25 @@
+#include "agent/executor/stream/host_functions.h"
+
+#include "agent/executor/stream/stream_set.h"
+
+namespace gpuloom::executor {
+
+void HostFunctions::On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request& request,
+                       const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  StreamCommand command;
+  command.ticket = record.ticket;
+  command.gate = std::make_shared<Gate>();
+  command.gate->knock = [this, id = request.id, asked = false](Gate* gate) mutable {
+    if (asked) return;
+    asked = Call(id, [weak = gate->weak_from_this()] {
+      // Not there any more when the queue was dropped meanwhile.
+      if (const auto caller = weak.lock()) caller->open = true;
+    });
+    if (asked) port_->Publish();
+  };
+  streams_.Enqueue(*stream, std::move(command));
+}
+
+}  // namespace gpuloom::executor

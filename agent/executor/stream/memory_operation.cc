@@ -1,0 +1,143 @@
+// A stream's writes of words and waits for words. Writes go to CUDA. Waits do not: a wait on the GPU
+// is work that may never end, and a moment without work (quiet.h) would never come while what ends
+// the wait is held back for that very moment. A wait is a gate of ours that looks at the word: host
+// memory through the arena's descriptor, device memory through a copy on our own stream.
+#include <algorithm>
+
+#include "agent/executor/device/internal_stream.h"
+#include "agent/executor/memory/device_memory.h"
+#include "agent/executor/memory/host_memory.h"
+#include "agent/executor/stream/memory_operations.h"
+#include "agent/executor/stream/stream_set.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// A wait is looked at again after a sixty-fourth of the time that it has lasted, within these.
+constexpr uint64_t kLookSoonestNs = 1'000;
+constexpr uint64_t kLookLatestNs = 1'000'000;
+// Words that streams wait for are looked at so often in a round of the loop.
+constexpr uint32_t kLooksAtATime = 16;
+// Against a look at host memory: two calls of CUDA's.
+constexpr uint32_t kDeviceLookCost = 8;
+
+template <typename T>
+bool Holds(T now, T wanted, uint32_t condition) {
+  switch (condition) {
+    case CU_STREAM_WAIT_VALUE_GEQ:
+      return static_cast<std::make_signed_t<T>>(static_cast<T>(now - wanted)) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ:
+      return now == wanted;
+    case CU_STREAM_WAIT_VALUE_AND:
+      return (now & wanted) != 0;
+    default:
+      return static_cast<T>(~(now | wanted)) != 0;
+  }
+}
+
+bool IsWord(uint64_t address_untrusted, uint32_t word_bytes_untrusted) {
+  return (word_bytes_untrusted == 4 || word_bytes_untrusted == 8) &&
+         address_untrusted % word_bytes_untrusted == 0;
+}
+
+}  // namespace
+
+struct MemoryOperations::WordWatch {
+  wire::StreamWaitValue::Request wait;
+  bool in_host_memory;
+  bool reading = false;  // a copy of the word is under way
+  uint64_t since_ns = 0;
+  uint64_t next_ns = 0;
+
+  bool Satisfied(uint64_t word) const {
+    return wait.word_bytes == 8
+               ? Holds<uint64_t>(word, wait.value, wait.condition)
+               : Holds<uint32_t>(static_cast<uint32_t>(word), static_cast<uint32_t>(wait.value),
+                                 wait.condition);
+  }
+};
+
+void MemoryOperations::BeginRound() {
+  watching_words_ = words_overdue_ = false;
+  looks_left_ = kLooksAtATime;
+}
+
+void MemoryOperations::On(wire::Tag<wire::StreamWriteValue>,
+                          const wire::StreamWriteValue::Request& request,
+                          const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  if (!IsWord(request.address, request.word_bytes)) return Refuse(wire::Fatal::kBadArgument);
+  if (!device_memory_->OwnsDevice(request.address, request.word_bytes) &&
+      !OwnsHost(request.address, request.word_bytes)) {
+    return Refuse(wire::Fatal::kBadRange);
+  }
+  StreamCommand command;
+  command.ticket = record.ticket;
+  command.work = WriteValueWork{request};
+  streams_.Enqueue(*stream, std::move(command));
+}
+
+void MemoryOperations::On(wire::Tag<wire::StreamWaitValue>,
+                          const wire::StreamWaitValue::Request& request,
+                          const wire::Record& record) {
+  Stream* stream = FindStream(request.stream);
+  if (stream == nullptr) return;
+  if (!IsWord(request.address, request.word_bytes) ||
+      request.condition > CU_STREAM_WAIT_VALUE_NOR) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  const bool in_host_memory = OwnsHost(request.address, request.word_bytes);
+  if (!in_host_memory && !device_memory_->OwnsDevice(request.address, request.word_bytes)) {
+    return Refuse(wire::Fatal::kBadRange);
+  }
+  StreamCommand command;
+  command.ticket = record.ticket;
+  command.gate = std::make_shared<Gate>();
+  auto watch = std::make_shared<WordWatch>(WordWatch{request, in_host_memory});
+  command.gate->knock = [this, watch](Gate* gate) { LookAtWord(watch, gate); };
+  streams_.Enqueue(*stream, std::move(command));
+}
+
+// Memory that a command names stays mapped until the command is done.
+void MemoryOperations::LookAtWord(const std::shared_ptr<WordWatch>& watch, Gate* gate) {
+  watching_words_ = true;
+  if (watch->reading || now_ns() < watch->next_ns) return;
+  const uint32_t cost = watch->in_host_memory ? 1 : kDeviceLookCost;
+  if (looks_left_ < cost) {
+    words_overdue_ = true;
+    return;
+  }
+  looks_left_ -= cost;
+  if (watch->since_ns == 0) watch->since_ns = now_ns();
+  watch->next_ns =
+      now_ns() + std::clamp((now_ns() - watch->since_ns) / 64, kLookSoonestNs, kLookLatestNs);
+  const wire::StreamWaitValue::Request& wait = watch->wait;
+  if (watch->in_host_memory) {
+    uint64_t word = 0;
+    gate->open = host_->Read(wait.address, &word, wait.word_bytes) && watch->Satisfied(word);
+    return;
+  }
+  watch->reading = true;
+  ++outstanding_;
+  services_.internal->Read(
+      wait.address, wait.word_bytes, services_.staging,
+      [this, watch, weak = gate->weak_from_this()](CUresult result, uint64_t word) {
+        --outstanding_;
+        watch->reading = false;
+        // Not there any more when the queue was dropped meanwhile.
+        const auto caller = weak.lock();
+        if (caller == nullptr || result != CUDA_SUCCESS || !watch->Satisfied(word)) return false;
+        caller->open = true;
+        return true;
+      });
+}
+
+CUresult SubmitWriteValue(const Driver& cuda, const wire::StreamWriteValue::Request& write,
+                          CUstream stream) {
+  return write.word_bytes == 8 ? cuda.cuStreamWriteValue64_v2(stream, write.address, write.value, 0)
+                               : cuda.cuStreamWriteValue32_v2(
+                                     stream, write.address, static_cast<uint32_t>(write.value), 0);
+}
+
+}  // namespace gpuloom::executor

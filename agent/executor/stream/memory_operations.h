@@ -1,0 +1,44 @@
+// The part of a session for its streams' writes of words and waits for words. Ring thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "agent/executor/session/session_port.h"
+#include "agent/executor/stream/stream_command.h"
+
+namespace gpuloom::executor {
+
+class DeviceMemory;
+
+class MemoryOperations final : public Part {
+ public:
+  MemoryOperations(SessionPort* port, const DeviceMemory* device_memory)
+      : Part(port), device_memory_(device_memory) {}
+
+  void On(wire::Tag<wire::StreamWriteValue>, const wire::StreamWriteValue::Request&,
+          const wire::Record&);
+  void On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::Request&,
+          const wire::Record&);
+
+  // A round of the loop: words may be looked at again.
+  void BeginRound();
+  // The session ends.
+  void End() { watching_words_ = words_overdue_ = false; }
+
+  // A stream's turn has come to wait for a word, which nobody tells us of.
+  bool watching_words() const { return watching_words_; }
+  // There were more words to look at than a round of the loop has room for.
+  bool words_overdue() const { return words_overdue_; }
+
+ private:
+  struct WordWatch;
+  void LookAtWord(const std::shared_ptr<WordWatch>& watch, Gate* gate);
+
+  const DeviceMemory* const device_memory_;
+  bool watching_words_ = false;
+  bool words_overdue_ = false;
+  uint32_t looks_left_ = 0;  // in this round
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,460 @@
+#include "agent/executor/stream/stream_set.h"
+
+#include <algorithm>
+
+#include "agent/executor/image/texture_reference.h"
+#include "agent/executor/session/chores.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// More are freed.
+constexpr size_t kIdleChunks = 64;
+
+size_t DependencyBytes(const std::vector<Dependency>& dependencies) {
+  return dependencies.size() * sizeof(Dependency);
+}
+
+// A program that binds anew before each launch may leave all of it to one launch to keep.
+size_t BindingBytes(const std::shared_ptr<const Bindings>& bindings) {
+  constexpr size_t kEach = sizeof(BindingRef) + sizeof(Binding);
+  return bindings == nullptr ? 0 : sizeof(Bindings) + bindings->each.size() * kEach;
+}
+
+size_t CostBytes(const StreamCommand& command) {
+  size_t bytes =
+      sizeof(StreamCommand) + command.payload.size() + DependencyBytes(command.dependencies);
+  if (const auto* chunk = std::get_if<ChunkWork>(&command.work)) {
+    bytes += sizeof(Chunk) + chunk->chunk->cost_bytes();
+  } else if (const auto* launch = std::get_if<LaunchWork>(&command.work)) {
+    bytes += BindingBytes(launch->bindings);
+  } else if (const auto* asking = std::get_if<LaunchExWork>(&command.work)) {
+    bytes += BindingBytes(asking->bindings);
+  }
+  return bytes;
+}
+
+uint64_t FirstTicket(const StreamCommand& command) {
+  const auto* work = std::get_if<ChunkWork>(&command.work);
+  return work == nullptr ? static_cast<uint64_t>(command.ticket) : work->chunk->first_ticket;
+}
+
+}  // namespace
+
+Stream* StreamSet::Add(wire::StreamId id_untrusted, bool blocking, int priority,
+                       wire::Ticket ticket) {
+  const auto id = static_cast<uint32_t>(id_untrusted);
+  if (id >= streams_.size() || streams_[id] != nullptr) return nullptr;
+  streams_[id] = std::make_unique<Stream>();
+  Stream* stream = streams_[id].get();
+  stream->id = id_untrusted;
+  stream->blocking = blocking;
+  stream->priority = priority;
+  stream->enqueued = stream->submitted = stream->completed = stream->legacy_behind =
+      static_cast<uint64_t>(ticket);
+  return stream;
+}
+
+Stream* StreamSet::FindAny(wire::StreamId id_untrusted) const {
+  const auto id = static_cast<uint32_t>(id_untrusted);
+  return id < streams_.size() ? streams_[id].get() : nullptr;
+}
+
+Stream* StreamSet::Find(wire::StreamId id_untrusted) const {
+  Stream* stream = FindAny(id_untrusted);
+  return stream != nullptr && !stream->destroyed ? stream : nullptr;
+}
+
+void StreamSet::AddDependencies(Stream& stream, std::vector<Dependency>* dependencies) {
+  if (!stream.blocking) return;
+  if (stream.id == wire::kLegacyStream) {
+    for (Stream* other : blocking_since_legacy_) {
+      if (other->enqueued > other->legacy_behind && other->enqueued > other->completed) {
+        dependencies->push_back({other->id, wire::Ticket{other->enqueued}, nullptr});
+      }
+      other->legacy_behind = other->enqueued;
+    }
+    blocking_since_legacy_.clear();
+    return;
+  }
+  if (stream.enqueued == stream.legacy_behind) blocking_since_legacy_.push_back(&stream);
+  const Stream& legacy = *streams_[static_cast<uint32_t>(wire::kLegacyStream)];
+  if (legacy.enqueued > stream.behind_legacy && legacy.enqueued > legacy.completed) {
+    dependencies->push_back({legacy.id, wire::Ticket{legacy.enqueued}, nullptr});
+  }
+  stream.behind_legacy = legacy.enqueued;
+}
+
+void StreamSet::SetActive(Stream& stream) {
+  if (stream.listed_active) return;
+  stream.listed_active = true;
+  active_.push_back(&stream);
+}
+
+void StreamSet::Enqueue(Stream& stream, StreamCommand&& command) {
+  AddDependencies(stream, &command.dependencies);
+  if (stream.open != nullptr) Close(stream);
+  CloseBefore(command.dependencies);
+  stream.enqueued = static_cast<uint64_t>(command.ticket);
+  SetActive(stream);
+  if (stream.waiting.empty() && CanSubmit(stream, command)) {
+    SubmitNow(stream, command);
+    return;
+  }
+  command.OwnPayload();
+  waiting_commands_ += command.commands;
+  waiting_bytes_ += CostBytes(command);
+  Wait(stream, std::move(command));
+}
+
+void StreamSet::Wait(Stream& stream, StreamCommand&& command) {
+  stream.waiting.push_back(std::move(command));
+  if (!stream.listed_waiting) {
+    stream.listed_waiting = true;
+    waiting_.push_back(&stream);
+  }
+}
+
+void StreamSet::Collect(Stream& stream, wire::Ticket ticket, const ChunkNode& node,
+                        std::span<const uint8_t> params,
+                        const std::shared_ptr<const void>& library) {
+  AddDependencies(stream, &new_dependencies_);
+  if (!new_dependencies_.empty()) {
+    // A chunk waits as a whole for what its first launch waits for.
+    if (stream.open != nullptr) Close(stream);
+    CloseBefore(new_dependencies_);
+  }
+  if (stream.open == nullptr) {
+    if (idle_chunks_.empty()) {
+      stream.open = std::make_unique<Chunk>();
+    } else {
+      stream.open = std::move(idle_chunks_.back());
+      idle_chunks_.pop_back();
+    }
+    stream.open->first_ticket = static_cast<uint64_t>(ticket);
+    stream.open_dependencies.swap(new_dependencies_);
+    waiting_bytes_ +=
+        sizeof(StreamCommand) + sizeof(Chunk) + DependencyBytes(stream.open_dependencies);
+    if (!stream.listed_open) {
+      stream.listed_open = true;
+      open_.push_back(&stream);
+    }
+    SetActive(stream);
+  }
+  stream.enqueued = static_cast<uint64_t>(ticket);
+  grown_ = &stream;
+  ++waiting_commands_;
+  waiting_bytes_ += Chunk::CostBytes(params.size());
+  if (stream.open->Append(node, params, library)) Close(stream);
+}
+
+void StreamSet::CloseBefore(const std::vector<Dependency>& dependencies) {
+  for (const Dependency& dependency : dependencies) {
+    if (dependency.foreign) continue;
+    Stream* other = FindAny(dependency.stream);
+    if (other != nullptr && other->open != nullptr) Close(*other);
+  }
+}
+
+void StreamSet::Close(Stream& stream) {
+  StreamCommand command;
+  command.ticket = wire::Ticket{stream.enqueued};
+  command.dependencies.swap(stream.open_dependencies);
+  command.commands = command.weight = stream.open->size();
+  command.work = ChunkWork{std::move(stream.open)};
+  if (!stream.waiting.empty() || !CanSubmit(stream, command)) {
+    return Wait(stream, std::move(command));
+  }
+  waiting_commands_ -= command.commands;
+  waiting_bytes_ -= CostBytes(command);
+  SubmitNow(stream, command);
+}
+
+void StreamSet::Flush(bool all) {
+  if (open_.empty()) return;
+  std::erase_if(open_, [&](Stream* stream) {
+    const bool stays =
+        stream->open != nullptr && ((!all && stream == grown_) || !stream->waiting.empty() ||
+                                    !HasRoom(*stream) || !HaveGone(stream->open_dependencies));
+    if (!stays && stream->open != nullptr) Close(*stream);
+    stream->listed_open = stays;
+    return !stays;
+  });
+}
+
+void StreamSet::Recycle(ChunkPtr chunk) {
+  if (idle_chunks_.size() == kIdleChunks) return;
+  chunk->Clear();
+  idle_chunks_.push_back(std::move(chunk));
+}
+
+bool StreamSet::HasRoom(const Stream& stream) const {
+  return !*hold_ && !stream.busy && stream.in_flight < stream.max_in_flight &&
+         stream.queued < kMaxInFlight && marks_ < kMaxMarks &&
+         room_->Has(queued_, stream.in_flight) &&
+         (stream.in_flight != 0 || streams_at_device_ < kMaxStreamsAtDevice);
+}
+
+bool StreamSet::HasGone(const Dependency& dependency) const {
+  if (dependency.foreign) return dependency.point->done || dependency.point->event != nullptr;
+  const Stream* other = FindAny(dependency.stream);
+  // A stream that is gone was done before it went.
+  return other == nullptr || other->submitted >= static_cast<uint64_t>(dependency.ticket) ||
+         other->completed >= static_cast<uint64_t>(dependency.ticket);
+}
+
+bool StreamSet::HaveGone(const std::vector<Dependency>& dependencies) const {
+  return std::all_of(dependencies.begin(), dependencies.end(),
+                     [this](const Dependency& dependency) { return HasGone(dependency); });
+}
+
+// Of a command that waits for many the waits that can be told are told: CUDA keeps them until the stream
+// is given work, and that is this command.
+void StreamSet::ThinOut(Stream& stream) {
+  std::vector<Dependency>& dependencies = stream.waiting.front().dependencies;
+  if (stream.waiting.front().gate != nullptr || !HasRoom(stream)) return;
+  for (size_t i = 0; i < kMaxWaitsAtOnce && dependencies.size() > kMaxWaitsAtOnce; ++i) {
+    if (!HasGone(dependencies.back())) return;
+    sink_->WaitFor(stream, dependencies.back());
+    dependencies.pop_back();
+    waiting_bytes_ -= sizeof(Dependency);
+  }
+}
+
+bool StreamSet::CanSubmit(const Stream& stream, const StreamCommand& command) const {
+  if (!HasRoom(stream) ||
+      (command.dependencies.size() > kMaxWaitsAtOnce && command.gate == nullptr) ||
+      !HaveGone(command.dependencies)) {
+    return false;
+  }
+  return (command.gate == nullptr || PassesGate(stream, command)) && sink_->HasRoom(command);
+}
+
+bool StreamSet::PassesGate(const Stream& stream, const StreamCommand& command) const {
+  Gate& gate = *command.gate;
+  if (gate.open) return true;
+  if (stream.in_flight != 0) return false;
+  for (const Dependency& dependency : command.dependencies) {
+    const Stream* other = FindAny(dependency.stream);
+    const bool done = other == nullptr ||
+                      other->completed >= static_cast<uint64_t>(dependency.ticket) ||
+                      (dependency.point != nullptr && dependency.point->done);
+    if (!done) return false;
+  }
+  gate.knock(&gate);
+  return gate.open;
+}
+
+void StreamSet::SubmitNow(Stream& stream, StreamCommand& command) {
+  const uint64_t first = FirstTicket(command);
+  const auto ticket = static_cast<uint64_t>(command.ticket);
+  sink_->Submit(stream, command);
+  if (stream.busy) {
+    stream.busy_first = first;
+    stream.busy_ticket = ticket;
+    stream.busy_commands = command.commands;
+    TakePlaces(command.commands);
+    return;
+  }
+  TakePlaces(command.weight);
+  Count(stream, first, ticket, command.commands, command.weight);
+}
+
+void StreamSet::OnSubmitted(Stream& stream, uint32_t weight) {
+  stream.busy = false;
+  // The session may have ended meanwhile.
+  stream.enqueued = std::max(stream.enqueued, stream.busy_ticket);
+  GivePlaces(stream.busy_commands);
+  TakePlaces(weight);
+  Count(stream, stream.busy_first, stream.busy_ticket, stream.busy_commands, weight);
+}
+
+void StreamSet::TakePlaces(uint32_t places) {
+  queued_ += places;
+  room_->Take(places);
+}
+
+void StreamSet::GivePlaces(uint32_t places) {
+  queued_ -= places;
+  room_->Give(places);
+}
+
+void StreamSet::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t commands,
+                      uint32_t weight) {
+  stream.submitted = ticket;
+  streams_at_device_ += stream.in_flight == 0;
+  stream.in_flight += commands;
+  stream.queued += weight;
+  // The sink has marked the command already: AddMark counts it then.
+  if (!stream.marks.empty() && static_cast<uint64_t>(stream.marks.back().point->ticket) == ticket) {
+    Mark& mark = stream.marks.back();
+    if (mark.commands == 0) mark.first_ticket = first;
+    mark.commands += commands;
+    mark.weight += weight;
+    return;
+  }
+  if (stream.unmarked == 0) stream.unmarked_first = first;
+  stream.unmarked += commands;
+  stream.unmarked_weight += weight;
+  if (!stream.listed_unmarked) {
+    stream.listed_unmarked = true;
+    unmarked_.push_back(&stream);
+  }
+}
+
+bool StreamSet::SubmitWaiting(Slice* slice) {
+  bool any = false;
+  bool progress = true;
+  bool over = false;
+  while (progress && !over && !waiting_.empty()) {
+    progress = false;
+    for (size_t looked = 0; looked < waiting_.size() && !over; ++looked) {
+      turn_ = (turn_ + 1) % waiting_.size();
+      Stream* stream = waiting_[turn_];
+      while (!over && !stream->waiting.empty()) {
+        if (stream->waiting.front().dependencies.size() > kMaxWaitsAtOnce) {
+          const size_t before = stream->waiting.front().dependencies.size();
+          ThinOut(*stream);
+          progress |= stream->waiting.front().dependencies.size() != before;
+        }
+        if (!CanSubmit(*stream, stream->waiting.front())) break;
+        StreamCommand command = std::move(stream->waiting.front());
+        stream->waiting.pop_front();
+        waiting_commands_ -= command.commands;
+        waiting_bytes_ -= CostBytes(command);
+        SubmitNow(*stream, command);
+        progress = true;
+        over = slice->Over();
+      }
+    }
+    any |= progress;
+    over = over || (progress && slice->Over());
+  }
+  std::erase_if(waiting_, [](Stream* stream) {
+    stream->listed_waiting = !stream->waiting.empty();
+    return !stream->listed_waiting;
+  });
+  return any;
+}
+
+void StreamSet::AddMark(Stream& stream, PointRef point, uint64_t now_ns) {
+  ++marks_;
+  const uint64_t first =
+      stream.unmarked != 0 ? stream.unmarked_first : static_cast<uint64_t>(point->ticket);
+  stream.marks.push_back(
+      {std::move(point), stream.unmarked, stream.unmarked_weight, first, now_ns, ++last_order_});
+  stream.unmarked = stream.unmarked_weight = 0;
+}
+
+std::vector<Stream*> StreamSet::TakeUnmarked() {
+  for (Stream* stream : unmarked_) stream->listed_unmarked = false;
+  return std::move(unmarked_);
+}
+
+void StreamSet::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
+  const Mark& mark = stream.marks.front();
+  if (mark.commands != 0) {
+    const uint64_t begun_ns = std::max(stream.done_ns, mark.made_ns);
+    const uint64_t each_ns = (now_ns - std::min(begun_ns, now_ns)) / mark.commands;
+    stream.command_ns = stream.command_ns == 0 ? each_ns : (stream.command_ns + each_ns) / 2;
+    stream.max_in_flight = static_cast<uint32_t>(std::clamp<uint64_t>(
+        kAheadNs / std::max<uint64_t>(stream.command_ns, 1), kLeastInFlight, kMostInFlight));
+    stream.done_ns = now_ns;
+  }
+  mark.point->done = true;
+  stream.completed = static_cast<uint64_t>(mark.point->ticket);
+  streams_at_device_ -= mark.commands != 0 && stream.in_flight == mark.commands;
+  stream.in_flight -= mark.commands;
+  stream.queued -= mark.weight;
+  GivePlaces(mark.weight);
+  stream.marks.pop_front();
+  --marks_;
+}
+
+uint64_t StreamSet::SlowestCommandNs() const {
+  uint64_t slowest_ns = 0;
+  for (const Stream* stream : active_) slowest_ns = std::max(slowest_ns, stream->command_ns);
+  return slowest_ns;
+}
+
+bool StreamSet::AtDevice() const {
+  return std::any_of(active_.begin(), active_.end(), [](const Stream* stream) {
+    return stream->busy || stream->submitted > stream->completed;
+  });
+}
+
+bool StreamSet::DropWaiting() {
+  size_t left = Chores::kPiece;
+  for (; !waiting_.empty(); waiting_.pop_back()) {
+    Stream* stream = waiting_.back();
+    for (; !stream->waiting.empty(); stream->waiting.pop_front(), --left) {
+      if (left == 0) return false;
+      // Other sessions may wait for what will never be recorded.
+      const auto* record = std::get_if<RecordWork>(&stream->waiting.front().work);
+      if (record != nullptr) record->point->done = true;
+    }
+    stream->listed_waiting = false;
+    stream->enqueued = stream->submitted;
+  }
+  for (; !open_.empty(); open_.pop_back()) {
+    Stream* stream = open_.back();
+    stream->open.reset();
+    stream->open_dependencies.clear();
+    stream->listed_open = false;
+    stream->enqueued = stream->submitted;
+  }
+  waiting_commands_ = 0;
+  waiting_bytes_ = 0;
+  return true;
+}
+
+std::vector<std::unique_ptr<Stream>> StreamSet::TakeEnded() {
+  std::vector<std::unique_ptr<Stream>> ended;
+  const auto has_ended = [](const Stream* stream) { return stream->destroyed && stream->Idle(); };
+  if (std::any_of(active_.begin(), active_.end(), has_ended)) {
+    std::erase_if(blocking_since_legacy_, has_ended);
+    std::erase_if(open_, has_ended);
+    // Nothing of it is unmarked any more, but it is listed until somebody asks.
+    std::erase_if(unmarked_, has_ended);
+  }
+  std::erase_if(active_, [&](Stream* stream) {
+    if (!stream->Idle()) return false;
+    stream->listed_active = false;
+    if (stream->destroyed) {
+      if (grown_ == stream) grown_ = nullptr;
+      ended.push_back(std::move(streams_[static_cast<uint32_t>(stream->id)]));
+    }
+    return true;
+  });
+  return ended;
+}
+
+std::unique_ptr<Stream> StreamSet::TakeAny() {
+  std::unique_ptr<Stream> stream;
+  for (; stream == nullptr && !streams_.empty(); streams_.pop_back()) {
+    stream = std::move(streams_.back());
+  }
+  return stream;
+}
+
+uint64_t StreamSet::OldestUnfinished() const {
+  uint64_t oldest = UINT64_MAX;
+  for (const Stream* stream : active_) {
+    uint64_t first = UINT64_MAX;
+    if (!stream->marks.empty()) {
+      first = stream->marks.front().first_ticket;
+    } else if (stream->unmarked != 0) {
+      first = stream->unmarked_first;
+    } else if (stream->busy) {
+      first = stream->busy_first;
+    } else if (!stream->waiting.empty()) {
+      first = FirstTicket(stream->waiting.front());
+    } else if (stream->open != nullptr) {
+      first = stream->open->first_ticket;
+    }
+    oldest = std::min(oldest, first);
+  }
+  return oldest;
+}
+
+}  // namespace gpuloom::executor

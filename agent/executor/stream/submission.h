@@ -1,0 +1,95 @@
+// The part of a session between its streams and CUDA's: submission, waits between streams, marks, completion, and
+// what waits for all of that. It alone hands commands to CUDA. Ring thread only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "agent/executor/printing/text_sender.h"
+#include "agent/executor/session/session_port.h"
+#include "agent/executor/session/slice.h"
+#include "agent/executor/stream/completion_words.h"
+#include "agent/executor/stream/stream_set.h"
+
+namespace gpuloom::executor {
+
+class Copies;
+class Events;
+class Graphs;
+class Launches;
+
+class Submission final : public Part, public StreamSink {
+ public:
+  Submission(SessionPort* port, Copies* copies, Graphs* graphs, Launches* launches,
+             const Events* events)
+      : Part(port),
+        copies_(copies),
+        graphs_(graphs),
+        launches_(launches),
+        events_(events),
+        text_(writer()),
+        words_(services_.device, services_.quiet, completions()) {}
+
+  void On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Request&, const wire::Record&);
+  void On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request&, const wire::Record&);
+  void On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request&, const wire::Record&);
+
+  void Submit(Stream& stream, StreamCommand& command) override;
+  bool HasRoom(const StreamCommand& command) const override;
+  void WaitFor(Stream& stream, const Dependency& dependency) override;
+
+  // Actions that wait for work that is under way.
+  static constexpr size_t kMaxFences = 64u << 10;
+  // The port's.
+  void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action);
+  bool PollStreams();
+  // Does what has waited long enough. True when there was something.
+  bool RunFences(Slice* slice);
+  size_t fences() const { return fences_.size(); }
+  // Marks what is at CUDA behind the last marks. True when there was any.
+  bool AddMarks();
+  // A piece of a large copy was marked since this was asked.
+  bool TakeMarkedPiece() { return std::exchange(marked_piece_, false); }
+  // Printed text on its way to the tenant.
+  bool PollText() { return text_.Poll(); }
+  bool HasText() const { return !text_.empty(); }
+
+  // At the end, a piece; true when that was the last.
+  bool GiveStreams();
+  // Then: the device writes no words any more.
+  void EndWords() { words_.End(); }
+
+ private:
+  struct Fence {
+    uint64_t ticket;
+    std::function<void()> action;
+  };
+  struct DoneMark {
+    uint64_t order;
+    wire::StreamId stream;
+    wire::Ticket ticket;
+  };
+  bool TextTaken(Stream& stream, const PointRef& point);
+  CUresult MakeStream(Stream& stream);
+  void GiveStream(const Stream& stream);
+  CUresult SubmitWork(Stream& stream, StreamCommand& command);
+  // With `tell` the tenant sees the mark reached before we do.
+  void AddMark(Stream& stream, PointRef point, bool tell = false);
+  bool MayTell(const Stream& stream) const;
+  // Takes the stream's marks that are done. True when there was one.
+  bool TakeDone(Stream& stream);
+
+  Copies* const copies_;
+  Graphs* const graphs_;
+  Launches* const launches_;
+  const Events* const events_;
+  TextSender text_;
+  CompletionWords words_;
+  std::vector<DoneMark> done_marks_;  // of PollStreams
+  std::deque<Fence> fences_;
+  bool marked_piece_ = false;  // at CUDA since the last look at what is done
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,345 @@
+// From a session's streams to CUDA's: submission, waits between streams, marks, completion.
+#include <algorithm>
+
+#include "agent/executor/copy/copies.h"
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/green_context.h"
+#include "agent/executor/event/events.h"
+#include "agent/executor/graph/graphs.h"
+#include "agent/executor/launch/launches.h"
+#include "agent/executor/printing/printer.h"
+#include "agent/executor/process/log.h"
+#include "agent/executor/stream/submission.h"
+
+namespace gpuloom::executor {
+namespace {
+
+// A mark at least every so many commands, so that a long run shows progress and makes room.
+constexpr uint32_t kCommandsPerMark = 64;
+
+// What the device is to tell and has not told for so long is asked for: a lost device tells nothing.
+constexpr uint64_t kTellingNs = 200'000;
+
+bool Prints(const Work& work) {
+  if (const auto* launch = std::get_if<LaunchWork>(&work)) return launch->prints;
+  if (const auto* launch = std::get_if<LaunchExWork>(&work)) return launch->prints;
+  const auto* graph = std::get_if<GraphWork>(&work);
+  return graph != nullptr && !graph->upload && graph->graph->prints();
+}
+
+// A large copy to or from the host is a piece of a larger one, as often as not, and somebody waits to use
+// or to fill its place: it is marked at once. A mark costs little beside it.
+constexpr uint64_t kMarkedCopyBytes = 128u << 10;
+
+bool MarksAtOnce(const Work& work) {
+  if (const auto* copy = std::get_if<CopyWork>(&work)) {
+    return copy->request.kind != wire::CopyKind::kDeviceToDevice &&
+           copy->request.size_bytes >= kMarkedCopyBytes;
+  }
+  if (const auto* block = std::get_if<CopyBlockWork>(&work)) {
+    const wire::GraphCopy& copy = block->copy;
+    return (copy.to.space == wire::GraphCopySpace::kHost ||
+            copy.from.space == wire::GraphCopySpace::kHost) &&
+           copy.width_bytes * copy.height * copy.depth >= kMarkedCopyBytes;
+  }
+  return false;
+}
+
+}  // namespace
+
+// All streams are non-blocking to CUDA: the legacy stream's barrier must not cross tenants.
+CUresult Submission::MakeStream(Stream& stream) {
+  if (stream.cuda != nullptr) return CUDA_SUCCESS;
+  return stream.green != nullptr ? stream.green->MakeStream(stream.priority, &stream.cuda)
+                                 : services_.device->TakeStream(stream.priority, &stream.cuda);
+}
+
+void Submission::GiveStream(const Stream& stream) {
+  if (stream.green != nullptr) return services_.device->DropStream(stream.cuda);
+  services_.device->GiveStream(stream.priority, stream.cuda);
+}
+
+void Submission::Submit(Stream& stream, StreamCommand& command) {
+  for (const Dependency& dependency : command.dependencies) WaitFor(stream, dependency);
+  CUresult result = CUDA_SUCCESS;
+  if (!std::holds_alternative<NoWork>(command.work)) result = MakeStream(stream);
+  if (result == CUDA_SUCCESS && Prints(command.work)) {
+    services_.printer->Began(id());
+    stream.printing.push_back(static_cast<uint64_t>(command.ticket));
+  }
+  if (result == CUDA_SUCCESS) result = services_.device->Judge(SubmitWork(stream, command));
+  for (uint32_t i = 0; i < command.commands && result != CUDA_SUCCESS; ++i) {
+    port_->TellAsyncError(stream.id, result);
+  }
+  const bool piece = MarksAtOnce(command.work);
+  marked_piece_ |= piece;
+  // Counted with this command, which StreamSet adds after us. What another thread is launching is marked
+  // when it is back.
+  if (!stream.busy && (stream.unmarked + command.commands >= kCommandsPerMark || piece) &&
+      !std::holds_alternative<RecordWork>(command.work)) {
+    AddMark(stream, std::make_shared<Point>(services_.device, stream.id, command.ticket, false),
+            piece && MayTell(stream));
+  }
+}
+
+bool Submission::HasRoom(const StreamCommand& command) const {
+  if (std::holds_alternative<ChunkWork>(command.work)) return launches_->HasRoom();
+  if (const auto* work = std::get_if<GraphWork>(&command.work)) {
+    if (!graphs_->MayLaunchGraph(*work, command.ticket)) return false;
+  }
+  if (Prints(command.work) && !services_.printer->MayPrint(id())) return false;
+  return !std::holds_alternative<CopyInlineWork>(command.work) ||
+         copies_->HasRoom(command.payload.size());
+}
+
+CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command) {
+  const Driver& cuda = services_.device->cuda();
+  if (const auto* launch = std::get_if<LaunchWork>(&command.work)) {
+    return launches_->SubmitLaunch(*launch, command.payload, stream.cuda);
+  }
+  if (const auto* launch = std::get_if<LaunchExWork>(&command.work)) {
+    return launches_->SubmitLaunchEx(*launch, command.payload, stream.cuda);
+  }
+  if (const auto* copy = std::get_if<CopyWork>(&command.work)) {
+    const wire::Copy::Request& r = copy->request;
+    switch (r.kind) {
+      case wire::CopyKind::kHostToDevice:
+        return cuda.cuMemcpyHtoDAsync_v2(r.destination, reinterpret_cast<const void*>(r.source),
+                                         r.size_bytes, stream.cuda);
+      case wire::CopyKind::kDeviceToHost:
+        return cuda.cuMemcpyDtoHAsync_v2(reinterpret_cast<void*>(r.destination), r.source,
+                                         r.size_bytes, stream.cuda);
+      case wire::CopyKind::kDeviceToDevice:
+        return cuda.cuMemcpyDtoDAsync_v2(r.destination, r.source, r.size_bytes, stream.cuda);
+      case wire::CopyKind::kHostToHost:
+        return cuda.cuMemcpyAsync(r.destination, r.source, r.size_bytes, stream.cuda);
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const auto* copy = std::get_if<CopyInlineWork>(&command.work)) {
+    return copies_->SubmitCopyInline(stream, command, copy->destination);
+  }
+  if (const auto* fill = std::get_if<FillWork>(&command.work)) {
+    const wire::Fill::Request& r = fill->request;
+    switch (r.element_bytes) {
+      case 1:
+        return cuda.cuMemsetD8Async(r.destination, static_cast<uint8_t>(r.value), r.count,
+                                    stream.cuda);
+      case 2:
+        return cuda.cuMemsetD16Async(r.destination, static_cast<uint16_t>(r.value), r.count,
+                                     stream.cuda);
+      default:
+        return cuda.cuMemsetD32Async(r.destination, r.value, r.count, stream.cuda);
+    }
+  }
+  if (const auto* copy = std::get_if<CopyBlockWork>(&command.work)) {
+    return SubmitBlock(cuda, *copy, stream.cuda);
+  }
+  if (const auto* fill = std::get_if<FillBlockWork>(&command.work)) {
+    return SubmitFillBlock(cuda, *fill, stream.cuda);
+  }
+  if (const auto* write = std::get_if<WriteValueWork>(&command.work)) {
+    return SubmitWriteValue(cuda, write->request, stream.cuda);
+  }
+  if (auto* graph = std::get_if<GraphWork>(&command.work)) {
+    return graphs_->SubmitGraph(stream, command.ticket, *graph);
+  }
+  if (std::holds_alternative<ChunkWork>(command.work)) {
+    launches_->SubmitChunk(stream, command);
+    return CUDA_SUCCESS;
+  }
+  if (auto* record = std::get_if<RecordWork>(&command.work)) {
+    // The tenant's event and the mark that tells of its completion are one.
+    // A time is asked for by what we know of the event itself; and an event behind nothing has
+    // happened at once, without the device.
+    const bool behind_work = stream.unmarked != 0 || !stream.marks.empty();
+    AddMark(stream, record->point, behind_work && !record->point->timing && MayTell(stream));
+  }
+  return CUDA_SUCCESS;
+}
+
+void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
+  if (dependency.foreign) {
+    const CUevent recorded = dependency.point->done ? nullptr : dependency.point->event;
+    if (recorded == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
+    services_.device->Judge(services_.device->cuda().cuStreamWaitEvent(stream.cuda, recorded, 0));
+    return;
+  }
+  Stream* other = streams_.FindAny(dependency.stream);
+  if (other == nullptr || other == &stream ||
+      other->completed >= static_cast<uint64_t>(dependency.ticket)) {
+    return;
+  }
+  CUevent event = nullptr;
+  if (dependency.point != nullptr) {
+    event = dependency.point->event;
+  } else {
+    // Behind the stream's newest command, which may be later than asked for: everything before it
+    // has been submitted already, so this can only wait longer, never in a circle.
+    if (other->unmarked != 0 || other->marks.empty()) {
+      AddMark(*other, std::make_shared<Point>(services_.device, other->id,
+                                              wire::Ticket{other->submitted}, false));
+    }
+    for (auto mark = other->marks.begin(); mark != other->marks.end(); ++mark) {
+      if (mark->point->ticket < dependency.ticket) continue;
+      event = mark->point->event;
+      break;
+    }
+  }
+  if (event == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
+  services_.device->Judge(services_.device->cuda().cuStreamWaitEvent(stream.cuda, event, 0));
+}
+
+void Submission::AddMark(Stream& stream, PointRef point, bool tell) {
+  // A stream without anything at CUDA: nothing to wait for, PollStreams finds the mark done.
+  if (stream.cuda == nullptr) return streams_.AddMark(stream, std::move(point), now_ns());
+  // Before the event: when the tenant has seen the word, no event before it is pending.
+  point->told = tell && words_.Write(&memory_, stream.cuda, stream.id, point->ticket);
+  CUresult result = services_.device->TakeEvent(point->timing, &point->event);
+  if (result == CUDA_SUCCESS) {
+    result =
+        services_.device->Judge(services_.device->cuda().cuEventRecord(point->event, stream.cuda));
+  }
+  if (result != CUDA_SUCCESS && services_.device->lost() == CUDA_SUCCESS) {
+    // Without marks nobody would ever know what is done.
+    Log(LogLevel::kError, "cuda: recording an event: %s; the device is given up",
+        services_.device->NameOf(result));
+    services_.device->Judge(CUDA_ERROR_UNKNOWN);
+  }
+  streams_.AddMark(stream, std::move(point), now_ns());
+}
+
+// Whether the device may tell that the stream's newest command is done, before we know. Somebody must
+// wait, and nothing that the tenant then rightly believes done may be unknown to it or to us: another
+// stream's work that this one waited for, what its kernels have printed, the time of an event that a
+// graph recorded, the end of a destroyed stream, whose id the tenant then gives to the next one.
+bool Submission::MayTell(const Stream& stream) const {
+  if (!writer()->TenantWaits() || !serving() || stream.destroyed) return false;
+  if (events_->shares_events() || !stream.printing.empty() || stream.green != nullptr) return false;
+  const auto records = [](const GraphRun& run) { return !run.points.empty(); };
+  if (std::any_of(stream.graphs.begin(), stream.graphs.end(), records)) return false;
+  // With more to come nobody waits for this.
+  if (!stream.waiting.empty() || MoreToRead()) return false;
+  return std::all_of(streams_.active().begin(), streams_.active().end(),
+                     [&](const Stream* other) { return other == &stream || other->Idle(); });
+}
+
+bool Submission::AddMarks() {
+  bool any = false;
+  for (Stream* stream : streams_.TakeUnmarked()) {
+    if (stream->unmarked == 0) continue;
+    AddMark(*stream,
+            std::make_shared<Point>(services_.device, stream->id, wire::Ticket{stream->submitted},
+                                    false),
+            MayTell(*stream));
+    any = true;
+  }
+  return any;
+}
+
+// Whether what the stream's kernels printed up to `point`, which is reached, is on its way to the
+// tenant; begins to take it.
+bool Submission::TextTaken(Stream& stream, const PointRef& point) {
+  const auto reached = static_cast<uint64_t>(point->ticket);
+  if (stream.printing.empty() || stream.printing.front() > reached) return true;
+  if (stream.taking_text) return false;
+  stream.taking_text = true;
+  // The stream stays while the point's mark does; the point keeps the event.
+  services_.printer->Flush(point->event, [this, &stream, point, reached](std::string text) {
+    text_.Add(std::move(text));
+    stream.taking_text = false;
+    uint32_t launches = 0;
+    for (; !stream.printing.empty() && stream.printing.front() <= reached; ++launches) {
+      stream.printing.pop_front();
+    }
+    services_.printer->Ended(launches);
+  });
+  return false;
+}
+
+bool Submission::TakeDone(Stream& stream) {
+  const Driver& cuda = services_.device->cuda();
+  const uint64_t before = stream.completed;
+  while (!stream.marks.empty()) {
+    const Mark& mark = stream.marks.front();
+    // An event that is asked too early costs as much as a launch, and nobody waits for us.
+    if (mark.point->told && now_ns() - mark.made_ns < kTellingNs &&
+        !words_.Reached(stream.id, mark.point->ticket)) {
+      break;
+    }
+    const CUevent event = mark.point->event;
+    const CUresult result =
+        event == nullptr ? CUDA_SUCCESS : services_.device->Judge(cuda.cuEventQuery(event));
+    if (result == CUDA_ERROR_NOT_READY || services_.device->lost() != CUDA_SUCCESS) break;
+    if (!TextTaken(stream, mark.point)) break;
+    done_marks_.push_back({mark.order, stream.id, mark.point->ticket});
+    streams_.CompleteOldestMark(stream, now_ns());
+  }
+  if (stream.completed == before) return false;
+  copies_->FreeStaged(stream);
+  graphs_->FinishGraphs(stream);
+  launches_->FinishChains(stream);
+  return true;
+}
+
+// A tenant that has seen a stream done may ask for the event that the stream waited for, and must not
+// be told that it is not ready. So what is done is published in the order of the marks, and what
+// was looked at before something else was found done is looked at again first: it may be what
+// that waited for.
+bool Submission::PollStreams() {
+  if (streams_.Idle()) return false;
+  for (size_t look = streams_.active().size(); look != 0;) {
+    size_t newest = 0;
+    for (size_t i = 0; i < look; ++i) {
+      if (TakeDone(*streams_.active()[i])) newest = i;
+    }
+    look = newest;
+  }
+  const bool any = !done_marks_.empty();
+  if (any) {
+    std::sort(done_marks_.begin(), done_marks_.end(),
+              [](const DoneMark& a, const DoneMark& b) { return a.order < b.order; });
+    // The device may have told some already, and newer ones.
+    for (const DoneMark& mark : done_marks_) writer()->RaiseCompleted(mark.stream, mark.ticket);
+    done_marks_.clear();
+    port_->Publish();
+  }
+  for (const auto& ended : streams_.TakeEnded()) {
+    GiveStream(*ended);
+  }
+  return any;
+}
+
+void Submission::AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) {
+  streams_.Flush(true);
+  AddMarks();
+  fences_.push_back({static_cast<uint64_t>(ticket), std::move(action)});
+  Slice shortest(0);
+  RunFences(&shortest);
+}
+
+bool Submission::RunFences(Slice* slice) {
+  if (fences_.empty() || (!serving() && !ending())) return false;
+  bool any = false;
+  const uint64_t oldest = streams_.OldestUnfinished();
+  while (!fences_.empty() && fences_.front().ticket < oldest) {
+    const auto action = std::move(fences_.front().action);
+    fences_.pop_front();
+    action();
+    any = true;
+    if (slice->Over()) break;
+  }
+  return any;
+}
+
+// At the session's end.
+bool Submission::GiveStreams() {
+  for (size_t left = Chores::kPiece; left != 0; --left) {
+    const std::unique_ptr<Stream> stream = streams_.TakeAny();
+    if (stream == nullptr) return true;
+    GiveStream(*stream);
+  }
+  return false;
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,235 @@
+#include "agent/executor/testing/peer.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "agent/executor/session/loop.h"
+#include "agent/executor/testing/device.h"
+#include "proto/channel/socket.h"
+
+namespace gpuloom::executor {
+namespace {
+
+constexpr uint64_t kDeviceRangeBytes = uint64_t{1} << 30;
+constexpr uint64_t kHostRangeBytes = uint64_t{64} << 20;
+
+// A peer that cannot be set up is a bug of the test.
+void Check(bool ok, const char* what) {
+  if (ok) return;
+  perror(what);
+  abort();
+}
+
+}  // namespace
+
+std::span<const uint8_t> PlainParams() {
+  static constexpr uint8_t kParams[12] = {};
+  return kParams;
+}
+
+TestingTenant::~TestingTenant() = default;
+
+bool TestingTenant::WaitFatal(wire::Fatal fatal) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (reader.fatal() == wire::Fatal::kNone && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  return reader.fatal() == fatal;
+}
+
+uint64_t TestingTenant::Alloc(uint64_t size_bytes) {
+  wire::MemAlloc::Reply reply{};
+  const auto result = Call<wire::MemAlloc>({size_bytes}, &reply);
+  return result == CUDA_SUCCESS ? static_cast<uint64_t>(reply.address) : 0;
+}
+
+std::optional<CUresult> TestingTenant::Free(uint64_t address) {
+  return Call<wire::MemFree>({wire::DevicePtr{address}});
+}
+
+std::optional<CUresult> TestingTenant::LoadLibrary(uint32_t library, std::string_view image) {
+  const uint64_t address = order.host_range_begin + kImageOffset;
+  std::memcpy(reinterpret_cast<void*>(address), image.data(), image.size());
+  return Call<wire::LibraryLoad>(
+      {wire::LibraryId{library}, 0, wire::HostPtr{address}, image.size()});
+}
+
+bool TestingTenant::LoadKernel(uint32_t library, uint32_t kernel, std::string_view name,
+                               std::string_view image) {
+  if (LoadLibrary(library, image) != CUDA_SUCCESS) return false;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(name.data());
+  return Call<wire::KernelGet>({wire::LibraryId{library}, wire::KernelId{kernel}}, nullptr,
+                               {bytes, name.size()}) == CUDA_SUCCESS;
+}
+
+wire::Ticket TestingTenant::Launch(uint32_t stream, uint32_t kernel,
+                                   std::span<const uint8_t> params) {
+  return Post<wire::Launch>(
+      {wire::StreamId{stream}, wire::KernelId{kernel}, {1, 1, 1}, {1, 1, 1}, 0, 0}, params);
+}
+
+wire::Ticket TestingTenant::LaunchPlain(uint32_t stream, uint32_t kernel) {
+  return Launch(stream, kernel, PlainParams());
+}
+
+bool TestingTenant::CreateStream(uint32_t stream, bool nonblocking) {
+  return Call<wire::StreamCreate>({wire::StreamId{stream}, nonblocking, 0}) == CUDA_SUCCESS;
+}
+
+TestingScheduler::TestingScheduler(const Driver& driver, bool batches, int submit_threads,
+                                   uint64_t memory_limit_bytes)
+    : grants_(&driver), device_(driver) {
+  StartFirst(&device_);
+  std::string error;
+  channel::UniqueFd ours;
+  channel::UniqueFd theirs;
+  Check(channel::MakePair(SOCK_SEQPACKET, &ours, &theirs), "control socket");
+  connection_ = control::Connection(std::move(ours));
+  loop_ = std::make_unique<Loop>(&device_, std::move(theirs), nullptr, batches, submit_threads,
+                                 memory_limit_bytes);
+  Check(loop_->Start(&error), error.c_str());
+  loop_thread_ = std::thread([this] {
+    device_.MakeCurrent();
+    loop_->Run();
+    loop_ended_ = true;
+  });
+  thread_ = std::thread([this] { Serve(); });
+}
+
+TestingScheduler::~TestingScheduler() {
+  stopping_ = true;
+  shutdown(connection_.fd(), SHUT_RDWR);
+  thread_.join();
+  loop_thread_.join();
+}
+
+bool TestingScheduler::WaitLoopEnd(std::chrono::milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (!loop_ended_ && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  return loop_ended_;
+}
+
+void TestingScheduler::Serve() {
+  while (!stopping_) {
+    control::Incoming in;
+    if (!connection_.Receive(&in)) return;
+    OnMessage(in);
+  }
+}
+
+void TestingScheduler::OnMessage(const control::Incoming& in) {
+  if (grants_.Answer(&connection_, in)) return;
+  control::SessionReady ready;
+  control::SessionEnded ended;
+  control::SessionWaits waits;
+  control::ExecutorFault fault;
+  control::MemoryReclaimed reclaimed;
+  const std::lock_guard lock(mutex_);
+  if (in.As(&ready)) {
+    ready_[ready.session_id] = ready;
+  } else if (in.As(&ended)) {
+    ended_[ended.session_id] = ended;
+  } else if (in.As(&waits)) {
+    ++waits_[waits.session_id];
+  } else if (in.As(&fault)) {
+    fault_ = fault;
+  } else if (in.As(&reclaimed)) {
+    reclaimed_ = reclaimed.reclaim_id;
+  }
+}
+
+std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
+  auto tenant = std::make_unique<TestingTenant>();
+  control::AddSession& order = tenant->order;
+  order.session_id = ++last_session_;
+  // Never the same twice in a process: drivers keep what an earlier test has left.
+  static uint64_t ranges = 0;
+  ++ranges;
+  order.device_range_begin = kTestingDeviceBegin + ranges * kDeviceRangeBytes;
+  order.device_range_bytes = kDeviceRangeBytes;
+  order.device_own_bytes = kDeviceRangeBytes / 2;
+  order.host_range_begin = kTestingHostBegin + ranges * kHostRangeBytes;
+  order.host_range_bytes = kHostRangeBytes;
+  order.pinned_limit_bytes = pinned_limit_bytes;
+  order.memory_quota_bytes = quota_bytes;
+  order.drain_timeout_ms = drain_timeout_ms;
+  snprintf(order.label, sizeof(order.label), "tests/tenant-%llu/main",
+           static_cast<unsigned long long>(last_session_));
+  if (label != nullptr) control::SetText(order.label, label);
+  const auto theirs = tenant->Make(kHostRangeBytes);
+  int fds[control::kSessionFds];
+  for (uint32_t i = 0; i < control::kSessionFds; ++i) fds[i] = theirs[i].get();
+  Check(connection_.Send(static_cast<uint32_t>(last_session_), order, fds, control::kSessionFds),
+        "AddSession");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < end) {
+    std::lock_guard lock(mutex_);
+    const auto it = ready_.find(order.session_id);
+    if (it == ready_.end()) continue;
+    tenant->ready = it->second;
+    break;
+  }
+  return tenant;
+}
+
+void TestingScheduler::RemoveTenant(const TestingTenant& tenant) {
+  (void)connection_.Send(0, control::RemoveSession{tenant.order.session_id});
+}
+
+bool TestingScheduler::Reclaim(const TestingTenant& tenant) {
+  const uint64_t id = ++last_reclaim_;
+  (void)connection_.Send(0, control::MemoryReclaim{tenant.order.session_id, id});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < end) {
+    {
+      std::lock_guard lock(mutex_);
+      if (reclaimed_ == id) return true;
+    }
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+std::optional<control::SessionEnded> TestingScheduler::WaitEnded(
+    uint64_t session_id, std::chrono::milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  do {
+    {
+      std::lock_guard lock(mutex_);
+      const auto it = ended_.find(session_id);
+      if (it != ended_.end()) return it->second;
+    }
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < end);
+  return std::nullopt;
+}
+
+bool TestingScheduler::WaitWaits(uint64_t session_id, int times) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  do {
+    {
+      std::lock_guard lock(mutex_);
+      if (waits_[session_id] >= times) return true;
+    }
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+std::optional<control::ExecutorFault> TestingScheduler::WaitFault() {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  do {
+    {
+      std::lock_guard lock(mutex_);
+      if (fault_) return fault_;
+    }
+    std::this_thread::yield();
+  } while (std::chrono::steady_clock::now() < end);
+  return std::nullopt;
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,164 @@
+// The other two parties for tests of the executor: a scheduler that grants memory, and tenants that
+// write rings, in the test's own process. The executor's loop runs on a thread of its own. Tenant
+// and executor share the process, so the arena is where the executor maps it, once a session is
+// ready.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/session/host_budget.h"
+#include "agent/executor/testing/grants.h"
+#include "agent/executor/testing/regions.h"
+#include "proto/channel/unique_fd.h"
+#include "proto/control/connection.h"
+#include "proto/control/messages.h"
+
+namespace gpuloom::executor {
+
+class Loop;
+class TestingScheduler;
+
+class TestingTenant : public TestingRegions {
+ public:
+  ~TestingTenant();
+
+  // Writes a command; waits while the ring is full.
+  template <wire::Command C>
+  wire::Ticket Post(const typename C::Request& request, std::span<const uint8_t> payload = {},
+                    uint16_t slot = wire::kNoReply) {
+    wire::Ticket ticket{};
+    while (!TryPost<C>(request, payload, slot, &ticket)) std::this_thread::yield();
+    if (writer.ExecutorSleeps()) channel::RingDoorbell(doorbell.get());
+    return ticket;
+  }
+
+  // CUDA's result; nullopt when no answer came in time or the session ended.
+  template <wire::Command C>
+  std::optional<CUresult> Call(const typename C::Request& request,
+                               typename C::Reply* reply = nullptr,
+                               std::span<const uint8_t> payload = {}, uint16_t slot = 0) {
+    const wire::Ticket ticket = Post<C>(request, payload, slot);
+    const wire::ReplySlot* answer = nullptr;
+    if (!Wait([&] { return (answer = reader.FindReply(slot, ticket)) != nullptr; })) {
+      return std::nullopt;
+    }
+    if constexpr (wire::kWireSize<typename C::Reply> != 0) {
+      if (reply != nullptr) std::memcpy(reply, answer->reply, sizeof(*reply));
+    }
+    return static_cast<CUresult>(answer->result);
+  }
+
+  // False when it does not become true in time, or the session ends meanwhile.
+  template <typename F>
+  bool Wait(F condition, std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    while (!condition()) {
+      if (reader.fatal() != wire::Fatal::kNone || std::chrono::steady_clock::now() > end) {
+        return false;
+      }
+      std::this_thread::yield();
+    }
+    return true;
+  }
+  bool WaitDone(uint32_t stream, wire::Ticket ticket) {
+    return Wait([&] { return reader.Done(wire::StreamId{stream}, ticket); });
+  }
+  bool WaitFatal(wire::Fatal fatal);
+
+  // 0 on failure.
+  uint64_t Alloc(uint64_t size_bytes);
+  std::optional<CUresult> Free(uint64_t address);
+  // A library with one kernel under the given ids; `image` is copied into the arena.
+  bool LoadKernel(uint32_t library, uint32_t kernel, std::string_view name, std::string_view image);
+  std::optional<CUresult> LoadLibrary(uint32_t library, std::string_view image);
+  wire::Ticket Launch(uint32_t stream, uint32_t kernel, std::span<const uint8_t> params);
+  // One thread that wants two parameters as TestingDriver's kernels do.
+  wire::Ticket LaunchPlain(uint32_t stream, uint32_t kernel);
+  bool CreateStream(uint32_t stream, bool nonblocking);
+
+  control::AddSession order{};
+  control::SessionReady ready{};
+};
+
+class TestingScheduler {
+ public:
+  // Starts a device on `driver` and the loop; what follows as Loop's.
+  explicit TestingScheduler(const Driver& driver, bool batches = true, int submit_threads = -1,
+                            uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes);
+  // Closes the control socket and waits for the loop's end.
+  ~TestingScheduler();
+
+  // Each is an allocation of its own, or another process of the one that is named.
+  std::unique_ptr<TestingTenant> AddTenant(const char* label = nullptr);
+  void RemoveTenant(const TestingTenant& tenant);
+
+  // What the executor said of a session's end; nullopt when it did not within the timeout.
+  std::optional<control::SessionEnded> WaitEnded(
+      uint64_t session_id, std::chrono::milliseconds timeout = std::chrono::seconds(60));
+  // It has said so often that the session waits for others.
+  bool WaitWaits(uint64_t session_id, int times);
+  std::optional<control::ExecutorFault> WaitFault();
+  // The loop has ended; false when it has not within the timeout.
+  bool WaitLoopEnd(std::chrono::milliseconds timeout);
+
+  // Asks back what is kept of the tenant's memory; false when no answer came in time.
+  bool Reclaim(const TestingTenant& tenant);
+
+  // Granted and not returned.
+  uint64_t memory_in_use() const { return grants_.in_use_bytes(); }
+
+ private:
+  TestingGrants grants_;
+
+ public:
+  // Settings, before memory is asked for.
+  std::atomic<uint64_t>& quota_bytes = grants_.quota_bytes;
+  std::atomic<bool>& must_clear = grants_.must_clear;
+  uint32_t drain_timeout_ms = 60'000;
+  uint64_t pinned_limit_bytes = 8u << 20;
+
+ private:
+  void Serve();
+  void OnMessage(const control::Incoming& in);
+
+  Device device_;
+  control::Connection connection_;
+  channel::UniqueFd stop_;
+  std::unique_ptr<Loop> loop_;
+  std::thread loop_thread_;
+  std::thread thread_;
+  std::atomic<bool> loop_ended_{false};
+  std::atomic<bool> stopping_{false};
+  uint64_t last_session_ = 0;
+  uint64_t last_reclaim_ = 0;
+
+  std::mutex mutex_;
+  std::map<uint64_t, control::SessionReady> ready_;
+  std::map<uint64_t, control::SessionEnded> ended_;
+  std::map<uint64_t, int> waits_;
+  std::optional<control::ExecutorFault> fault_;
+  uint64_t reclaimed_ = 0;  // the newest answer
+};
+
+// Parameters of TestingDriver's kernels.
+std::span<const uint8_t> PlainParams();
+
+// The image of a program for TestingDriver: PTX without code.
+// Where TestingTenant puts images, in its arena.
+inline constexpr uint64_t kImageOffset = 0;
+
+inline constexpr std::string_view kEmptyPtx =
+    ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u32 "
+    "n) "
+    "{ ret; }\n";
+
+}  // namespace gpuloom::executor

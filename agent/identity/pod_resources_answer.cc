@@ -1,0 +1,67 @@
+#include "agent/identity/pod_resources_answer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/ascii.h"
+#include "agent/cat.h"
+#include "agent/node/one_line.h"
+
+namespace gpuloom {
+namespace {
+
+// Of what is repeated of an answer.
+constexpr size_t kMaxQuotedBytes = 256;
+// A cluster's names are shorter, and so are device IDs; no container has more devices.
+constexpr size_t kMaxNameBytes = 253;
+constexpr size_t kMaxDeviceIdBytes = 63;
+constexpr size_t kMaxDevices = 4096;
+
+// Names become trust domains and labels, in which slashes stand between them.
+bool IsName(const std::string& text, size_t most_bytes, const char* also) {
+  return !text.empty() && text.size() <= most_bytes &&
+         std::all_of(text.begin(), text.end(), [also](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                  (c != '\0' && std::strchr(also, c) != nullptr);
+         });
+}
+
+// Empty, or what it says that no kubelet says.
+std::string Implausible(const ContainerDevices& held) {
+  const PodContainer& owner = held.owner;
+  for (const std::string* name : {&owner.pod_namespace, &owner.pod, &owner.container}) {
+    if (!IsName(*name, kMaxNameBytes, "-._")) return Cat("'", *name, "' as a name");
+  }
+  if (held.device_ids.size() > kMaxDevices)
+    return Cat(held.device_ids.size(), " devices of one container");
+  for (const std::string& id : held.device_ids) {
+    if (!IsName(id, kMaxDeviceIdBytes, "-._:")) return Cat("'", id, "' as a device's ID");
+  }
+  return {};
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ContainerDevices>> ReadAnswer(
+    const v1::ListPodResourcesResponse& answer_untrusted, const std::string& resource_name) {
+  std::vector<ContainerDevices> found;
+  for (const v1::PodResources& pod : answer_untrusted.pod_resources()) {
+    for (const v1::ContainerResources& container : pod.containers()) {
+      ContainerDevices held;
+      held.owner = {pod.namespace_(), pod.name(), container.name()};
+      for (const v1::ContainerDevices& devices : container.devices()) {
+        if (devices.resource_name() != resource_name) continue;
+        held.device_ids.insert(held.device_ids.end(), devices.device_ids().begin(),
+                               devices.device_ids().end());
+      }
+      if (held.device_ids.empty()) continue;
+      if (const std::string what = Implausible(held); !what.empty()) {
+        return absl::InvalidArgumentError(OneLine(what, kMaxQuotedBytes));
+      }
+      found.push_back(std::move(held));
+    }
+  }
+  return found;
+}
+
+}  // namespace gpuloom

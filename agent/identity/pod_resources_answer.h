@@ -1,0 +1,19 @@
+// What a PodResources answer says about our devices, and whether that can be. Pure, safe from any thread. The answer is the
+// kubelet's, or of whoever sits at its socket: nothing in it is believed before it has been judged here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "agent/identity/pod_resources.h"
+#include "proto/kubelet/podresources/v1/api.pb.h"
+
+namespace gpuloom {
+
+// Containers that hold at least one device of `resource_name`. InvalidArgument, with what it was in one line, for names that
+// no cluster has and more devices than a container can have; then nothing else of the answer is to be believed.
+absl::StatusOr<std::vector<ContainerDevices>> ReadAnswer(
+    const v1::ListPodResourcesResponse& answer_untrusted, const std::string& resource_name);
+
+}  // namespace gpuloom

@@ -1,0 +1,28 @@
+#include "agent/scheduler/testing/device.h"
+
+#include "proto/channel/region.h"
+#include "proto/wire/commands.h"
+
+namespace gpuloom::scheduler {
+
+TestingDevice::TestingDevice() {
+  facts_.driver_version = 13000;
+  facts_.name = "fake device";
+  facts_.pci_bus_id = "0000:01:00.0";
+  facts_.total_memory_bytes = uint64_t{16} << 30;
+  facts_.uuid[0] = 0xab;
+  for (int32_t& attribute : facts_.attributes) attribute = wire::kNoAttribute;
+}
+
+uint32_t TestingDevice::CreateMemory(uint64_t size_bytes, uint64_t* handle,
+                                     channel::UniqueFd* exported) {
+  if (result != 0) return result;
+  *exported = channel::MakeSealedMemory("fake device memory", size_bytes);
+  *handle = ++last_handle_;
+  ++live;
+  return 0;
+}
+
+void TestingDevice::ReleaseMemory(uint64_t) { --live; }
+
+}  // namespace gpuloom::scheduler

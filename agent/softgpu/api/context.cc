@@ -1,0 +1,360 @@
+// cuCtx* and cuDevicePrimaryCtx*: contexts, the calling thread's stack of them, their settings.
+#include "agent/softgpu/driver/context.h"
+
+#include <algorithm>
+
+#include "agent/softgpu/driver/graph_capture.h"
+#include "agent/softgpu/driver/green_context.h"
+#include "agent/softgpu/driver/library.h"
+#include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
+
+namespace graph = gpuloom::graph;
+using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+
+namespace {
+
+// Like the real driver's: what a thread's local memory may be at most.
+constexpr size_t kMaxStackBytes = size_t{512} << 10;
+
+bool ValidFlags(unsigned flags) {
+  const unsigned schedule = flags & CU_CTX_SCHED_MASK;
+  return (flags & ~unsigned{CU_CTX_FLAGS_MASK}) == 0 &&
+         (schedule == CU_CTX_SCHED_AUTO || schedule == CU_CTX_SCHED_SPIN ||
+          schedule == CU_CTX_SCHED_YIELD || schedule == CU_CTX_SCHED_BLOCKING_SYNC);
+}
+
+CUresult Create(CUcontext* created, unsigned flags, CUdevice ordinal) {
+  CUDA_RETURN_IF_ERROR(Healthy());
+  if (created == nullptr || !ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  Device* device = FindDevice(ordinal);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Context* context = MakeContext(*device, flags);
+  const CUresult pushed = PushContext(context);
+  if (pushed != CUDA_SUCCESS) {
+    context->TearDown();
+    return pushed;
+  }
+  *created = context->handle();
+  return CUDA_SUCCESS;
+}
+
+// The context that a handle names, or the current one for NULL.
+CUresult Choose(CUcontext handle, Context*& context) {
+  if (handle == nullptr) return RequireCurrentContext(context);
+  CUDA_RETURN_IF_ERROR(Healthy());
+  context = FindContext(handle);
+  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+// Initialised, and a living primary-context object of that device.
+CUresult Primary(CUdevice ordinal, Context*& context) {
+  CUDA_RETURN_IF_ERROR(Ready());
+  Device* device = FindDevice(ordinal);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  context = device->primary;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuCtxCreate(CUcontext* created, unsigned flags, CUdevice device) {
+  return Create(created, flags, device);
+}
+
+CUresult cuCtxCreate_v2(CUcontext* created, unsigned flags, CUdevice device) {
+  return Create(created, flags, device);
+}
+
+CUresult cuCtxCreate_v3(CUcontext* created, CUexecAffinityParam* affinities, int affinity_count,
+                        unsigned flags, CUdevice device) {
+  if (affinities != nullptr && affinity_count > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  return Create(created, flags, device);
+}
+
+CUresult cuCtxCreate_v4(CUcontext* created, CUctxCreateParams* params, unsigned flags,
+                        CUdevice device) {
+  if (params != nullptr) {
+    if (params->execAffinityParams != nullptr && params->numExecAffinityParams > 0) {
+      return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    }
+    if (params->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return Create(created, flags, device);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext handle) {
+  CUDA_RETURN_IF_ERROR(Ready());
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = FindContext(handle);
+  if (context == nullptr || context->primary || context->green != nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  if (CurrentContext() == context) {
+    Context* popped = nullptr;
+    static_cast<void>(PopContext(popped));
+  }
+  context->TearDown();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDestroy(CUcontext handle) { return cuCtxDestroy_v2(handle); }
+
+CUresult cuCtxGetCurrent(CUcontext* current) {
+  CUDA_RETURN_IF_ERROR(Ready());
+  if (current == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = CurrentContext();
+  *current = context == nullptr ? nullptr : context->handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext handle) {
+  CUDA_RETURN_IF_ERROR(Ready());
+  if (handle == nullptr) return SetContext(nullptr);
+  // A primary context may be made current before it is retained, as cudart does, and a green one
+  // when it is gone; calls fail then.
+  for (Context* context : AllContexts()) {
+    if (context->handle() == handle &&
+        (context->primary || context->green != nullptr || context->alive)) {
+      return SetContext(context);
+    }
+  }
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext handle) {
+  CUDA_RETURN_IF_ERROR(Ready());
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = FindContext(handle);
+  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : PushContext(context);
+}
+
+CUresult cuCtxPushCurrent(CUcontext handle) { return cuCtxPushCurrent_v2(handle); }
+
+CUresult cuCtxPopCurrent_v2(CUcontext* popped) {
+  CUDA_RETURN_IF_ERROR(Ready());
+  Context* context = nullptr;
+  const CUresult result = PopContext(context);
+  if (result == CUDA_SUCCESS && popped != nullptr) *popped = context->handle();
+  return result;
+}
+
+CUresult cuCtxPopCurrent(CUcontext* popped) { return cuCtxPopCurrent_v2(popped); }
+
+CUresult cuCtxGetDevice(CUdevice* device) { return cuCtxGetDevice_v2(device, nullptr); }
+
+CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext handle) {
+  CUDA_RETURN_IF_ERROR(Ready());
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = handle == nullptr ? CurrentContext() : FindContext(handle);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = context->device.ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(Choose(handle, context));
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *id = context->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(Choose(handle, context));
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *version = 3020;  // the newest context ABI, which is what every context here has
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetFlags(unsigned* flags) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(context->mutex);
+  *flags = context->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetFlags(unsigned flags) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  if (!ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(context->mutex);
+  context->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize() { return cuCtxSynchronize_v2(nullptr); }
+
+CUresult cuCtxSynchronize_v2(CUcontext handle) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(Choose(handle, context));
+  CUDA_RETURN_IF_ERROR(graph::RefuseWhileAnyCaptures());
+  for (Context* part : WithGreenContexts(*context)) WaitFor(part->AllPoints());
+  return Fault();
+}
+
+CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(context->mutex);
+  *value = context->limits[limit];
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
+  if (limit == CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_NOT_PERMITTED;
+  if (limit > CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;  // only to be asked
+  if ((limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128) ||
+      (limit == CU_LIMIT_STACK_SIZE && value > kMaxStackBytes) ||
+      (limit == CU_LIMIT_MALLOC_HEAP_SIZE && context->heap.in_use())) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::lock_guard lock(context->mutex);
+  context->limits[limit] = value;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(context->mutex);
+  *config = context->cache_config;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  if (!ValidCacheConfig(config)) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(context->mutex);
+  context->cache_config = config;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig* config) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(context->mutex);
+  *config = context->shared_config;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  if (!ValidSharedConfig(config)) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(context->mutex);
+  context->shared_config = config;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  if (least != nullptr) *least = kLeastPriority;
+  if (greatest != nullptr) *greatest = kGreatestPriority;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxResetPersistingL2Cache() {
+  Context* context = nullptr;
+  return RequireContext(context);
+}
+
+// Devices of one process share its address space, so there is nothing to switch.
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Context* other = FindContext(peer);
+  if (other == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return other == context ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED : CUDA_SUCCESS;
+}
+CUresult cuCtxDisablePeerAccess(CUcontext peer) {
+  const CUresult result = cuCtxEnablePeerAccess(peer, 0);
+  return result == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : result;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice ordinal) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
+  if (retained == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (Fault() != CUDA_SUCCESS) return Fault();
+  std::unique_lock lock(context->mutex);
+  const bool first = context->retain_count++ == 0;
+  const unsigned flags = context->flags;
+  lock.unlock();
+  if (first && !context->alive) context->Activate(flags);
+  *retained = context->handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
+  std::unique_lock lock(context->mutex);
+  if (context->retain_count == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--context->retain_count > 0) return CUDA_SUCCESS;
+  lock.unlock();
+  if (context->alive) context->TearDown();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal) {
+  return cuDevicePrimaryCtxRelease_v2(ordinal);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
+  const unsigned green = TearDownGreenContexts(context->device);
+  std::unique_lock lock(context->mutex);
+  context->retain_count -= std::min(green, context->retain_count);
+  const bool still_retained = context->retain_count > 0;
+  const unsigned flags = context->flags;
+  lock.unlock();
+  graph::ForgetAllCaptures();
+  if (context->alive) context->TearDown();
+  // Who holds it goes on with an empty one.
+  if (still_retained) context->Activate(flags);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice ordinal) { return cuDevicePrimaryCtxReset_v2(ordinal); }
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
+  if (!ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(context->mutex);
+  context->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned flags) {
+  return cuDevicePrimaryCtxSetFlags_v2(ordinal, flags);
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* active) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(context->mutex);
+  *flags = context->flags;
+  *active = context->alive ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

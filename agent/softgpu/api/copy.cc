@@ -1,0 +1,427 @@
+// cuMemcpy*: linear copies, pitched copies. A name with _ptds or _ptsz takes NULL for the thread's
+// own default stream.
+#include "agent/softgpu/driver/copy.h"
+
+#include "agent/softgpu/driver/array.h"
+#include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/graph_capture.h"
+#include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
+
+namespace graph = gpuloom::graph;
+using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+
+namespace {
+
+constexpr bool kLegacy = false;
+constexpr bool kPerThread = true;
+
+// As a node: pageable memory is looked at when the graph runs.
+CUresult RecordCopy(const Copy& copy, const CUDA_MEMCPY3D* described, Context& context,
+                    graph::NodeParams* node) {
+  std::function<void()> unused;
+  CUDA_RETURN_IF_ERROR(PrepareCopy(copy, unused));
+  const auto type_of = [](Side side) {
+    return side == Side::kDevice ? CU_MEMORYTYPE_DEVICE
+           : side == Side::kHost ? CU_MEMORYTYPE_HOST
+                                 : CU_MEMORYTYPE_UNIFIED;
+  };
+  *node = graph::LinearCopy(type_of(copy.to.side), copy.to.address, type_of(copy.from.side),
+                            copy.from.address, copy.width_bytes, context.handle());
+  if (described != nullptr) node->memcpy.copy = *described;
+  return CUDA_SUCCESS;
+}
+
+CUresult Submit(CUstream handle, bool per_thread, const Copy& copy, bool wait,
+                const CUDA_MEMCPY3D* described = nullptr) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  const auto stream = FindStream(*context, handle, per_thread);
+  if (stream == nullptr) return NoStream(handle);
+  CUresult captured = wait ? RefuseInCapture(*stream) : CUDA_SUCCESS;
+  if (captured != CUDA_SUCCESS) return captured;
+  if (!wait && Records(*stream, &captured, [&](graph::NodeParams* node) {
+        return RecordCopy(copy, described, *context, node);
+      })) {
+    return captured;
+  }
+  return SubmitCopy(*stream, copy, wait);
+}
+
+uint64_t Address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+Copy Linear(uint64_t to, Side to_side, uint64_t from, Side from_side, size_t size_bytes) {
+  Copy copy;
+  copy.to = {to, to_side, 0, 0};
+  copy.from = {from, from_side, 0, 0};
+  copy.width_bytes = size_bytes;
+  return copy;
+}
+
+// One side of a pitched copy as CUDA_MEMCPY3D has it.
+struct Given {
+  CUmemorytype type;
+  const void* host;
+  CUdeviceptr device;
+  CUarray array;
+  size_t x_bytes, y, z, pitch_bytes, height;
+};
+
+CUresult EndOf(const Given& given, const Copy& copy, CopyEnd& end) {
+  switch (given.type) {
+    case CU_MEMORYTYPE_HOST:
+      end.address = Address(given.host);
+      end.side = Side::kHost;
+      break;
+    case CU_MEMORYTYPE_DEVICE:
+      end.address = given.device;
+      end.side = Side::kDevice;
+      break;
+    case CU_MEMORYTYPE_UNIFIED:
+      end.address = given.device;
+      end.side = Side::kAny;
+      break;
+    case CU_MEMORYTYPE_ARRAY:
+      return EndOfArray(given.array, copy, given.x_bytes, given.y, given.z, end);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  // A pitch or height of 0 means that there is no gap.
+  end.pitch_bytes = given.pitch_bytes != 0 ? given.pitch_bytes : given.x_bytes + copy.width_bytes;
+  const size_t height = given.height != 0 ? given.height : given.y + copy.height;
+  if (end.pitch_bytes < given.x_bytes + copy.width_bytes ||
+      (copy.depth > 1 && height < copy.height)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  end.slice_bytes = end.pitch_bytes * height;
+  end.address += given.z * end.slice_bytes + given.y * end.pitch_bytes + given.x_bytes;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult gpuloom::softgpu::DescribeCopy(const CUDA_MEMCPY3D& described, Copy& copy) {
+  const CUDA_MEMCPY3D* params = &described;
+  copy.width_bytes = params->WidthInBytes;
+  copy.height = params->Height;
+  copy.depth = params->Depth;
+  const Given to = {params->dstMemoryType, params->dstHost,     params->dstDevice,
+                    params->dstArray,      params->dstXInBytes, params->dstY,
+                    params->dstZ,          params->dstPitch,    params->dstHeight};
+  const Given from = {params->srcMemoryType, params->srcHost,     params->srcDevice,
+                      params->srcArray,      params->srcXInBytes, params->srcY,
+                      params->srcZ,          params->srcPitch,    params->srcHeight};
+  const CUresult result = EndOf(to, copy, copy.to);
+  return result != CUDA_SUCCESS ? result : EndOf(from, copy, copy.from);
+}
+
+namespace {
+
+CUresult Submit3D(const CUDA_MEMCPY3D* params, CUstream stream, bool per_thread, bool wait) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Copy copy;
+  const CUresult result = DescribeCopy(*params, copy);
+  return result == CUDA_SUCCESS ? Submit(stream, per_thread, copy, wait, params) : result;
+}
+
+CUresult Submit2D(const CUDA_MEMCPY2D* params, CUstream stream, bool per_thread, bool wait) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_MEMCPY3D copy = {};
+  copy.srcXInBytes = params->srcXInBytes;
+  copy.srcY = params->srcY;
+  copy.srcMemoryType = params->srcMemoryType;
+  copy.srcHost = params->srcHost;
+  copy.srcDevice = params->srcDevice;
+  copy.srcArray = params->srcArray;
+  copy.srcPitch = params->srcPitch;
+  copy.dstXInBytes = params->dstXInBytes;
+  copy.dstY = params->dstY;
+  copy.dstMemoryType = params->dstMemoryType;
+  copy.dstHost = params->dstHost;
+  copy.dstDevice = params->dstDevice;
+  copy.dstArray = params->dstArray;
+  copy.dstPitch = params->dstPitch;
+  copy.WidthInBytes = params->WidthInBytes;
+  copy.Height = params->Height;
+  copy.Depth = 1;
+  return Submit3D(&copy, stream, per_thread, wait);
+}
+
+CUresult Submit3DPeer(const CUDA_MEMCPY3D_PEER* params, CUstream stream, bool per_thread,
+                      bool wait) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_MEMCPY3D copy = {};
+  copy.srcXInBytes = params->srcXInBytes;
+  copy.srcY = params->srcY;
+  copy.srcZ = params->srcZ;
+  copy.srcLOD = params->srcLOD;
+  copy.srcMemoryType = params->srcMemoryType;
+  copy.srcHost = params->srcHost;
+  copy.srcDevice = params->srcDevice;
+  copy.srcArray = params->srcArray;
+  copy.srcPitch = params->srcPitch;
+  copy.srcHeight = params->srcHeight;
+  copy.dstXInBytes = params->dstXInBytes;
+  copy.dstY = params->dstY;
+  copy.dstZ = params->dstZ;
+  copy.dstLOD = params->dstLOD;
+  copy.dstMemoryType = params->dstMemoryType;
+  copy.dstHost = params->dstHost;
+  copy.dstDevice = params->dstDevice;
+  copy.dstArray = params->dstArray;
+  copy.dstPitch = params->dstPitch;
+  copy.dstHeight = params->dstHeight;
+  copy.WidthInBytes = params->WidthInBytes;
+  copy.Height = params->Height;
+  copy.Depth = params->Depth;
+  return Submit3D(&copy, stream, per_thread, wait);
+}
+
+Copy HostToDevice(CUdeviceptr to, const void* from, size_t size_bytes) {
+  return Linear(to, Side::kDevice, Address(from), Side::kHost, size_bytes);
+}
+
+Copy DeviceToHost(void* to, CUdeviceptr from, size_t size_bytes) {
+  return Linear(Address(to), Side::kHost, from, Side::kDevice, size_bytes);
+}
+
+Copy DeviceToDevice(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
+  return Linear(to, Side::kDevice, from, Side::kDevice, size_bytes);
+}
+
+Copy AnyToAny(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
+  return Linear(to, Side::kAny, from, Side::kAny, size_bytes);
+}
+
+// One row between an array and linear memory.
+CUresult SubmitRow(CUDA_MEMCPY3D copy, size_t size_bytes, CUstream stream, bool per_thread,
+                   bool wait) {
+  copy.WidthInBytes = size_bytes;
+  copy.Height = 1;
+  copy.Depth = 1;
+  return Submit3D(&copy, stream, per_thread, wait);
+}
+
+CUDA_MEMCPY3D FromArray(CUarray array, size_t offset_bytes) {
+  CUDA_MEMCPY3D copy = {};
+  copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.srcArray = array;
+  copy.srcXInBytes = offset_bytes;
+  return copy;
+}
+
+CUDA_MEMCPY3D ToArray(CUarray array, size_t offset_bytes) {
+  CUDA_MEMCPY3D copy = {};
+  copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.dstArray = array;
+  copy.dstXInBytes = offset_bytes;
+  return copy;
+}
+
+CUDA_MEMCPY3D ToHost(CUDA_MEMCPY3D copy, void* host) {
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = host;
+  return copy;
+}
+CUDA_MEMCPY3D ToDevice(CUDA_MEMCPY3D copy, CUdeviceptr device) {
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = device;
+  return copy;
+}
+CUDA_MEMCPY3D FromHost(CUDA_MEMCPY3D copy, const void* host) {
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = host;
+  return copy;
+}
+CUDA_MEMCPY3D FromDevice(CUDA_MEMCPY3D copy, CUdeviceptr device) {
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = device;
+  return copy;
+}
+CUDA_MEMCPY3D Between(CUarray to, size_t to_offset, CUarray from, size_t from_offset) {
+  CUDA_MEMCPY3D copy = FromArray(from, from_offset);
+  copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.dstArray = to;
+  copy.dstXInBytes = to_offset;
+  return copy;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t size_bytes) {
+  return Submit(nullptr, kLegacy, HostToDevice(to, from, size_bytes), true);
+}
+CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void* from, size_t size_bytes) {
+  return Submit(nullptr, kPerThread, HostToDevice(to, from, size_bytes), true);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size_bytes,
+                              CUstream stream) {
+  return Submit(stream, kLegacy, HostToDevice(to, from, size_bytes), false);
+}
+CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void* from, size_t size_bytes,
+                                   CUstream stream) {
+  return Submit(stream, kPerThread, HostToDevice(to, from, size_bytes), false);
+}
+
+CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size_bytes) {
+  return Submit(nullptr, kLegacy, DeviceToHost(to, from, size_bytes), true);
+}
+CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, size_t size_bytes) {
+  return Submit(nullptr, kPerThread, DeviceToHost(to, from, size_bytes), true);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
+  return Submit(stream, kLegacy, DeviceToHost(to, from, size_bytes), false);
+}
+CUresult cuMemcpyDtoHAsync_v2_ptsz(void* to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
+  return Submit(stream, kPerThread, DeviceToHost(to, from, size_bytes), false);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
+  return Submit(nullptr, kLegacy, DeviceToDevice(to, from, size_bytes), true);
+}
+CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
+  return Submit(nullptr, kPerThread, DeviceToDevice(to, from, size_bytes), true);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size_bytes,
+                              CUstream stream) {
+  return Submit(stream, kLegacy, DeviceToDevice(to, from, size_bytes), false);
+}
+CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t size_bytes,
+                                   CUstream stream) {
+  return Submit(stream, kPerThread, DeviceToDevice(to, from, size_bytes), false);
+}
+
+CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
+  return Submit(nullptr, kLegacy, AnyToAny(to, from, size_bytes), true);
+}
+CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
+  return Submit(nullptr, kPerThread, AnyToAny(to, from, size_bytes), true);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
+  return Submit(stream, kLegacy, AnyToAny(to, from, size_bytes), false);
+}
+CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
+  return Submit(stream, kPerThread, AnyToAny(to, from, size_bytes), false);
+}
+
+CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t size_bytes) {
+  return Submit(nullptr, kLegacy, DeviceToDevice(to, from, size_bytes), true);
+}
+CUresult cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext,
+                           size_t size_bytes) {
+  return Submit(nullptr, kPerThread, DeviceToDevice(to, from, size_bytes), true);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext,
+                           size_t size_bytes, CUstream stream) {
+  return Submit(stream, kLegacy, DeviceToDevice(to, from, size_bytes), false);
+}
+CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext,
+                                size_t size_bytes, CUstream stream) {
+  return Submit(stream, kPerThread, DeviceToDevice(to, from, size_bytes), false);
+}
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* params) {
+  return Submit2D(params, nullptr, kLegacy, true);
+}
+CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D* params) {
+  return Submit2D(params, nullptr, kPerThread, true);
+}
+
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* params) {
+  return Submit2D(params, nullptr, kLegacy, true);
+}
+CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D* params) {
+  return Submit2D(params, nullptr, kPerThread, true);
+}
+
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* params, CUstream stream) {
+  return Submit2D(params, stream, kLegacy, false);
+}
+CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* params, CUstream stream) {
+  return Submit2D(params, stream, kPerThread, false);
+}
+
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* params) {
+  return Submit3D(params, nullptr, kLegacy, true);
+}
+CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* params) {
+  return Submit3D(params, nullptr, kPerThread, true);
+}
+
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* params, CUstream stream) {
+  return Submit3D(params, stream, kLegacy, false);
+}
+CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* params, CUstream stream) {
+  return Submit3D(params, stream, kPerThread, false);
+}
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* params) {
+  return Submit3DPeer(params, nullptr, kLegacy, true);
+}
+CUresult cuMemcpyAtoH_v2(void* to, CUarray from, size_t offset, size_t size_bytes) {
+  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, nullptr, kLegacy, true);
+}
+CUresult cuMemcpyHtoA_v2(CUarray to, size_t offset, const void* from, size_t size_bytes) {
+  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, nullptr, kLegacy, true);
+}
+CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t size_bytes) {
+  return SubmitRow(ToDevice(FromArray(from, offset), to), size_bytes, nullptr, kLegacy, true);
+}
+CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t size_bytes) {
+  return SubmitRow(FromDevice(ToArray(to, offset), from), size_bytes, nullptr, kLegacy, true);
+}
+CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
+                         size_t size_bytes) {
+  return SubmitRow(Between(to, to_offset, from, from_offset), size_bytes, nullptr, kLegacy, true);
+}
+CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER* params) {
+  return Submit3DPeer(params, nullptr, kPerThread, true);
+}
+CUresult cuMemcpyAtoH_v2_ptds(void* to, CUarray from, size_t offset, size_t size_bytes) {
+  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, nullptr, kPerThread, true);
+}
+CUresult cuMemcpyHtoA_v2_ptds(CUarray to, size_t offset, const void* from, size_t size_bytes) {
+  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, nullptr, kPerThread, true);
+}
+CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, size_t offset, size_t size_bytes) {
+  return SubmitRow(ToDevice(FromArray(from, offset), to), size_bytes, nullptr, kPerThread, true);
+}
+CUresult cuMemcpyDtoA_v2_ptds(CUarray to, size_t offset, CUdeviceptr from, size_t size_bytes) {
+  return SubmitRow(FromDevice(ToArray(to, offset), from), size_bytes, nullptr, kPerThread, true);
+}
+CUresult cuMemcpyAtoA_v2_ptds(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
+                              size_t size_bytes) {
+  return SubmitRow(Between(to, to_offset, from, from_offset), size_bytes, nullptr, kPerThread,
+                   true);
+}
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* params, CUstream stream) {
+  return Submit3DPeer(params, stream, kLegacy, false);
+}
+CUresult cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t size_bytes,
+                              CUstream stream) {
+  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, stream, kLegacy, false);
+}
+CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t offset, const void* from, size_t size_bytes,
+                              CUstream stream) {
+  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, stream, kLegacy, false);
+}
+CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER* params, CUstream stream) {
+  return Submit3DPeer(params, stream, kPerThread, false);
+}
+CUresult cuMemcpyAtoHAsync_v2_ptsz(void* to, CUarray from, size_t offset, size_t size_bytes,
+                                   CUstream stream) {
+  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, stream, kPerThread, false);
+}
+CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray to, size_t offset, const void* from, size_t size_bytes,
+                                   CUstream stream) {
+  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, stream, kPerThread, false);
+}
+
+}  // extern "C"

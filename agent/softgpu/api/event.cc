@@ -1,0 +1,179 @@
+// cuEvent*: recording, waiting, elapsed time.
+#include "agent/softgpu/driver/event.h"
+
+#include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/graph_capture.h"
+#include "agent/softgpu/driver/green_context.h"
+#include "agent/softgpu/driver/registry.h"
+#include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
+
+namespace graph = gpuloom::graph;
+using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+
+namespace {
+
+CUresult Require(CUevent handle, std::shared_ptr<Event>& event) {
+  CUDA_RETURN_IF_ERROR(Healthy());
+  event = Registry<Event>::Instance().Find(handle);
+  return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult Record(CUevent handle, CUstream stream_handle, bool per_thread, unsigned flags) {
+  Context* context = nullptr;
+  CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  std::shared_ptr<Event> event;
+  result = Require(handle, event);
+  if (result != CUDA_SUCCESS) return result;
+  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto stream = FindStream(*context, stream_handle, per_thread);
+  if (stream == nullptr) return NoStream(stream_handle);
+  if (&stream->context.Owner() != &event->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph::CapturesRecord(RefOf(*stream), handle, flags, &result)) return result;
+  event->Record(*stream);
+  return CUDA_SUCCESS;
+}
+
+// Captures of the context's streams end; the first error is told.
+CUresult RefuseCaptures(Context& context) {
+  CUresult first = CUDA_SUCCESS;
+  for (Context* part : WithGreenContexts(context)) {
+    for (const auto& stream : part->Streams()) {
+      const CUresult result = RefuseInCapture(*stream);
+      if (first == CUDA_SUCCESS) first = result;
+    }
+  }
+  return first;
+}
+
+CUresult RequireContextOf(CUcontext handle, Context*& context) {
+  CUDA_RETURN_IF_ERROR(Healthy());
+  context = FindContext(handle);
+  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle) {
+  Context* context = nullptr;
+  CUresult result = RequireContextOf(context_handle, context);
+  if (result != CUDA_SUCCESS) return result;
+  std::shared_ptr<Event> event;
+  result = Require(handle, event);
+  if (result != CUDA_SUCCESS) return result;
+  if (&event->context != &context->Owner()) return CUDA_ERROR_INVALID_HANDLE;
+  result = RefuseCaptures(*context);
+  if (result != CUDA_SUCCESS) return result;
+  const auto stream = context->RecordingStream();
+  // What a capture had recorded in it is forgotten.
+  if (graph::CapturesRecord(RefOf(*stream), handle, 0, &result)) return result;
+  std::vector<Point> all;
+  for (Context* part : WithGreenContexts(*context)) {
+    for (Point& point : part->AllPoints()) all.push_back(std::move(point));
+  }
+  event->Record(*stream, std::move(all));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle) {
+  Context* context = nullptr;
+  CUresult result = RequireContextOf(context_handle, context);
+  if (result != CUDA_SUCCESS) return result;
+  std::shared_ptr<Event> event;
+  result = Require(handle, event);
+  if (result != CUDA_SUCCESS) return result;
+  result = graph::CheckEventTime(handle);
+  if (result == CUDA_ERROR_CAPTURED_EVENT) {
+    static_cast<void>(graph::CheckEventUse(handle));
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  if (result == CUDA_SUCCESS) result = RefuseCaptures(*context);
+  if (result != CUDA_SUCCESS) return result;
+  const auto recording = event->Latest();
+  if (recording == nullptr || recording->point.Done()) return CUDA_SUCCESS;
+  for (Context* part : WithGreenContexts(*context)) part->WaitBefore(recording->point);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent* created, unsigned flags) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  constexpr unsigned kKnown =
+      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  if (created == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CU_EVENT_INTERPROCESS) != 0) {
+    return (flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE
+                                                  : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  auto event = std::make_shared<Event>(*context, flags);
+  *created = reinterpret_cast<CUevent>(event.get());
+  Registry<Event>::Instance().Add(std::move(event));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent handle) {
+  CUDA_RETURN_IF_ERROR(Ready());
+  if (Registry<Event>::Instance().Take(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  graph::ForgetEvent(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
+
+CUresult cuEventRecord(CUevent event, CUstream stream) { return Record(event, stream, false, 0); }
+CUresult cuEventRecord_ptsz(CUevent event, CUstream stream) {
+  return Record(event, stream, true, 0);
+}
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+  return Record(event, stream, false, flags);
+}
+CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned flags) {
+  return Record(event, stream, true, flags);
+}
+
+CUresult cuEventQuery(CUevent handle) {
+  std::shared_ptr<Event> event;
+  CUDA_RETURN_IF_ERROR(Require(handle, event));
+  CUDA_RETURN_IF_ERROR(graph::CheckEventUse(handle));
+  const auto recording = event->Latest();
+  if (recording != nullptr && !recording->point.Done()) return CUDA_ERROR_NOT_READY;
+  return Fault();
+}
+
+CUresult cuEventSynchronize(CUevent handle) {
+  std::shared_ptr<Event> event;
+  CUDA_RETURN_IF_ERROR(Require(handle, event));
+  CUDA_RETURN_IF_ERROR(graph::CheckEventUse(handle));
+  const auto recording = event->Latest();
+  if (recording != nullptr) recording->point.Wait();
+  return Fault();
+}
+
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start_handle, CUevent end_handle) {
+  std::shared_ptr<Event> start;
+  std::shared_ptr<Event> end;
+  CUresult result = Require(start_handle, start);
+  if (result == CUDA_SUCCESS) result = Require(end_handle, end);
+  if (result != CUDA_SUCCESS) return result;
+  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0)
+    return CUDA_ERROR_INVALID_HANDLE;
+  result = graph::CheckEventTime(start_handle);
+  if (result == CUDA_SUCCESS) result = graph::CheckEventTime(end_handle);
+  if (result != CUDA_SUCCESS) return result;
+  const auto from = start->Latest();
+  const auto to = end->Latest();
+  if (from == nullptr || to == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!from->point.Done() || !to->point.Done()) return CUDA_ERROR_NOT_READY;
+  *milliseconds = static_cast<float>(static_cast<double>(to->time_ns - from->time_ns) / 1e6);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
+  return cuEventElapsedTime_v2(milliseconds, start, end);
+}
+
+}  // extern "C"

@@ -1,0 +1,247 @@
+// Managed memory beside its allocation. It never moves here, host and devices reach the same pages:
+// advice and prefetching are checked, remembered and told.
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "agent/softgpu/driver/address_table.h"
+#include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/graph_capture.h"
+#include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
+
+using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+
+namespace {
+
+constexpr bool kLegacy = false;
+constexpr bool kPerThread = true;
+constexpr CUmemLocation kNowhere = {CU_MEM_LOCATION_TYPE_INVALID, CU_DEVICE_INVALID};
+
+// What the program said about an allocation; it holds for all of it.
+struct Advice {
+  bool read_mostly = false;
+  int accessed_by = CU_DEVICE_INVALID;
+  CUmemLocation preferred = kNowhere;
+  CUmemLocation prefetched = kNowhere;
+};
+
+struct AllAdvice {
+  std::mutex mutex;
+  std::map<uint64_t, Advice> by_buffer;  // ids are never used twice
+};
+AllAdvice& Said() {
+  static auto* said = new AllAdvice;  // never destroyed: calls may come while the process exits
+  return *said;
+}
+
+bool IsHost(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_HOST ||
+         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+bool IsPlace(const CUmemLocation& location) {
+  return IsHost(location) ||
+         (location.type == CU_MEM_LOCATION_TYPE_DEVICE && FindDevice(location.id) != nullptr);
+}
+CUmemLocation LocationOf(CUdevice device) {
+  if (device == CU_DEVICE_CPU) return {CU_MEM_LOCATION_TYPE_HOST, CU_DEVICE_CPU};
+  return {CU_MEM_LOCATION_TYPE_DEVICE, device};
+}
+int DeviceOf(const CUmemLocation& location) {
+  return IsHost(location) ? int{CU_DEVICE_CPU} : location.id;
+}
+
+CUresult Require(CUdeviceptr pointer, size_t size_bytes, Region& region) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  auto found = AddressTable::Instance().FindRegion(pointer);
+  if (!found || found->kind != RegionKind::kManaged || size_bytes == 0 ||
+      size_bytes > found->end() - pointer) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  region = *found;
+  return CUDA_SUCCESS;
+}
+
+CUresult RequireStream(CUstream handle, bool per_thread) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  return FindStream(*context, handle, per_thread) == nullptr ? CUDA_ERROR_INVALID_HANDLE
+                                                             : CUDA_SUCCESS;
+}
+
+CUresult Advise(CUdeviceptr pointer, size_t size_bytes, CUmem_advise what,
+                const CUmemLocation& location) {
+  Region region;
+  CUDA_RETURN_IF_ERROR(Require(pointer, size_bytes, region));
+  AllAdvice& said = Said();
+  std::lock_guard lock(said.mutex);
+  Advice& advice = said.by_buffer[region.buffer_id];
+  switch (what) {
+    case CU_MEM_ADVISE_SET_READ_MOSTLY:
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+      advice.read_mostly = what == CU_MEM_ADVISE_SET_READ_MOSTLY;
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+      if (!IsPlace(location)) return CUDA_ERROR_INVALID_VALUE;
+      advice.preferred = location;
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+      advice.preferred = kNowhere;
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_SET_ACCESSED_BY:
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
+      if (!IsPlace(location)) return CUDA_ERROR_INVALID_VALUE;
+      if (!IsHost(location)) {
+        advice.accessed_by =
+            what == CU_MEM_ADVISE_SET_ACCESSED_BY ? location.id : int{CU_DEVICE_INVALID};
+      }
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+// What changes nothing takes its place in the stream all the same: who waits for it waits for what it
+// is behind.
+void TakePlaceIn(Stream& stream) {
+  Work work;
+  work.run = [] {};
+  stream.context.Enqueue(stream, std::move(work));
+}
+
+CUresult Prefetch(CUdeviceptr pointer, size_t size_bytes, const CUmemLocation& location,
+                  unsigned flags, CUstream stream, bool per_thread) {
+  CUresult result = RequireStream(stream, per_thread);
+  if (result != CUDA_SUCCESS) return result;
+  Region region;
+  result = Require(pointer, size_bytes, region);
+  if (result != CUDA_SUCCESS) return result;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsPlace(location)) return CUDA_ERROR_INVALID_DEVICE;
+  const auto found = FindStream(*CurrentContext(), stream, per_thread);
+  result = RefuseInCapture(*found);
+  if (result != CUDA_SUCCESS) return result;
+  TakePlaceIn(*found);
+  AllAdvice& said = Said();
+  std::lock_guard lock(said.mutex);
+  said.by_buffer[region.buffer_id].prefetched = location;
+  return CUDA_SUCCESS;
+}
+
+CUresult Tell(void* data, size_t data_bytes, CUmem_range_attribute attribute,
+              const Advice& advice) {
+  int value = 0;
+  switch (attribute) {
+    case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY: {
+      if (data_bytes == 0 || data_bytes % sizeof(int) != 0) return CUDA_ERROR_INVALID_VALUE;
+      int* devices = static_cast<int*>(data);
+      for (size_t i = 0; i < data_bytes / sizeof(int); ++i) devices[i] = CU_DEVICE_INVALID;
+      devices[0] = advice.accessed_by;
+      return CUDA_SUCCESS;
+    }
+    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
+      value = advice.read_mostly ? 1 : 0;
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
+      value = DeviceOf(advice.preferred);
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
+      value = DeviceOf(advice.prefetched);
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
+      value = advice.preferred.type;
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
+      value = advice.prefetched.type;
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (data_bytes != sizeof(value)) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(data, &value, sizeof(value));
+  return CUDA_SUCCESS;
+}
+
+CUresult Attach(CUstream stream, CUdeviceptr pointer, size_t size_bytes, unsigned flags,
+                bool per_thread) {
+  CUresult result = RequireStream(stream, per_thread);
+  if (result != CUDA_SUCCESS) return result;
+  Region region;
+  result = Require(pointer, 1, region);
+  if (result != CUDA_SUCCESS) return result;
+  if (region.begin != pointer || (size_bytes != 0 && size_bytes != region.asked_bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const bool known = flags == 0 || flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST ||
+                     flags == CU_MEM_ATTACH_SINGLE;
+  if (!known || (flags == CU_MEM_ATTACH_SINGLE && stream == nullptr && !per_thread)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto found = FindStream(*CurrentContext(), stream, per_thread);
+  result = RefuseInCapture(*found);
+  if (result != CUDA_SUCCESS) return result;
+  TakePlaceIn(*found);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuMemAdvise(CUdeviceptr pointer, size_t size, CUmem_advise advice, CUdevice device) {
+  return Advise(pointer, size, advice, LocationOf(device));
+}
+CUresult cuMemAdvise_v2(CUdeviceptr pointer, size_t size, CUmem_advise advice,
+                        CUmemLocation location) {
+  return Advise(pointer, size, advice, location);
+}
+CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t size, CUdevice device, CUstream stream) {
+  return Prefetch(pointer, size, LocationOf(device), 0, stream, kLegacy);
+}
+CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr pointer, size_t size, CUdevice device,
+                                 CUstream stream) {
+  return Prefetch(pointer, size, LocationOf(device), 0, stream, kPerThread);
+}
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t size, CUmemLocation location,
+                               unsigned flags, CUstream stream) {
+  return Prefetch(pointer, size, location, flags, stream, kLegacy);
+}
+CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr pointer, size_t size, CUmemLocation location,
+                                    unsigned flags, CUstream stream) {
+  return Prefetch(pointer, size, location, flags, stream, kPerThread);
+}
+
+CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_attribute* attributes,
+                                 size_t count, CUdeviceptr pointer, size_t size) {
+  Region region;
+  CUDA_RETURN_IF_ERROR(Require(pointer, size, region));
+  if (data == nullptr || data_bytes == nullptr || attributes == nullptr || count == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  AllAdvice& said = Said();
+  std::lock_guard lock(said.mutex);
+  const Advice& advice = said.by_buffer[region.buffer_id];
+  for (size_t i = 0; i < count; ++i) {
+    if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    CUDA_RETURN_IF_ERROR(Tell(data[i], data_bytes[i], attributes[i], advice));
+  }
+  return CUDA_SUCCESS;
+}
+CUresult cuMemRangeGetAttribute(void* data, size_t data_bytes, CUmem_range_attribute attribute,
+                                CUdeviceptr pointer, size_t size) {
+  return cuMemRangeGetAttributes(&data, &data_bytes, &attribute, 1, pointer, size);
+}
+
+CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr pointer, size_t size, unsigned flags) {
+  return Attach(stream, pointer, size, flags, kLegacy);
+}
+CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr pointer, size_t size,
+                                     unsigned flags) {
+  return Attach(stream, pointer, size, flags, kPerThread);
+}
+
+}  // extern "C"

@@ -1,0 +1,90 @@
+// A stream's own writes of words and waits for words: what proto/libcuda/memory_operation_api.cc asks of the
+// software driver.
+#include "agent/softgpu/driver/memory_operation.h"
+
+#include <utility>
+#include <vector>
+
+#include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/graph_capture.h"
+#include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/memory_operation.h"
+
+namespace gpuloom {
+namespace softgpu {
+namespace {
+
+using Kind = MemoryOperation::Kind;
+
+constexpr bool kNarrow = false;
+constexpr bool kWide = true;
+
+}  // namespace
+
+CUresult Describe(const CUstreamBatchMemOpParams* params, unsigned count,
+                  std::vector<MemoryOperation>& operations) {
+  // 256 is CUDA's own limit.
+  if ((params == nullptr && count != 0) || count > 256) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) {
+    switch (params[i].operation) {
+      case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        operations.push_back({Kind::kWait, params[i].waitValue.address, params[i].waitValue.value,
+                              kNarrow, params[i].waitValue.flags});
+        break;
+      case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        operations.push_back({Kind::kWait, params[i].waitValue.address, params[i].waitValue.value64,
+                              kWide, params[i].waitValue.flags});
+        break;
+      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        operations.push_back(
+            {Kind::kWrite, params[i].writeValue.address, params[i].writeValue.value, kNarrow, 0});
+        break;
+      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        operations.push_back(
+            {Kind::kWrite, params[i].writeValue.address, params[i].writeValue.value64, kWide, 0});
+        break;
+      case CU_STREAM_MEM_OP_BARRIER:
+        operations.push_back({Kind::kBarrier, 0, 0, false, 0});
+        break;
+      case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+        return CUDA_ERROR_NOT_SUPPORTED;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace softgpu
+
+CUresult JudgeMemoryOperationStream(CUstream handle, graph::NullStream null_means) {
+  softgpu::Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(softgpu::RequireContext(context));
+  const bool per_thread = null_means == graph::NullStream::kPerThread;
+  return softgpu::FindStream(*context, handle, per_thread) == nullptr ? CUDA_ERROR_INVALID_HANDLE
+                                                                      : CUDA_SUCCESS;
+}
+
+CUresult SubmitMemoryOperations(CUstream handle, graph::NullStream null_means, unsigned count,
+                                CUstreamBatchMemOpParams* operations) {
+  softgpu::Context* context = nullptr;
+  CUresult result = softgpu::RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  const auto stream =
+      softgpu::FindStream(*context, handle, null_means == graph::NullStream::kPerThread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::vector<softgpu::MemoryOperation> described;
+  std::function<void()> unused;
+  result = softgpu::Describe(operations, count, described);
+  if (result == CUDA_SUCCESS) result = softgpu::Prepare(described, unused);
+  if (result != CUDA_SUCCESS) return result;
+  CUresult captured = CUDA_SUCCESS;
+  if (softgpu::Records(*stream, &captured, [&](graph::NodeParams* node) {
+        return graph::MakeBatch({context->handle(), count, operations, 0}, node);
+      })) {
+    return captured;
+  }
+  return softgpu::Submit(*stream, std::move(described));
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,143 @@
+// cuMemset*: fills of 1, 2 or 4 byte elements, one row or many. The calls without a stream are
+// asynchronous too, as in CUDA: later work of the default stream and of the streams behind its
+// barrier sees the result.
+#include "agent/softgpu/driver/address_table.h"
+#include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/copy.h"
+#include "agent/softgpu/driver/graph_capture.h"
+#include "proto/cuda/return_if_error.h"
+
+namespace graph = gpuloom::graph;
+using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+
+namespace {
+
+constexpr bool kLegacy = false;
+constexpr bool kPerThread = true;
+
+CUresult Submit(CUstream handle, bool per_thread, const Fill& fill) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  const auto stream = FindStream(*context, handle, per_thread);
+  if (stream == nullptr) return NoStream(handle);
+  CUresult captured = CUDA_SUCCESS;
+  if (Records(*stream, &captured, [&](graph::NodeParams* node) {
+        std::function<void()> unused;
+        const CUresult judged = PrepareFill(fill, unused);
+        *node = graph::LinearFill(fill.address, fill.value, fill.element_bytes, fill.width,
+                                  context->handle());
+        node->memset.pitch = fill.pitch_bytes;
+        node->memset.height = fill.height;
+        return judged;
+      })) {
+    return captured;
+  }
+  const CUresult submitted = SubmitFill(*stream, fill);
+  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. What was asked for with a stream may wait, too: nobody can tell.
+  const auto region = AddressTable::Instance().FindRegion(fill.address);
+  if (submitted == CUDA_SUCCESS && region && region->synchronous) stream->Tail().Wait();
+  return submitted;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
+  return Submit(nullptr, kLegacy, {to, value, 1, count, 1, 0});
+}
+CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t count) {
+  return Submit(nullptr, kPerThread, {to, value, 1, count, 1, 0});
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+  return Submit(stream, kLegacy, {to, value, 1, count, 1, 0});
+}
+CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+  return Submit(stream, kPerThread, {to, value, 1, count, 1, 0});
+}
+
+CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
+                         size_t height) {
+  return Submit(nullptr, kLegacy, {to, value, 1, width, height, pitch_bytes});
+}
+CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
+                              size_t height) {
+  return Submit(nullptr, kPerThread, {to, value, 1, width, height, pitch_bytes});
+}
+
+CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
+                           size_t height, CUstream stream) {
+  return Submit(stream, kLegacy, {to, value, 1, width, height, pitch_bytes});
+}
+CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr to, size_t pitch_bytes, unsigned char value,
+                                size_t width, size_t height, CUstream stream) {
+  return Submit(stream, kPerThread, {to, value, 1, width, height, pitch_bytes});
+}
+
+CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
+  return Submit(nullptr, kLegacy, {to, value, 2, count, 1, 0});
+}
+CUresult cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, size_t count) {
+  return Submit(nullptr, kPerThread, {to, value, 2, count, 1, 0});
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
+  return Submit(stream, kLegacy, {to, value, 2, count, 1, 0});
+}
+CUresult cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short value, size_t count,
+                               CUstream stream) {
+  return Submit(stream, kPerThread, {to, value, 2, count, 1, 0});
+}
+
+CUresult cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch_bytes, unsigned short value, size_t width,
+                          size_t height) {
+  return Submit(nullptr, kLegacy, {to, value, 2, width, height, pitch_bytes});
+}
+CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned short value,
+                               size_t width, size_t height) {
+  return Submit(nullptr, kPerThread, {to, value, 2, width, height, pitch_bytes});
+}
+
+CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch_bytes, unsigned short value, size_t width,
+                            size_t height, CUstream stream) {
+  return Submit(stream, kLegacy, {to, value, 2, width, height, pitch_bytes});
+}
+CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr to, size_t pitch_bytes, unsigned short value,
+                                 size_t width, size_t height, CUstream stream) {
+  return Submit(stream, kPerThread, {to, value, 2, width, height, pitch_bytes});
+}
+
+CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
+  return Submit(nullptr, kLegacy, {to, value, 4, count, 1, 0});
+}
+CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_t count) {
+  return Submit(nullptr, kPerThread, {to, value, 4, count, 1, 0});
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+  return Submit(stream, kLegacy, {to, value, 4, count, 1, 0});
+}
+CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+  return Submit(stream, kPerThread, {to, value, 4, count, 1, 0});
+}
+
+CUresult cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
+                          size_t height) {
+  return Submit(nullptr, kLegacy, {to, value, 4, width, height, pitch_bytes});
+}
+CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
+                               size_t height) {
+  return Submit(nullptr, kPerThread, {to, value, 4, width, height, pitch_bytes});
+}
+
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
+                            size_t height, CUstream stream) {
+  return Submit(stream, kLegacy, {to, value, 4, width, height, pitch_bytes});
+}
+CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
+                                 size_t height, CUstream stream) {
+  return Submit(stream, kPerThread, {to, value, 4, width, height, pitch_bytes});
+}
+
+}  // extern "C"

@@ -1,0 +1,20 @@
+// Bodies for every libcuda function that this driver does not define, and the addresses of all of
+// them.
+#include <atomic>
+#include <string>
+
+#include "agent/softgpu/driver/say.h"
+#include "proto/libcuda/exports.inc"
+
+namespace gpuloom {
+
+int OnUnsupported(SymbolId id) {
+  static std::atomic<bool> said[kSymbolCount];
+  constexpr int kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED; cuda.h cannot be included here
+  if (!said[static_cast<size_t>(id)].exchange(true)) {
+    softgpu::Say(std::string(SymbolOf(id).name) + " is not supported");
+  }
+  return kNotSupported;
+}
+
+}  // namespace gpuloom

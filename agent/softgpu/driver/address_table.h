@@ -1,0 +1,126 @@
+// Every range of this process's addresses that the driver knows: device memory, mapped physical
+// memory, host memory it allocated or registered. Kernels and copies ask it before they touch
+// anything.
+//
+// Ranges never overlap. Removing one takes it out of the kernels' sight at once; the pages go later
+// (retirement.h). One table for the whole process, all devices and contexts: they share the address
+// space. Safe from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <utility>
+#include <vector>
+
+#include "agent/softgpu/exec/machine/address_space.h"
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::softgpu {
+
+struct Context;
+struct Device;
+struct FilePiece;
+struct Physical;
+struct PoolShare;
+
+enum class RegionKind {
+  kDevice,      // cuMemAlloc, cuMemAllocAsync
+  kModule,      // variables of a module
+  kMapped,      // cuMemMap
+  kHost,        // cuMemHostAlloc
+  kRegistered,  // cuMemHostRegister: the pages are the program's
+  kManaged,     // cuMemAllocManaged
+  kArray,       // cuArrayCreate: the program has no address for it
+};
+
+struct Region {
+  uint64_t begin = 0;
+  uint64_t asked_bytes = 0;   // as asked for, and as reported
+  uint64_t size_bytes = 0;    // what may be touched
+  uint64_t backed_bytes = 0;  // as mapped: whole pages
+  RegionKind kind = RegionKind::kDevice;
+  Device* device = nullptr;    // whose memory it is; nullptr for host memory
+  Context* context = nullptr;  // that it dies with; nullptr for cuMemMap
+  CUmemAccess_flags access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  unsigned flags = 0;      // as given to cuMemHostAlloc, cuMemHostRegister, cuMemAllocManaged
+  uint64_t buffer_id = 0;  // unique in this process, given by Add
+  std::shared_ptr<Physical> physical;  // of kMapped
+  std::shared_ptr<PoolShare> share;    // of the pool it came from, or nullptr
+  std::shared_ptr<FilePiece> piece;    // of the file of a pool that processes share, or nullptr
+  uint64_t charged_bytes = 0;          // of the device's memory
+  bool synchronous = false;            // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+  bool leaving = false;                // freed, but a stream still has work with it
+
+  [[nodiscard]] uint64_t end() const { return begin + size_bytes; }
+  [[nodiscard]] bool on_device() const { return device != nullptr; }
+};
+
+class AddressTable final : public AddressSpace {
+ public:
+  static AddressTable& Instance();
+
+  // What the machine asks.
+  [[nodiscard]] Range Find(uint64_t address) const override;
+  [[nodiscard]] uint64_t generation() const override { return generation_.load(); }
+  [[nodiscard]] std::shared_ptr<const Texture> FindTexture(uint64_t handle) const override;
+  [[nodiscard]] std::shared_ptr<const Image> FindSurface(uint64_t handle) const override;
+
+  // False when it would overlap another one.
+  [[nodiscard]] bool Add(Region region);
+  // The region that begins exactly there and satisfies the condition, taken out.
+  template <typename Condition>
+  std::optional<Region> Take(uint64_t begin, const Condition& condition) {
+    std::unique_lock lock(mutex_);
+    const auto found = regions_.find(begin);
+    if (found == regions_.end() || !condition(found->second)) return std::nullopt;
+    Region region = std::move(found->second);
+    regions_.erase(found);
+    generation_.fetch_add(1);
+    return region;
+  }
+  // All that satisfy the condition, taken out.
+  template <typename Condition>
+  std::vector<Region> TakeIf(const Condition& condition) {
+    std::vector<Region> taken;
+    std::unique_lock lock(mutex_);
+    for (auto at = regions_.begin(); at != regions_.end();) {
+      if (!condition(at->second)) {
+        ++at;
+        continue;
+      }
+      taken.push_back(std::move(at->second));
+      at = regions_.erase(at);
+    }
+    if (!taken.empty()) generation_.fetch_add(1);
+    return taken;
+  }
+
+  // The region that holds the address.
+  [[nodiscard]] std::optional<Region> FindRegion(uint64_t address) const;
+  // All regions that touch [begin, begin + size_bytes), in order.
+  [[nodiscard]] std::vector<Region> Touching(uint64_t begin, uint64_t size_bytes) const;
+  // The whole of [begin, begin + size_bytes) may be read (written); neighbouring regions count as
+  // one.
+  [[nodiscard]] bool Covers(uint64_t begin, uint64_t size_bytes, bool write) const;
+  void SetAccess(uint64_t begin, CUmemAccess_flags access);
+  // False when nothing lies at the address.
+  [[nodiscard]] bool SetSynchronous(uint64_t address, bool on);
+  // Freed by its address's name, though it stays until a stream comes past that: its pool has it no
+  // more. False when no allocation begins there, or it was freed before.
+  [[nodiscard]] bool SetLeaving(uint64_t begin);
+
+ private:
+  [[nodiscard]] const Region* FindLocked(uint64_t address) const;
+
+  mutable std::shared_mutex mutex_;
+  std::map<uint64_t, Region> regions_;
+  std::atomic<uint64_t> generation_{1};
+  uint64_t next_buffer_id_ = 1;
+};
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,307 @@
+#include "agent/softgpu/driver/context.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "agent/softgpu/driver/array.h"
+#include "agent/softgpu/driver/event.h"
+#include "agent/softgpu/driver/green_context.h"
+#include "agent/softgpu/driver/library.h"
+#include "agent/softgpu/driver/memory.h"
+#include "agent/softgpu/driver/registry.h"
+#include "agent/softgpu/driver/state.h"
+#include "agent/softgpu/driver/view.h"
+#include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/graph/allocation.h"
+#include "proto/libcuda/runtime_tables.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+struct Contexts {
+  std::mutex mutex;
+  std::deque<Context> all;
+};
+
+Contexts& Everything() {
+  static auto* contexts = new Contexts;  // never destroyed: stream threads may use it during exit
+  return *contexts;
+}
+
+// Trivial on purpose: the CUDA runtime still calls after this thread's destructors have run.
+thread_local Context* stack[kMaxContextDepth];
+thread_local int depth = 0;
+thread_local uint64_t thread_key = 0;
+
+struct ThreadEnd {
+  ~ThreadEnd() {
+    for (Context* context : AllContexts()) context->CloseThreadStream(thread_key);
+  }
+};
+
+uint64_t ThreadKey() {
+  static std::atomic<uint64_t> next{1};
+  if (thread_key == 0) {
+    thread_key = next.fetch_add(1);
+    thread_local ThreadEnd
+        end;  // constructed here, so only threads that use their default stream pay
+    static_cast<void>(end);
+  }
+  return thread_key;
+}
+
+Context* Add(Device& device, bool primary, std::unique_ptr<Green> green = nullptr) {
+  Contexts& contexts = Everything();
+  std::lock_guard lock(contexts.mutex);
+  return &contexts.all.emplace_back(device, primary, std::move(green));
+}
+
+uint64_t NextContextId() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1);
+}
+
+}  // namespace
+
+Context::Context(Device& of, bool is_primary, std::unique_ptr<Green> as_green)
+    : device(of), primary(is_primary), id(NextContextId()), green(std::move(as_green)) {}
+Context::~Context() = default;
+
+std::vector<Point> Context::BarriersLocked(const Stream& stream) {
+  std::vector<Point> points;
+  const auto add = [&](const std::shared_ptr<Stream>& other) {
+    Point tail = other->Tail();
+    if (!tail.Done()) points.push_back(std::move(tail));
+  };
+  if (stream.kind == Stream::Kind::kLegacy) {
+    for (const auto& other : streams_) {
+      if (other->blocking()) add(other);
+    }
+  } else if (stream.blocking() && legacy_ != nullptr) {
+    add(legacy_);
+  }
+  return points;
+}
+
+Point Context::Enqueue(Stream& stream, Work work) {
+  std::lock_guard lock(streams_mutex_);
+  for (Point& point : BarriersLocked(stream)) work.after.push_back(std::move(point));
+  std::erase_if(gates_, [](const Point& gate) { return gate.Done(); });
+  work.after.insert(work.after.end(), gates_.begin(), gates_.end());
+  return stream.Push(std::move(work));
+}
+
+std::vector<Point> Context::PointsOf(Stream& stream) {
+  std::lock_guard lock(streams_mutex_);
+  std::vector<Point> points;
+  if (stream.kind == Stream::Kind::kLegacy) points = BarriersLocked(stream);
+  points.push_back(stream.Tail());
+  return points;
+}
+
+std::vector<Point> Context::AllPoints() {
+  std::lock_guard lock(streams_mutex_);
+  std::vector<Point> points;
+  if (legacy_ != nullptr) points.push_back(legacy_->Tail());
+  for (const auto& stream : streams_) points.push_back(stream->Tail());
+  return points;
+}
+
+std::vector<std::shared_ptr<Stream>> Context::Streams() {
+  std::lock_guard lock(streams_mutex_);
+  return streams_;
+}
+
+void Context::WaitBefore(Point point) {
+  std::lock_guard lock(streams_mutex_);
+  gates_.push_back(std::move(point));
+}
+
+std::shared_ptr<Stream> Context::RecordingStream() {
+  std::lock_guard lock(streams_mutex_);
+  if (recording_ == nullptr) {
+    recording_ = std::make_shared<Stream>(*this, Stream::Kind::kCreated, CU_STREAM_NON_BLOCKING, 0);
+    streams_.push_back(recording_);
+  }
+  return recording_;
+}
+
+std::shared_ptr<Stream> Context::LegacyStream() {
+  std::lock_guard lock(streams_mutex_);
+  if (legacy_ == nullptr) {
+    legacy_ = green == nullptr ? std::make_shared<Stream>(*this, Stream::Kind::kLegacy, 0, 0)
+                               : std::make_shared<Stream>(*this, Stream::Kind::kCreated,
+                                                          CU_STREAM_NON_BLOCKING, 0);
+  }
+  return legacy_;
+}
+
+std::shared_ptr<Stream> Context::ThreadStream() {
+  const uint64_t key = ThreadKey();
+  std::lock_guard lock(streams_mutex_);
+  std::shared_ptr<Stream>& stream = by_thread_[key];
+  if (stream == nullptr) {
+    stream = std::make_shared<Stream>(*this, Stream::Kind::kPerThread, 0, 0);
+    streams_.push_back(stream);
+  }
+  return stream;
+}
+
+std::shared_ptr<Stream> Context::MakeStream(unsigned with_flags, int priority) {
+  // Nobody waits for streams of a green context, and they wait for nobody, whatever was asked for.
+  if (green != nullptr) with_flags |= CU_STREAM_NON_BLOCKING;
+  auto stream = std::make_shared<Stream>(*this, Stream::Kind::kCreated, with_flags, priority);
+  std::lock_guard lock(streams_mutex_);
+  streams_.push_back(stream);
+  return stream;
+}
+
+void Context::CloseStream(const std::shared_ptr<Stream>& stream) {
+  std::lock_guard lock(streams_mutex_);
+  stream->Close();
+  DropFinishedLocked();
+}
+
+void Context::CloseThreadStream(uint64_t key) {
+  std::lock_guard lock(streams_mutex_);
+  const auto found = by_thread_.find(key);
+  if (found == by_thread_.end()) return;
+  found->second->Close();
+  by_thread_.erase(found);
+  DropFinishedLocked();
+}
+
+// Others may still have to wait for what is in a closed stream, so it stays listed until drained.
+void Context::DropFinishedLocked() {
+  std::erase_if(streams_, [](const auto& stream) { return stream->Finished(); });
+}
+
+void Context::Activate(unsigned with_flags) {
+  std::lock_guard lock(mutex);
+  flags = with_flags;
+  cache_config = CU_FUNC_CACHE_PREFER_NONE;
+  shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
+  // The driver's own starting values.
+  limits = {};
+  limits[CU_LIMIT_STACK_SIZE] = 1024;
+  limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
+  limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
+  limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
+  limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
+  limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+  alive.store(true);
+}
+
+void Context::TearDown() {
+  alive.store(false);
+  WaitFor(AllPoints());
+  ResetRuntimeContext(handle());
+  if (green != nullptr) return CloseAll();  // the rest is its owner's
+  if (primary) {
+    graph::ForgetAllExecs();
+    graph::ForgetGraphMemory();
+  }
+  DestroyModulesOf(*this);
+  DestroyEventsOf(*this);
+  DestroyReferencesOf(*this);
+  Views::Instance().DestroyAllOf(*this);
+  DestroyArraysOf(*this);
+  Memory::Instance().FreeAllOf(*this);
+  heap.Forget();
+  Registry<Stream>::Instance().TakeIf(
+      [this](const Stream& stream) { return &stream.context == this; });
+  CloseAll();
+}
+
+void Context::CloseAll() {
+  std::lock_guard lock(streams_mutex_);
+  for (const auto& stream : streams_) stream->Close();
+  if (legacy_ != nullptr) legacy_->Close();
+  streams_.clear();
+  by_thread_.clear();
+  legacy_ = nullptr;
+  recording_ = nullptr;
+  gates_.clear();
+}
+
+Context* MakePrimaryContext(Device& device) { return Add(device, true); }
+
+Context* MakeContext(Device& device, unsigned flags) {
+  Context* context = Add(device, false);
+  context->Activate(flags);
+  return context;
+}
+
+Context* MakeGreenContext(Device& device, const ResourceDescription* description) {
+  Context* context = Add(device, false, std::make_unique<Green>(Green{description}));
+  std::unique_lock lock(device.primary->mutex);
+  const unsigned flags = device.primary->flags;
+  lock.unlock();
+  context->Activate(flags);
+  return context;
+}
+
+Context* FindContext(CUcontext handle) {
+  for (Context* context : AllContexts()) {
+    if (context->handle() == handle) return context->alive.load() ? context : nullptr;
+  }
+  return nullptr;
+}
+
+std::vector<Context*> AllContexts() {
+  Contexts& contexts = Everything();
+  std::lock_guard lock(contexts.mutex);
+  std::vector<Context*> all;
+  for (Context& context : contexts.all) all.push_back(&context);
+  return all;
+}
+
+Context* CurrentContext() { return depth == 0 ? nullptr : stack[depth - 1]; }
+
+CUresult PushContext(Context* context) {
+  if (depth == kMaxContextDepth) return CUDA_ERROR_OUT_OF_MEMORY;
+  stack[depth++] = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult PopContext(Context*& context) {
+  if (depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  context = stack[--depth];
+  return CUDA_SUCCESS;
+}
+
+CUresult SetContext(Context* context) {
+  if (context == nullptr) {
+    if (depth > 0) --depth;
+    return CUDA_SUCCESS;
+  }
+  if (depth == 0) return PushContext(context);
+  stack[depth - 1] = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult RequireContext(Context*& context) {
+  const CUresult result = RequireCurrentContext(context);
+  if (result == CUDA_SUCCESS) context = &context->Owner();
+  return result;
+}
+
+CUresult RequireCurrentContext(Context*& context) {
+  CUDA_RETURN_IF_ERROR(Healthy());
+  context = CurrentContext();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return context->alive.load() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+void SynchronizeDevice(const Device& device) {
+  for (Context* context : AllContexts()) {
+    if (&context->device == &device) WaitFor(context->AllPoints());
+  }
+}
+
+void WaitFor(const std::vector<Point>& points) {
+  for (const Point& point : points) point.Wait();
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,126 @@
+// Contexts: the primary one of each device and those made by cuCtxCreate, and each thread's stack
+// of them.
+//
+// A Context object is never freed, so a stale handle is always told apart from a live one; `alive`
+// says whether it may be used. Its streams, modules, events and allocations are destroyed with it.
+// Contexts of one process share the address space and its faults, as on the real driver. All of it
+// is safe from any thread; `mutex` guards what stands below it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "agent/softgpu/driver/device.h"
+#include "agent/softgpu/driver/heap.h"
+#include "agent/softgpu/driver/stream.h"
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom {
+struct ResourceDescription;
+}
+
+namespace gpuloom::softgpu {
+
+struct Green;
+
+struct Context {
+  Context(Device& of, bool is_primary, std::unique_ptr<Green> as_green = nullptr);
+  ~Context();
+
+  Device& device;
+  const bool primary;
+  const uint64_t id;
+  const std::unique_ptr<Green> green;  // null: an ordinary one
+  std::atomic<bool> alive{false};
+
+  // Whose memory, modules and events are made in it: a green context has streams only.
+  [[nodiscard]] Context& Owner() { return green == nullptr ? *this : *device.primary; }
+  [[nodiscard]] CUcontext handle() { return reinterpret_cast<CUcontext>(this); }
+
+  // Puts work into a stream of this context, in order with every other thread's, behind the
+  // barriers that CUDA sets: the legacy default stream waits for all blocking streams, and they
+  // wait for it.
+  Point Enqueue(Stream& stream, Work work);
+  // The same barriers without work: what cuStreamSynchronize and cuStreamQuery look at.
+  std::vector<Point> PointsOf(Stream& stream);
+  // Everything enqueued so far in all streams.
+  std::vector<Point> AllPoints();
+
+  // All streams but the legacy one.
+  std::vector<std::shared_ptr<Stream>> Streams();
+  // All work to come goes behind this.
+  void WaitBefore(Point point);
+  // A stream of the driver's own, for what is recorded of the whole context.
+  std::shared_ptr<Stream> RecordingStream();
+
+  // Of a green context: its default stream, which is like any other of its streams.
+  std::shared_ptr<Stream> LegacyStream();
+  // The calling thread's own default stream.
+  std::shared_ptr<Stream> ThreadStream();
+  std::shared_ptr<Stream> MakeStream(unsigned flags, int priority);
+  // The handle dies now, the work already in it still runs.
+  void CloseStream(const std::shared_ptr<Stream>& stream);
+  void CloseThreadStream(uint64_t thread_key);
+
+  std::mutex mutex;
+  unsigned flags = 0;
+  unsigned retain_count = 0;  // of a primary context
+  CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
+  CUsharedconfig shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
+  std::array<size_t, CU_LIMIT_MAX> limits{};
+  Heap heap{*this};
+
+  // Ends a context: waits for its work, destroys what belongs to it.
+  void TearDown();
+  // Fresh state for a context that begins its life (again).
+  void Activate(unsigned with_flags);
+
+ private:
+  void CloseAll();
+  std::vector<Point> BarriersLocked(const Stream& stream);
+  void DropFinishedLocked();
+
+  std::mutex streams_mutex_;  // held while enqueuing: gives all threads' work one order
+  std::shared_ptr<Stream> legacy_;
+  std::map<uint64_t, std::shared_ptr<Stream>> by_thread_;
+  std::vector<std::shared_ptr<Stream>>
+      streams_;                        // all but the legacy one; closed ones until they are drained
+  std::shared_ptr<Stream> recording_;  // in streams_, too
+  std::vector<Point> gates_;           // of WaitBefore, until they are done
+};
+
+Context* MakePrimaryContext(Device& device);
+// A context of its own, alive, not current anywhere.
+Context* MakeContext(Device& device, unsigned flags);
+
+// Part of the device, alive. The caller has retained the primary context.
+Context* MakeGreenContext(Device& device, const ResourceDescription* description);
+
+// The living context that a handle names, or nullptr.
+Context* FindContext(CUcontext handle);
+std::vector<Context*> AllContexts();
+
+// The calling thread's stack. Its depth is limited by kMaxContextDepth, because thread-local storage with
+// a destructor would be gone when the CUDA runtime calls at exit.
+inline constexpr int kMaxContextDepth = 64;
+Context* CurrentContext();
+[[nodiscard]] CUresult PushContext(Context* context);
+[[nodiscard]] CUresult PopContext(Context*& context);
+// Replaces the top; nullptr removes it.
+[[nodiscard]] CUresult SetContext(Context* context);
+
+// What most entry points begin with: initialised, no fault, a living current context. For a green
+// one its owner: only what is about streams and about contexts themselves asks for the current one.
+[[nodiscard]] CUresult RequireContext(Context*& context);
+[[nodiscard]] CUresult RequireCurrentContext(Context*& context);
+
+// Waits for all work of the device: freeing memory does this, as in CUDA.
+void SynchronizeDevice(const Device& device);
+void WaitFor(const std::vector<Point>& points);
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,187 @@
+#include "agent/softgpu/driver/copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "agent/softgpu/driver/address_table.h"
+#include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/retirement.h"
+#include "agent/softgpu/driver/state.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+// No address and no distance reaches this, so sums of a few of them do not overflow.
+constexpr uint64_t kLimit = uint64_t{1} << 56;
+
+// From the first to behind the last byte touched; 0 when it would overflow.
+uint64_t SpanOf(const CopyEnd& end, const Copy& copy) {
+  uint64_t slices = 0;
+  uint64_t rows = 0;
+  uint64_t span = 0;
+  if (end.address >= kLimit || __builtin_mul_overflow(copy.depth - 1, end.slice_bytes, &slices) ||
+      __builtin_mul_overflow(copy.height - 1, end.pitch_bytes, &rows) ||
+      __builtin_add_overflow(slices, rows, &span) ||
+      __builtin_add_overflow(span, copy.width_bytes, &span)) {
+    return 0;
+  }
+  return span < kLimit ? span : 0;
+}
+
+struct Judged {
+  CUresult result = CUDA_SUCCESS;
+  bool known = false;      // in the address table: a kernel could touch it
+  bool on_device = false;  // device or managed memory
+};
+
+Judged Judge(const CopyEnd& end, uint64_t span, bool write) {
+  if (span == 0 || end.address == 0) return {CUDA_ERROR_INVALID_VALUE};
+  const AddressTable& table = AddressTable::Instance();
+  const auto region = table.FindRegion(end.address);
+  if (!region) return {end.side == Side::kDevice ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS};
+  // Read-only registered memory is read-only for the device; a copy to it is the device's write.
+  if (!table.Covers(end.address, span, write)) {
+    // A pageable range may begin with, or run through, a registered piece.
+    return {region->on_device() || end.side == Side::kDevice ? CUDA_ERROR_INVALID_VALUE
+                                                             : CUDA_SUCCESS};
+  }
+  return {CUDA_SUCCESS, true, region->on_device()};
+}
+
+void CopyRows(const Copy& copy) {
+  for (uint64_t z = 0; z < copy.depth; ++z) {
+    for (uint64_t y = 0; y < copy.height; ++y) {
+      auto* to = reinterpret_cast<std::byte*>(copy.to.address + z * copy.to.slice_bytes +
+                                              y * copy.to.pitch_bytes);
+      const auto* from = reinterpret_cast<const std::byte*>(
+          copy.from.address + z * copy.from.slice_bytes + y * copy.from.pitch_bytes);
+      std::memmove(to, from, copy.width_bytes);
+    }
+  }
+}
+
+// Rows side by side and nothing between.
+void Pack(const Copy& copy, std::vector<std::byte>& staged) {
+  staged.resize(copy.width_bytes * copy.height * copy.depth);
+  Copy pack = copy;
+  pack.to.address = reinterpret_cast<uint64_t>(staged.data());
+  pack.to.pitch_bytes = copy.width_bytes;
+  pack.to.slice_bytes = copy.width_bytes * copy.height;
+  CopyRows(pack);
+}
+
+void RunCopy(const Copy& copy, uint64_t to_span, uint64_t from_span, bool check_to,
+             bool check_from) {
+  const Retirement::Touching touching;
+  const AddressTable& table = AddressTable::Instance();
+  if (check_to && !table.Covers(copy.to.address, to_span, true)) {
+    return RecordMemoryLost("a copy to memory", copy.to.address, to_span);
+  }
+  if (check_from && !table.Covers(copy.from.address, from_span, false)) {
+    return RecordMemoryLost("a copy from memory", copy.from.address, from_span);
+  }
+  CopyRows(copy);
+}
+
+}  // namespace
+
+CUresult PrepareCopy(const Copy& copy, std::function<void()>& run) {
+  if (copy.width_bytes == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
+  const uint64_t to_span = SpanOf(copy.to, copy);
+  const uint64_t from_span = SpanOf(copy.from, copy);
+  const Judged to = Judge(copy.to, to_span, true);
+  if (to.result != CUDA_SUCCESS) return to.result;
+  const Judged from = Judge(copy.from, from_span, false);
+  if (from.result != CUDA_SUCCESS) return from.result;
+  run = [copy, to_span, from_span, check_to = to.known, check_from = from.known] {
+    RunCopy(copy, to_span, from_span, check_to, check_from);
+  };
+  return CUDA_SUCCESS;
+}
+
+CUresult SubmitCopy(Stream& stream, const Copy& copy, bool wait) {
+  if (copy.width_bytes == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
+  const uint64_t to_span = SpanOf(copy.to, copy);
+  const uint64_t from_span = SpanOf(copy.from, copy);
+  const Judged to = Judge(copy.to, to_span, true);
+  if (to.result != CUDA_SUCCESS) return to.result;
+  const Judged from = Judge(copy.from, from_span, false);
+  if (from.result != CUDA_SUCCESS) return from.result;
+
+  Copy run = copy;
+  std::shared_ptr<std::vector<std::byte>> staged;
+  const uint64_t total_bytes = copy.width_bytes * copy.height * copy.depth;
+  if (!wait && !from.known && total_bytes <= kStagedBytes) {
+    staged = std::make_shared<std::vector<std::byte>>();
+    Pack(copy, *staged);
+    run.from.address = reinterpret_cast<uint64_t>(staged->data());
+    run.from.pitch_bytes = copy.width_bytes;
+    run.from.slice_bytes = copy.width_bytes * copy.height;
+  }
+  Work work;
+  work.run = [run, staged, to_span, from_span, check_to = to.known, check_from = from.known] {
+    RunCopy(run, to_span, from_span, check_to, check_from);
+  };
+  const Point done = stream.context.Enqueue(stream, std::move(work));
+  const bool between_devices = to.on_device && from.on_device;
+  const bool buffer_in_use = !to.known || (!from.known && staged == nullptr);
+  if (wait ? between_devices : !buffer_in_use) return CUDA_SUCCESS;
+  done.Wait();
+  return Fault();
+}
+
+namespace {
+
+template <typename T>
+void FillRows(const Fill& fill) {
+  for (uint64_t y = 0; y < fill.height; ++y) {
+    auto* row = reinterpret_cast<T*>(fill.address + y * fill.pitch_bytes);
+    std::fill_n(row, fill.width, static_cast<T>(fill.value));
+  }
+}
+
+}  // namespace
+
+CUresult PrepareFill(const Fill& fill, std::function<void()>& run) {
+  if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
+  if (fill.width >= kLimit / 4 || fill.address % fill.element_bytes != 0 ||
+      (fill.height > 1 && fill.pitch_bytes % fill.element_bytes != 0)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Copy shape;
+  shape.width_bytes = fill.width * fill.element_bytes;
+  shape.height = fill.height;
+  shape.to = {fill.address, Side::kDevice, fill.pitch_bytes, 0};
+  if (fill.height > 1 && fill.pitch_bytes < shape.width_bytes) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t span = SpanOf(shape.to, shape);
+  const Judged to = Judge(shape.to, span, true);
+  if (to.result != CUDA_SUCCESS) return to.result;
+  run = [fill, span] {
+    const Retirement::Touching touching;
+    if (!AddressTable::Instance().Covers(fill.address, span, true)) {
+      return RecordMemoryLost("a memset", fill.address, span);
+    }
+    switch (fill.element_bytes) {
+      case 1:
+        return FillRows<uint8_t>(fill);
+      case 2:
+        return FillRows<uint16_t>(fill);
+      default:
+        return FillRows<uint32_t>(fill);
+    }
+  };
+  return CUDA_SUCCESS;
+}
+
+CUresult SubmitFill(Stream& stream, const Fill& fill) {
+  Work work;
+  const CUresult prepared = PrepareFill(fill, work.run);
+  if (prepared != CUDA_SUCCESS || work.run == nullptr) return prepared;
+  stream.context.Enqueue(stream, std::move(work));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,50 @@
+#include "agent/softgpu/driver/device.h"
+
+#include <cstring>
+#include <deque>
+
+#include "agent/softgpu/driver/context.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+std::deque<Device>& Devices() {
+  static auto* devices =
+      new std::deque<Device>;  // never destroyed: stream threads may use it during exit
+  return *devices;
+}
+
+}  // namespace
+
+bool Device::Take(uint64_t size_bytes) {
+  uint64_t used = used_bytes.load();
+  do {
+    if (size_bytes > memory_bytes - used) return false;
+  } while (!used_bytes.compare_exchange_weak(used, used + size_bytes));
+  return true;
+}
+
+void Device::GiveBack(uint64_t size_bytes) { used_bytes.fetch_sub(size_bytes); }
+
+void MakeDevices(const Settings& settings) {
+  for (int ordinal = 0; ordinal < settings.device_count; ++ordinal) {
+    Device& device = Devices().emplace_back();
+    device.ordinal = ordinal;
+    // Readable in a dump and the same in every process: "gpuloom softgpu" and the ordinal.
+    std::memcpy(device.uuid.bytes, "gpuloom softgpu", 15);
+    device.uuid.bytes[15] = static_cast<char>(ordinal);
+    device.memory_bytes = settings.memory_bytes;
+    device.primary = MakePrimaryContext(device);
+  }
+}
+
+int DeviceCount() { return static_cast<int>(Devices().size()); }
+
+Device* FindDevice(CUdevice ordinal) {
+  return ordinal >= 0 && ordinal < DeviceCount() ? &Devices()[static_cast<size_t>(ordinal)]
+                                                 : nullptr;
+}
+
+int PciBus(const Device& device) { return 0xa0 + device.ordinal; }
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,73 @@
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "agent/softgpu/testing/built_driver.h"
+
+namespace gpuloom::softgpu {
+
+const Driver& Cuda() {
+  static const Driver driver = [] {
+    setenv("GPULOOM_SOFTGPU_MEMORY", "1GiB",
+           1);                                  // NOLINT(concurrency-mt-unsafe): before any thread
+    setenv("GPULOOM_SOFTGPU_DEVICES", "2", 1);  // NOLINT(concurrency-mt-unsafe)
+    setenv("GPULOOM_SOFTGPU_QUIET", "1", 1);    // NOLINT(concurrency-mt-unsafe)
+    Driver loaded;
+    std::string error;
+    if (!Load(GPULOOM_SOFTGPU_LIBRARY, &loaded, &error)) {
+      std::fprintf(stderr, "%s\n", error.c_str());
+      std::abort();
+    }
+    if (loaded.cuInit(0) != CUDA_SUCCESS) std::abort();
+    return loaded;
+  }();
+  return driver;
+}
+
+CUmemAllocationProp DeviceMemory(int ordinal) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal};
+  return properties;
+}
+
+void DriverTest::SetUp() {
+  ASSERT_EQ(Cuda().cuDevicePrimaryCtxRetain(&context_, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuCtxSetCurrent(context_), CUDA_SUCCESS);
+}
+
+void DriverTest::TearDown() {
+  EXPECT_EQ(Cuda().cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
+}
+
+CUdeviceptr DriverTest::Allocate(size_t size_bytes) {
+  CUdeviceptr pointer = 0;
+  EXPECT_EQ(Cuda().cuMemAlloc_v2(&pointer, size_bytes), CUDA_SUCCESS);
+  return pointer;
+}
+
+CUmemGenericAllocationHandle DriverTest::Create(size_t size_bytes) {
+  const CUmemAllocationProp properties = DeviceMemory();
+  CUmemGenericAllocationHandle handle = 0;
+  EXPECT_EQ(Cuda().cuMemCreate(&handle, size_bytes, &properties, 0), CUDA_SUCCESS);
+  return handle;
+}
+
+void DriverTest::Allow(CUdeviceptr begin, size_t size_bytes, CUmemAccess_flags flags) {
+  CUmemAccessDesc access{};
+  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  access.flags = flags;
+  EXPECT_EQ(Cuda().cuMemSetAccess(begin, size_bytes, &access, 1), CUDA_SUCCESS);
+}
+
+size_t DriverTest::FreeBytes() {
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  EXPECT_EQ(Cuda().cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
+  EXPECT_EQ(total_bytes, kTestMemoryBytes);
+  return free_bytes;
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,41 @@
+#include "agent/softgpu/driver/event.h"
+
+#include <chrono>
+#include <utility>
+
+#include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/registry.h"
+
+namespace gpuloom::softgpu {
+
+void Recording::Now() {
+  time_ns.store(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+}
+
+void Event::SetLatest(std::shared_ptr<Recording> recording) {
+  std::lock_guard lock(mutex_);
+  latest_ = std::move(recording);
+}
+
+void Event::Record(Stream& stream, std::vector<Point> after) {
+  auto recording = std::make_shared<Recording>();
+  Work work;
+  work.even_after_fault = true;
+  work.after = std::move(after);
+  work.run = [recording] { recording->Now(); };
+  std::lock_guard lock(mutex_);
+  recording->point = stream.context.Enqueue(stream, std::move(work));
+  latest_ = std::move(recording);
+}
+
+std::shared_ptr<Recording> Event::Latest() {
+  std::lock_guard lock(mutex_);
+  return latest_;
+}
+
+void DestroyEventsOf(const Context& context) {
+  Registry<Event>::Instance().TakeIf(
+      [&](const Event& event) { return &event.context == &context; });
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,45 @@
+// Events: a point of a stream, and the time when it was reached.
+//
+// Each record makes a new Recording; who waits for the event waits for the recording that was the
+// latest at that moment, so recording again does not disturb anybody. Safe from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "agent/softgpu/driver/stream.h"
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::softgpu {
+
+struct Recording {
+  Point point;
+  std::atomic<int64_t> time_ns{0};  // monotonic clock; set before the point is done
+  void Now();
+};
+
+class Event {
+ public:
+  Event(Context& of, unsigned with_flags) : context(of), flags(with_flags) {}
+
+  // Behind what the stream holds, and behind `after`.
+  void Record(Stream& stream, std::vector<Point> after = {});
+  // A recording made elsewhere, by a graph.
+  void SetLatest(std::shared_ptr<Recording> recording);
+  // Empty when never recorded.
+  std::shared_ptr<Recording> Latest();
+
+  Context& context;
+  const unsigned flags;
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<Recording> latest_;
+};
+
+void DestroyEventsOf(const Context& context);
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,125 @@
+// What the graph model asks of this driver about everything that is not a graph.
+#include "agent/softgpu/driver/address_table.h"
+#include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/event.h"
+#include "agent/softgpu/driver/graph_capture.h"
+#include "agent/softgpu/driver/library.h"
+#include "agent/softgpu/driver/memory.h"
+#include "agent/softgpu/driver/registry.h"
+#include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/graph/library.h"
+
+namespace gpuloom::softgpu {
+
+graph::StreamRef RefOf(const Stream& stream) {
+  return {stream.id, stream.kind == Stream::Kind::kLegacy,
+          stream.kind != Stream::Kind::kLegacy && stream.blocking()};
+}
+
+}  // namespace gpuloom::softgpu
+
+namespace gpuloom::graph {
+
+using namespace gpuloom::softgpu;  // NOLINT: this file joins the two
+
+CUresult CheckDevice(CUdevice device) {
+  CUDA_RETURN_IF_ERROR(Ready());
+  return FindDevice(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult CheckInitialized() { return Ready(); }
+
+CUresult CheckReady() {
+  Context* context = nullptr;
+  return RequireContext(context);
+}
+
+CUcontext CurrentContext() {
+  Context* context = softgpu::CurrentContext();
+  return context == nullptr ? nullptr : context->handle();
+}
+
+bool IsContext(CUcontext context) { return context == nullptr || FindContext(context) != nullptr; }
+
+CUresult ResolveStream(CUstream handle, NullStream null_means, StreamRef* stream) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  const auto found = FindStream(*context, handle, null_means == NullStream::kPerThread);
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *stream = RefOf(*found);
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+CUkernel LibraryKernelOf(const FoundFunction& found) {
+  const auto library = Registry<LoadedLibrary>::Instance().Find(found.module->library);
+  if (library == nullptr) return nullptr;
+  for (const auto& kernel : library->kernels) {
+    if (kernel->kernel->name == found.function->kernel->name) {
+      return reinterpret_cast<CUkernel>(kernel.get());
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+CUresult DescribeKernel(const void* handle, KernelLayout* layout) {
+  Context* context = nullptr;
+  CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  FoundFunction found;
+  result = FindFunction(*context, handle, found);
+  if (result != CUDA_SUCCESS) return result;
+  const Kernel& kernel = *found.function->kernel;
+  // The kernel stays while its module is loaded, which the program sees to.
+  *layout = {true,
+             static_cast<uint32_t>(kernel.params.size()),
+             static_cast<uint32_t>(kernel.param_bytes),
+             &kernel,
+             [](const void* table, uint32_t index, uint32_t* offset_bytes, uint32_t* size_bytes) {
+               const auto& param = static_cast<const Kernel*>(table)->params[index];
+               *offset_bytes = static_cast<uint32_t>(param.offset_bytes);
+               *size_bytes = static_cast<uint32_t>(param.size_bytes);
+             },
+             LibraryKernelOf(found)};
+  return CUDA_SUCCESS;
+}
+
+CUresult CheckKernelShape(const KernelParams& params) {
+  std::function<void()> unused;
+  return PrepareKernel(params, unused);
+}
+
+bool IsEvent(CUevent handle) { return Registry<Event>::Instance().Find(handle) != nullptr; }
+
+bool WasRecorded(CUevent handle) {
+  const auto event = Registry<Event>::Instance().Find(handle);
+  return event != nullptr && event->Latest() != nullptr;
+}
+
+bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes) {
+  return AddressTable::Instance().Covers(address, size_bytes, true);
+}
+
+CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  uint64_t begin = 0;
+  const CUresult allocated =
+      Memory::Instance().Allocate(*context, RegionKind::kDevice, size_bytes, 0, begin);
+  if (allocated == CUDA_SUCCESS) *address = begin;
+  return allocated;
+}
+
+void FreeForGraph(CUdeviceptr address) {
+  const auto region = AddressTable::Instance().FindRegion(address);
+  // A graph that was destroyed while it ran still uses it.
+  if (region) SynchronizeDevice(*region->device);
+  // INVALID_VALUE when the context has taken it along.
+  (void)Memory::Instance().Free(address, RegionKind::kDevice);
+}
+
+}  // namespace gpuloom::graph

@@ -1,0 +1,153 @@
+#include "agent/softgpu/driver/graph_run.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "agent/softgpu/driver/state.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+// More branches than that wait for their turn. A kernel takes all processors anyway; what the
+// threads are for is waiting.
+constexpr uint32_t kMaxThreads = 16;
+
+bool GoesOn() { return Fault() == CUDA_SUCCESS && !Stopping(); }
+
+void RunShape(const GraphProgram& program, const GraphProgram::Shape& shape);
+
+void RunBranch(const GraphProgram& program, const GraphBranch& branch) {
+  const auto run_body = [&](uint32_t body) {
+    RunShape(program, *program.shapes[branch.first_body + body]);
+  };
+  switch (branch.kind) {
+    case GraphBranch::Kind::kIf:
+      if (branch.condition->value() != 0) {
+        run_body(0);
+      } else if (branch.bodies == 2) {
+        run_body(1);
+      }
+      return;
+    case GraphBranch::Kind::kWhile:
+      while (branch.condition->value() != 0 && GoesOn()) run_body(0);
+      return;
+    case GraphBranch::Kind::kSwitch: {
+      const uint32_t value = branch.condition->value();
+      if (value < branch.bodies) run_body(value);
+      return;
+    }
+  }
+}
+
+void RunStep(const GraphProgram& program, uint32_t place) {
+  const GraphStep& step = *program.steps[place];
+  if (!step.enabled || !GoesOn()) return;
+  if (step.run != nullptr) step.run();
+  if (step.branch != nullptr) RunBranch(program, *step.branch);
+}
+
+class Run {
+ public:
+  Run(const GraphProgram& program, const GraphProgram::Shape& shape)
+      : program_(program), shape_(shape), waits_(shape.waits), left_(shape.waits.size()) {
+    for (uint32_t i = 0; i < waits_.size(); ++i) {
+      if (waits_[i] == 0) ready_.push_back(i);
+    }
+  }
+
+  // Runs steps until all have run.
+  void Work() {
+    std::unique_lock lock(mutex_);
+    while (left_ != 0) {
+      if (ready_.empty()) {
+        changed_.wait(lock);
+        continue;
+      }
+      const uint32_t step = ready_.front();
+      ready_.pop_front();
+      lock.unlock();
+      RunStep(program_, shape_.first + step);
+      lock.lock();
+      --left_;
+      size_t freed = 0;
+      for (const uint32_t next : shape_.behind[step]) {
+        if (--waits_[next] != 0) continue;
+        ready_.push_back(next);
+        ++freed;
+      }
+      // One of them is this thread's own next one.
+      if (freed > 1 || left_ == 0) changed_.notify_all();
+    }
+  }
+
+ private:
+  const GraphProgram& program_;
+  const GraphProgram::Shape& shape_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<uint32_t> waits_;
+  std::deque<uint32_t> ready_;
+  size_t left_;
+};
+
+void RunShape(const GraphProgram& program, const GraphProgram::Shape& shape) {
+  if (shape.width == 1) {
+    const auto steps = static_cast<uint32_t>(shape.waits.size());
+    for (uint32_t i = 0; i < steps; ++i) RunStep(program, shape.first + i);
+    return;
+  }
+  Run run(program, shape);
+  std::vector<std::thread> threads;
+  // The application's signal handlers belong on the application's threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  while (threads.size() + 1 < std::min(shape.width, kMaxThreads)) {
+    threads.emplace_back([&run] {
+      pthread_setname_np(pthread_self(), "softgpu-graph");
+      run.Work();
+    });
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  run.Work();
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+std::shared_ptr<const GraphProgram::Shape> MakeShape(
+    uint32_t first, uint32_t steps,
+    const std::vector<std::pair<uint32_t, uint32_t>>& dependencies) {
+  auto shape = std::make_shared<GraphProgram::Shape>();
+  shape->first = first;
+  shape->waits.resize(steps);
+  shape->behind.resize(steps);
+  for (const auto& [one, other] : dependencies) {
+    const uint32_t before = one - first;
+    const uint32_t after = other - first;
+    ++shape->waits[after];
+    shape->behind[before].push_back(after);
+  }
+  // The widest level. A graph can be wider between levels, which costs time and no more.
+  std::vector<uint32_t> level(steps);
+  std::vector<uint32_t> wide(steps);
+  for (uint32_t i = 0; i < steps; ++i) {
+    shape->width = std::max(shape->width, ++wide[level[i]]);
+    for (const uint32_t next : shape->behind[i]) level[next] = std::max(level[next], level[i] + 1);
+  }
+  return shape;
+}
+
+void RunGraph(const GraphProgram& program) {
+  for (const auto& condition : program.conditions) condition->Begin();
+  RunShape(program, *program.shapes.front());
+}
+
+}  // namespace gpuloom::softgpu

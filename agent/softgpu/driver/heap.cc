@@ -1,0 +1,80 @@
+#include "agent/softgpu/driver/heap.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/memory.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+constexpr uint64_t kStepBytes = 16;  // what CUDA aligns such memory to
+
+}  // namespace
+
+bool Heap::BeginLocked() {
+  if (begun_) return true;
+  uint64_t size_bytes = 0;
+  {
+    const std::lock_guard lock(context_.mutex);
+    size_bytes = context_.limits[CU_LIMIT_MALLOC_HEAP_SIZE] / kStepBytes * kStepBytes;
+  }
+  uint64_t begin = 0;
+  if (size_bytes == 0 || Memory::Instance().Allocate(context_, RegionKind::kModule, size_bytes, 0,
+                                                     begin) != CUDA_SUCCESS) {
+    return false;
+  }
+  begun_ = true;
+  free_[begin] = size_bytes;
+  return true;
+}
+
+uint64_t Heap::Allocate(uint64_t size_bytes) {
+  const std::lock_guard lock(mutex_);
+  if (size_bytes == 0 || size_bytes > uint64_t{1} << 46 || !BeginLocked()) return 0;
+  const uint64_t wanted = (size_bytes + kStepBytes - 1) / kStepBytes * kStepBytes;
+  const auto found = std::find_if(free_.begin(), free_.end(),
+                                  [&](const auto& piece) { return piece.second >= wanted; });
+  if (found == free_.end()) return 0;
+  const auto [address, size] = *found;
+  free_.erase(found);
+  if (size > wanted) free_[address + wanted] = size - wanted;
+  used_[address] = wanted;
+  return address;
+}
+
+bool Heap::Free(uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  const auto used = used_.find(address);
+  if (used == used_.end()) return false;
+  auto piece = free_.emplace(address, used->second).first;
+  used_.erase(used);
+  if (const auto next = std::next(piece);
+      next != free_.end() && piece->first + piece->second == next->first) {
+    piece->second += next->second;
+    free_.erase(next);
+  }
+  if (piece != free_.begin()) {
+    const auto before = std::prev(piece);
+    if (before->first + before->second == piece->first) {
+      before->second += piece->second;
+      free_.erase(piece);
+    }
+  }
+  return true;
+}
+
+bool Heap::in_use() {
+  const std::lock_guard lock(mutex_);
+  return begun_;
+}
+
+void Heap::Forget() {
+  const std::lock_guard lock(mutex_);
+  begun_ = false;
+  free_.clear();
+  used_.clear();
+}
+
+}  // namespace gpuloom::softgpu

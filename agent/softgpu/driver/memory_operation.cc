@@ -1,0 +1,96 @@
+#include "agent/softgpu/driver/memory_operation.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "agent/softgpu/driver/address_table.h"
+#include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/retirement.h"
+#include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+// Long enough to leave the processor to others, short enough to be no delay beside a kernel.
+constexpr auto kLookAgain = std::chrono::microseconds(20);
+
+bool Reachable(const MemoryOperation& operation) {
+  return AddressTable::Instance().Covers(operation.address, operation.wide ? 8 : 4,
+                                         operation.kind == MemoryOperation::Kind::kWrite);
+}
+
+template <typename T>
+bool Holds(T now, T wanted, unsigned condition) {
+  switch (condition) {
+    case CU_STREAM_WAIT_VALUE_GEQ:
+      return static_cast<std::make_signed_t<T>>(static_cast<T>(now - wanted)) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ:
+      return now == wanted;
+    case CU_STREAM_WAIT_VALUE_AND:
+      return (now & wanted) != 0;
+    default:
+      return static_cast<T>(~(now | wanted)) != 0;
+  }
+}
+
+template <typename T>
+bool LookOnce(const MemoryOperation& operation) {
+  const std::atomic_ref<T> word(*reinterpret_cast<T*>(operation.address));
+  return Holds(word.load(), static_cast<T>(operation.value), operation.condition);
+}
+
+template <typename T>
+void Write(const MemoryOperation& operation) {
+  std::atomic_ref<T>(*reinterpret_cast<T*>(operation.address))
+      .store(static_cast<T>(operation.value));
+}
+
+void RunOne(const MemoryOperation& operation) {
+  if (operation.kind == MemoryOperation::Kind::kBarrier) {
+    static std::atomic<int> order{0};
+    order.fetch_add(1);  // orders everything around it; ThreadSanitizer knows no bare fences
+    return;
+  }
+  while (!Stopping()) {
+    {
+      const Retirement::Touching touching;
+      if (!Reachable(operation)) {
+        return RecordMemoryLost("a stream's write or wait", operation.address,
+                                operation.wide ? 8 : 4);
+      }
+      if (operation.kind == MemoryOperation::Kind::kWrite) {
+        return operation.wide ? Write<uint64_t>(operation) : Write<uint32_t>(operation);
+      }
+      if (operation.wide ? LookOnce<uint64_t>(operation) : LookOnce<uint32_t>(operation)) return;
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
+
+}  // namespace
+
+CUresult Prepare(std::vector<MemoryOperation> operations, std::function<void()>& run) {
+  for (const MemoryOperation& operation : operations) {
+    if (operation.kind == MemoryOperation::Kind::kBarrier) continue;
+    if (operation.address % (operation.wide ? 8 : 4) != 0 || !Reachable(operation) ||
+        operation.condition > CU_STREAM_WAIT_VALUE_NOR) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  run = [operations = std::move(operations)] {
+    for (const MemoryOperation& operation : operations) RunOne(operation);
+  };
+  return CUDA_SUCCESS;
+}
+
+CUresult Submit(Stream& stream, std::vector<MemoryOperation> operations) {
+  Work work;
+  CUDA_RETURN_IF_ERROR(Prepare(std::move(operations), work.run));
+  stream.context.Enqueue(stream, std::move(work));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,48 @@
+// Physical memory: what cuMemCreate makes and what an imported descriptor stands for.
+//
+// It is a sealed memfd, so its pages appear when touched, begin as zeros, and the same memory can
+// be mapped in several processes. The bytes come back to the device when the last handle and the
+// last mapping in this process are gone; an imported one is charged to the process that made it.
+// Safe from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "agent/softgpu/driver/device.h"
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::softgpu {
+
+// The unit of cuMemCreate, as on the real driver.
+inline constexpr uint64_t kGranularityBytes = uint64_t{2} << 20;
+
+struct Physical {
+  Physical() = default;
+  ~Physical();
+  Physical(const Physical&) = delete;
+  Physical& operator=(const Physical&) = delete;
+
+  int fd = -1;
+  uint64_t size_bytes = 0;
+  CUmemAllocationProp properties{};
+  Device* device = nullptr;  // nullptr for host memory
+  bool charged = false;      // counted in device->used_bytes
+};
+
+[[nodiscard]] CUresult MakePhysical(uint64_t size_bytes, const CUmemAllocationProp& properties,
+                                    std::shared_ptr<Physical>& physical);
+// From a descriptor that cuMemExportToShareableHandle gave, in this process or another. The
+// descriptor stays the caller's.
+[[nodiscard]] CUresult ImportPhysical(int fd, std::shared_ptr<Physical>& physical);
+// A new descriptor of the memory, close-on-exec.
+[[nodiscard]] CUresult ExportPhysical(const Physical& physical, int& fd);
+
+// CUmemGenericAllocationHandle values. One memory has one handle value; cuMemRetainAllocationHandle
+// counts it up.
+[[nodiscard]] CUmemGenericAllocationHandle AddHandle(const std::shared_ptr<Physical>& physical);
+[[nodiscard]] std::shared_ptr<Physical> FindHandle(CUmemGenericAllocationHandle handle);
+// False when it is none.
+[[nodiscard]] bool ReleaseHandle(CUmemGenericAllocationHandle handle);
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,160 @@
+#include "agent/softgpu/driver/pool.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "agent/softgpu/driver/address_table.h"
+#include "agent/softgpu/driver/pool_file.h"
+#include "agent/softgpu/driver/registry.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+struct Pools {
+  std::mutex mutex;
+  std::map<const Device*, std::shared_ptr<MemoryPool>> defaults;
+  std::map<const Device*, std::shared_ptr<MemoryPool>> current;
+};
+
+Pools& AllPools() {
+  static auto* pools = new Pools;  // never destroyed: calls may come while the process exits
+  return *pools;
+}
+
+}  // namespace
+
+PoolShare::PoolShare(std::shared_ptr<MemoryPool> from, uint64_t bytes)
+    : pool(std::move(from)), size_bytes(bytes) {
+  const uint64_t used = pool->used_bytes.fetch_add(bytes) + bytes;
+  uint64_t high = pool->used_high_bytes.load();
+  while (high < used && !pool->used_high_bytes.compare_exchange_weak(high, used)) {
+  }
+}
+
+PoolShare::~PoolShare() { pool->used_bytes.fetch_sub(size_bytes); }
+
+std::shared_ptr<MemoryPool> DefaultPool(Device& device) {
+  Pools& pools = AllPools();
+  std::lock_guard lock(pools.mutex);
+  std::shared_ptr<MemoryPool>& pool = pools.defaults[&device];
+  if (pool == nullptr) {
+    pool = std::make_shared<MemoryPool>(device);
+    pool->is_default = true;
+    Registry<MemoryPool>::Instance().Add(pool);
+  }
+  return pool;
+}
+
+std::shared_ptr<MemoryPool> CurrentPool(Device& device) {
+  Pools& pools = AllPools();
+  {
+    std::lock_guard lock(pools.mutex);
+    const auto found = pools.current.find(&device);
+    if (found != pools.current.end()) return found->second;
+  }
+  return DefaultPool(device);
+}
+
+void SetCurrentPool(Device& device, std::shared_ptr<MemoryPool> pool) {
+  Pools& pools = AllPools();
+  std::lock_guard lock(pools.mutex);
+  if (pool == nullptr) {
+    pools.current.erase(&device);
+  } else {
+    pools.current[&device] = std::move(pool);
+  }
+}
+
+std::shared_ptr<MemoryPool> OpenPool(Device& device, std::shared_ptr<PoolFile> file) {
+  std::lock_guard lock(AllPools().mutex);
+  for (const auto& pool : Registry<MemoryPool>::Instance().All()) {
+    if (!pool->imported || pool->file->name() != file->name()) continue;
+    ++pool->imports;
+    return pool;
+  }
+  auto pool = std::make_shared<MemoryPool>(device);
+  pool->file = std::move(file);
+  pool->imported = true;
+  pool->imports = 1;
+  Registry<MemoryPool>::Instance().Add(pool);
+  return pool;
+}
+
+std::optional<Region> FindImported(const MemoryPool& pool, uint64_t offset_bytes) {
+  const auto mapped = pool.mapped.find(offset_bytes);
+  if (mapped == pool.mapped.end()) return std::nullopt;
+  auto region = AddressTable::Instance().FindRegion(mapped->second);
+  const bool same = region && region->begin == mapped->second && !region->leaving &&
+                    region->piece != nullptr && !region->piece->ours &&
+                    region->piece->file == pool.file && region->piece->offset_bytes == offset_bytes;
+  return same ? region : std::nullopt;
+}
+
+CUresult DestroyPool(CUmemoryPool handle) {
+  std::lock_guard lock(AllPools().mutex);
+  const auto pool = FindPool(handle);
+  if (pool == nullptr || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+  if (pool->imported) {
+    std::lock_guard pool_lock(pool->mutex);
+    for (const auto& [offset_bytes, address] : pool->mapped) {
+      if (FindImported(*pool, offset_bytes)) return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (--pool->imports != 0) return CUDA_SUCCESS;
+  }
+  Registry<MemoryPool>::Instance().Take(handle);
+  const auto current = AllPools().current.find(&pool->device);
+  if (current != AllPools().current.end() && current->second == pool) {
+    AllPools().current.erase(current);
+  }
+  return CUDA_SUCCESS;
+}
+
+std::shared_ptr<MemoryPool> FindPool(CUmemoryPool handle) {
+  return Registry<MemoryPool>::Instance().Find(handle);
+}
+
+CUresult GetAttribute(const MemoryPool& pool, CUmemPool_attribute attribute, void* value) {
+  switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      *static_cast<int*>(value) = pool.reuse[attribute - 1];
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      *static_cast<cuuint64_t*>(value) = pool.release_threshold_bytes;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:  // nothing is kept beyond what is used
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+      *static_cast<cuuint64_t*>(value) = pool.used_bytes;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      *static_cast<cuuint64_t*>(value) = pool.used_high_bytes;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult SetAttribute(MemoryPool& pool, CUmemPool_attribute attribute, const void* value) {
+  switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      pool.reuse[attribute - 1] = *static_cast<const int*>(value) != 0 ? 1 : 0;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      pool.release_threshold_bytes = *static_cast<const cuuint64_t*>(value);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      if (*static_cast<const cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
+      pool.used_high_bytes = pool.used_bytes.load();
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+}  // namespace gpuloom::softgpu

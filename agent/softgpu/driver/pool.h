@@ -1,0 +1,72 @@
+// Memory pools: what cuMemAllocAsync takes from. Memory goes back to the device when it is freed,
+// so a pool here is a name, its attributes and the count of what came from it. Pools live in a
+// Registry until destroyed; allocations hold theirs. Safe from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "agent/softgpu/driver/device.h"
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::softgpu {
+
+class PoolFile;
+struct Region;
+
+struct MemoryPool {
+  explicit MemoryPool(Device& of) : device(of) {}
+
+  CUmemAllocationHandleType handles = CU_MEM_HANDLE_TYPE_NONE;  // what it can be exported as
+  // Of a pool that processes share: where its memory lies. Null otherwise.
+  std::shared_ptr<PoolFile> file;
+  bool imported = false;
+  int imports = 0;  // of an imported one: how often; of the table of pools
+  // Of an imported one: where allocations in the file were mapped, which may have been freed since.
+  std::mutex mutex;
+  std::map<uint64_t, CUdeviceptr> mapped;
+
+  Device& device;
+  bool is_default = false;
+  std::atomic<uint64_t> used_bytes{0};
+  std::atomic<uint64_t> used_high_bytes{0};
+  std::atomic<uint64_t> release_threshold_bytes{0};
+  std::atomic<int> reuse[3] = {1, 1, 1};  // the three CU_MEMPOOL_ATTR_REUSE_* switches
+};
+
+// What one allocation counts for; gives it back when the allocation is gone.
+struct PoolShare {
+  PoolShare(std::shared_ptr<MemoryPool> from, uint64_t size_bytes);
+  ~PoolShare();
+  PoolShare(const PoolShare&) = delete;
+  PoolShare& operator=(const PoolShare&) = delete;
+
+  const std::shared_ptr<MemoryPool> pool;
+  const uint64_t size_bytes;
+};
+
+// Made on first demand, never destroyed.
+std::shared_ptr<MemoryPool> DefaultPool(Device& device);
+// What cuMemAllocAsync uses: the default one until another is set; nullptr sets the default one
+// again.
+std::shared_ptr<MemoryPool> CurrentPool(Device& device);
+void SetCurrentPool(Device& device, std::shared_ptr<MemoryPool> pool);
+// The pool of a file that another has made, or that another import has opened.
+std::shared_ptr<MemoryPool> OpenPool(Device& device, std::shared_ptr<PoolFile> file);
+// INVALID_VALUE for none, the default one, and an imported one in use.
+[[nodiscard]] CUresult DestroyPool(CUmemoryPool handle);
+// What an import has mapped of that place in the file and nobody has freed. Under the pool's lock.
+std::optional<Region> FindImported(const MemoryPool& pool, uint64_t offset_bytes);
+// The living pool that a handle names.
+std::shared_ptr<MemoryPool> FindPool(CUmemoryPool handle);
+
+[[nodiscard]] CUresult GetAttribute(const MemoryPool& pool, CUmemPool_attribute attribute,
+                                    void* value);
+[[nodiscard]] CUresult SetAttribute(MemoryPool& pool, CUmemPool_attribute attribute,
+                                    const void* value);
+
+}  // namespace gpuloom::softgpu

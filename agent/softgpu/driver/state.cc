@@ -1,0 +1,133 @@
+#include "agent/softgpu/driver/state.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <future>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "agent/softgpu/driver/device.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+enum class Phase { kNew, kReady, kForked, kUnloading };
+
+std::atomic<Phase> phase{Phase::kNew};
+std::atomic<CUresult> fault{CUDA_SUCCESS};
+std::atomic<bool> stopping{false};
+thread_local int host_function_depth = 0;
+
+Settings& MutableSettings() {
+  static auto* settings =
+      new Settings;  // never destroyed: stream threads may outlive static destructors
+  return *settings;
+}
+
+void AfterForkInChild() { phase.store(Phase::kForked, std::memory_order_relaxed); }
+
+// Runs when the process exits: kernels still running are told to end, late calls are answered
+// politely.
+[[gnu::destructor]] void AtUnload() {
+  if (phase.load() == Phase::kNew) return;
+  phase.store(Phase::kUnloading);
+  stopping.store(true);
+}
+
+// What NVIDIA's driver does, too, when it starts, and gives up where it may not (seen from 570 on): naming
+// another thread, which is writing to /proc/self/task/TID/comm, and making memory with a descriptor.
+bool StartsAsADriverDoes() {
+  std::promise<void> done;
+  std::thread thread([&] { done.get_future().wait(); });
+  const bool named = pthread_setname_np(thread.native_handle(), "softgpu-start") == 0;
+  done.set_value();
+  thread.join();
+  const int memory = memfd_create("softgpu", MFD_CLOEXEC);
+  if (memory >= 0) close(memory);
+  return named && memory >= 0;
+}
+
+}  // namespace
+
+CUresult Start(unsigned flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  static std::mutex start_mutex;
+  if (phase.load() == Phase::kForked) return CUDA_ERROR_NOT_INITIALIZED;
+  if (phase.load() == Phase::kUnloading) return CUDA_ERROR_DEINITIALIZED;
+  std::lock_guard lock(start_mutex);
+  if (phase.load() == Phase::kReady) return CUDA_SUCCESS;
+  Settings settings;
+  std::string error;
+  if (!ReadSettings(settings, error)) {
+    Say(error);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  MutableSettings() = settings;
+  if (!StartsAsADriverDoes()) {
+    Say("the process may not name its threads or make memory with a descriptor");
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  if (settings.device_count == 0) return CUDA_ERROR_NO_DEVICE;
+  MakeDevices(settings);
+  pthread_atfork(nullptr, nullptr, AfterForkInChild);
+  phase.store(Phase::kReady);
+  return CUDA_SUCCESS;
+}
+
+CUresult Ready() {
+  switch (phase.load(std::memory_order_acquire)) {
+    case Phase::kReady:
+      return host_function_depth == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_PERMITTED;
+    case Phase::kUnloading:
+      return CUDA_ERROR_DEINITIALIZED;
+    case Phase::kNew:
+    case Phase::kForked:
+      break;
+  }
+  return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult Healthy() {
+  const CUresult ready = Ready();
+  return ready != CUDA_SUCCESS ? ready : Fault();
+}
+
+const Settings& CurrentSettings() { return MutableSettings(); }
+
+CUresult Fault() { return fault.load(std::memory_order_acquire); }
+
+void RecordFault(CUresult code, std::string_view reason) {
+  CUresult none = CUDA_SUCCESS;
+  if (!fault.compare_exchange_strong(none, code)) return;
+  stopping.store(true);
+  Say(reason);
+}
+
+void RecordMemoryLost(std::string_view what, uint64_t address, uint64_t size_bytes) {
+  char text[160];
+  std::snprintf(text, sizeof(text),
+                "%.*s found %llu bytes at 0x%llx freed or inaccessible; was it freed too early?",
+                static_cast<int>(what.size()), what.data(),
+                static_cast<unsigned long long>(size_bytes),
+                static_cast<unsigned long long>(address));
+  RecordFault(CUDA_ERROR_ILLEGAL_ADDRESS, text);
+}
+
+void Say(std::string_view line) {
+  if (CurrentSettings().quiet) return;
+  const std::string text = "softgpu: " + std::string(line) + "\n";
+  // One write, so that lines of several processes do not mix; nothing can be done when stderr is
+  // closed.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+const std::atomic<bool>& Stopping() { return stopping; }
+
+InsideHostFunction::InsideHostFunction() { ++host_function_depth; }
+InsideHostFunction::~InsideHostFunction() { --host_function_depth; }
+
+}  // namespace gpuloom::softgpu

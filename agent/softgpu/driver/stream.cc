@@ -1,0 +1,126 @@
+#include "agent/softgpu/driver/stream.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <thread>
+#include <utility>
+
+#include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/green_context.h"
+#include "agent/softgpu/driver/registry.h"
+#include "agent/softgpu/driver/state.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+uint64_t NextStreamId() {
+  // 0, 1 and 2 stand for the special handles.
+  static std::atomic<uint64_t> next{3};
+  return next.fetch_add(1);
+}
+
+}  // namespace
+
+bool Point::Done() const { return stream == nullptr || stream->IsDone(number); }
+
+void Point::Wait() const {
+  if (stream != nullptr) stream->WaitFor(number);
+}
+
+Stream::Stream(Context& of, Kind what, unsigned with_flags, int with_priority)
+    : context(of), kind(what), flags(with_flags), priority(with_priority), id(NextStreamId()) {}
+
+Point Stream::Push(Work work) {
+  std::lock_guard lock(mutex_);
+  queue_.push_back(std::move(work));
+  ++pushed_;
+  if (!thread_runs_) StartThreadLocked();
+  work_arrived_.notify_one();
+  return {shared_from_this(), pushed_};
+}
+
+Point Stream::Tail() {
+  std::lock_guard lock(mutex_);
+  return {shared_from_this(), pushed_};
+}
+
+void Stream::Close() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  work_arrived_.notify_one();
+}
+
+bool Stream::Finished() {
+  std::lock_guard lock(mutex_);
+  return closed_ && completed_.load() == pushed_;
+}
+
+void Stream::WaitFor(uint64_t number) {
+  if (IsDone(number)) return;
+  std::unique_lock lock(mutex_);
+  work_done_.wait(lock, [&] { return completed_.load() >= number; });
+}
+
+CUstreamAttrValue Stream::GetAttribute(CUstreamAttrID attribute) {
+  std::lock_guard lock(mutex_);
+  return attributes_[attribute];
+}
+
+void Stream::SetAttribute(CUstreamAttrID attribute, const CUstreamAttrValue& value) {
+  std::lock_guard lock(mutex_);
+  attributes_[attribute] = value;
+}
+
+void Stream::StartThreadLocked() {
+  thread_runs_ = true;
+  // The application's signal handlers belong on the application's threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([self = shared_from_this()] {
+    pthread_setname_np(pthread_self(), "softgpu-stream");
+    self->RunQueue();
+  }).detach();  // the process may exit while a kernel runs; nobody is left then to join
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Stream::RunQueue() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    work_arrived_.wait(lock, [&] { return closed_ || !queue_.empty(); });
+    if (queue_.empty()) break;
+    Work work = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    for (const Point& point : work.after) point.Wait();
+    if (work.run != nullptr && (work.even_after_fault || Fault() == CUDA_SUCCESS)) work.run();
+    work = Work();  // what it held is released before anybody is told that it is done
+    lock.lock();
+    completed_.fetch_add(1);
+    work_done_.notify_all();
+  }
+  thread_runs_ = false;
+}
+
+std::shared_ptr<Stream> FindStream(Context& current, CUstream handle, bool per_thread) {
+  if (handle == nullptr) handle = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+  if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+    Context* green = CurrentContext();
+    if (green == nullptr || green->green == nullptr) {
+      return handle == CU_STREAM_LEGACY ? current.LegacyStream() : current.ThreadStream();
+    }
+    // CUDA has no stream of a thread's own in a green context.
+    return handle == CU_STREAM_LEGACY ? green->LegacyStream() : nullptr;
+  }
+  auto stream = Registry<Stream>::Instance().Find(handle);
+  return stream == nullptr || !stream->context.alive ? nullptr : stream;
+}
+
+CUresult NoStream(CUstream handle) {
+  return Registry<Stream>::Instance().Find(handle) != nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                              : CUDA_ERROR_INVALID_HANDLE;
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,66 @@
+// Texture and surface references. Those of a module stand for the variables that its kernels name;
+// a launch takes what they are bound to along, so that they can be bound anew while it waits or
+// runs. A texture reference that a program makes by itself is seen by no kernel.
+//
+// Handles are the objects' addresses, known to a Registry. Safe from any thread.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "agent/softgpu/driver/view.h"
+#include "agent/softgpu/exec/machine/module.h"
+#include "proto/cuda/texture_reference.h"
+
+namespace gpuloom::softgpu {
+
+struct Context;
+class ModuleReferences;
+
+// CUtexref and CUsurfref.
+struct LoadedReference {
+  Context* context = nullptr;
+  std::weak_ptr<ModuleReferences> module;
+  size_t number = 0;  // in the module
+  bool of_module = false;
+  bool is_surface = false;
+  std::mutex mutex;  // guards the rest
+  TextureReference texture{};
+  CUarray array = nullptr;  // a surface's
+};
+
+// By their numbers; never changed.
+using BoundImages = std::shared_ptr<const std::vector<BoundImage>>;
+
+class ModuleReferences : public std::enable_shared_from_this<ModuleReferences> {
+ public:
+  ModuleReferences(Context& context, const std::vector<ImageReference>& names)
+      : context_(context), names_(names), made_(names.size()) {
+    bound_ = std::make_shared<const std::vector<BoundImage>>(names.size());
+  }
+
+  // The same object every time; null: there is none of that name and kind.
+  std::shared_ptr<LoadedReference> Find(std::string_view name, bool is_surface);
+  void Bind(size_t number, BoundImage image);
+  [[nodiscard]] bool HasName(std::string_view name) const;
+  [[nodiscard]] BoundImages Bound() const;
+  // The handles die.
+  void Retire();
+
+ private:
+  Context& context_;
+  const std::vector<ImageReference> names_;
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<LoadedReference>> made_;  // by number
+  BoundImages bound_;
+};
+
+// A CUarray or CUmipmappedArray is destroyed: what was bound to it is bound to nothing.
+void UnbindArray(const void* array);
+
+// Of no module.
+void DestroyReferencesOf(const Context& context);
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,63 @@
+#include "agent/softgpu/driver/view.h"
+
+#include <mutex>
+
+namespace gpuloom::softgpu {
+
+Views& Views::Instance() {
+  static auto* views = new Views;  // never destroyed: kernels may run while the process exits
+  return *views;
+}
+
+uint64_t Views::Add(std::shared_ptr<TextureView> view) {
+  std::unique_lock lock(mutex_);
+  textures_[++last_] = std::move(view);
+  return last_;
+}
+
+uint64_t Views::Add(std::shared_ptr<SurfaceView> view) {
+  std::unique_lock lock(mutex_);
+  surfaces_[++last_] = std::move(view);
+  return last_;
+}
+
+std::shared_ptr<const TextureView> Views::FindTextureView(uint64_t handle) const {
+  std::shared_lock lock(mutex_);
+  const auto found = textures_.find(handle);
+  return found == textures_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<const SurfaceView> Views::FindSurfaceView(uint64_t handle) const {
+  std::shared_lock lock(mutex_);
+  const auto found = surfaces_.find(handle);
+  return found == surfaces_.end() ? nullptr : found->second;
+}
+
+void Views::RemoveTexture(uint64_t handle) {
+  std::unique_lock lock(mutex_);
+  textures_.erase(handle);
+}
+
+void Views::RemoveSurface(uint64_t handle) {
+  std::unique_lock lock(mutex_);
+  surfaces_.erase(handle);
+}
+
+void Views::DestroyAllOf(const Context& context) {
+  std::unique_lock lock(mutex_);
+  std::erase_if(textures_, [&](const auto& entry) { return entry.second->context == &context; });
+  std::erase_if(surfaces_, [&](const auto& entry) { return entry.second->context == &context; });
+}
+
+std::shared_ptr<const Texture> Views::FindTexture(uint64_t handle) const {
+  const auto view = FindTextureView(handle);
+  // Shares the view's life.
+  return view == nullptr ? nullptr : std::shared_ptr<const Texture>(view, &view->texture);
+}
+
+std::shared_ptr<const Image> Views::FindSurface(uint64_t handle) const {
+  const auto view = FindSurfaceView(handle);
+  return view == nullptr ? nullptr : std::shared_ptr<const Image>(view, &view->array->image);
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,64 @@
+// Texture and surface objects: numbers that kernels get, and what they stand for. A view holds the
+// array it looks at; linear memory may go before it, then reading faults. Each belongs to a context
+// and goes with it. Safe from any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+#include <vector>
+
+#include "agent/softgpu/driver/array.h"
+#include "agent/softgpu/exec/machine/image.h"
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::softgpu {
+
+struct TextureView {
+  Context* context = nullptr;
+  Texture texture;
+  std::vector<std::shared_ptr<Array>> arrays;
+  CUDA_RESOURCE_DESC resource{};
+  CUDA_TEXTURE_DESC sampler{};
+  CUDA_RESOURCE_VIEW_DESC view{};
+  bool has_view = false;
+};
+
+struct SurfaceView {
+  Context* context = nullptr;
+  std::shared_ptr<Array> array;
+  CUDA_RESOURCE_DESC resource{};
+};
+
+// CUDA's rules for what a texture may be. Of no handle yet.
+[[nodiscard]] CUresult MakeView(Context* context, const CUDA_RESOURCE_DESC& resource,
+                                const CUDA_TEXTURE_DESC& sampler,
+                                const CUDA_RESOURCE_VIEW_DESC* view,
+                                std::shared_ptr<TextureView>* made);
+
+class Views {
+ public:
+  static Views& Instance();
+
+  uint64_t Add(std::shared_ptr<TextureView> view);
+  uint64_t Add(std::shared_ptr<SurfaceView> view);
+  [[nodiscard]] std::shared_ptr<const TextureView> FindTextureView(uint64_t handle) const;
+  [[nodiscard]] std::shared_ptr<const SurfaceView> FindSurfaceView(uint64_t handle) const;
+  // Unknown handles are nothing.
+  void RemoveTexture(uint64_t handle);
+  void RemoveSurface(uint64_t handle);
+  void DestroyAllOf(const Context& context);
+
+  // What the machine asks.
+  [[nodiscard]] std::shared_ptr<const Texture> FindTexture(uint64_t handle) const;
+  [[nodiscard]] std::shared_ptr<const Image> FindSurface(uint64_t handle) const;
+
+ private:
+  mutable std::shared_mutex mutex_;
+  uint64_t last_ = 0;
+  std::map<uint64_t, std::shared_ptr<TextureView>> textures_;
+  std::map<uint64_t, std::shared_ptr<SurfaceView>> surfaces_;
+};
+
+}  // namespace gpuloom::softgpu

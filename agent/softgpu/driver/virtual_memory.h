@@ -1,0 +1,45 @@
+// Address ranges reserved by cuMemAddressReserve and physical memory mapped into them.
+//
+// A reservation keeps its addresses from everybody else in the process. Mapped memory is seen by
+// kernels and copies only after cuMemSetAccess. Unmapping does not wait for running work: that work
+// faults when it touches the range again. Safe from any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "agent/softgpu/driver/physical.h"
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::softgpu {
+
+class VirtualMemory {
+ public:
+  static VirtualMemory& Instance();
+
+  // At `wanted` when it is not 0 and free there, else anywhere. `alignment_bytes` 0 means the
+  // granularity.
+  [[nodiscard]] CUresult Reserve(uint64_t size_bytes, uint64_t alignment_bytes, uint64_t wanted,
+                                 uint64_t& begin);
+  // Exactly one reservation, with nothing mapped in it.
+  [[nodiscard]] CUresult Free(uint64_t begin, uint64_t size_bytes);
+  [[nodiscard]] CUresult Map(uint64_t begin, uint64_t size_bytes,
+                             std::shared_ptr<Physical> physical);
+  // Whole mappings only, one or several in a row.
+  // The reservation around the address.
+  [[nodiscard]] bool FindReservation(uint64_t address, uint64_t& begin, uint64_t& size_bytes);
+  [[nodiscard]] CUresult Unmap(uint64_t begin, uint64_t size_bytes);
+  [[nodiscard]] CUresult SetAccess(uint64_t begin, uint64_t size_bytes, CUmemAccess_flags access);
+
+ private:
+  [[nodiscard]] bool FindReservationLocked(uint64_t address, uint64_t& begin,
+                                           uint64_t& size_bytes) const;
+  [[nodiscard]] bool ConsistsOfMappings(uint64_t begin, uint64_t size_bytes) const;
+
+  std::mutex mutex_;
+  std::map<uint64_t, uint64_t> reservations_;  // begin → size in bytes
+};
+
+}  // namespace gpuloom::softgpu

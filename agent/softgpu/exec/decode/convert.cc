@@ -1,0 +1,260 @@
+// cvt. The frequent conversions have handlers of their own; the others go through Convert().
+#include "agent/softgpu/exec/machine/convert.h"
+
+#include "agent/softgpu/exec/decode/instruction_table.h"
+#include "agent/softgpu/exec/decode/types.h"
+#include "agent/softgpu/exec/machine/lanes.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+// Instr::imm of the general handler.
+constexpr uint32_t kToShift = 0, kFromShift = 5, kRoundShift = 10, kFlagShift = 13, kSizeShift = 19;
+
+int64_t Pack(const Conversion& how, uint32_t source_bytes) {
+  uint32_t bits = static_cast<uint32_t>(how.to) << kToShift |
+                  static_cast<uint32_t>(how.from) << kFromShift |
+                  static_cast<uint32_t>(how.round) << kRoundShift | source_bytes << kSizeShift;
+  bits |= static_cast<uint32_t>(how.to_integral) << kFlagShift;
+  bits |= static_cast<uint32_t>(how.flush) << (kFlagShift + 1);
+  bits |= static_cast<uint32_t>(how.saturate) << (kFlagShift + 2);
+  bits |= static_cast<uint32_t>(how.relu) << (kFlagShift + 3);
+  bits |= static_cast<uint32_t>(how.tf32) << (kFlagShift + 4);
+  bits |= static_cast<uint32_t>(how.finite) << (kFlagShift + 5);
+  return bits;
+}
+
+Conversion Unpack(int64_t imm, uint32_t* source_bytes) {
+  const auto bits = static_cast<uint32_t>(imm);
+  Conversion how;
+  how.to = static_cast<ptx::Type>(bits >> kToShift & 31);
+  how.from = static_cast<ptx::Type>(bits >> kFromShift & 31);
+  how.round = static_cast<Round>(bits >> kRoundShift & 7);
+  how.to_integral = bits >> kFlagShift & 1;
+  how.flush = bits >> (kFlagShift + 1) & 1;
+  how.saturate = bits >> (kFlagShift + 2) & 1;
+  how.relu = bits >> (kFlagShift + 3) & 1;
+  how.tf32 = bits >> (kFlagShift + 4) & 1;
+  how.finite = bits >> (kFlagShift + 5) & 1;
+  *source_bytes = bits >> kSizeShift & 15;
+  return how;
+}
+
+uint64_t ReadLane(const Warp& warp, Ref ref, uint32_t size_bytes, uint32_t lane) {
+  switch (size_bytes) {
+    case 1:
+      return warp.Source<uint8_t>(ref)[lane];
+    case 2:
+      return warp.Source<uint16_t>(ref)[lane];
+    case 4:
+      return warp.Source<uint32_t>(ref)[lane];
+    default:
+      return warp.Source<uint64_t>(ref)[lane];
+  }
+}
+
+template <class D>
+Step General(Warp& warp, const Instr& in) {
+  uint32_t source_bytes = 0;
+  const Conversion how = Unpack(in.imm, &source_bytes);
+  return Apply<D>(warp, in, [&](uint32_t i) {
+    return static_cast<D>(Convert(how, ReadLane(warp, in.a, source_bytes, i)));
+  });
+}
+
+Handler GeneralOf(uint32_t size_bytes) {
+  switch (size_bytes) {
+    case 1:
+      return General<uint8_t>;
+    case 2:
+      return General<uint16_t>;
+    case 4:
+      return General<uint32_t>;
+    case 8:
+      return General<uint64_t>;
+    default:
+      return nullptr;
+  }
+}
+
+// Integers: the low bits of register R, extended as N says into register W.
+template <class R, class N>
+Handler NarrowInto(uint32_t size_bytes) {
+  switch (size_bytes) {
+    case 2:
+      return Map1<uint16_t, R>([](R a) { return static_cast<N>(a); });
+    case 4:
+      return Map1<uint32_t, R>([](R a) { return static_cast<N>(a); });
+    case 8:
+      return Map1<uint64_t, R>([](R a) { return static_cast<N>(a); });
+    default:
+      return nullptr;
+  }
+}
+
+template <class R>
+Handler NarrowFrom(ptx::Type by, uint32_t size_bytes) {
+  switch (by) {
+    case ptx::Type::kU8:
+      return NarrowInto<R, uint8_t>(size_bytes);
+    case ptx::Type::kS8:
+      return NarrowInto<R, int8_t>(size_bytes);
+    case ptx::Type::kU16:
+      return NarrowInto<R, uint16_t>(size_bytes);
+    case ptx::Type::kS16:
+      return NarrowInto<R, int16_t>(size_bytes);
+    case ptx::Type::kU32:
+      return NarrowInto<R, uint32_t>(size_bytes);
+    case ptx::Type::kS32:
+      return NarrowInto<R, int32_t>(size_bytes);
+    case ptx::Type::kU64:
+    case ptx::Type::kS64:
+      return NarrowInto<R, uint64_t>(size_bytes);
+    default:
+      return nullptr;
+  }
+}
+
+Handler FindInteger(const Conversion& how, uint32_t source_bytes, uint32_t result_bytes) {
+  if (how.saturate) return nullptr;
+  const uint32_t to = ptx::SizeBytes(how.to);
+  const uint32_t from = ptx::SizeBytes(how.from);
+  // Widening extends as the source's type says, which is enough unless the register is wider yet.
+  if (to > from && result_bytes > to) return nullptr;
+  const ptx::Type by = to > from ? how.from : how.to;
+  if (source_bytes == 2) return NarrowFrom<uint16_t>(by, result_bytes);
+  if (source_bytes == 4) return NarrowFrom<uint32_t>(by, result_bytes);
+  if (source_bytes == 8) return NarrowFrom<uint64_t>(by, result_bytes);
+  return nullptr;
+}
+
+template <class T>
+Handler FloatFrom(ptx::Type from) {
+  switch (from) {
+    case ptx::Type::kS32:
+      return Map1<T, int32_t>([](int32_t a) { return static_cast<T>(a); });
+    case ptx::Type::kU32:
+      return Map1<T, uint32_t>([](uint32_t a) { return static_cast<T>(a); });
+    case ptx::Type::kS64:
+      return Map1<T, int64_t>([](int64_t a) { return static_cast<T>(a); });
+    case ptx::Type::kU64:
+      return Map1<T, uint64_t>([](uint64_t a) { return static_cast<T>(a); });
+    default:
+      return nullptr;
+  }
+}
+
+Handler FindFast(const Conversion& how, uint32_t source_bytes, uint32_t result_bytes) {
+  if (!ptx::IsFloat(how.from) && !ptx::IsFloat(how.to)) {
+    return FindInteger(how, source_bytes, result_bytes);
+  }
+  const bool plain = how.round == Round::kNearest && !how.flush && !how.saturate && !how.relu &&
+                     !how.finite && !how.to_integral && source_bytes == ptx::SizeBytes(how.from) &&
+                     result_bytes == ptx::SizeBytes(how.to);
+  if (!plain) return nullptr;
+  if (how.to == ptx::Type::kF64 && how.from == ptx::Type::kF32) {
+    return Map1<double, float>([](float a) { return static_cast<double>(a); });
+  }
+  if (how.to == ptx::Type::kF32) return FloatFrom<float>(how.from);
+  if (how.to == ptx::Type::kF64) return FloatFrom<double>(how.from);
+  return nullptr;
+}
+
+bool TakeRounding(Op& op, Conversion* how) {
+  const std::string_view round =
+      op.mods.TakeOneOf({"rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi"});
+  how->to_integral = round.size() == 3 && round[2] == 'i';
+  if (round == "rna")
+    how->round = Round::kNearestAway;
+  else if (round.starts_with("rz"))
+    how->round = Round::kZero;
+  else if (round.starts_with("rm"))
+    how->round = Round::kDown;
+  else if (round.starts_with("rp"))
+    how->round = Round::kUp;
+  return !round.empty();
+}
+
+// cvt.rn.f16x2.f32 d, a, b: a becomes the upper half.
+bool DecodePair(Decoder& decoder, Op& op, Conversion how) {
+  how.to = how.to == ptx::Type::kF16x2 ? ptx::Type::kF16 : ptx::Type::kBf16;
+  if (how.from != ptx::Type::kF32 || op.count() != 3) return false;
+  Ref halves[2] = {};
+  for (size_t k = 0; k < 2; ++k) {
+    Instr in;
+    in.a = decoder.Source(op[2 - k], ptx::Type::kF32);
+    in.d = halves[k] = decoder.NewRegister(2);
+    in.imm = Pack(how, 4);
+    if (!decoder.Emit(GeneralOf(2), in)) return false;
+  }
+  Instr in;
+  in.d = decoder.Destination(op[0], 4);
+  in.a = halves[0];
+  in.b = halves[1];
+  return decoder.Emit(Map2<uint32_t, uint16_t, uint16_t>([](uint16_t low, uint16_t high) {
+                        return (static_cast<uint32_t>(high) << 16) | low;
+                      }),
+                      in);
+}
+
+bool CheckRounding(const Conversion& how, bool given) {
+  const bool from_float = ptx::IsFloat(how.from);
+  const bool to_float = ptx::IsFloat(how.to);
+  if (!from_float && !to_float) return !given;
+  if (from_float && !to_float) return how.to_integral;
+  if (!from_float) return given && !how.to_integral;
+  const bool narrows = ptx::SizeBytes(how.to) < ptx::SizeBytes(how.from);
+  const bool widens = ptx::SizeBytes(how.to) > ptx::SizeBytes(how.from);
+  if (widens) return !given || !how.to_integral;
+  return !narrows || given;
+}
+
+}  // namespace
+
+bool DecodeCvt(Decoder& decoder, Op& op) {
+  if (op.mods.Take("pack")) return DecodeCvtPack(decoder, op);
+  for (const char* eighth : {"e4m3x2", "e5m2x2"}) {
+    if (op.mods.Has(eighth)) return DecodeCvtEighth(decoder, op);
+  }
+  Conversion how;
+  const bool rounds = TakeRounding(op, &how);
+  how.flush = op.mods.Take("ftz");
+  how.saturate = op.mods.Take("sat");
+  how.relu = op.mods.Take("relu");
+  how.finite = op.mods.Take("satfinite");
+  how.tf32 = op.mods.Take("tf32");
+  Instr in;
+  if (how.tf32) {
+    if (op.mods.TakeType() != ptx::Type::kF32 || !rounds || how.to_integral) return false;
+    how.to = how.from = ptx::Type::kB32;
+    if (!Operands(decoder, op, 4, 1, &in)) return false;
+    in.imm = Pack(how, 4);
+    return decoder.Emit(GeneralOf(4), in);
+  }
+  how.to = op.mods.TakeType();
+  how.from = op.mods.TakeType();
+  if (how.round == Round::kNearestAway) return false;
+  const auto is_narrow = [](ptx::Type t) { return ptx::IsFloat(t) && ptx::SizeBytes(t) == 2; };
+  if (how.finite && !is_narrow(how.to) && how.to != ptx::Type::kF16x2 &&
+      how.to != ptx::Type::kBf16x2) {
+    return false;
+  }
+  if (how.to == ptx::Type::kF16x2 || how.to == ptx::Type::kBf16x2) {
+    return rounds && !how.to_integral && DecodePair(decoder, op, how);
+  }
+  const auto allowed = [](ptx::Type t) {
+    return !ptx::IsBits(t) && t != ptx::Type::kPred && t != ptx::Type::kNone &&
+           t != ptx::Type::kF16x2 && t != ptx::Type::kBf16x2;
+  };
+  if (!allowed(how.to) || !allowed(how.from) || !CheckRounding(how, rounds)) return false;
+  if (op.count() != 2) return false;
+  uint32_t source_bytes = 0;
+  uint32_t result_bytes = 0;
+  in.a = decoder.LooseSource(op[1], how.from, &source_bytes);
+  in.d = decoder.LooseDestination(op[0], ptx::SizeBytes(how.to), &result_bytes);
+  in.imm = Pack(how, source_bytes);
+  const Handler fast = FindFast(how, source_bytes, result_bytes);
+  return decoder.Emit(fast != nullptr ? fast : GeneralOf(result_bytes), in);
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,73 @@
+// The state of a Module while it is decoded: its names, its constant bank, its shared memory.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "agent/softgpu/exec/decode/symbols.h"
+#include "agent/softgpu/exec/machine/module.h"
+#include "agent/softgpu/exec/machine/program.h"
+#include "agent/softgpu/ptx/syntax.h"
+
+namespace gpuloom::softgpu {
+
+class ModuleBuilder {
+ public:
+  ModuleBuilder(const ptx::ModuleTree& tree, Program* program, const Externals& externals)
+      : tree_(tree), program_(*program), externals_(externals) {}
+
+  // Places variables, in memory from `allocate`, and numbers the functions.
+  bool Declare(const Module::AllocateGlobals& allocate, std::vector<Global>* globals,
+               std::vector<ImageReference>* references);
+  // Decodes every function; a kernel's entry in `kernels` for each .entry.
+  bool DecodeAll(std::vector<Kernel>* kernels);
+
+  // --- for the function decoder
+  // ------------------------------------------------------------------- Refers to `bits` in all
+  // lanes, as a value of 1, 2, 4 or 8 bytes.
+  Ref Constant(uint64_t bits, uint32_t size_bytes);
+  [[nodiscard]] const Symbol* Find(std::string_view name) const;
+  [[nodiscard]] const ptx::FunctionTree* TreeOf(uint64_t function) const {
+    return trees_[function];
+  }
+  [[nodiscard]] Program& program() { return program_; }
+  // Shared memory of the function that is decoded, for a variable of its own.
+  bool AddShared(uint64_t size_bytes, uint32_t align_bytes, uint64_t* offset);
+  bool Fail(uint32_t line, std::string_view message);
+  [[nodiscard]] bool failed() const { return !error_.empty(); }
+  [[nodiscard]] const std::string& error() const { return error_; }
+  [[nodiscard]] bool out_of_memory() const { return out_of_memory_; }
+
+ private:
+  bool NumberFunctions();
+  bool NumberReferences(std::vector<ImageReference>* references);
+  bool PlaceGlobals(const Module::AllocateGlobals& allocate, std::vector<Global>* globals);
+  bool FillGlobals();
+  bool WriteInitialValues(const ptx::Variable& variable, uint64_t address);
+  void FindUses();
+  bool PlaceShared();
+  [[nodiscard]] std::set<uint32_t> Reachable(uint32_t function) const;
+  bool FillKernel(const ptx::FunctionTree& tree, const Function& function, uint32_t shared_bytes,
+                  Kernel* kernel);
+
+  const ptx::ModuleTree& tree_;
+  Program& program_;
+  const Externals& externals_;
+  std::map<std::string_view, Symbol> names_;
+  std::map<std::pair<uint64_t, uint32_t>, Ref> constants_;
+  std::vector<const ptx::FunctionTree*>
+      trees_;  // by function index: its definition, or a declaration
+  std::vector<std::set<std::string_view>> names_used_;  // by function index
+  std::vector<uint32_t> shared_start_;                  // by function index
+  uint32_t shared_end_ = 0;                             // of the function being decoded
+  uint32_t device_shared_end_ = 0;                      // what device functions use lies below
+  uint64_t const_bytes_ = 0;
+  std::string error_;
+  bool out_of_memory_ = false;
+};
+
+}  // namespace gpuloom::softgpu

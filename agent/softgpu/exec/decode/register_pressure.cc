@@ -1,0 +1,53 @@
+#include "agent/softgpu/exec/decode/register_pressure.h"
+
+#include <algorithm>
+
+namespace gpuloom::softgpu {
+namespace {
+
+// Registers times loops: a text made to take long is counted without its loops. nvcc's largest kernels
+// are a thousand times smaller.
+constexpr uint64_t kMaxSteps = 100'000'000;
+
+}  // namespace
+
+void RegisterPressure::Use(uint64_t offset, uint32_t size_bytes, uint32_t pc) {
+  const auto [at, added] = lives_.try_emplace(offset);
+  Life& life = at->second;
+  if (added) {
+    life.first = pc;
+    // Eight- and sixteen-bit registers take a whole one each.
+    life.words = size_bytes > 4 ? 2 : 1;
+  }
+  life.last = std::max(life.last, pc);
+}
+
+void RegisterPressure::Branch(uint32_t pc, uint32_t target) {
+  if (target <= pc) loops_.push_back({target, pc});
+}
+
+uint32_t RegisterPressure::WordsAlive() const {
+  std::map<uint32_t, int64_t> changes;
+  std::vector<Loop> loops;
+  if (uint64_t{lives_.size()} * loops_.size() <= kMaxSteps) loops = loops_;
+  // Inner loops end first, so that a life made longer by one is seen by those around it.
+  std::sort(loops.begin(), loops.end(), [](const Loop& a, const Loop& b) { return a.end < b.end; });
+  for (const auto& [offset, life] : lives_) {
+    uint32_t last = life.last;
+    for (const Loop& loop : loops) {
+      // What came from before a loop and is named in it must live until the loop's end.
+      if (life.first < loop.begin && last >= loop.begin && last < loop.end) last = loop.end;
+    }
+    changes[life.first] += life.words;
+    changes[last + 1] -= life.words;
+  }
+  int64_t alive = 0;
+  int64_t most = 0;
+  for (const auto& [pc, change] : changes) {
+    alive += change;
+    most = std::max(most, alive);
+  }
+  return static_cast<uint32_t>(most);
+}
+
+}  // namespace gpuloom::softgpu

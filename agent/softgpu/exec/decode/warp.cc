@@ -1,0 +1,180 @@
+// shfl, vote, match, redux, activemask, elect and bar.warp.
+#include "agent/softgpu/exec/decode/instruction_table.h"
+#include "agent/softgpu/exec/decode/types.h"
+#include "agent/softgpu/exec/machine/lanes.h"
+#include "agent/softgpu/exec/machine/warp_ops.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+// a, b, c: 32-bit operands; the mask is the 32-bit source that imm names.
+Step ArriveWords(Warp& warp, const Instr& in) {
+  const uint32_t* a = warp.Source<uint32_t>(in.a);
+  const uint32_t* b = warp.Source<uint32_t>(in.b);
+  const uint32_t* c = warp.Source<uint32_t>(in.c);
+  const uint32_t* mask = warp.Source<uint32_t>(static_cast<Ref>(in.imm));
+  WarpWait waits[kLanes];
+  ForEach(warp.exec, [&](uint32_t i) {
+    waits[i].mask = mask[i];
+    waits[i].a = a[i];
+    waits[i].b = b[i];
+    waits[i].c = c[i];
+    waits[i].wide = a[i];
+  });
+  return warp.Arrive(in, waits);
+}
+
+Step ArriveWide(Warp& warp, const Instr& in) {
+  const uint64_t* a = warp.Source<uint64_t>(in.a);
+  const uint32_t* mask = warp.Source<uint32_t>(static_cast<Ref>(in.imm));
+  WarpWait waits[kLanes];
+  ForEach(warp.exec, [&](uint32_t i) {
+    waits[i].mask = mask[i];
+    waits[i].wide = a[i];
+  });
+  return warp.Arrive(in, waits);
+}
+
+// a: predicate; target: whether it is negated.
+Step ArrivePredicate(Warp& warp, const Instr& in) {
+  const uint32_t bits = in.target != 0 ? ~warp.Predicate(in.a) : warp.Predicate(in.a);
+  const uint32_t* mask = warp.Source<uint32_t>(static_cast<Ref>(in.imm));
+  WarpWait waits[kLanes];
+  ForEach(warp.exec, [&](uint32_t i) {
+    waits[i].mask = mask[i];
+    waits[i].a = (bits >> i) & 1;
+  });
+  return warp.Arrive(in, waits);
+}
+
+Step ActiveMask(Warp& warp, const Instr& in) {
+  const uint32_t mask = warp.exec;
+  return Apply<uint32_t>(warp, in, [=](uint32_t) { return mask; });
+}
+
+bool EmitWords(Decoder& decoder, Instr in, const ptx::Operand& mask) {
+  in.imm = static_cast<int64_t>(decoder.Source(mask, 4));
+  return decoder.Emit(ArriveWords, in);
+}
+
+// d, or d|p.
+bool TakeResults(Decoder& decoder, const ptx::Operand& operand, Instr* in) {
+  in->flags |= kWritesRegister;
+  if (operand.kind == ptx::Operand::kPair) {
+    in->d = decoder.Destination(operand.parts[0], 4);
+    in->e = decoder.DestinationPredicate(operand.parts[1]);
+    in->flags |= kWritesPredicate;
+  } else {
+    in->d = decoder.Destination(operand, 4);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool DecodeShfl(Decoder& decoder, Op& op) {
+  const std::string_view mode = op.mods.TakeOneOf({"up", "down", "bfly", "idx"});
+  if (mode.empty() || !op.mods.Take("sync") || !op.mods.Take("b32") || op.count() != 5)
+    return false;
+  Instr in;
+  in.extra = mode == "up"     ? kShuffleUp
+             : mode == "down" ? kShuffleDown
+             : mode == "bfly" ? kShuffleButterfly
+                              : kShuffleIndex;
+  TakeResults(decoder, op[0], &in);
+  in.a = decoder.Source(op[1], 4);
+  in.b = decoder.Source(op[2], 4);
+  in.c = decoder.Source(op[3], 4);
+  return EmitWords(decoder, in, op[4]);
+}
+
+bool DecodeVote(Decoder& decoder, Op& op) {
+  const std::string_view mode = op.mods.TakeOneOf({"all", "any", "uni", "ballot"});
+  if (mode.empty() || !op.mods.Take("sync") || op.count() != 3) return false;
+  Instr in;
+  if (mode == "ballot") {
+    if (!op.mods.Take("b32")) return false;
+    in.extra = kVoteBallot;
+    in.d = decoder.Destination(op[0], 4);
+  } else {
+    if (!op.mods.Take("pred")) return false;
+    in.extra = mode == "all" ? kVoteAll : mode == "any" ? kVoteAny : kVoteUniform;
+    in.d = decoder.DestinationPredicate(op[0]);
+  }
+  const PredicateRef a = decoder.SourcePredicate(op[1]);
+  in.a = a.number;
+  in.target = a.negated ? 1 : 0;
+  in.imm = static_cast<int64_t>(decoder.Source(op[2], 4));
+  return decoder.Emit(ArrivePredicate, in);
+}
+
+bool DecodeMatch(Decoder& decoder, Op& op) {
+  const std::string_view mode = op.mods.TakeOneOf({"any", "all"});
+  if (mode.empty() || !op.mods.Take("sync") || op.count() != 3) return false;
+  const ptx::Type type = op.mods.TakeType();
+  Instr in;
+  in.extra = mode == "any" ? kMatchAny : kMatchAll;
+  TakeResults(decoder, op[0], &in);
+  in.a = decoder.Source(op[1], type);
+  in.b = in.c = in.a;
+  if (type == ptx::Type::kB32) return EmitWords(decoder, in, op[2]);
+  if (type != ptx::Type::kB64) return false;
+  in.imm = static_cast<int64_t>(decoder.Source(op[2], 4));
+  return decoder.Emit(ArriveWide, in);
+}
+
+bool DecodeRedux(Decoder& decoder, Op& op) {
+  const std::string_view what = op.mods.TakeOneOf({"add", "min", "max", "and", "or", "xor"});
+  if (what.empty() || !op.mods.Take("sync") || op.count() != 3) return false;
+  const ptx::Type type = op.mods.TakeType();
+  const bool logic = what == "and" || what == "or" || what == "xor";
+  const bool is_signed = type == ptx::Type::kS32;
+  if (logic ? type != ptx::Type::kB32 : type != ptx::Type::kU32 && !is_signed) return false;
+  Instr in;
+  if (what == "add")
+    in.extra = kReduceAddU;
+  else if (what == "min")
+    in.extra = is_signed ? kReduceMinS : kReduceMinU;
+  else if (what == "max")
+    in.extra = is_signed ? kReduceMaxS : kReduceMaxU;
+  else
+    in.extra = what == "and" ? kReduceAnd : what == "or" ? kReduceOr : kReduceXor;
+  in.d = decoder.Destination(op[0], 4);
+  in.a = decoder.Source(op[1], 4);
+  in.b = in.c = in.a;
+  return EmitWords(decoder, in, op[2]);
+}
+
+bool DecodeActivemask(Decoder& decoder, Op& op) {
+  if (!op.mods.Take("b32") || op.count() != 1) return false;
+  Instr in;
+  in.d = decoder.Destination(op[0], 4);
+  return decoder.Emit(ActiveMask, in);
+}
+
+bool DecodeElect(Decoder& decoder, Op& op) {
+  if (!op.mods.Take("sync") || op.count() != 2 || op[0].kind != ptx::Operand::kPair) return false;
+  Instr in;
+  in.extra = kElect;
+  TakeResults(decoder, op[0], &in);
+  in.a = in.b = in.c = decoder.Constant(0, 4);
+  return EmitWords(decoder, in, op[1]);
+}
+
+bool EmitSyncWarp(Decoder& decoder) {
+  Instr in;
+  in.extra = kSyncWarp;
+  in.a = in.b = in.c = decoder.Constant(0, 4);
+  in.imm = static_cast<int64_t>(decoder.Constant(kAllLanes, 4));
+  return decoder.Emit(ArriveWords, in);
+}
+
+bool DecodeBarWarp(Decoder& decoder, Op& op) {
+  if (!op.mods.Take("warp") || !op.mods.Take("sync") || op.count() != 1) return false;
+  Instr in;
+  in.extra = kSyncWarp;
+  in.a = in.b = in.c = decoder.Constant(0, 4);
+  return EmitWords(decoder, in, op[0]);
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,45 @@
+#include "agent/softgpu/exec/machine/conditional.h"
+
+#include <mutex>
+#include <unordered_map>
+
+namespace gpuloom::softgpu {
+namespace {
+
+struct Conditions {
+  std::mutex mutex;
+  uint64_t last_handle = 0;
+  std::unordered_map<uint64_t, std::weak_ptr<Condition>> by_handle;
+};
+
+// Outlives every condition: those of graphs that a program leaves behind go last of all.
+Conditions& Known() {
+  static auto* const conditions = new Conditions;
+  return *conditions;
+}
+
+}  // namespace
+
+std::shared_ptr<Condition> Condition::Make(uint32_t default_value, bool assigns_default) {
+  Conditions& known = Known();
+  const std::scoped_lock lock(known.mutex);
+  std::shared_ptr<Condition> made(
+      new Condition(++known.last_handle, default_value, assigns_default));
+  known.by_handle[made->handle()] = made;
+  return made;
+}
+
+std::shared_ptr<Condition> Condition::Find(uint64_t handle) {
+  Conditions& known = Known();
+  const std::scoped_lock lock(known.mutex);
+  const auto found = known.by_handle.find(handle);
+  return found == known.by_handle.end() ? nullptr : found->second.lock();
+}
+
+Condition::~Condition() {
+  Conditions& known = Known();
+  const std::scoped_lock lock(known.mutex);
+  known.by_handle.erase(handle_);
+}
+
+}  // namespace gpuloom::softgpu

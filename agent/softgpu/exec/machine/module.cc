@@ -1,0 +1,68 @@
+#include "agent/softgpu/exec/machine/module.h"
+
+#include <new>
+#include <string>
+
+#include "agent/softgpu/exec/decode/module_builder.h"
+#include "agent/softgpu/exec/machine/program.h"
+#include "agent/softgpu/ptx/parser.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+constexpr uint32_t kNewestPtxVersion = 90;  // of CUDA 13.0
+constexpr uint32_t kComputeCapability = 90;
+
+}  // namespace
+
+Module::Module() : program_(std::make_unique<Program>()) {}
+Module::~Module() = default;
+
+std::unique_ptr<Module> Module::Load(std::string_view ptx, const AllocateGlobals& allocate,
+                                     std::string* error, bool* out_of_memory,
+                                     const Externals& externals) {
+  if (out_of_memory != nullptr) *out_of_memory = false;
+  try {
+    ptx::ModuleTree tree;
+    if (!ptx::Parse(ptx, &tree, error)) return nullptr;
+    if (tree.version > kNewestPtxVersion) {
+      *error = std::string(kTooNew);
+      return nullptr;
+    }
+    if (tree.target == 0 || tree.target > kComputeCapability) {
+      *error = tree.target == 0 ? "ptx: it names no target"
+                                : "ptx: made for sm_" + std::to_string(tree.target) +
+                                      ", and softgpu runs what sm_90 can";
+      return nullptr;
+    }
+    std::unique_ptr<Module> module(new Module());
+    ModuleBuilder builder(tree, module->program_.get(), externals);
+    if (!builder.Declare(allocate, &module->globals_, &module->references_) ||
+        !builder.DecodeAll(&module->kernels_) || builder.failed()) {
+      *error = builder.error();
+      if (out_of_memory != nullptr) *out_of_memory = builder.out_of_memory();
+      return nullptr;
+    }
+    return module;
+  } catch (const std::bad_alloc&) {
+    *error = "ptx: the host has no memory for the module";
+    if (out_of_memory != nullptr) *out_of_memory = true;
+    return nullptr;
+  }
+}
+
+const Kernel* Module::FindKernel(std::string_view name) const {
+  for (const Kernel& kernel : kernels_) {
+    if (kernel.name == name) return &kernel;
+  }
+  return nullptr;
+}
+
+const Global* Module::FindGlobal(std::string_view name) const {
+  for (const Global& global : globals_) {
+    if (global.name == name) return &global;
+  }
+  return nullptr;
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,49 @@
+// The address ranges that a grid touched last, so that an access rarely asks the AddressSpace.
+// One per running grid, used by its thread only.
+#pragma once
+
+#include "agent/softgpu/exec/machine/address_space.h"
+
+namespace gpuloom::softgpu {
+
+class RangeCache {
+ public:
+  explicit RangeCache(const AddressSpace& memory)
+      : memory_(memory), generation_(memory.generation()) {}
+
+  // Forgets everything when a range was unmapped. Called between instructions, often.
+  void Refresh() {
+    const uint64_t now = memory_.generation();
+    if (now == generation_) return;
+    generation_ = now;
+    for (AddressSpace::Range& range : ranges_) range = {};
+  }
+
+  // The range that holds `address`, or {0, 0}.
+  [[nodiscard]] AddressSpace::Range RangeOf(uint64_t address) {
+    for (const AddressSpace::Range& range : ranges_) {
+      if (address >= range.begin && address < range.end) return range;
+    }
+    const AddressSpace::Range range = memory_.Find(address);
+    if (address < range.begin || address >= range.end) return {};
+    ranges_[next_] = range;
+    next_ = (next_ + 1) % kRanges;
+    return range;
+  }
+
+  // Whether all of [address, address + size) may be read, or written.
+  [[nodiscard]] bool Allows(uint64_t address, uint64_t size_bytes, bool write) {
+    const AddressSpace::Range range = RangeOf(address);
+    return range.end != 0 && size_bytes <= range.end - address && (range.writable || !write);
+  }
+
+ private:
+  static constexpr uint32_t kRanges = 4;  // a kernel's usual number of arrays
+
+  const AddressSpace& memory_;
+  uint64_t generation_;
+  AddressSpace::Range ranges_[kRanges];
+  uint32_t next_ = 0;
+};
+
+}  // namespace gpuloom::softgpu

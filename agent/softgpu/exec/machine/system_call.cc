@@ -1,0 +1,271 @@
+#include "agent/softgpu/exec/machine/system_call.h"
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "agent/softgpu/exec/machine/block.h"
+#include "agent/softgpu/exec/machine/conditional.h"
+#include "agent/softgpu/exec/machine/lanes.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+// Longer texts are cut, so that one call cannot take the host's memory.
+constexpr size_t kMaxTextBytes = 4096;
+constexpr size_t kMaxStringBytes = 1024;
+
+template <class T>
+T Argument(Warp& warp, const Slot& slot, uint32_t lane) {
+  T value{};
+  std::memcpy(&value, warp.LocalOf(lane, warp.frame->local_base + slot.offset_bytes), sizeof(T));
+  return value;
+}
+
+// The zero-terminated text at a generic address; what cannot be read ends it.
+std::string TextAt(Warp& warp, uint32_t lane, uint64_t address) {
+  std::string text;
+  while (text.size() < kMaxStringBytes) {
+    const std::byte* at = warp.PointerFor(lane, ptx::Space::kGeneric, address++, 1, false);
+    if (at == nullptr || *at == std::byte{0}) break;
+    text.push_back(static_cast<char>(*at));
+  }
+  return text;
+}
+
+// __assertfail(message, file, line, function, character size).
+Step AssertFail(Warp& warp, const Instr& in) {
+  const CallSite& site = warp.frame->function->calls[in.target];
+  const auto lane = static_cast<uint32_t>(std::countr_zero(warp.exec));
+  const auto text = [&](size_t i) {
+    return TextAt(warp, lane, Argument<uint64_t>(warp, site.args[i], lane));
+  };
+  std::string what = text(1);
+  what.append(":").append(std::to_string(Argument<uint32_t>(warp, site.args[2], lane)));
+  what.append(": ").append(text(3)).append(": Assertion `").append(text(0)).append("` failed");
+  std::fprintf(stderr, "%s.\n", what.c_str());
+  return warp.Fault(Outcome::kAssert, 0, what);
+}
+
+// The arguments of printf as the compiler lays them out: each aligned to its size, in one block.
+class Arguments {
+ public:
+  Arguments(Warp& warp, uint32_t lane, uint64_t address)
+      : warp_(warp), lane_(lane), address_(address) {}
+
+  template <class T>
+  T Take() {
+    address_ = (address_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
+    const std::byte* at = warp_.PointerFor(lane_, ptx::Space::kGeneric, address_, sizeof(T), false);
+    T value{};
+    if (at != nullptr) std::memcpy(&value, at, sizeof(T));
+    missing_ |= at == nullptr;
+    address_ += sizeof(T);
+    ++taken_;
+    return value;
+  }
+  [[nodiscard]] int32_t taken() const { return taken_; }
+  [[nodiscard]] bool missing() const { return missing_; }
+  [[nodiscard]] std::string TakeText() { return TextAt(warp_, lane_, Take<uint64_t>()); }
+
+ private:
+  Warp& warp_;
+  uint32_t lane_;
+  uint64_t address_;
+  int32_t taken_ = 0;
+  bool missing_ = false;
+};
+
+// `spec` is one conversion without its length ("%-8.3"), `kind` its letter. The format is made of what
+// was checked character by character, so that it fits its one argument.
+template <class... Ts>
+void AppendFormatted(std::string* text, std::string spec, std::string_view tail, Ts... values) {
+  spec.append(tail);
+  char buffer[kMaxStringBytes + 64];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-security"
+  const int length = std::snprintf(buffer, sizeof(buffer), spec.c_str(), values...);
+#pragma GCC diagnostic pop
+  if (length <= 0) return;
+  text->append(buffer, std::min(static_cast<size_t>(length), sizeof(buffer) - 1));
+}
+
+// Reads one conversion behind its '%'; false for one that printf does not know.
+bool Convert(std::string_view format, size_t* at, Arguments* arguments, std::string* text) {
+  const auto next = [&] { return *at < format.size() ? format[*at] : '\0'; };
+  std::string spec = "%";
+  while (std::string_view("-+ #0").find(next()) != std::string_view::npos && next() != '\0') {
+    spec.push_back(format[(*at)++]);
+  }
+  const auto take_number = [&] {
+    size_t digits = 0;
+    if (next() == '*') {
+      ++*at;
+      // Bounded: a wide field would only be cut again.
+      const int32_t width = arguments->Take<int32_t>();
+      spec.append(std::to_string(width < -999 ? -999 : width > 999 ? 999 : width));
+      return;
+    }
+    while (next() >= '0' && next() <= '9') {
+      if (++digits <= 3) spec.push_back(next());
+      ++*at;
+    }
+  };
+  take_number();
+  if (next() == '.') {
+    spec.push_back(format[(*at)++]);
+    take_number();
+  }
+  uint32_t longs = 0;
+  while (std::string_view("hlqjzt").find(next()) != std::string_view::npos && next() != '\0') {
+    // size_t and its like have 64 bits on a GPU too.
+    if (next() != 'h') ++longs;
+    ++*at;
+  }
+  const char kind = next();
+  if (kind == '\0') return false;
+  ++*at;
+  const std::string letter(1, kind);
+  switch (kind) {
+    case 'd':
+    case 'i':
+      if (longs != 0)
+        AppendFormatted(text, spec, "lld", arguments->Take<long long>());
+      else
+        AppendFormatted(text, spec, "d", arguments->Take<int32_t>());
+      return true;
+    case 'u':
+    case 'x':
+    case 'X':
+    case 'o':
+      if (longs != 0)
+        AppendFormatted(text, spec, "ll" + letter, arguments->Take<unsigned long long>());
+      else
+        AppendFormatted(text, spec, letter, arguments->Take<uint32_t>());
+      return true;
+    case 'f':
+    case 'F':
+    case 'e':
+    case 'E':
+    case 'g':
+    case 'G':
+    case 'a':
+    case 'A':
+      AppendFormatted(text, spec, letter, arguments->Take<double>());
+      return true;
+    case 'c':
+      AppendFormatted(text, spec, "c", arguments->Take<int32_t>());
+      return true;
+    case 's':
+      AppendFormatted(text, spec, "s", arguments->TakeText().c_str());
+      return true;
+    case 'p':
+      AppendFormatted(text, spec, "p", reinterpret_cast<void*>(arguments->Take<uint64_t>()));
+      return true;
+    default:
+      return false;
+  }
+}
+
+int32_t Print(Warp& warp, uint32_t lane, uint64_t format_at, uint64_t arguments_at) {
+  const std::string format = TextAt(warp, lane, format_at);
+  Arguments arguments(warp, lane, arguments_at);
+  std::string text;
+  for (size_t at = 0; at < format.size() && text.size() < kMaxTextBytes;) {
+    const char c = format[at++];
+    if (c != '%') {
+      text.push_back(c);
+    } else if (at < format.size() && format[at] == '%') {
+      text.push_back('%');
+      ++at;
+    } else if (!Convert(format, &at, &arguments, &text) || arguments.missing()) {
+      return -1;
+    }
+  }
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return arguments.taken();
+}
+
+Step Vprintf(Warp& warp, const Instr& in) {
+  const CallSite& site = warp.frame->function->calls[in.target];
+  ForEach(warp.exec, [&](uint32_t lane) {
+    const int32_t result = Print(warp, lane, Argument<uint64_t>(warp, site.args[0], lane),
+                                 Argument<uint64_t>(warp, site.args[1], lane));
+    std::memcpy(warp.LocalOf(lane, warp.frame->local_base + site.returns[0].offset_bytes), &result,
+                sizeof(result));
+  });
+  std::fflush(stdout);
+  return Step::kNext;
+}
+
+// cudaGraphSetConditional(handle, value).
+Step SetConditional(Warp& warp, const Instr& in) {
+  const CallSite& site = warp.frame->function->calls[in.target];
+  uint64_t unknown = 0;
+  bool all_known = true;
+  ForEach(warp.exec, [&](uint32_t lane) {
+    const auto handle = Argument<uint64_t>(warp, site.args[0], lane);
+    const auto condition = Condition::Find(handle);
+    if (condition != nullptr) return condition->Set(Argument<uint32_t>(warp, site.args[1], lane));
+    unknown = handle;
+    all_known = false;
+  });
+  if (all_known) return Step::kNext;
+  return warp.Fault(Outcome::kIllegalAddress, unknown,
+                    "cudaGraphSetConditional of a handle that does not exist");
+}
+
+// malloc(size) and free(address).
+Step Malloc(Warp& warp, const Instr& in) {
+  const CallSite& site = warp.frame->function->calls[in.target];
+  KernelHeap* const heap = warp.block().run().grid.heap;
+  ForEach(warp.exec, [&](uint32_t lane) {
+    const auto size = Argument<uint64_t>(warp, site.args[0], lane);
+    const uint64_t address = heap == nullptr ? 0 : heap->Allocate(size);
+    std::memcpy(warp.LocalOf(lane, warp.frame->local_base + site.returns[0].offset_bytes), &address,
+                sizeof(address));
+  });
+  return Step::kNext;
+}
+
+Step Free(Warp& warp, const Instr& in) {
+  const CallSite& site = warp.frame->function->calls[in.target];
+  KernelHeap* const heap = warp.block().run().grid.heap;
+  uint64_t unknown = 0;
+  ForEach(warp.exec, [&](uint32_t lane) {
+    const auto address = Argument<uint64_t>(warp, site.args[0], lane);
+    if (address != 0 && (heap == nullptr || !heap->Free(address))) unknown = address;
+  });
+  if (unknown == 0) return Step::kNext;
+  return warp.Fault(Outcome::kIllegalAddress, unknown, "free of what malloc has not given");
+}
+
+bool HasSizes(const std::vector<Slot>& slots, std::initializer_list<uint32_t> sizes) {
+  size_t i = 0;
+  if (slots.size() != sizes.size()) return false;
+  for (const uint32_t size : sizes) {
+    if (slots[i++].size_bytes != size) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Handler FindSystemCall(const Function& callee, const CallSite& site) {
+  if (callee.name == "__assertfail" && HasSizes(site.args, {8, 8, 4, 8, 8})) return AssertFail;
+  if (callee.name == "vprintf" && HasSizes(site.args, {8, 8}) && HasSizes(site.returns, {4})) {
+    return Vprintf;
+  }
+  if (callee.name == "malloc" && HasSizes(site.args, {8}) && HasSizes(site.returns, {8})) {
+    return Malloc;
+  }
+  if (callee.name == "free" && HasSizes(site.args, {8}) && site.returns.empty()) return Free;
+  if (callee.name == "cudaGraphSetConditional" && HasSizes(site.args, {8, 4}) &&
+      site.returns.empty()) {
+    return SetConditional;
+  }
+  return nullptr;
+}
+
+}  // namespace gpuloom::softgpu

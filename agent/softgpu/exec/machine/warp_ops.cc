@@ -1,0 +1,212 @@
+#include "agent/softgpu/exec/machine/warp_ops.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "agent/softgpu/exec/machine/lanes.h"
+#include "agent/softgpu/exec/machine/warp.h"
+
+namespace gpuloom::softgpu {
+namespace {
+
+void WriteWord(Frame* frame, Ref d, uint32_t lane, uint32_t value) {
+  reinterpret_cast<uint32_t*>(frame->registers.get() + d)[lane] = value;
+}
+
+void WriteBit(Frame* frame, uint32_t number, uint32_t lane, bool value) {
+  uint32_t& bits = frame->predicates[number];
+  bits = (bits & ~(1u << lane)) | ((value ? 1u : 0u) << lane);
+}
+
+struct Shuffled {
+  uint32_t lane;
+  bool in_range;
+};
+
+// b: which lane, or how far; c: clamp in the low five bits, segment mask above.
+Shuffled ShuffleSource(uint16_t op, uint32_t lane, uint32_t b, uint32_t c) {
+  const int32_t clamp = static_cast<int32_t>(c & 31);
+  const uint32_t segment = (c >> 8) & 31;
+  const auto highest = static_cast<int32_t>((lane & segment) | (clamp & ~segment & 31));
+  const auto lowest = static_cast<int32_t>(lane & segment);
+  const auto self = static_cast<int32_t>(lane);
+  const auto by = static_cast<int32_t>(b & 31);
+  int32_t from = 0;
+  bool in_range = false;
+  switch (op) {
+    case kShuffleUp:
+      from = self - by;
+      in_range = from >= highest;  // for .up, the clamp is the lowest lane
+      break;
+    case kShuffleDown:
+      from = self + by;
+      in_range = from <= highest;
+      break;
+    case kShuffleButterfly:
+      from = self ^ by;
+      in_range = from <= highest;
+      break;
+    default:
+      from = lowest | (by & ~static_cast<int32_t>(segment));
+      in_range = from <= highest;
+  }
+  return {in_range ? static_cast<uint32_t>(from) & 31 : lane, in_range};
+}
+
+uint32_t Reduce(uint16_t op, uint32_t lanes, const WarpWait* waits) {
+  uint32_t result = waits[std::countr_zero(lanes)].a;
+  const auto as_signed = [](uint32_t v) { return static_cast<int32_t>(v); };
+  ForEach(lanes & (lanes - 1), [&](uint32_t lane) {
+    const uint32_t a = waits[lane].a;
+    switch (op) {
+      case kReduceAddU:
+        result += a;
+        break;
+      case kReduceMinU:
+        result = std::min(result, a);
+        break;
+      case kReduceMaxU:
+        result = std::max(result, a);
+        break;
+      case kReduceMinS:
+        result = as_signed(a) < as_signed(result) ? a : result;
+        break;
+      case kReduceMaxS:
+        result = as_signed(a) > as_signed(result) ? a : result;
+        break;
+      case kReduceAnd:
+        result &= a;
+        break;
+      case kReduceOr:
+        result |= a;
+        break;
+      default:
+        result ^= a;
+    }
+  });
+  return result;
+}
+
+// waits[].a of a vote is the lane's predicate.
+uint32_t Vote(uint16_t op, uint32_t lanes, const WarpWait* waits) {
+  uint32_t ballot = 0;
+  ForEach(lanes, [&](uint32_t lane) { ballot |= (waits[lane].a != 0 ? 1u : 0u) << lane; });
+  switch (op) {
+    case kVoteAll:
+      return ballot == lanes;
+    case kVoteAny:
+      return ballot != 0;
+    case kVoteUniform:
+      return ballot == lanes || ballot == 0;
+    default:
+      return ballot;
+  }
+}
+
+}  // namespace
+
+void Warp::Finish(uint32_t lanes) {
+  const uint16_t op = waits_[std::countr_zero(lanes)].instr->extra;
+  if (op == kSyncWarp) return;
+  if (op <= kShuffleIndex) {
+    ForEach(lanes, [&](uint32_t lane) {
+      const WarpWait& wait = waits_[lane];
+      const Shuffled source = ShuffleSource(op, lane, wait.b, wait.c);
+      // Reading a lane that takes no part gives what it last brought: PTX leaves it undefined.
+      const bool there = (lanes >> source.lane) & 1;
+      const uint32_t value = there ? waits_[source.lane].a : wait.a;
+      WriteWord(lane_frame_[lane], wait.instr->d, lane, value);
+      if (wait.instr->flags & kWritesPredicate) {
+        WriteBit(lane_frame_[lane], wait.instr->e, lane, source.in_range);
+      }
+    });
+    return;
+  }
+  if (op == kMatchAny || op == kMatchAll) {
+    const uint64_t first = waits_[std::countr_zero(lanes)].wide;
+    bool equal = true;
+    ForEach(lanes, [&](uint32_t lane) { equal &= waits_[lane].wide == first; });
+    ForEach(lanes, [&](uint32_t lane) {
+      const WarpWait& wait = waits_[lane];
+      uint32_t same = 0;
+      if (op == kMatchAny) {
+        ForEach(lanes, [&](uint32_t other) {
+          same |= (waits_[other].wide == wait.wide ? 1u : 0u) << other;
+        });
+      } else {
+        same = equal ? lanes : 0;
+      }
+      if (wait.instr->flags & kWritesRegister)
+        WriteWord(lane_frame_[lane], wait.instr->d, lane, same);
+      if (wait.instr->flags & kWritesPredicate) {
+        WriteBit(lane_frame_[lane], wait.instr->e, lane, equal);
+      }
+    });
+    return;
+  }
+  if (op == kElect) {
+    const auto leader = static_cast<uint32_t>(std::countr_zero(lanes));
+    ForEach(lanes, [&](uint32_t lane) {
+      const Instr& in = *waits_[lane].instr;
+      if (in.flags & kWritesRegister) WriteWord(lane_frame_[lane], in.d, lane, leader);
+      WriteBit(lane_frame_[lane], in.e, lane, lane == leader);
+    });
+    return;
+  }
+  const bool is_vote = op >= kVoteAll && op <= kVoteBallot;
+  const uint32_t value = is_vote ? Vote(op, lanes, waits_) : Reduce(op, lanes, waits_);
+  ForEach(lanes, [&](uint32_t lane) {
+    const Instr& in = *waits_[lane].instr;
+    if (is_vote && op != kVoteBallot) {
+      WriteBit(lane_frame_[lane], in.d, lane, value != 0);
+    } else {
+      WriteWord(lane_frame_[lane], in.d, lane, value);
+    }
+  });
+}
+
+Step Warp::Arrive(const Instr& in, const WarpWait* waits) {
+  const uint32_t mask = waits[std::countr_zero(exec)].mask;
+  bool uniform = true;
+  ForEach(exec, [&](uint32_t lane) {
+    waits_[lane] = waits[lane];
+    waits_[lane].instr = &in;
+    waits_[lane].mask |= 1u << lane;  // a lane outside of its own mask waits for itself
+    uniform &= waits[lane].mask == mask;
+  });
+  if (uniform && (mask & live_ & ~exec) == 0) {
+    const uint32_t members = exec & mask;
+    if (members == exec) {
+      Finish(exec);
+      return Step::kNext;
+    }
+  }
+  Park(active & ~exec, pc + 1);
+  Park(exec, pc + 1);
+  in_warp_op_ |= exec;
+  return Step::kSwitch;  // Select() finishes what can be
+}
+
+void Warp::FinishArrived() {
+  uint32_t rest = in_warp_op_;
+  while (rest != 0) {
+    const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+    const uint32_t needed = waits_[lane].mask & live_;
+    bool all = (needed & ~in_warp_op_) == 0;
+    if (all) {
+      ForEach(needed, [&](uint32_t other) {
+        all &= waits_[other].mask == waits_[lane].mask &&
+               waits_[other].instr->extra == waits_[lane].instr->extra;
+      });
+    }
+    if (all) {
+      Finish(needed);
+      in_warp_op_ &= ~needed;
+      rest &= ~needed;
+    } else {
+      rest &= rest - 1;
+    }
+  }
+}
+
+}  // namespace gpuloom::softgpu

@@ -1,0 +1,13 @@
+// How a failure of CUDA's is passed on.
+//
+//   CUDA_RETURN_IF_ERROR(cuda.cuMemMap(address, size_bytes, 0, handle, 0));
+//
+// A macro, because it returns: what the call gave, unless that is CUDA_SUCCESS.
+#pragma once
+
+#define CUDA_RETURN_IF_ERROR(...)                                                                  \
+  do {                                                                                             \
+    if (const CUresult cuda_result_of_call = (__VA_ARGS__); cuda_result_of_call != CUDA_SUCCESS) { \
+      return cuda_result_of_call;                                                                  \
+    }                                                                                              \
+  } while (false)

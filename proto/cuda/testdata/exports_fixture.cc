@@ -1,6 +1,0 @@
-// The untyped half of a library that exports the whole driver API: what exports.inc makes.
-#include "proto/cuda/exports.inc"
-
-namespace gpuloom {
-int OnUnsupported(SymbolId) { return 801; }
-}  // namespace gpuloom

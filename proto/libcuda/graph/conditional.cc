@@ -1,0 +1,122 @@
+#include "proto/libcuda/graph/conditional.h"
+
+#include <stdlib.h>
+
+#include "proto/cuda/return_if_error.h"
+
+namespace gpuloom::graph {
+namespace {
+
+bool IsCount(CUgraphConditionalNodeType kind, unsigned count) {
+  switch (kind) {
+    case CU_GRAPH_COND_TYPE_IF:
+      return count == 1 || count == 2;
+    case CU_GRAPH_COND_TYPE_WHILE:
+      return count == 1;
+    case CU_GRAPH_COND_TYPE_SWITCH:
+      return count != 0;
+    default:
+      return false;
+  }
+}
+
+uint32_t DepthOf(const Graph* graph) {
+  uint32_t depth = 0;
+  for (; graph->owner != nullptr; graph = graph->owner->graph) {
+    depth += graph->owner->params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? 1 : 0;
+  }
+  return depth;
+}
+
+bool RunsInBody(const NodeParams& params) {
+  switch (params.type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return true;
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      for (const Node* node : params.child.graph->nodes) {
+        if (!RunsInBody(node->params)) return false;
+      }
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+CUresult MakeCondition(Graph* root, CUcontext context, unsigned default_value, unsigned flags,
+                       CUgraphConditionalHandle* handle) {
+  if (root->conditions.count() != 0 && root->reservation == nullptr) {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  Condition condition = {0, context, false};
+  CUDA_RETURN_IF_ERROR(DriverMakeCondition(root, default_value, flags, &condition.handle));
+  if (!root->conditions.Push(condition)) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = condition.handle;
+  return CUDA_SUCCESS;
+}
+
+Condition* FindCondition(Graph* root, CUgraphConditionalHandle handle) {
+  for (Condition& condition : root->conditions) {
+    if (condition.handle == handle) return &condition;
+  }
+  return nullptr;
+}
+
+CUresult ReadConditional(const CUgraphNodeParams& from, Graph* graph, NodeParams* to) {
+  *to = {};
+  const CUDA_CONDITIONAL_NODE_PARAMS& asked = from.conditional;
+  Condition* condition = FindCondition(RootOf(graph), asked.handle);
+  if (from.reserved0[0] != 0 || from.reserved0[1] != 0 || from.reserved0[2] != 0 ||
+      from.reserved2 != 0 || condition == nullptr || condition->used ||
+      !IsCount(asked.type, asked.size) ||
+      (asked.ctx != nullptr && asked.ctx != condition->context)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (asked.size > kMaxBodies || DepthOf(graph) >= kMaxConditionDepth) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  to->type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  ConditionalParams& params = to->conditional;
+  params = {asked.handle, asked.type, asked.size, nullptr, condition->context};
+  params.bodies = static_cast<Graph**>(calloc(asked.size, sizeof(Graph*)));
+  bool room = params.bodies != nullptr;
+  for (uint32_t i = 0; room && i < asked.size; ++i) {
+    params.bodies[i] = MakeGraph();
+    room = params.bodies[i] != nullptr;
+  }
+  if (!room) {
+    FreeParams(to);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return CUDA_SUCCESS;
+}
+
+bool IsBody(const Graph* graph) { return DepthOf(graph) != 0; }
+
+Node* FindUnfitInBodies(const Graph* graph) {
+  for (Node* node : graph->nodes) {
+    if (IsBody(graph) && !RunsInBody(node->params)) return node;
+    Node* unfit = nullptr;
+    ForEachInner(*node, [&](const Graph* inner) {
+      if (unfit == nullptr) unfit = FindUnfitInBodies(inner);
+    });
+    if (unfit != nullptr) return unfit;
+  }
+  return nullptr;
+}
+
+bool HasConditions(const Graph* graph) {
+  bool has = graph->conditions.count() != 0;
+  for (const Node* node : graph->nodes) {
+    has = has || node->params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    ForEachInner(*node, [&has](const Graph* inner) { has = has || HasConditions(inner); });
+  }
+  return has;
+}
+
+}  // namespace gpuloom::graph

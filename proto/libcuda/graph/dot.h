@@ -1,0 +1,11 @@
+// A graph as text for Graphviz: what cuGraphDebugDotPrint writes. Needs GraphLock.
+#pragma once
+
+#include "proto/libcuda/graph/graph.h"
+
+namespace gpuloom::graph {
+
+// False when the file cannot be written. `flags`: CU_GRAPH_DEBUG_DOT_FLAGS_*.
+[[nodiscard]] bool PrintDot(const Graph& graph, const char* path, unsigned flags);
+
+}  // namespace gpuloom::graph

@@ -1,0 +1,241 @@
+#include "proto/libcuda/graph/exec.h"
+
+#include <stdlib.h>
+
+#include "proto/libcuda/graph/conditional.h"
+#include "proto/libcuda/graph/handle_set.h"
+
+namespace gpuloom::graph {
+namespace {
+
+constinit HandleSet execs;
+
+constexpr CUgraphEdgeData kPlain = {};
+
+// Adds steps to a definition; every failure is a lack of memory.
+class Flattening {
+ public:
+  explicit Flattening(Definition* definition) : definition_(definition) {}
+
+  // Roots of `graph` come after `before`. *last: the steps that nothing in the graph waits for.
+  bool Add(Graph* graph, const Growing<Dependency>& before, Growing<Dependency>* last) {
+    Growing<Node*> order;
+    Node* culprit;
+    bool room = TopologicalOrder(graph, &order, &culprit) == CUDA_SUCCESS;
+    for (Node* node : order) {
+      room = room && AddNode(node, before);
+      if (room && node->out.count() == 0) room = last->Push({node->place, kPlain});
+    }
+    if (room && order.count() == 0) room = Append(before, last);
+    order.Free();
+    return room;
+  }
+
+  // Behind the graph's own steps: the bodies of conditional steps, those in bodies too.
+  bool AddBodies() {
+    for (uint32_t i = 0; i < definition_->steps.count(); ++i) {
+      bool room = true;
+      ForEachInner(*definition_->steps[i].node, [&](Graph* body) {
+        if (definition_->steps[i].node->params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return;
+        const auto first = static_cast<uint32_t>(definition_->steps.count());
+        Growing<Dependency> none;
+        Growing<Dependency> last;
+        room = room && Add(body, none, &last);
+        last.Free();
+        const auto end = static_cast<uint32_t>(definition_->steps.count());
+        room = room && definition_->bodies.Push({i, first, end - first});
+      });
+      if (!room) return false;
+    }
+    return true;
+  }
+
+ private:
+  static bool Append(const Growing<Dependency>& from, Growing<Dependency>* to) {
+    for (const Dependency& dependency : from) {
+      if (!to->Push(dependency)) return false;
+    }
+    return true;
+  }
+
+  bool AddNode(Node* node, const Growing<Dependency>& before) {
+    Growing<Dependency> mine;
+    bool room = true;
+    if (node->in.count() == 0) {
+      room = Append(before, &mine);
+    }
+    for (const Edge& edge : node->in) {
+      room = room && mine.Push({edge.node->place, edge.data});
+    }
+    if (room && node->params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+      Growing<Dependency> last;
+      room = Add(node->params.child.graph, mine, &last);
+      room = room && AddStep(node, last);
+      last.Free();
+    } else {
+      room = room && AddStep(node, mine);
+    }
+    mine.Free();
+    return room;
+  }
+
+  bool AddStep(Node* node, const Growing<Dependency>& dependencies) {
+    node->place = static_cast<uint32_t>(definition_->steps.count());
+    const auto first = static_cast<uint32_t>(definition_->dependencies.count());
+    return Append(dependencies, &definition_->dependencies) &&
+           definition_->steps.Push({node, first, static_cast<uint32_t>(dependencies.count())});
+  }
+
+  Definition* definition_;
+};
+
+// Cycles are looked for in child graphs and bodies, too. The culprit is the graph's own node.
+CUresult CheckAcyclic(const Graph* graph, Node** culprit) {
+  Growing<Node*> order;
+  CUresult result = TopologicalOrder(graph, &order, culprit);
+  order.Free();
+  for (Node* node : graph->nodes) {
+    if (result != CUDA_SUCCESS) break;
+    ForEachInner(*node, [&](const Graph* inner) {
+      if (result == CUDA_SUCCESS) result = CheckAcyclic(inner, culprit);
+    });
+  }
+  return result;
+}
+
+Node* FindOriginal(const Graph* graph, uint64_t serial) {
+  for (Node* node : graph->nodes) {
+    if (node->serial == serial) return node;
+    Node* found = nullptr;
+    ForEachInner(*node, [&](const Graph* inner) {
+      if (found == nullptr) found = FindOriginal(inner, serial);
+    });
+    if (found != nullptr) return found;
+  }
+  return nullptr;
+}
+
+Exec* ExecAt(size_t slot) { return static_cast<Exec*>(const_cast<void*>(execs.slot(slot))); }
+
+CUresult CheckConditions(const Graph* graph, Node** culprit, CUgraphInstantiateResult* why) {
+  if (graph->conditions.count() == 0) {
+    // A body's conditions are those of the graph above it.
+    return HasConditions(graph) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  }
+  for (const Condition& condition : graph->conditions) {
+    if (condition.used) continue;
+    *why = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *culprit = FindUnfitInBodies(graph);
+  if (*culprit != nullptr) {
+    *why = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (graph->reservation == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return IsInstantiated(graph) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+bool IsInstantiated(const Graph* graph) {
+  for (size_t i = 0; i < execs.capacity(); ++i) {
+    if (execs.slot(i) != nullptr && ExecAt(i)->graph->original_serial == graph->serial) return true;
+  }
+  return false;
+}
+
+Exec* FindExec(CUgraphExec handle) {
+  return execs.Contains(handle) ? reinterpret_cast<Exec*>(handle) : nullptr;
+}
+
+CUresult MakeExec(const Graph* graph, uint64_t flags, Exec** out, Node** culprit,
+                  CUgraphInstantiateResult* why) {
+  *culprit = nullptr;
+  *why = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
+  CUresult result = CheckAcyclic(graph, culprit);
+  if (result != CUDA_SUCCESS) return result;
+  *why = CUDA_GRAPH_INSTANTIATE_ERROR;
+  result = CheckConditions(graph, culprit, why);
+  if (result == CUDA_SUCCESS && HasAllocations(graph) && IsInstantiated(graph)) {
+    result = CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (result != CUDA_SUCCESS) return result;
+  auto* exec = static_cast<Exec*>(calloc(1, sizeof(Exec)));
+  if (exec == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  exec->flags = flags;
+  exec->graph = CloneGraph(graph);
+  Growing<Dependency> none;
+  Growing<Dependency> last;
+  Flattening flattening(&exec->definition);
+  if (exec->graph == nullptr || !flattening.Add(exec->graph, none, &last) ||
+      !flattening.AddBodies() || !execs.Add(exec)) {
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  last.Free();
+  if (result == CUDA_SUCCESS) {
+    exec->graph->executable = true;
+    exec->graph->reservation = graph->reservation;
+    Node* copy = nullptr;
+    result = DriverInstantiate(exec, &copy);
+    exec->graph->reservation = nullptr;  // it is the program's graph's
+    if (copy != nullptr) *culprit = FindOriginal(graph, copy->original_serial);
+  }
+  if (result != CUDA_SUCCESS) {
+    ForgetExec(exec);
+    FreeExec(exec);
+    return result;
+  }
+  *why = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+  *out = exec;
+  return CUDA_SUCCESS;
+}
+
+void ForgetExec(Exec* exec) { execs.Remove(exec); }
+
+bool HoldsObjects(const Graph* graph) {
+  if (graph->objects.count() != 0) return true;
+  for (const Node* node : graph->nodes) {
+    bool inner_holds = false;
+    ForEachInner(*node, [&](const Graph* inner) { inner_holds |= HoldsObjects(inner); });
+    if (inner_holds) return true;
+  }
+  return false;
+}
+
+void FreeExec(Exec* exec) {
+  if (exec->driver != nullptr) DriverDestroy(exec);
+  if (exec->graph != nullptr) DestroyGraph(exec->graph);
+  exec->definition.steps.Free();
+  exec->definition.dependencies.Free();
+  exec->definition.bodies.Free();
+  free(exec);
+}
+
+Step* FindStep(Exec* exec, const Node* original) {
+  const auto count = static_cast<uint32_t>(exec->definition.steps.count());
+  // Programs update nodes in the order of their making.
+  for (uint32_t i = 0; i < count; ++i) {
+    uint32_t place = exec->hint + i;
+    if (place >= count) place -= count;
+    Step& step = exec->definition.steps[place];
+    if (step.node->original_serial == original->serial) {
+      exec->hint = place + 1 < count ? place + 1 : 0;
+      return &step;
+    }
+  }
+  return nullptr;
+}
+
+void ForgetAllExecs() {
+  GraphLock lock;
+  for (size_t i = 0; i < execs.capacity(); ++i) {
+    if (execs.slot(i) == nullptr) continue;
+    Exec* exec = ExecAt(i);
+    if (exec->driver != nullptr) DriverDestroy(exec);
+    exec->driver = nullptr;
+  }
+  ForgetReservations();
+}
+
+}  // namespace gpuloom::graph

@@ -1,0 +1,301 @@
+#include "proto/libcuda/graph/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/libcuda/graph/capture.h"
+#include "proto/libcuda/graph/conditional.h"
+#include "proto/libcuda/graph/handle_set.h"
+#include "proto/libcuda/graph/user_object.h"
+
+namespace gpuloom::graph {
+
+pthread_mutex_t GraphLock::mutex_ = PTHREAD_MUTEX_INITIALIZER;
+
+namespace {
+
+struct Living {
+  HandleSet graphs;
+  HandleSet nodes;
+  uint64_t last_serial = 0;
+};
+constinit Living living;
+
+void RemoveEnd(Growing<Edge>* edges, const Node* node) {
+  for (size_t i = 0; i < edges->count(); ++i) {
+    if ((*edges)[i].node == node) {
+      edges->Remove(i);
+      return;
+    }
+  }
+}
+
+void SetConditionUsed(Node* node, bool used) {
+  if (node->params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return;
+  Condition* condition = FindCondition(RootOf(node->graph), node->params.conditional.handle);
+  if (condition != nullptr) condition->used = used;  // a copy that is being made has none yet
+}
+
+void FreeNode(Node* node) {
+  living.nodes.Remove(node);
+  SetConditionUsed(node, false);
+  FreeParams(&node->params);
+  node->in.Free();
+  node->out.Free();
+  free(node);
+}
+
+// A node without edges, at the end of the graph's list; takes `params` over when it succeeds.
+Node* Append(Graph* graph, NodeParams* params) {
+  auto* node = static_cast<Node*>(calloc(1, sizeof(Node)));
+  if (node == nullptr) return nullptr;
+  if (!living.nodes.Add(node)) {
+    free(node);
+    return nullptr;
+  }
+  if (!graph->nodes.Push(node)) {
+    living.nodes.Remove(node);
+    free(node);
+    return nullptr;
+  }
+  node->graph = graph;
+  node->serial = ++living.last_serial;
+  node->enabled = true;
+  node->params = *params;
+  *params = {};
+  ForEachInner(*node, [node](Graph* inner) { inner->owner = node; });
+  SetConditionUsed(node, true);
+  return node;
+}
+
+bool CopyNodes(const Graph* from, Graph* to) {
+  for (uint32_t i = 0; i < from->nodes.count(); ++i) {
+    Node* node = from->nodes[i];
+    node->index = i;
+    NodeParams params;
+    if (!CopyParams(node->params, &params)) return false;
+    Node* copy = Append(to, &params);
+    if (copy == nullptr) {
+      FreeParams(&params);
+      return false;
+    }
+    copy->original_serial = node->serial;
+  }
+  // A child graph's clone has used the scratch of its own nodes only.
+  for (uint32_t i = 0; i < from->nodes.count(); ++i) {
+    for (const Edge& edge : from->nodes[i]->in) {
+      Node* before = to->nodes[edge.node->index];
+      if (!to->nodes[i]->in.Push({before, edge.data}) ||
+          !before->out.Push({to->nodes[i], edge.data})) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool IsFreedIn(const Graph* graph, CUdeviceptr address) {
+  for (const Node* node : graph->nodes) {
+    bool freed =
+        node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->params.free_address == address;
+    ForEachInner(*node, [&](const Graph* inner) { freed = freed || IsFreedIn(inner, address); });
+    if (freed) return true;
+  }
+  return false;
+}
+
+// Of an allocation or free node: a child graph gets no more of them, and an address is freed once.
+CUresult CheckAllocation(Graph* graph, const NodeParams& params) {
+  if (IsChild(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  return params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && IsFreedIn(RootOf(graph), params.free_address)
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
+}
+
+bool CopyConditions(const Graph* from, Graph* to) {
+  for (const Condition& condition : from->conditions) {
+    if (!to->conditions.Push(condition)) return false;
+  }
+  return true;
+}
+
+bool CopyObjects(const Graph* from, Graph* to) {
+  for (const ObjectReference& reference : from->objects) {
+    if (!to->objects.Push(reference)) return false;
+    reference.object->references += reference.count;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool IsAllocation(const NodeParams& params) {
+  return params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+}
+
+bool HasAllocations(const Graph* graph) {
+  for (const Node* node : graph->nodes) {
+    if (Allocates(*node)) return true;
+  }
+  return false;
+}
+
+bool Allocates(const Node& node) {
+  bool has = IsAllocation(node.params);
+  ForEachInner(node, [&has](const Graph* inner) { has = has || HasAllocations(inner); });
+  return has;
+}
+
+bool IsChild(const Graph* graph) {
+  return graph->owner != nullptr && graph->owner->params.type == CU_GRAPH_NODE_TYPE_GRAPH;
+}
+
+Graph* FindGraph(CUgraph handle) {
+  return living.graphs.Contains(handle) ? reinterpret_cast<Graph*>(handle) : nullptr;
+}
+Node* FindNode(CUgraphNode handle) {
+  return living.nodes.Contains(handle) ? reinterpret_cast<Node*>(handle) : nullptr;
+}
+
+Graph* MakeGraph() {
+  auto* graph = static_cast<Graph*>(calloc(1, sizeof(Graph)));
+  if (graph == nullptr) return nullptr;
+  if (!living.graphs.Add(graph)) {
+    free(graph);
+    return nullptr;
+  }
+  graph->serial = ++living.last_serial;
+  return graph;
+}
+
+void DestroyGraph(Graph* graph) {
+  for (Node* node : graph->nodes) ForgetNodeLocked(node);
+  ForgetGraphLocked(graph);
+  for (Node* node : graph->nodes) FreeNode(node);
+  graph->nodes.Free();
+  DropAllObjects(graph);
+  graph->conditions.Free();
+  if (graph->reservation != nullptr) DriverDropConditions(graph);
+  living.graphs.Remove(graph);
+  free(graph);
+}
+
+Graph* RootOf(Graph* graph) {
+  while (graph->owner != nullptr) graph = graph->owner->graph;
+  return graph;
+}
+
+void ForgetReservations() {
+  for (size_t i = 0; i < living.graphs.capacity(); ++i) {
+    if (living.graphs.slot(i) == nullptr) continue;
+    auto* graph = static_cast<Graph*>(const_cast<void*>(living.graphs.slot(i)));
+    if (graph->reservation != nullptr) DriverDropConditions(graph);
+  }
+}
+
+CUresult AddNode(Graph* graph, NodeParams* params, const Edge* dependencies, size_t count,
+                 Node** out) {
+  *out = nullptr;
+  if (IsAllocation(*params)) {
+    const CUresult result = CheckAllocation(graph, *params);
+    if (result != CUDA_SUCCESS) {
+      FreeParams(params);
+      return result;
+    }
+  }
+  Node* node = Append(graph, params);
+  if (node == nullptr) {
+    FreeParams(params);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const CUresult result = AddEdge(dependencies[i].node, node, dependencies[i].data);
+    if (result != CUDA_SUCCESS) {
+      ForEachInner(*node, [](Graph* inner) { inner->owner = nullptr; });
+      DestroyNode(node);
+      return result;
+    }
+  }
+  *out = node;
+  return CUDA_SUCCESS;
+}
+
+void DestroyNode(Node* node) {
+  ForgetNodeLocked(node);
+  for (const Edge& edge : node->in) RemoveEnd(&edge.node->out, node);
+  for (const Edge& edge : node->out) RemoveEnd(&edge.node->in, node);
+  Graph* graph = node->graph;
+  for (size_t i = graph->nodes.count(); i-- > 0;) {
+    if (graph->nodes[i] == node) {
+      graph->nodes.Remove(i);
+      break;
+    }
+  }
+  FreeNode(node);
+}
+
+bool HasEdge(const Node* from, const Node* to) {
+  for (const Edge& edge : to->in) {
+    if (edge.node == from) return true;
+  }
+  return false;
+}
+
+CUresult AddEdge(Node* from, Node* to, const CUgraphEdgeData& data) {
+  if (from == to || from->graph != to->graph || HasEdge(from, to)) return CUDA_ERROR_INVALID_VALUE;
+  if (!from->out.Push({to, data})) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!to->in.Push({from, data})) {
+    from->out.Remove(from->out.count() - 1);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult RemoveEdge(Node* from, Node* to, const CUgraphEdgeData& data) {
+  for (const Edge& edge : to->in) {
+    if (edge.node != from) continue;
+    if (memcmp(&edge.data, &data, sizeof(data)) != 0) return CUDA_ERROR_INVALID_VALUE;
+    RemoveEnd(&to->in, from);
+    RemoveEnd(&from->out, to);
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+Graph* CloneGraph(const Graph* graph) {
+  Graph* clone = MakeGraph();
+  if (clone == nullptr) return nullptr;
+  clone->original_serial = graph->serial;
+  if (!CopyNodes(graph, clone) || !CopyObjects(graph, clone) || !CopyConditions(graph, clone)) {
+    DestroyGraph(clone);
+    return nullptr;
+  }
+  return clone;
+}
+
+Node* FindInClone(const Graph* clone, const Node* original) {
+  for (Node* node : clone->nodes) {
+    if (node->original_serial == original->serial) return node;
+  }
+  return nullptr;
+}
+
+CUresult TopologicalOrder(const Graph* graph, Growing<Node*>* order, Node** culprit) {
+  *culprit = nullptr;
+  for (Node* node : graph->nodes) {
+    node->index = static_cast<uint32_t>(node->in.count());
+    if (node->index == 0 && !order->Push(node)) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  for (size_t next = 0; next < order->count(); ++next) {
+    for (const Edge& edge : (*order)[next]->out) {
+      if (--edge.node->index == 0 && !order->Push(edge.node)) return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  if (order->count() == graph->nodes.count()) return CUDA_SUCCESS;
+  for (Node* node : graph->nodes) {
+    if (node->index != 0) *culprit = node;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace gpuloom::graph

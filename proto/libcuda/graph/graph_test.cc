@@ -1,0 +1,526 @@
+// The model by itself, with a library that knows only what the tests say.
+#include "proto/libcuda/graph/graph.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "proto/libcuda/graph/allocation.h"
+#include "proto/libcuda/graph/capture.h"
+#include "proto/libcuda/graph/conditional.h"
+#include "proto/libcuda/graph/exec.h"
+#include "proto/libcuda/graph/handle_set.h"
+#include "proto/libcuda/graph/library.h"
+#include "proto/libcuda/graph/user_object.h"
+
+namespace gpuloom::graph {
+
+// What the model asks for: every value is a stream, every event was recorded or not as `recorded` says.
+namespace {
+std::set<CUevent> recorded;
+uint32_t updates = 0;
+uint64_t last_address = 0;
+std::vector<CUdeviceptr> freed;
+uint32_t destroyed_execs = 0;
+uint64_t last_handle = 0;
+uint64_t most_handles = UINT64_MAX;
+int reservations = 0;
+}  // namespace
+
+CUresult CheckDevice(CUdevice) { return CUDA_SUCCESS; }
+CUresult AllocateForGraph(size_t, CUdeviceptr* address) {
+  *address = 0x1000 * ++last_address;
+  return CUDA_SUCCESS;
+}
+void FreeForGraph(CUdeviceptr address) { freed.push_back(address); }
+CUresult CheckInitialized() { return CUDA_SUCCESS; }
+CUresult CheckReady() { return CUDA_SUCCESS; }
+CUcontext CurrentContext() { return nullptr; }
+bool IsContext(CUcontext) { return true; }
+CUresult ResolveStream(CUstream handle, NullStream, StreamRef* stream) {
+  *stream = {reinterpret_cast<uint64_t>(handle), handle == nullptr, false};
+  return CUDA_SUCCESS;
+}
+CUresult DescribeKernel(const void*, KernelLayout*) { return CUDA_ERROR_INVALID_HANDLE; }
+CUresult CheckKernelShape(const KernelParams&) { return CUDA_SUCCESS; }
+bool IsEvent(CUevent) { return true; }
+bool WasRecorded(CUevent event) { return recorded.count(event) != 0; }
+bool IsDeviceReachable(CUdeviceptr, uint64_t) { return true; }
+CUresult DriverInstantiate(Exec* exec, Node**) {
+  exec->driver = exec;
+  return CUDA_SUCCESS;
+}
+CUresult DriverUpdate(Exec*, const StepChange*, uint32_t count, uint32_t*) {
+  updates += count;
+  return CUDA_SUCCESS;
+}
+CUresult DriverLaunch(Exec*, CUstream, bool) { return CUDA_SUCCESS; }
+CUresult DriverUpload(Exec*, CUstream, bool) { return CUDA_SUCCESS; }
+void DriverFinish(Exec*) {}
+void DriverDestroy(Exec*) { ++destroyed_execs; }
+CUresult DriverMakeCondition(Graph* root, unsigned, unsigned, CUgraphConditionalHandle* handle) {
+  if (last_handle == most_handles) return CUDA_ERROR_OUT_OF_MEMORY;
+  reservations += root->reservation == nullptr;
+  root->reservation = root;
+  *handle = ++last_handle;
+  return CUDA_SUCCESS;
+}
+void DriverDropConditions(Graph* root) {
+  --reservations;
+  root->reservation = nullptr;
+}
+
+namespace {
+
+constexpr StreamRef kFirst = {1, false, false};
+constexpr StreamRef kSecond = {2, false, false};
+constexpr StreamRef kBlocking = {3, false, true};
+constexpr StreamRef kLegacy = {0, true, false};
+constexpr auto kThreadLocal = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+
+CUevent EventOf(uintptr_t number) { return reinterpret_cast<CUevent>(number); }
+
+class Model : public testing::Test {
+ protected:
+  void SetUp() override {
+    recorded.clear();
+    graph_ = MakeGraph();
+  }
+  void TearDown() override {
+    ForgetAllCaptures();
+    GraphLock lock;
+    DestroyGraph(graph_);
+    EXPECT_FALSE(AnyCapture());
+    EXPECT_FALSE(AnyCapturedEvent());
+  }
+
+  // Nodes are told apart by the value that they fill.
+  Node* Add(Graph* graph, std::vector<Node*> after, uint32_t value) {
+    std::vector<Edge> edges;
+    for (Node* node : after) edges.push_back({node, {}});
+    NodeParams params = LinearFill(4096, value, 4, 1, nullptr);
+    Node* node = nullptr;
+    EXPECT_EQ(AddNode(graph, &params, edges.data(), edges.size(), &node), CUDA_SUCCESS);
+    return node;
+  }
+  static void Begin(const StreamRef& stream, CUstreamCaptureMode mode = kThreadLocal) {
+    GraphLock lock;
+    ASSERT_EQ(BeginCaptureLocked(stream, nullptr, nullptr, 0, mode), CUDA_SUCCESS);
+  }
+  static CUresult End(const StreamRef& stream, Graph** graph) {
+    GraphLock lock;
+    return EndCaptureLocked(stream, graph);
+  }
+  static CUresult Fill(const StreamRef& stream, uint32_t value) {
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    EXPECT_TRUE(Records(stream, &result, [&](NodeParams* node) {
+      *node = LinearFill(4096, value, 4, 1, nullptr);
+      return CUDA_SUCCESS;
+    }));
+    return result;
+  }
+  static std::vector<uint32_t> Values(const Growing<Node*>& nodes) {
+    std::vector<uint32_t> values;
+    for (const Node* node : nodes) values.push_back(node->params.memset.value);
+    return values;
+  }
+
+  Graph* graph_ = nullptr;
+};
+
+TEST_F(Model, OrdersNodesByTheirEdges) {
+  Node* last = Add(graph_, {}, 3);
+  Node* first = Add(graph_, {}, 1);
+  Node* middle = Add(graph_, {first}, 2);
+  ASSERT_EQ(AddEdge(middle, last, {}), CUDA_SUCCESS);
+  Growing<Node*> order;
+  Node* culprit = nullptr;
+  EXPECT_EQ(TopologicalOrder(graph_, &order, &culprit), CUDA_SUCCESS);
+  EXPECT_EQ(Values(order), (std::vector<uint32_t>{1, 2, 3}));
+  order.Clear();
+  ASSERT_EQ(AddEdge(last, first, {}), CUDA_SUCCESS);
+  EXPECT_EQ(TopologicalOrder(graph_, &order, &culprit), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_NE(culprit, nullptr);
+  order.Free();
+}
+
+TEST_F(Model, ANodeTakesItsEdgesAlong) {
+  Node* a = Add(graph_, {}, 1);
+  Node* b = Add(graph_, {a}, 2);
+  Node* c = Add(graph_, {a, b}, 3);
+  EXPECT_EQ(AddEdge(a, b, {}), CUDA_ERROR_INVALID_VALUE);
+  const CUgraphNode handle = HandleOf(b);
+  DestroyNode(b);
+  EXPECT_EQ(FindNode(handle), nullptr);
+  EXPECT_EQ(a->out.count(), 1u);
+  EXPECT_EQ(c->in.count(), 1u);
+}
+
+TEST_F(Model, AClonesNodesAreFoundByTheirOriginals) {
+  Node* a = Add(graph_, {}, 1);
+  Node* b = Add(graph_, {a}, 2);
+  Graph* clone = CloneGraph(graph_);
+  ASSERT_NE(clone, nullptr);
+  Node* copy = FindInClone(clone, b);
+  ASSERT_NE(copy, nullptr);
+  EXPECT_EQ(copy->params.memset.value, 2u);
+  EXPECT_EQ(copy->in[0].node, FindInClone(clone, a));
+  EXPECT_EQ(FindInClone(graph_, b), nullptr);
+  DestroyGraph(clone);
+}
+
+TEST_F(Model, AChildsStepsStandInItsPlace) {
+  Graph* child = MakeGraph();
+  Node* inner = Add(child, {}, 2);
+  (void)Add(child, {inner}, 3);
+  Node* first = Add(graph_, {}, 1);
+  NodeParams params = {};
+  params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  params.child = {child, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE};
+  const Edge edge = {first, {}};
+  Node* node = nullptr;
+  ASSERT_EQ(AddNode(graph_, &params, &edge, 1, &node), CUDA_SUCCESS);
+  (void)Add(graph_, {node}, 4);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
+  const Growing<Step>& steps = exec->definition.steps;
+  ASSERT_EQ(steps.count(), 5u);
+  const uint32_t values[] = {1, 2, 3, 0, 4};
+  for (uint32_t i = 0; i < 5; ++i) {
+    if (i == 3) {
+      EXPECT_EQ(steps[i].node->params.type, CU_GRAPH_NODE_TYPE_GRAPH);
+    } else {
+      EXPECT_EQ(steps[i].node->params.memset.value, values[i]);
+    }
+    ASSERT_EQ(steps[i].dependency_count, i == 0 ? 0u : 1u);
+    if (i > 0) {
+      EXPECT_EQ(exec->definition.dependencies[steps[i].first_dependency].step, i - 1);
+    }
+  }
+  // The program's handle names the step.
+  EXPECT_EQ(FindStep(exec, inner)->node->params.memset.value, 2u);
+  EXPECT_EQ(FindStep(exec, first), &steps[0]);
+  const uint32_t before = destroyed_execs;
+  ForgetExec(exec);
+  FreeExec(exec);
+  EXPECT_EQ(destroyed_execs, before + 1);
+}
+
+TEST_F(Model, AnUpdateSendsOnlyWhatDiffers) {
+  Node* a = Add(graph_, {}, 1);
+  (void)Add(graph_, {a}, 2);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
+  updates = 0;
+  CUgraphExecUpdateResultInfo info;
+  EXPECT_EQ(UpdateExec(exec, graph_, &info), CUDA_SUCCESS);
+  EXPECT_EQ(updates, 0u);
+  a->params.memset.value = 7;
+  EXPECT_EQ(UpdateExec(exec, graph_, &info), CUDA_SUCCESS);
+  EXPECT_EQ(updates, 1u);
+  EXPECT_EQ(FindStep(exec, a)->node->params.memset.value, 7u);
+  (void)Add(graph_, {}, 3);
+  EXPECT_EQ(UpdateExec(exec, graph_, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+  ForgetExec(exec);
+  FreeExec(exec);
+}
+
+TEST_F(Model, MemoryLastsAsLongAsANodeOrTheProgramHasIt) {
+  NodeParams params;
+  ASSERT_EQ(MakeStreamAllocation(64, &params), CUDA_SUCCESS);
+  const CUdeviceptr address = params.alloc.params.dptr;
+  Node* node = nullptr;
+  ASSERT_EQ(AddNode(graph_, &params, nullptr, 0, &node), CUDA_SUCCESS);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
+  EXPECT_EQ(CheckLaunch(*exec), CUDA_SUCCESS);
+  ApplyLaunch(*exec);
+  EXPECT_EQ(CheckLaunch(*exec), CUDA_ERROR_INVALID_VALUE);
+  CUresult result;
+  EXPECT_TRUE(FreesGraphMemory(address, &result));
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_TRUE(FreesGraphMemory(address, &result));
+  EXPECT_EQ(result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(CheckLaunch(*exec), CUDA_SUCCESS);
+  ApplyLaunch(*exec);
+  DestroyNode(node);
+  ForgetExec(exec);
+  FreeExec(exec);
+  EXPECT_TRUE(freed.empty());
+  EXPECT_EQ(MemoryUse().used_bytes, 64u);
+  EXPECT_TRUE(FreesGraphMemory(address, &result));
+  EXPECT_EQ(freed, std::vector<CUdeviceptr>{address});
+  EXPECT_FALSE(FreesGraphMemory(address, &result));
+  freed.clear();
+}
+
+TEST_F(Model, UserObjectsGoWithTheLastGraph) {
+  int destroyed = 0;
+  UserObject* object = MakeUserObject(
+      &destroyed, [](void* data) { ++*static_cast<int*>(data); }, 1);
+  ASSERT_TRUE(HoldObject(graph_, object, 1));
+  Graph* clone = CloneGraph(graph_);
+  DropObject(graph_, object, 1);
+  RunDestructors();
+  EXPECT_EQ(destroyed, 0);
+  DestroyGraph(clone);
+  RunDestructors();
+  EXPECT_EQ(destroyed, 1);
+}
+
+TEST_F(Model, ACaptureForksAndJoins) {
+  Begin(kFirst);
+  EXPECT_EQ(Fill(kFirst, 1), CUDA_SUCCESS);
+  CUresult result;
+  EXPECT_TRUE(CapturesRecord(kFirst, EventOf(16), 0, &result));
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_TRUE(CapturesWait(kSecond, EventOf(16), 0, &result));
+  EXPECT_EQ(Fill(kSecond, 2), CUDA_SUCCESS);
+  EXPECT_EQ(Fill(kFirst, 3), CUDA_SUCCESS);
+  EXPECT_TRUE(CapturesRecord(kSecond, EventOf(32), 0, &result));
+  EXPECT_TRUE(CapturesWait(kFirst, EventOf(32), 0, &result));
+  EXPECT_EQ(Fill(kFirst, 4), CUDA_SUCCESS);
+  Graph* graph = nullptr;
+  ASSERT_EQ(End(kFirst, &graph), CUDA_SUCCESS);
+  ASSERT_EQ(graph->nodes.count(), 4u);
+  EXPECT_EQ(graph->nodes[3]->in.count(), 2u);
+  EXPECT_EQ(graph->nodes[1]->in[0].node, graph->nodes[0]);
+  DestroyGraph(graph);
+  // The events stay captured until they are recorded again, or gone.
+  EXPECT_EQ(CheckEventUse(EventOf(16)), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_FALSE(CapturesRecord(kFirst, EventOf(16), 0, &result));
+  EXPECT_EQ(CheckEventUse(EventOf(16)), CUDA_SUCCESS);
+  ForgetEvent(EventOf(32));
+}
+
+TEST_F(Model, WorkThatNobodyJoinsIsUnjoined) {
+  Begin(kFirst);
+  EXPECT_EQ(Fill(kFirst, 1), CUDA_SUCCESS);
+  CUresult result;
+  EXPECT_TRUE(CapturesRecord(kFirst, EventOf(16), 0, &result));
+  EXPECT_TRUE(CapturesWait(kSecond, EventOf(16), 0, &result));
+  EXPECT_EQ(Fill(kSecond, 2), CUDA_SUCCESS);
+  ForgetStream(kSecond);  // destroyed: its work is still there
+  Graph* graph = nullptr;
+  EXPECT_EQ(End(kFirst, &graph), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+  EXPECT_EQ(graph, nullptr);
+  ForgetEvent(EventOf(16));
+}
+
+TEST_F(Model, CapturesDoNotMerge) {
+  Begin(kFirst);
+  Begin(kSecond);
+  CUresult result;
+  EXPECT_TRUE(CapturesRecord(kSecond, EventOf(16), 0, &result));
+  EXPECT_TRUE(CapturesWait(kFirst, EventOf(16), 0, &result));
+  EXPECT_EQ(result, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+  EXPECT_EQ(Fill(kFirst, 1), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  Graph* graph;
+  EXPECT_EQ(End(kFirst, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(End(kSecond, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  ForgetEvent(EventOf(16));
+}
+
+TEST_F(Model, OnlyEventsOfTheCaptureMayBeWaitedFor) {
+  recorded.insert(EventOf(16));
+  Begin(kFirst);
+  CUresult result;
+  EXPECT_TRUE(CapturesWait(kFirst, EventOf(32), 0, &result));
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_TRUE(CapturesWait(kFirst, EventOf(16), 0, &result));
+  EXPECT_EQ(result, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+  Graph* graph;
+  EXPECT_EQ(End(kFirst, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+TEST_F(Model, TheLegacyStreamKeepsAwayFromBlockingOnes) {
+  Begin(kFirst);
+  EXPECT_FALSE(Participates(kLegacy));
+  Begin(kBlocking);
+  EXPECT_EQ(Fill(kLegacy, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  Graph* graph = nullptr;
+  EXPECT_EQ(End(kBlocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(End(kFirst, &graph), CUDA_SUCCESS);
+  DestroyGraph(graph);
+}
+
+TEST_F(Model, AGraphMayBeDestroyedUnderItsCapture) {
+  Graph* graph = MakeGraph();
+  {
+    GraphLock lock;
+    ASSERT_EQ(BeginCaptureLocked(kFirst, graph, nullptr, 0, kThreadLocal), CUDA_SUCCESS);
+    DestroyGraph(graph);
+  }
+  EXPECT_EQ(Fill(kFirst, 1), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(End(kFirst, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+// A conditional node of `bodies` bodies.
+Node* AddConditional(Graph* graph, CUgraphConditionalHandle handle, unsigned bodies,
+                     CUresult expected = CUDA_SUCCESS) {
+  CUgraphNodeParams asked = {};
+  asked.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  asked.conditional.handle = handle;
+  asked.conditional.type = CU_GRAPH_COND_TYPE_SWITCH;
+  asked.conditional.size = bodies;
+  NodeParams params;
+  const CUresult result = ReadConditional(asked, graph, &params);
+  EXPECT_EQ(result, expected);
+  Node* node = nullptr;
+  if (result == CUDA_SUCCESS) {
+    EXPECT_EQ(AddNode(graph, &params, nullptr, 0, &node), CUDA_SUCCESS);
+  }
+  return node;
+}
+CUgraphConditionalHandle Handle(Graph* graph) {
+  CUgraphConditionalHandle handle = 0;
+  EXPECT_EQ(MakeCondition(RootOf(graph), nullptr, 0, 0, &handle), CUDA_SUCCESS);
+  return handle;
+}
+
+TEST_F(Model, ADefinitionsBodiesStandBehindIt) {
+  GraphLock lock;
+  Node* outer = AddConditional(graph_, Handle(graph_), 2);
+  Node* other = AddConditional(graph_, Handle(graph_), 1);
+  Graph* first = outer->params.conditional.bodies[0];
+  EXPECT_EQ(RootOf(first), graph_);
+  Node* inner = AddConditional(first, Handle(first), 1);
+  Add(inner->params.conditional.bodies[0], {}, 1);
+  Add(outer->params.conditional.bodies[1], {Add(outer->params.conditional.bodies[1], {}, 2)}, 3);
+  Add(other->params.conditional.bodies[0], {}, 4);
+  Add(graph_, {outer}, 5);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
+  const Definition& definition = exec->definition;
+  ASSERT_EQ(definition.steps.count(), 8u);
+  ASSERT_EQ(definition.bodies.count(), 4u);
+  EXPECT_EQ(definition.bodies[0].first, 3u);
+  EXPECT_EQ(definition.bodies[0].count, 1u);
+  EXPECT_EQ(definition.bodies[1].count, 2u);
+  EXPECT_EQ(definition.bodies[2].count, 1u);
+  EXPECT_EQ(definition.bodies[3].owner, 3u) << "the one in the first body";
+  EXPECT_EQ(definition.steps[7].node->params.memset.value, 1u);
+  EXPECT_NE(FindStep(exec, inner), nullptr);
+  // One at a time, and it does not need its graph.
+  Exec* second = nullptr;
+  EXPECT_EQ(MakeExec(graph_, 0, &second, &culprit, &why), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(reservations, 1);
+  DestroyGraph(graph_);
+  EXPECT_EQ(reservations, 0);
+  graph_ = MakeGraph();
+  ForgetExec(exec);
+  FreeExec(exec);
+  EXPECT_EQ(reservations, 0);
+}
+
+TEST_F(Model, AHandleHasOneNode) {
+  GraphLock lock;
+  const CUgraphConditionalHandle handle = Handle(graph_);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  EXPECT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(why, CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED);
+  AddConditional(graph_, handle + 1, 1, CUDA_ERROR_INVALID_VALUE);
+  Node* node = AddConditional(graph_, handle, 1);
+  AddConditional(graph_, handle, 1, CUDA_ERROR_INVALID_VALUE);
+  AddConditional(node->params.conditional.bodies[0], handle, 1, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_TRUE(HasConditions(graph_));
+  DestroyNode(node);
+  AddConditional(graph_, handle, 1);
+  ForgetReservations();
+  EXPECT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  CUgraphConditionalHandle more = 0;
+  EXPECT_EQ(MakeCondition(graph_, nullptr, 0, 0, &more), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
+TEST_F(Model, BodiesHoldWhatTheyMay) {
+  GraphLock lock;
+  Graph* body = AddConditional(graph_, Handle(graph_), 1)->params.conditional.bodies[0];
+  NodeParams event = {};
+  event.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+  Node* node = nullptr;
+  NodeParams host = HostCall(nullptr, nullptr);
+  // Others may be there, but the graph does not run.
+  for (NodeParams* params : {&event, &host}) {
+    ASSERT_EQ(AddNode(body, params, nullptr, 0, &node), CUDA_SUCCESS);
+    Exec* exec = nullptr;
+    Node* culprit = nullptr;
+    CUgraphInstantiateResult why;
+    EXPECT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(culprit, node);
+    DestroyNode(node);
+  }
+  for (uint32_t depth = 1; depth < kMaxConditionDepth; ++depth) {
+    body = AddConditional(body, Handle(body), 1)->params.conditional.bodies[0];
+  }
+  AddConditional(body, Handle(body), 1, CUDA_ERROR_NOT_SUPPORTED);
+  AddConditional(graph_, Handle(graph_), kMaxBodies + 1, CUDA_ERROR_NOT_SUPPORTED);
+}
+
+TEST_F(Model, ADriverWithoutRoomGivesNoHandle) {
+  GraphLock lock;
+  most_handles = last_handle;
+  CUgraphConditionalHandle handle = 0;
+  EXPECT_EQ(MakeCondition(graph_, nullptr, 0, 0, &handle), CUDA_ERROR_OUT_OF_MEMORY);
+  most_handles = UINT64_MAX;
+  EXPECT_FALSE(HasConditions(graph_));
+}
+
+TEST_F(Model, UpdatesReachIntoBodies) {
+  GraphLock lock;
+  Graph* body = AddConditional(graph_, Handle(graph_), 1)->params.conditional.bodies[0];
+  Node* fill = Add(body, {}, 1);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
+  updates = 0;
+  fill->params.memset.value = 2;
+  CUgraphExecUpdateResultInfo info;
+  EXPECT_EQ(UpdateExec(exec, graph_, &info), CUDA_SUCCESS);
+  EXPECT_EQ(updates, 1u);
+  // The kernels of another graph set another handle.
+  Graph* other = MakeGraph();
+  Node* node = AddConditional(other, Handle(other), 1);
+  Add(node->params.conditional.bodies[0], {}, 2);
+  EXPECT_EQ(UpdateExec(exec, other, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(info.errorNode, HandleOf(node));
+  DestroyGraph(other);
+  ForgetExec(exec);
+  FreeExec(exec);
+}
+
+TEST(HandleSet, FindsWhatIsInIt) {
+  static HandleSet set;  // is never destroyed
+  std::set<uintptr_t> in;
+  uint64_t state = 1;
+  for (int i = 0; i < 20000; ++i) {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    const uintptr_t value = 16 * (1 + (state >> 33) % 500);
+    const void* handle = reinterpret_cast<const void*>(value);
+    ASSERT_EQ(set.Contains(handle), in.count(value) != 0);
+    if (in.count(value) != 0) {
+      set.Remove(handle);
+      in.erase(value);
+    } else {
+      ASSERT_TRUE(set.Add(handle));
+      in.insert(value);
+    }
+  }
+  EXPECT_FALSE(set.Contains(nullptr));
+}
+
+}  // namespace
+}  // namespace gpuloom::graph

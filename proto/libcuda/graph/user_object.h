@@ -1,0 +1,33 @@
+// User objects: counted references to something of the program's, whose destructor is called when
+// the last one goes. Graphs and executable graphs hold references.
+//
+// Counting needs GraphLock. A destructor may do anything but call CUDA, so it is never called under
+// the lock: the last release queues it, RunDestructors calls what is queued.
+#pragma once
+
+#include "proto/libcuda/graph/graph.h"
+
+namespace gpuloom::graph {
+
+struct UserObject {
+  void* value;
+  CUhostFn destroy;
+  uint64_t references;
+};
+
+UserObject* FindUserObject(CUuserObject handle);
+// Null without memory.
+UserObject* MakeUserObject(void* value, CUhostFn destroy, uint32_t references);
+void ReleaseUserObject(UserObject* object, uint64_t count);
+
+// References that a graph owns. HoldObject takes `count` over from the caller; false without
+// memory.
+[[nodiscard]] bool HoldObject(Graph* graph, UserObject* object, uint32_t count);
+// At most what the graph has.
+void DropObject(Graph* graph, UserObject* object, uint32_t count);
+void DropAllObjects(Graph* graph);
+
+// Without the lock.
+void RunDestructors();
+
+}  // namespace gpuloom::graph

@@ -1,0 +1,47 @@
+// Copies of blocks, of two and three dimensions and of arrays: what every such function of CUDA
+// comes down to. Safe from any thread.
+#pragma once
+
+#include "proto/cuda/cuda_all.h"
+#include "proto/wire/graph_nodes.h"
+#include "shim/stream/stream.h"
+
+namespace gpuloom {
+
+// Where a block's side lies, as far as a program may name it.
+struct BlockEnd {
+  enum class Kind : uint32_t { kDevice, kPinned, kPageable, kArray } kind;
+  uint32_t array;  // its id
+  uint64_t address;
+  uint64_t pitch_bytes;
+  uint64_t rows;  // of a slice
+  uint64_t x_bytes;
+  uint64_t y;
+  uint64_t z;
+};
+
+// A copy whose two sides have been judged against the memory and the arrays that the program has.
+struct BlockCopy {
+  BlockEnd to;
+  BlockEnd from;
+  uint64_t width_bytes;
+  uint64_t height;
+  uint64_t depth;
+
+  bool empty() const { return width_bytes == 0 || height == 0 || depth == 0; }
+};
+
+// CUDA's errors for what cannot be copied.
+[[nodiscard]] CUresult JudgeCopy(const CUDA_MEMCPY3D& from, BlockCopy* to);
+// As it stands on the wire; not for a pageable side.
+wire::GraphCopy OnWire(const BlockCopy& copy);
+
+// Does the call return before the copy is done, where CUDA's may?
+enum class CopyTiming : bool { kSync, kAsync };
+[[nodiscard]] CUresult CopyBlock(const CUDA_MEMCPY3D& copy, CUstream handle,
+                                 DefaultStream null_means, CopyTiming timing);
+
+// Which memory a fill of rows may write, and that its numbers fit together.
+[[nodiscard]] CUresult JudgeFill(const wire::GraphFill& fill, bool* pinned);
+
+}  // namespace gpuloom

@@ -1,0 +1,324 @@
+// One-dimensional copies, by what the two addresses are. Pinned memory is copied where it lies, and
+// so is registered memory that the device reaches; pageable sources are taken over before the call returns (inline for small ones, else through
+// staging buffers), pageable destinations are filled before it returns, as CUDA does.
+#include <string.h>
+
+#include "proto/cuda/return_if_error.h"
+#include "shim/context/context.h"
+#include "shim/copy/staged_copy.h"
+#include "shim/copy/staging.h"
+#include "shim/copy/streaming_copy.h"
+#include "shim/graph/capture.h"
+#include "shim/memory/memory.h"
+#include "shim/memory/registered_memory.h"
+#include "shim/session/session.h"
+#include "shim/stream/host_function.h"
+#include "shim/stream/stream.h"
+
+namespace gpuloom {
+namespace {
+
+enum class Side { kDevice, kPinned, kPageable };
+
+// Does the call return before the copy is done, where CUDA's may?
+enum class Timing : bool { kSync, kAsync };
+
+struct Request {
+  uint64_t destination;
+  uint64_t source;
+  uint64_t size_bytes;
+  wire::StreamId stream;
+};
+
+// False for an address in our ranges that the program does not own, or not all of it. `place`: where the
+// device reaches it, for a side that is not pageable.
+bool Classify(uint64_t address, uint64_t size_bytes, Side* side, uint64_t* place) {
+  KnownMemory found;
+  *place = address;
+  if (FindMemory(address, size_bytes, &found)) {
+    *side = LiesInArena(found.kind) ? Side::kPinned : Side::kDevice;
+    return true;
+  }
+  // Kernels may be about to write to it, or to read it.
+  if (FindMoved(address, size_bytes, place)) {
+    *side = Side::kPinned;
+    return true;
+  }
+  *side = Side::kPageable;
+  return address != 0 && address + size_bytes >= address && !FindMemory(address, 1, &found) &&
+         !session.device_range().Contains(address, 1) && !session.host_range().Contains(address, 1);
+}
+
+wire::CopyKind KindOf(bool to_device, bool from_device) {
+  if (to_device) {
+    return from_device ? wire::CopyKind::kDeviceToDevice : wire::CopyKind::kHostToDevice;
+  }
+  return from_device ? wire::CopyKind::kDeviceToHost : wire::CopyKind::kHostToHost;
+}
+
+CUresult PostCopy(wire::CopyKind kind, const Request& copy, wire::Ticket* ticket) {
+  return session.PostOnStream<wire::Copy>(
+      copy.stream, 0,
+      [&](wire::Copy::Request& request, uint8_t*) {
+        request = {copy.stream, kind, copy.destination, copy.source, copy.size_bytes};
+      },
+      ticket);
+}
+
+// Up to here a copy to the device travels in its command, which is handed on by copying it.
+constexpr uint64_t kInlineBytes = 4u << 10;
+// Up to here pieces are halves of a buffer: with fewer pieces there would be less to overlap.
+constexpr uint64_t kSmallPiecesBytes = 4u << 20;
+constexpr uint64_t kSmallPieceBytes = kStagingBytes / 2;
+// From here on a thread that copies alone writes past the cache: what it writes would not stay there.
+constexpr uint64_t kPastCacheBytes = 32u << 20;
+
+enum class Staged : bool { kSource, kDestination };
+
+// The pieces of a copy of which one side, the staged one, is pageable; see CopyIn and CopyOut.
+class LinearPieces {
+ public:
+  struct Piece {
+    uint64_t offset;
+    uint64_t size_bytes;
+  };
+
+  LinearPieces(wire::CopyKind kind, const Request& copy, Staged staged)
+      : kind_(kind),
+        staged_(staged),
+        copy_(copy),
+        past_cache_(staged == Staged::kDestination && copy.size_bytes >= kPastCacheBytes &&
+                    CopiesAlone()),
+        piece_bytes_(copy.size_bytes > kSmallPiecesBytes ? uint64_t{kStagingBytes}
+                                                         : kSmallPieceBytes) {}
+
+  bool Next(Piece* piece) {
+    const uint64_t left = copy_.size_bytes - next_;
+    *piece = {next_, left < piece_bytes_ ? left : piece_bytes_};
+    next_ += piece->size_bytes;
+    return left != 0;
+  }
+  void Fill(const Piece& piece, uint8_t* staging) const {
+    StreamingCopy(staging, reinterpret_cast<const uint8_t*>(copy_.source) + piece.offset,
+                  piece.size_bytes);
+  }
+  void Empty(const Piece& piece, const uint8_t* staging) const {
+    auto* to = reinterpret_cast<uint8_t*>(copy_.destination) + piece.offset;
+    if (past_cache_) {
+      StreamingCopy(to, staging, piece.size_bytes);
+    } else {
+      memcpy(to, staging, piece.size_bytes);
+    }
+  }
+  CUresult Post(const Piece& piece, uint8_t* staging, wire::Ticket* ticket) const {
+    Request part = {copy_.destination + piece.offset, copy_.source + piece.offset, piece.size_bytes,
+                    copy_.stream};
+    (staged_ == Staged::kSource ? part.source : part.destination) =
+        reinterpret_cast<uint64_t>(staging);
+    return PostCopy(kind_, part, ticket);
+  }
+
+ private:
+  const wire::CopyKind kind_;
+  const Staged staged_;
+  const Request copy_;
+  const bool past_cache_;
+  const uint64_t piece_bytes_;
+  uint64_t next_ = 0;
+};
+
+CUresult FromPageableInline(const Request& copy, wire::Ticket* ticket) {
+  return session.PostOnStream<wire::CopyInline>(
+      copy.stream, static_cast<uint32_t>(copy.size_bytes),
+      [&](wire::CopyInline::Request& request, uint8_t* payload) {
+        request = {copy.stream, 0, wire::DevicePtr{copy.destination}};
+        memcpy(payload, reinterpret_cast<const uint8_t*>(copy.source), copy.size_bytes);
+      },
+      ticket);
+}
+
+CUresult FromPageable(wire::CopyKind kind, const Request& copy, wire::Ticket* ticket) {
+  if (kind == wire::CopyKind::kHostToDevice && copy.size_bytes <= wire::kMaxInlineCopyBytes) {
+    Staging staging{};
+    // These never wait for the device, whatever the stream is waiting for.
+    if (copy.size_bytes <= kInlineBytes || !TryTakeSmallStaging(&staging)) {
+      return FromPageableInline(copy, ticket);
+    }
+    LinearPieces pieces(kind, copy, Staged::kSource);
+    pieces.Fill({0, copy.size_bytes}, staging.data);
+    const CUresult result = pieces.Post({0, copy.size_bytes}, staging.data, ticket);
+    GiveSmallStaging(staging, copy.stream, *ticket);
+    return result;
+  }
+  LinearPieces pieces(kind, copy, Staged::kSource);
+  return CopyIn(&pieces, copy.stream).Run(HelpFor(copy.size_bytes), ticket);
+}
+
+CUresult ToPageable(wire::CopyKind kind, const Request& copy) {
+  LinearPieces pieces(kind, copy, Staged::kDestination);
+  return CopyOut(&pieces, copy.stream).Run(HelpFor(copy.size_bytes));
+}
+
+CUresult Finish(const Request& copy) {
+  CUDA_RETURN_IF_ERROR(SynchronizeStream(copy.stream));
+  return session.TakeAsyncError();
+}
+
+CUresult Copy(const Request& copy, Side to, Side from, Timing timing) {
+  const bool to_device = to == Side::kDevice;
+  const bool from_device = from == Side::kDevice;
+  const wire::CopyKind kind = KindOf(to_device, from_device);
+  wire::Ticket ticket{0};
+  CUresult result;
+  if (to == Side::kPageable && from == Side::kPageable) {
+    // In the stream's order, though no device takes part.
+    result = Finish(copy);
+    if (result == CUDA_SUCCESS) {
+      memmove(reinterpret_cast<void*>(copy.destination), reinterpret_cast<void*>(copy.source),
+              copy.size_bytes);
+    }
+    return result;
+  }
+  if (to == Side::kPageable) {
+    result = ToPageable(kind, copy);
+    return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
+  }
+  if (from == Side::kPageable) {
+    // A synchronous copy reads its source in the stream's order, and so does every copy from registered
+    // memory. Only the program's own functions can have written to it.
+    if (HostFunctionsPending() && (timing == Timing::kSync || IsRegistered(copy.source))) {
+      result = SynchronizeStream(copy.stream);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    result = FromPageable(kind, copy, &ticket);
+  } else {
+    result = PostCopy(kind, copy, &ticket);
+    // CUDA does not wait for copies within the device either.
+    if (to_device && from_device && !MemoryOperationsWait()) return result;
+  }
+  if (result != CUDA_SUCCESS || timing == Timing::kAsync) return result;
+  result = session.WaitFor(copy.stream, ticket);
+  return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
+}
+
+// A copy within a capture. Pageable memory is read and written when the graph runs.
+bool RecordsCopy(const Request& copy, Side to, Side from, Timing timing, CUresult* result) {
+  if (timing == Timing::kSync) {
+    *result = RefuseInCapture(copy.stream);
+    return *result != CUDA_SUCCESS;
+  }
+  auto type_of = [](Side side) {
+    return side == Side::kDevice ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+  };
+  return Records(copy.stream, result, [&](graph::NodeParams* node) {
+    *node = graph::LinearCopy(type_of(to), copy.destination, type_of(from), copy.source,
+                              copy.size_bytes, PrimaryContext());
+    return CUDA_SUCCESS;
+  });
+}
+
+// What a function's name promises about an address: memory the device reaches, or anything.
+enum class Promise : bool { kReachable, kAny };
+
+CUresult CopyOn(CUstream handle, DefaultStream null_means, uint64_t destination, uint64_t source,
+                uint64_t size_bytes, Promise to_promise, Promise from_promise, Timing timing) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  Request copy = {destination, source, size_bytes, wire::kLegacyStream};
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &copy.stream));
+  if (size_bytes == 0) return CUDA_SUCCESS;
+  Side to, from;
+  Request placed = copy;
+  if (!Classify(destination, size_bytes, &to, &placed.destination) ||
+      !Classify(source, size_bytes, &from, &placed.source) ||
+      (to == Side::kPageable && to_promise == Promise::kReachable) ||
+      (from == Side::kPageable && from_promise == Promise::kReachable)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUresult captured;
+  if (RecordsCopy(copy, to, from, timing, &captured)) return captured;
+  return Copy(placed, to, from, timing);
+}
+
+CUresult HtoD(CUdeviceptr to, const void* from, size_t size, CUstream stream,
+              DefaultStream null_means, Timing timing) {
+  return CopyOn(stream, null_means, to, reinterpret_cast<uint64_t>(from), size, Promise::kReachable,
+                Promise::kAny, timing);
+}
+CUresult DtoH(void* to, CUdeviceptr from, size_t size, CUstream stream, DefaultStream null_means,
+              Timing timing) {
+  return CopyOn(stream, null_means, reinterpret_cast<uint64_t>(to), from, size, Promise::kAny,
+                Promise::kReachable, timing);
+}
+CUresult DtoD(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream,
+              DefaultStream null_means, Timing timing) {
+  return CopyOn(stream, null_means, to, from, size, Promise::kReachable, Promise::kReachable,
+                timing);
+}
+CUresult Any(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream,
+             DefaultStream null_means, Timing timing) {
+  return CopyOn(stream, null_means, to, from, size, Promise::kAny, Promise::kAny, timing);
+}
+
+constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
+constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
+
+}  // namespace
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t size) {
+  return HtoD(to, from, size, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void* from, size_t size) {
+  return HtoD(to, from, size, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size, CUstream stream) {
+  return HtoD(to, from, size, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void* from, size_t size, CUstream stream) {
+  return HtoD(to, from, size, stream, kPerThread, Timing::kAsync);
+}
+
+CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size) {
+  return DtoH(to, from, size, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, size_t size) {
+  return DtoH(to, from, size, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size, CUstream stream) {
+  return DtoH(to, from, size, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemcpyDtoHAsync_v2_ptsz(void* to, CUdeviceptr from, size_t size, CUstream stream) {
+  return DtoH(to, from, size, stream, kPerThread, Timing::kAsync);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size) {
+  return DtoD(to, from, size, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t size) {
+  return DtoD(to, from, size, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
+  return DtoD(to, from, size, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
+  return DtoD(to, from, size, stream, kPerThread, Timing::kAsync);
+}
+
+CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size) {
+  return Any(to, from, size, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t size) {
+  return Any(to, from, size, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
+  return Any(to, from, size, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
+  return Any(to, from, size, stream, kPerThread, Timing::kAsync);
+}
+
+}  // extern "C"

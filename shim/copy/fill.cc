@@ -1,0 +1,186 @@
+// Memsets of 1, 2 and 4 byte elements, of one row or many.
+#include "proto/cuda/return_if_error.h"
+#include "proto/wire/block_copy_commands.h"
+#include "shim/context/context.h"
+#include "shim/copy/block_copy.h"
+#include "shim/graph/capture.h"
+#include "shim/memory/memory.h"
+#include "shim/session/session.h"
+#include "shim/stream/stream.h"
+
+namespace gpuloom {
+namespace {
+
+enum class Timing : bool { kSync, kAsync };
+
+CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, size_t count,
+              CUstream handle, DefaultStream null_means, Timing timing) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  wire::StreamId stream;
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
+  if (count == 0) return CUDA_SUCCESS;
+  uint64_t size_bytes;
+  KnownMemory found;
+  if (destination % element_bytes != 0 ||
+      __builtin_mul_overflow(uint64_t{count}, uint64_t{element_bytes}, &size_bytes) ||
+      !FindMemory(destination, size_bytes, &found)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUresult captured;
+  if (Records(stream, &captured, [&](graph::NodeParams* node) {
+        *node = graph::LinearFill(destination, value, element_bytes, count, PrimaryContext());
+        return CUDA_SUCCESS;
+      })) {
+    return captured;
+  }
+  wire::Ticket ticket{0};
+  const CUresult result = session.PostOnStream<wire::Fill>(
+      stream, 0,
+      [&](wire::Fill::Request& request, uint8_t*) {
+        request = {stream, element_bytes, value, 0, destination, count};
+      },
+      &ticket);
+  // A memset of device memory returns at once even when it is called synchronous; one of pinned
+  // host memory does not.
+  if (result != CUDA_SUCCESS || timing == Timing::kAsync ||
+      !(LiesInArena(found.kind) || MemoryOperationsWait())) {
+    return result;
+  }
+  return session.WaitFor(stream, ticket);
+}
+
+CUresult FillRows(CUdeviceptr destination, size_t pitch_bytes, uint32_t value,
+                  uint32_t element_bytes, size_t width, size_t height, CUstream handle,
+                  DefaultStream null_means, Timing timing) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  wire::StreamId stream;
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
+  if (width == 0 || height == 0) return CUDA_SUCCESS;
+  const wire::GraphFill fill = {destination, pitch_bytes, width, height, value, element_bytes};
+  bool pinned;
+  CUDA_RETURN_IF_ERROR(JudgeFill(fill, &pinned));
+  CUresult captured;
+  if (Records(stream, &captured, [&](graph::NodeParams* node) {
+        *node = {};
+        node->type = CU_GRAPH_NODE_TYPE_MEMSET;
+        node->memset = {destination, pitch_bytes, value,           element_bytes,
+                        width,       height,      PrimaryContext()};
+        return CUDA_SUCCESS;
+      })) {
+    return captured;
+  }
+  wire::Ticket ticket{0};
+  const CUresult result = session.PostOnStream<wire::FillBlock>(
+      stream, 0,
+      [&](wire::FillBlock::Request& request, uint8_t*) {
+        request = {stream, 0, fill};
+      },
+      &ticket);
+  if (result != CUDA_SUCCESS || timing == Timing::kAsync || !(pinned || MemoryOperationsWait())) {
+    return result;
+  }
+  return session.WaitFor(stream, ticket);
+}
+
+constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
+constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
+
+}  // namespace
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
+  return Fill(to, value, 1, count, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t count) {
+  return Fill(to, value, 1, count, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+  return Fill(to, value, 1, count, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+  return Fill(to, value, 1, count, stream, kPerThread, Timing::kAsync);
+}
+
+CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
+  return Fill(to, value, 2, count, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, size_t count) {
+  return Fill(to, value, 2, count, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
+  return Fill(to, value, 2, count, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short value, size_t count,
+                               CUstream stream) {
+  return Fill(to, value, 2, count, stream, kPerThread, Timing::kAsync);
+}
+
+CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
+  return Fill(to, value, 4, count, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_t count) {
+  return Fill(to, value, 4, count, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+  return Fill(to, value, 4, count, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+  return Fill(to, value, 4, count, stream, kPerThread, Timing::kAsync);
+}
+
+CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                         size_t height) {
+  return FillRows(to, pitch, value, 1, width, height, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                              size_t height) {
+  return FillRows(to, pitch, value, 1, width, height, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                           size_t height, CUstream stream) {
+  return FillRows(to, pitch, value, 1, width, height, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                                size_t height, CUstream stream) {
+  return FillRows(to, pitch, value, 1, width, height, stream, kPerThread, Timing::kAsync);
+}
+
+CUresult cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                          size_t height) {
+  return FillRows(to, pitch, value, 2, width, height, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                               size_t height) {
+  return FillRows(to, pitch, value, 2, width, height, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                            size_t height, CUstream stream) {
+  return FillRows(to, pitch, value, 2, width, height, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                                 size_t height, CUstream stream) {
+  return FillRows(to, pitch, value, 2, width, height, stream, kPerThread, Timing::kAsync);
+}
+
+CUresult cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+                          size_t height) {
+  return FillRows(to, pitch, value, 4, width, height, nullptr, kLegacy, Timing::kSync);
+}
+CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+                               size_t height) {
+  return FillRows(to, pitch, value, 4, width, height, nullptr, kPerThread, Timing::kSync);
+}
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+                            size_t height, CUstream stream) {
+  return FillRows(to, pitch, value, 4, width, height, stream, kLegacy, Timing::kAsync);
+}
+CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+                                 size_t height, CUstream stream) {
+  return FillRows(to, pitch, value, 4, width, height, stream, kPerThread, Timing::kAsync);
+}
+
+}  // extern "C"

@@ -1,0 +1,145 @@
+// Copies between pageable memory and the device, in pieces that go through staging buffers, by the caller and the copy
+// threads together: while the device has some pieces, the threads copy others.
+//
+// What is copied is a Pieces:
+//   using Piece = …;
+//   bool Next(Piece*);                                       // one thread at a time
+//   void Fill(const Piece&, uint8_t* staging);               // from pageable memory; any thread
+//   void Empty(const Piece&, const uint8_t* staging);        // to pageable memory; any thread
+//   CUresult Post(const Piece&, uint8_t* staging, wire::Ticket*);  // the device's part; any thread
+//
+// Pieces may be posted in another order than Next gives them. Every function returns when nobody
+// uses the Pieces any more; the first failure ends the copy.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/copy/copy_threads.h"
+#include "shim/copy/staging.h"
+#include "shim/process/futex.h"
+#include "shim/session/session.h"
+
+namespace gpuloom {
+
+// From the first size on helpers take part when they happen to be awake, from the second they are woken.
+inline constexpr uint64_t kHelpedBytes = 384u << 10;
+inline constexpr uint64_t kWakingBytes = 1u << 20;
+
+inline Help HelpFor(uint64_t size_bytes) {
+  if (size_bytes < kHelpedBytes) return Help::kNone;
+  return size_bytes < kWakingBytes ? Help::kAwake : Help::kWake;
+}
+
+// From pageable memory. *ticket is that of the last piece.
+template <typename Pieces>
+class CopyIn {
+ public:
+  CopyIn(Pieces* pieces, wire::StreamId stream) : pieces_(pieces), stream_(stream) {}
+
+  CUresult Run(Help help, wire::Ticket* ticket) {
+    DoTogether([](void* self) { static_cast<CopyIn*>(self)->Part(); }, this, help);
+    *ticket = newest_;
+    return result_;
+  }
+
+ private:
+  void Part() {
+    typename Pieces::Piece piece;
+    while (Next(&piece)) {
+      Staging staging{};
+      CUresult result = TakeStaging(&staging);
+      wire::Ticket ticket{0};
+      if (result == CUDA_SUCCESS) {
+        pieces_->Fill(piece, staging.data);
+        result = pieces_->Post(piece, staging.data, &ticket);
+        GiveStaging(staging, stream_, ticket);
+      }
+      Holding holding(&lock_);
+      if (ticket > newest_) newest_ = ticket;
+      if (result_ == CUDA_SUCCESS) result_ = result;
+    }
+  }
+
+  bool Next(typename Pieces::Piece* piece) {
+    Holding holding(&lock_);
+    return result_ == CUDA_SUCCESS && pieces_->Next(piece);
+  }
+
+  Pieces* const pieces_;
+  const wire::StreamId stream_;
+  Lock lock_;  // guards what follows, and Next
+  wire::Ticket newest_{0};
+  CUresult result_ = CUDA_SUCCESS;
+};
+
+// To pageable memory, where all of it is when Run returns.
+template <typename Pieces>
+class CopyOut {
+ public:
+  CopyOut(Pieces* pieces, wire::StreamId stream) : pieces_(pieces), stream_(stream) {}
+
+  CUresult Run(Help help) {
+    DoTogether([](void* self) { static_cast<CopyOut*>(self)->Part(); }, this, help);
+    return result_;
+  }
+
+ private:
+  struct Arriving {
+    typename Pieces::Piece piece;
+    Staging staging;
+    wire::Ticket ticket;
+  };
+
+  // Whoever returns while pieces are being emptied leaves the rest to those who empty them.
+  void Part() {
+    Arriving mine;
+    while (Take(&mine)) {
+      const CUresult result = session.WaitFor(stream_, mine.ticket);
+      if (result == CUDA_SUCCESS) pieces_->Empty(mine.piece, mine.staging.data);
+      GiveStaging(mine.staging, stream_, mine.ticket);
+      Holding holding(&lock_);
+      --held_;
+      if (result_ == CUDA_SUCCESS) result_ = result;
+    }
+  }
+
+  // Posts what there are buffers for, and takes the oldest piece that nobody has taken.
+  bool Take(Arriving* taken) {
+    Holding holding(&lock_);
+    while (result_ == CUDA_SUCCESS && more_ && count_ < kStagingBuffers) {
+      Arriving next{};
+      // Who holds a buffer never waits for another.
+      if (held_ == 0) {
+        result_ = TakeStaging(&next.staging);
+        if (result_ != CUDA_SUCCESS) break;
+      } else if (!TryTakeStaging(&next.staging)) {
+        break;
+      }
+      more_ = pieces_->Next(&next.piece);
+      if (more_) result_ = pieces_->Post(next.piece, next.staging.data, &next.ticket);
+      if (!more_ || result_ != CUDA_SUCCESS) {
+        GiveStaging(next.staging, stream_, wire::Ticket{0});
+        break;
+      }
+      ++held_;
+      arriving_[(first_ + count_++) % kStagingBuffers] = next;
+    }
+    if (count_ == 0) return false;
+    *taken = arriving_[first_];
+    first_ = (first_ + 1) % kStagingBuffers;
+    --count_;
+    return true;
+  }
+
+  Pieces* const pieces_;
+  const wire::StreamId stream_;
+  Lock lock_;                                // guards what follows, and Next
+  Arriving arriving_[kStagingBuffers] = {};  // `count_` from `first_` on, oldest first
+  uint32_t first_ = 0;
+  uint32_t count_ = 0;
+  uint32_t held_ = 0;  // buffers, also those that are being emptied
+  bool more_ = true;
+  CUresult result_ = CUDA_SUCCESS;
+};
+
+}  // namespace gpuloom

@@ -1,0 +1,119 @@
+#include "shim/copy/staging.h"
+
+#include <atomic>
+
+#include "proto/cuda/return_if_error.h"
+#include "shim/memory/host_arena.h"
+#include "shim/process/futex.h"
+#include "shim/session/session.h"
+
+namespace gpuloom {
+namespace {
+
+struct Buffer {
+  bool taken;
+  wire::StreamId stream;
+  wire::Ticket ticket;  // in use by the device until then
+};
+
+// Where pinned memory is short, half as many do, or a quarter, …, down to kLeast.
+template <uint32_t kCount, uint32_t kLeast, uint32_t kBytes>
+struct Buffers {
+  Lock lock;             // guards what follows, down to the empty line
+  uint64_t address = 0;  // of the first; 0: not cut yet
+  uint32_t count = 0;
+  Buffer buffers[kCount] = {};
+
+  CUresult CutLocked() {
+    if (address != 0) return CUDA_SUCCESS;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    for (count = kCount; count >= kLeast; count /= 2) {
+      result = TakePinned(uint64_t{kBytes} * count, &address);
+      if (result != CUDA_ERROR_OUT_OF_MEMORY) break;
+    }
+    return result;
+  }
+  Staging TakeLocked(uint32_t index) {
+    buffers[index].taken = true;
+    return {index, reinterpret_cast<uint8_t*>(address) + uint64_t{index} * kBytes};
+  }
+  // The first that is free: those in use stay in the cache.
+  bool TryTakeLocked(Staging* staging) {
+    for (uint32_t i = 0; i < count; ++i) {
+      const Buffer& buffer = buffers[i];
+      if (buffer.taken || !session.Done(buffer.stream, buffer.ticket)) continue;
+      *staging = TakeLocked(i);
+      return true;
+    }
+    return false;
+  }
+};
+constinit Buffers<kStagingBuffers, 1, kStagingBytes> large;
+constinit Buffers<kSmallStagingBuffers, kSmallStagingBuffers, kSmallStagingBytes> small;
+
+// For those who wait for a buffer that a thread, not the device, has.
+constinit std::atomic<uint32_t> given{0};
+constinit std::atomic<uint32_t> waiters{0};
+
+// The one that the device has had for longest, or kStagingBuffers.
+uint32_t OldestLocked() {
+  uint32_t oldest = kStagingBuffers;
+  for (uint32_t i = 0; i < large.count; ++i) {
+    if (large.buffers[i].taken) continue;
+    if (oldest == kStagingBuffers || large.buffers[i].ticket < large.buffers[oldest].ticket) {
+      oldest = i;
+    }
+  }
+  return oldest;
+}
+
+}  // namespace
+
+CUresult TakeStaging(Staging* staging) {
+  for (;;) {
+    const uint32_t seen = given.load(std::memory_order_seq_cst);
+    uint32_t oldest;
+    {
+      Holding holding(&large.lock);
+      CUDA_RETURN_IF_ERROR(large.CutLocked());
+      if (large.TryTakeLocked(staging)) return CUDA_SUCCESS;
+      oldest = OldestLocked();
+      if (oldest != kStagingBuffers) *staging = large.TakeLocked(oldest);
+    }
+    if (oldest != kStagingBuffers) {
+      const Buffer& buffer = large.buffers[oldest];  // ours now
+      const CUresult result = session.WaitFor(buffer.stream, buffer.ticket);
+      if (result != CUDA_SUCCESS) GiveStaging(*staging, buffer.stream, buffer.ticket);
+      return result;
+    }
+    waiters.fetch_add(1, std::memory_order_seq_cst);
+    FutexWait(&given, seen);
+    waiters.fetch_sub(1, std::memory_order_seq_cst);
+  }
+}
+
+bool TryTakeStaging(Staging* staging) {
+  Holding holding(&large.lock);
+  return large.CutLocked() == CUDA_SUCCESS && large.TryTakeLocked(staging);
+}
+
+void GiveStaging(const Staging& staging, wire::StreamId stream, wire::Ticket ticket) {
+  {
+    Holding holding(&large.lock);
+    large.buffers[staging.index] = {false, stream, ticket};
+  }
+  given.fetch_add(1, std::memory_order_seq_cst);
+  if (waiters.load(std::memory_order_seq_cst) != 0) FutexWake(&given, 1);
+}
+
+bool TryTakeSmallStaging(Staging* staging) {
+  Holding holding(&small.lock);
+  return small.CutLocked() == CUDA_SUCCESS && small.TryTakeLocked(staging);
+}
+
+void GiveSmallStaging(const Staging& staging, wire::StreamId stream, wire::Ticket ticket) {
+  Holding holding(&small.lock);
+  small.buffers[staging.index] = {false, stream, ticket};
+}
+
+}  // namespace gpuloom

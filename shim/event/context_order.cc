@@ -1,0 +1,194 @@
+#include "shim/event/context_order.h"
+
+#include <atomic>
+
+#include "proto/cuda/return_if_error.h"
+#include "shim/context/context.h"
+#include "shim/context/green_context.h"
+#include "shim/event/event.h"
+#include "shim/graph/capture.h"
+#include "shim/process/futex.h"
+#include "shim/process/growing.h"
+#include "shim/session/session.h"
+#include "shim/stream/host_function.h"
+#include "shim/stream/stream.h"
+
+namespace gpuloom {
+namespace {
+
+// Streams and events of our own.
+struct ContextOrder {
+  CUcontext context;
+  wire::StreamId recorder;  // what is recorded of the context waits here
+  wire::StreamId gate;      // what the context waits for
+  wire::StreamId barrier;   // a blocking one: behind the legacy stream's work, and before it
+  CUevent mark;             // behind one stream after the other, for the recorder
+  CUevent opened;           // behind the gate
+};
+
+struct Orders {
+  Lock lock;  // guards the list, and is held while one record or wait is sent
+  Growing<ContextOrder> orders;
+  std::atomic<size_t> count{0};  // so that programs without such calls take no lock
+};
+constinit Orders all;
+
+ContextOrder* FindLocked(CUcontext context) {
+  for (ContextOrder& order : all.orders) {
+    if (order.context == context) return &order;
+  }
+  return nullptr;
+}
+
+void End(const ContextOrder& order) {
+  for (const wire::StreamId stream : {order.recorder, order.gate, order.barrier}) {
+    if (stream != wire::kLegacyStream) EndOwnStream(stream);
+  }
+  for (CUevent event : {order.mark, order.opened}) {
+    if (event != nullptr) (void)cuEventDestroy_v2(event);
+  }
+}
+
+CUresult MakeLocked(CUcontext context, ContextOrder** made) {
+  *made = FindLocked(context);
+  if (*made != nullptr) return CUDA_SUCCESS;
+  ContextOrder order = {
+      context, wire::kLegacyStream, wire::kLegacyStream, wire::kLegacyStream, nullptr, nullptr};
+  CUresult result = MakeOwnStream(CU_STREAM_NON_BLOCKING, &order.recorder);
+  if (result == CUDA_SUCCESS) result = MakeOwnStream(CU_STREAM_NON_BLOCKING, &order.gate);
+  if (result == CUDA_SUCCESS) result = MakeOwnStream(CU_STREAM_DEFAULT, &order.barrier);
+  if (result == CUDA_SUCCESS) result = MakeOwnEvent(&order.mark);
+  if (result == CUDA_SUCCESS) result = MakeOwnEvent(&order.opened);
+  if (result == CUDA_SUCCESS && !all.orders.Push(order)) result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (result != CUDA_SUCCESS) {
+    End(order);
+    return result;
+  }
+  *made = &all.orders[all.orders.count() - 1];
+  // Before the streams are looked at: who makes one looks here behind that (see StreamsOf).
+  all.count.store(all.orders.count());
+  return CUDA_SUCCESS;
+}
+
+CUresult JudgeContext(CUcontext handle) {
+  CUDA_RETURN_IF_ERROR(session.Check());
+  if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
+  const Context* context = handle == nullptr ? nullptr : FindContext(handle);
+  return context == nullptr || !context->active.load(std::memory_order_acquire)
+             ? CUDA_ERROR_INVALID_CONTEXT
+             : CUDA_SUCCESS;
+}
+
+// Captures of the context's streams end; the first error is told.
+CUresult RefuseCaptures(CUcontext context) {
+  if (!graph::AnyCapture()) return CUDA_SUCCESS;
+  CUresult first = CUDA_SUCCESS;
+  StreamsOf streams(context);
+  for (wire::StreamId stream; streams.Next(&stream);) {
+    const CUresult result = graph::RefuseInCapture(RefOf(stream));
+    if (first == CUDA_SUCCESS) first = result;
+  }
+  return first;
+}
+
+CUresult Record(CUcontext context, CUevent event) {
+  CUDA_RETURN_IF_ERROR(JudgeContext(context));
+  const bool green = IsGreenContext(context);
+  if (FindEvent(event) == nullptr ||
+      ContextOf(MadeKind::kEvent, reinterpret_cast<uint64_t>(event)) !=
+          (green ? PrimaryContext() : context)) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  CUDA_RETURN_IF_ERROR(RefuseCaptures(context));
+  Holding holding(&all.lock);
+  ContextOrder* order;
+  CUresult result = MakeLocked(context, &order);
+  const auto follow = [&](wire::StreamId stream) {
+    const CUresult recorded = RecordEvent(order->mark, stream);
+    return recorded != CUDA_SUCCESS ? recorded : MakeStreamWait(order->recorder, order->mark);
+  };
+  if (result == CUDA_SUCCESS && !green && !IsStreamIdle(wire::kLegacyStream)) {
+    result = follow(order->barrier);
+  }
+  if (result == CUDA_SUCCESS) {
+    StreamsOf streams(context);
+    for (wire::StreamId stream; result == CUDA_SUCCESS && streams.Next(&stream);) {
+      if (!IsStreamIdle(stream)) result = follow(stream);
+    }
+  }
+  return result != CUDA_SUCCESS ? result : RecordEvent(event, order->recorder);
+}
+
+// An event of a capture cannot be waited for by what is outside of it; trying ends the capture.
+CUresult JudgeEvent(CUevent event) {
+  if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult captured = graph::CheckEventTime(event);
+  if (captured != CUDA_ERROR_CAPTURED_EVENT) return captured;
+  (void)graph::CheckEventUse(event);
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+CUresult Wait(CUcontext context, CUevent event) {
+  CUDA_RETURN_IF_ERROR(JudgeContext(context));
+  CUDA_RETURN_IF_ERROR(JudgeEvent(event));
+  CUDA_RETURN_IF_ERROR(RefuseCaptures(context));
+  Holding holding(&all.lock);
+  ContextOrder* order;
+  CUresult result = MakeLocked(context, &order);
+  if (result == CUDA_SUCCESS) result = MakeStreamWait(order->gate, event);
+  if (result == CUDA_SUCCESS) result = RecordEvent(order->opened, order->gate);
+  if (result == CUDA_SUCCESS && !IsGreenContext(context)) {
+    result = MakeStreamWait(order->barrier, order->opened);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  StreamsOf streams(context);
+  for (wire::StreamId stream; result == CUDA_SUCCESS && streams.Next(&stream);) {
+    result = MakeStreamWait(stream, order->opened);
+  }
+  return result;
+}
+
+}  // namespace
+
+CUresult OrderNewStream(wire::StreamId stream, CUcontext context) {
+  if (all.count.load() == 0) return CUDA_SUCCESS;
+  Holding holding(&all.lock);
+  for (const ContextOrder& order : all.orders) {
+    // A green context waits for what the primary one waits for, and not the other way round.
+    const bool its = context == nullptr
+                         ? !IsGreenContext(order.context)
+                         : order.context == context ||
+                               (order.context == PrimaryContext() && IsGreenContext(context));
+    if (!its) continue;
+    CUDA_RETURN_IF_ERROR(MakeStreamWait(stream, order.opened));
+  }
+  return CUDA_SUCCESS;
+}
+
+void ForgetContextOrder(CUcontext context) {
+  Holding holding(&all.lock);
+  for (size_t i = 0; i < all.orders.count(); ++i) {
+    if (all.orders[i].context != context) continue;
+    End(all.orders[i]);
+    all.orders.Remove(i);
+    break;
+  }
+  all.count.store(all.orders.count());
+}
+
+void ForgetAllContextOrders() {
+  Holding holding(&all.lock);
+  all.orders.Clear();
+  all.count.store(0);
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuCtxRecordEvent(CUcontext context, CUevent event) { return Record(context, event); }
+CUresult cuCtxWaitEvent(CUcontext context, CUevent event) { return Wait(context, event); }
+
+}  // extern "C"

@@ -1,0 +1,42 @@
+// Streams of this process as captures know them. See proto/libcuda/graph/capture.h for how an
+// operation of a stream is recorded instead of sent.
+//
+//   CUresult result;
+//   if (Records(stream, &result, [&](graph::NodeParams* node) { …; return CUDA_SUCCESS; })) {
+//     return result;
+//   }
+#pragma once
+
+#include "proto/libcuda/graph/capture.h"
+#include "proto/wire/handles.h"
+
+namespace gpuloom {
+
+struct Kernel;
+
+[[nodiscard]] graph::StreamRef RefOf(wire::StreamId stream);
+
+template <typename Make>
+[[nodiscard]] bool Records(wire::StreamId stream, CUresult* result, Make&& make) {
+  return graph::AnyCapture() && graph::Records(RefOf(stream), result, make);
+}
+
+// For what no graph can hold: see graph::RefuseInCapture.
+[[nodiscard]] inline CUresult RefuseInCapture(wire::StreamId stream) {
+  return graph::AnyCapture() ? graph::RefuseInCapture(RefOf(stream)) : CUDA_SUCCESS;
+}
+[[nodiscard]] inline CUresult RefuseToWait(wire::StreamId stream) {
+  return graph::AnyCapture() ? graph::RefuseToWait(RefOf(stream)) : CUDA_SUCCESS;
+}
+
+// A launch that was judged, with the attributes the program gave it; the parameters have not been
+// looked at.
+[[nodiscard]] bool RecordsLaunch(wire::StreamId stream, const Kernel& kernel,
+                                 const CUDA_KERNEL_NODE_PARAMS_v3& launch,
+                                 const CUlaunchAttribute* attributes, uint32_t attribute_count,
+                                 CUresult* result);
+
+// What a launch of that shape would be told.
+[[nodiscard]] CUresult CheckLaunchShape(const graph::KernelParams& launch, const Kernel& kernel);
+
+}  // namespace gpuloom

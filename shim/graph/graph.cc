@@ -1,0 +1,122 @@
+// What the graph model asks of the shim.
+#include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/graph/library.h"
+#include "shim/context/context.h"
+#include "shim/event/event.h"
+#include "shim/graph/capture.h"
+#include "shim/memory/device_memory.h"
+#include "shim/memory/memory.h"
+#include "shim/module/kernel.h"
+#include "shim/module/library.h"
+#include "shim/session/session.h"
+#include "shim/stream/stream.h"
+
+namespace gpuloom {
+
+graph::StreamRef RefOf(wire::StreamId stream) {
+  const bool legacy = stream == wire::kLegacyStream;
+  return {static_cast<uint32_t>(stream), legacy, !legacy && BlocksLegacy(stream)};
+}
+
+namespace {
+
+graph::KernelLayout LayoutOf(const Kernel& kernel) {
+  return {kernel.described,
+          kernel.param_count,
+          kernel.param_bytes,
+          kernel.params,
+          [](const void* table, uint32_t index, uint32_t* offset_bytes, uint32_t* size_bytes) {
+            const auto& param = static_cast<const wire::KernelParam*>(table)[index];
+            *offset_bytes = param.offset_bytes;
+            *size_bytes = param.size_bytes;
+          },
+          kernel.library->is_module ? nullptr
+                                    : reinterpret_cast<CUkernel>(const_cast<Kernel*>(&kernel))};
+}
+
+}  // namespace
+
+bool RecordsLaunch(wire::StreamId stream, const Kernel& kernel,
+                   const CUDA_KERNEL_NODE_PARAMS_v3& launch, const CUlaunchAttribute* attributes,
+                   uint32_t attribute_count, CUresult* result) {
+  const bool taken = Records(stream, result, [&](graph::NodeParams* node) {
+    CUresult made = graph::MakeKernelParams(launch, LayoutOf(kernel), node);
+    for (uint32_t i = 0; made == CUDA_SUCCESS && i < attribute_count; ++i) {
+      if (!graph::IsNodeAttribute(attributes[i].id)) continue;
+      made = graph::SetKernelAttribute(&node->kernel, attributes[i].id, attributes[i].value);
+      if (made != CUDA_SUCCESS) graph::FreeParams(node);
+    }
+    return made;
+  });
+  if (taken && *result != CUDA_SUCCESS) graph::InvalidateCapture(RefOf(stream));
+  return taken;
+}
+
+namespace graph {
+
+CUresult CheckDevice(CUdevice device) { return NeedDevice(device); }
+
+CUresult CheckInitialized() {
+  return session.state() == Session::State::kInitialized ? CUDA_SUCCESS
+                                                         : CUDA_ERROR_NOT_INITIALIZED;
+}
+CUresult CheckReady() { return NeedContext(); }
+CUcontext CurrentContext() { return CurrentThread().current; }
+bool IsContext(CUcontext context) { return gpuloom::IsContext(context); }
+
+CUresult ResolveStream(CUstream handle, NullStream null_means, StreamRef* stream) {
+  wire::StreamId id;
+  const CUresult result = FindStream(
+      handle,
+      null_means == NullStream::kPerThread ? DefaultStream::kPerThread : DefaultStream::kLegacy,
+      &id);
+  if (result == CUDA_SUCCESS) *stream = RefOf(id);
+  return result;
+}
+
+CUresult DescribeKernel(const void* handle, KernelLayout* layout) {
+  Kernel* kernel = FindKernel(handle);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUDA_RETURN_IF_ERROR(RefreshKernel(kernel));
+  *layout = LayoutOf(*kernel);
+  return CUDA_SUCCESS;
+}
+
+CUresult CheckKernelShape(const KernelParams& params) {
+  const Kernel* kernel = FindKernel(params.handle());
+  return kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CheckLaunchShape(params, *kernel);
+}
+
+bool IsEvent(CUevent handle) { return FindEvent(handle) != nullptr; }
+
+bool WasRecorded(CUevent handle) {
+  const Event* event = FindEvent(handle);
+  return event != nullptr && event->record.load(std::memory_order_acquire) != 0;
+}
+
+CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address) {
+  uint64_t begin;
+  CUDA_RETURN_IF_ERROR(TakeDeviceMemory(size_bytes, &begin));
+  if (!NoteMemory({begin, size_bytes, MemoryKind::kDevice, 0, {}, 0, 0})) {
+    GiveDeviceMemory(begin, size_bytes, wire::kLegacyStream, wire::Ticket{0});
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *address = begin;
+  return CUDA_SUCCESS;
+}
+
+void FreeForGraph(CUdeviceptr address) {
+  KnownMemory freed;
+  if (!ForgetMemory(address, MemoryKind::kDevice, &freed)) return;
+  // Launches may have been queued in any stream.
+  (void)session.WaitForAll();
+  GiveDeviceMemory(address, freed.size_bytes, wire::kLegacyStream, wire::Ticket{0});
+}
+
+bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes) {
+  KnownMemory found;
+  return FindMemory(address, size_bytes, &found);
+}
+
+}  // namespace graph
+}  // namespace gpuloom

@@ -1,0 +1,287 @@
+#include "shim/image/texture_reference.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/cuda/return_if_error.h"
+#include "proto/cuda/texture_reference.h"
+#include "proto/wire/texture_reference_commands.h"
+#include "shim/context/context.h"
+#include "shim/image/array.h"
+#include "shim/image/texture.h"
+#include "shim/memory/memory.h"
+#include "shim/module/library.h"
+#include "shim/process/futex.h"
+#include "shim/process/handle_table.h"
+#include "shim/session/session.h"
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+namespace gpuloom {
+namespace {
+
+// Behind CUtexref and CUsurfref. Its place in the table is its id; those of no library are known to
+// nobody else.
+struct Reference {
+  std::atomic<uint32_t> alive;
+  wire::ReferenceKind kind;
+  const Library* library;  // null: of cuTexRefCreate
+  char* name;              // malloc'ed
+  TextureReference texture;
+  CUarray array;  // of a surface reference
+  // What the executor was told last; all zero: nothing yet, or that it is bound to nothing.
+  wire::ReferenceSet::Request told;
+};
+
+struct References {
+  // Held while a change is told, so that the ring has the changes in the order in which they were made,
+  // and across the question for a reference, so that two threads get the same handle.
+  Lock lock;
+  HandleTable<Reference, wire::kMaxReferences> table;
+};
+constinit References references;
+
+float FloatOf(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+wire::ReferenceId IdOf(const Reference* reference) {
+  return wire::ReferenceId{references.table.IdOf(reference)};
+}
+
+Reference* FindLocked(const void* handle, wire::ReferenceKind kind) {
+  Reference* reference = references.table.Find(handle);
+  return reference != nullptr && reference->kind == kind ? reference : nullptr;
+}
+
+TextureReference StateOf(const wire::ReferenceGet::Reply& reply) {
+  TextureReference state = {};
+  CUDA_TEXTURE_DESC& sampler = state.sampler;
+  state.format = static_cast<CUarray_format>(reply.format);
+  state.channels = reply.channels;
+  for (int i = 0; i < 3; ++i) {
+    sampler.addressMode[i] = static_cast<CUaddress_mode>(reply.address_mode[i]);
+  }
+  sampler.filterMode = static_cast<CUfilter_mode>(reply.filter_mode);
+  sampler.flags = reply.flags;
+  sampler.maxAnisotropy = reply.max_anisotropy;
+  sampler.mipmapFilterMode = static_cast<CUfilter_mode>(reply.mipmap_filter_mode);
+  sampler.mipmapLevelBias = FloatOf(reply.mipmap_level_bias_bits);
+  sampler.minMipmapLevelClamp = FloatOf(reply.min_mipmap_level_bits);
+  sampler.maxMipmapLevelClamp = FloatOf(reply.max_mipmap_level_bits);
+  for (int i = 0; i < 4; ++i) sampler.borderColor[i] = FloatOf(reply.border_color_bits[i]);
+  return state;
+}
+
+void GiveLocked(Reference* reference) {
+  free(reference->name);
+  references.table.Give(reference);
+}
+
+// `name` is null for one of no library.
+CUresult MakeLocked(const Library* library, const char* name, wire::ReferenceKind kind,
+                    Reference** made) {
+  Reference* reference = references.table.Take();
+  if (reference == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  reference->kind = kind;
+  reference->library = library;
+  wire::ReferenceGet::Request request = {};
+  request.kind = kind;
+  uint32_t name_bytes = 0;
+  if (library != nullptr) {
+    reference->name = strdup(name);
+    name_bytes = static_cast<uint32_t>(strlen(name));
+    request.library = IdOf(library);
+    request.reference = IdOf(reference);
+  }
+  wire::ReferenceGet::Reply reply = {};
+  const CUresult result = library != nullptr && reference->name == nullptr
+                              ? CUDA_ERROR_OUT_OF_MEMORY
+                              : session.Call<wire::ReferenceGet>(request, &reply, name, name_bytes);
+  if (result != CUDA_SUCCESS) {
+    GiveLocked(reference);
+    return result;
+  }
+  reference->texture = StateOf(reply);
+  *made = reference;
+  return CUDA_SUCCESS;
+}
+
+// As launches see it. Whether something can be bound at all has been judged.
+wire::ReferenceSet::Request Describe(const TextureReference& state) {
+  wire::ReferenceSet::Request request = {};
+  if (!state.bound) return request;
+  request.bound = 1;
+  SetSampler(state.sampler, &request.look);
+  if (JudgeResource(state.resource, &request.look) != CUDA_SUCCESS) request = {};
+  return request;
+}
+
+// CUDA 11's runtime sets everything again before each launch.
+CUresult Tell(Reference* reference, wire::ReferenceSet::Request request) {
+  if (reference->library == nullptr || memcmp(&request, &reference->told, sizeof(request)) == 0) {
+    return CUDA_SUCCESS;
+  }
+  const wire::ReferenceSet::Request told = request;
+  request.reference = IdOf(reference);
+  const CUresult result = session.Post<wire::ReferenceSet>(request);
+  if (result == CUDA_SUCCESS) reference->told = told;
+  return result;
+}
+
+template <typename Visit>
+void ForEachLocked(Visit visit) {
+  for (uint32_t id = 1; id <= references.table.used(); ++id) {
+    Reference* reference = references.table.At(id);
+    if (reference != nullptr) visit(reference);
+  }
+}
+
+void Unbind(Reference* reference) {
+  reference->texture.bound = false;
+  reference->array = nullptr;
+  (void)Tell(reference, {});  // fails only where everything does
+}
+
+bool LooksAt(const Reference& reference, const void* array) {
+  if (reference.kind == wire::ReferenceKind::kSurface) return reference.array == array;
+  if (!reference.texture.bound) return false;
+  const CUDA_RESOURCE_DESC& resource = reference.texture.resource;
+  return resource.resType == CU_RESOURCE_TYPE_ARRAY
+             ? resource.res.array.hArray == array
+             : resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY &&
+                   resource.res.mipmap.hMipmappedArray == array;
+}
+
+template <typename Handle>
+CUresult FindInModule(Handle* out, CUmodule module, const char* name, wire::ReferenceKind kind) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  Library* library = FindLibrary(module);
+  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (out == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (strlen(name) > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
+  CUDA_RETURN_IF_ERROR(EnsureLoaded(library));
+  Holding holding(&references.lock);
+  Reference* found = nullptr;
+  ForEachLocked([&](Reference* reference) {
+    if (reference->library == library && reference->kind == kind &&
+        strcmp(reference->name, name) == 0) {
+      found = reference;
+    }
+  });
+  if (found == nullptr) {
+    CUDA_RETURN_IF_ERROR(MakeLocked(library, name, kind, &found));
+  }
+  *out = reinterpret_cast<Handle>(found);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult NeedReferences() { return NeedContext(); }
+
+CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument) {
+  Holding holding(&references.lock);
+  Reference* reference = FindLocked(handle, wire::ReferenceKind::kTexture);
+  if (reference == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  TextureReference changed = reference->texture;
+  CUresult result = change(&changed, argument);
+  if (result == CUDA_SUCCESS) result = Tell(reference, Describe(changed));
+  if (result == CUDA_SUCCESS) reference->texture = changed;
+  return result;
+}
+
+bool ReadReference(CUtexref handle, TextureReference* state) {
+  Holding holding(&references.lock);
+  const Reference* reference = FindLocked(handle, wire::ReferenceKind::kTexture);
+  if (reference == nullptr) return false;
+  *state = reference->texture;
+  return true;
+}
+
+CUresult MakeReference(CUtexref* handle) {
+  Holding holding(&references.lock);
+  Reference* made;
+  const CUresult result = MakeLocked(nullptr, nullptr, wire::ReferenceKind::kTexture, &made);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUtexref>(made);
+  return result;
+}
+
+CUresult DestroyReference(CUtexref handle) {
+  Holding holding(&references.lock);
+  Reference* reference = FindLocked(handle, wire::ReferenceKind::kTexture);
+  if (reference == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  GiveLocked(reference);
+  return CUDA_SUCCESS;
+}
+
+bool IsOfModule(CUtexref handle) {
+  Holding holding(&references.lock);
+  const Reference* reference = FindLocked(handle, wire::ReferenceKind::kTexture);
+  return reference != nullptr && reference->library != nullptr;
+}
+
+CUresult BindReference(CUsurfref handle, CUarray array) {
+  Holding holding(&references.lock);
+  Reference* reference = FindLocked(handle, wire::ReferenceKind::kSurface);
+  uint32_t id;
+  if (reference == nullptr || FindArray(array, &id) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  wire::ReferenceSet::Request request = {};
+  request.bound = 1;
+  request.look.resource = wire::ViewResource::kArray;
+  request.look.array = wire::ArrayId{id};
+  const CUresult result = Tell(reference, request);
+  if (result == CUDA_SUCCESS) reference->array = array;
+  return result;
+}
+
+bool ReadReference(CUsurfref handle, CUarray* array) {
+  Holding holding(&references.lock);
+  const Reference* reference = FindLocked(handle, wire::ReferenceKind::kSurface);
+  if (reference == nullptr) return false;
+  *array = reference->array;
+  return true;
+}
+
+void UnbindArray(const void* array) {
+  Holding holding(&references.lock);
+  ForEachLocked([&](Reference* reference) {
+    if (LooksAt(*reference, array)) Unbind(reference);
+  });
+}
+
+void ReleaseReferences(const Library* library) {
+  Holding holding(&references.lock);
+  ForEachLocked([&](Reference* reference) {
+    if (reference->library == library) GiveLocked(reference);
+  });
+}
+
+void ResetReferences() {
+  Holding holding(&references.lock);
+  ForEachLocked([](Reference* reference) {
+    if (reference->library == nullptr) {
+      GiveLocked(reference);
+    } else {
+      Unbind(reference);
+    }
+  });
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuModuleGetTexRef(CUtexref* reference, CUmodule module, const char* name) {
+  return FindInModule(reference, module, name, wire::ReferenceKind::kTexture);
+}
+
+CUresult cuModuleGetSurfRef(CUsurfref* reference, CUmodule module, const char* name) {
+  return FindInModule(reference, module, name, wire::ReferenceKind::kSurface);
+}
+
+}  // extern "C"

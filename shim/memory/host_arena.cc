@@ -1,0 +1,223 @@
+#include "shim/memory/host_arena.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "proto/cuda/return_if_error.h"
+#include "proto/wire/commands.h"
+#include "proto/wire/regions.h"
+#include "shim/process/futex.h"
+#include "shim/process/growing.h"
+#include "shim/session/session.h"
+
+namespace gpuloom {
+namespace {
+
+constexpr uint64_t kAlignmentBytes = 512;
+constexpr uint64_t kStepBytes = 2u << 20;  // a huge page
+constexpr uint64_t kLargestStepBytes = 64u << 20;
+constexpr uint64_t kKeptBytes = 64u << 20;
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE; newer than some headers
+
+// A part of the arena in use: a chunk of pinned memory, or a message's space.
+struct Segment {
+  uint64_t begin;
+  uint64_t size_bytes;
+  uint64_t used_bytes;  // of a chunk
+  bool pinned;
+};
+struct Block {
+  uint64_t begin;
+  uint64_t size_bytes;
+};
+
+struct HostArena {
+  Lock lock;
+  Growing<Segment> segments;  // all four sorted by address
+  Growing<Block> free;        // inside chunks; neighbours in one chunk are joined
+  Growing<Block> used;
+  uint64_t pinned_bytes = 0;  // of all chunks
+  uint64_t idle_bytes = 0;    // of chunks with nothing in use
+  // Where the next chunk is looked for first. An address that was pinned a moment ago may not be unpinned yet: the
+  // executor waits for an idle device to do that, and pinning it again would have to wait, too.
+  uint64_t after_last_chunk = 0;
+};
+constinit HostArena arena;
+
+uint64_t RoundUp(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
+
+// First fit between the segments, at `from` or later.
+bool FindSpace(uint64_t from, uint64_t size_bytes, uint64_t* begin) {
+  uint64_t candidate = RoundUp(from, kStepBytes);
+  for (const Segment& segment : arena.segments) {
+    if (segment.begin + segment.size_bytes <= candidate) continue;
+    if (segment.begin >= candidate && segment.begin - candidate >= size_bytes) break;
+    candidate = RoundUp(segment.begin + segment.size_bytes, kStepBytes);
+  }
+  if (!session.host_range().Contains(candidate, size_bytes)) return false;
+  *begin = candidate;
+  return true;
+}
+
+CUresult TakeSegmentLocked(uint64_t size_bytes, bool pinned, uint64_t* begin) {
+  if (size_bytes > session.host_range().size_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  size_bytes = RoundUp(size_bytes, wire::kPageBytes);
+  const uint64_t first = session.host_range().begin;
+  if (!(pinned && FindSpace(arena.after_last_chunk, size_bytes, begin)) &&
+      !FindSpace(first, size_bytes, begin)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (pinned) arena.after_last_chunk = *begin + size_bytes;
+  return InsertSorted(&arena.segments, {*begin, size_bytes, 0, pinned}) ? CUDA_SUCCESS
+                                                                        : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void GiveSegmentLocked(size_t i) {
+  const Segment segment = arena.segments[i];
+  // The memory goes back to the system, and the next user finds zeroes.
+  madvise(reinterpret_cast<void*>(segment.begin), segment.size_bytes, MADV_REMOVE);
+  arena.segments.Remove(i);
+}
+
+bool Populate(uint64_t begin, uint64_t size_bytes) {
+  if (madvise(reinterpret_cast<void*>(begin), size_bytes, kPopulateWrite) == 0) return true;
+  if (errno != EINVAL) return false;
+  // Before Linux 5.14. The pages are new, so writing zeroes changes nothing.
+  for (uint64_t page = begin; page < begin + size_bytes; page += wire::kPageBytes) {
+    *reinterpret_cast<volatile char*>(page) = 0;
+  }
+  return true;
+}
+
+bool AddFreeLocked(Block block, const Segment& chunk) {
+  const size_t before = FindAtOrBefore(arena.free, block.begin);
+  if (before != arena.free.count()) {
+    Block& left = arena.free[before];
+    if (left.begin >= chunk.begin && left.begin + left.size_bytes == block.begin) {
+      block = {left.begin, left.size_bytes + block.size_bytes};
+      arena.free.Remove(before);
+    }
+  }
+  const size_t after = FindAtOrBefore(arena.free, block.begin + block.size_bytes);
+  if (after != arena.free.count()) {
+    const Block& right = arena.free[after];
+    if (right.begin == block.begin + block.size_bytes &&
+        right.begin < chunk.begin + chunk.size_bytes) {
+      block.size_bytes += right.size_bytes;
+      arena.free.Remove(after);
+    }
+  }
+  return InsertSorted(&arena.free, block);
+}
+
+CUresult AddChunkLocked(uint64_t size_bytes) {
+  uint64_t begin;
+  CUDA_RETURN_IF_ERROR(TakeSegmentLocked(size_bytes, /*pinned=*/true, &begin));
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (Populate(begin, size_bytes)) {
+    wire::HostRegister::Reply reply;
+    result = session.Call<wire::HostRegister>({wire::HostPtr{begin}, size_bytes}, &reply);
+  }
+  const size_t i = FindAtOrBefore(arena.segments, begin);
+  if (result == CUDA_SUCCESS && !AddFreeLocked({begin, size_bytes}, arena.segments[i])) {
+    wire::HostUnregister::Reply reply;
+    (void)session.Call<wire::HostUnregister>({wire::HostPtr{begin}, size_bytes}, &reply);
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (result != CUDA_SUCCESS) {
+    GiveSegmentLocked(i);
+    return result;
+  }
+  arena.pinned_bytes += size_bytes;
+  arena.idle_bytes += size_bytes;
+  return CUDA_SUCCESS;
+}
+
+// Gives idle chunks back until at most `keep_bytes` lie idle.
+void TrimLocked(uint64_t keep_bytes) {
+  for (size_t i = arena.segments.count(); i-- > 0 && arena.idle_bytes > keep_bytes;) {
+    const Segment chunk = arena.segments[i];
+    if (!chunk.pinned || chunk.used_bytes != 0) continue;
+    wire::HostUnregister::Reply reply;
+    if (session.Call<wire::HostUnregister>({wire::HostPtr{chunk.begin}, chunk.size_bytes},
+                                           &reply) != CUDA_SUCCESS) {
+      return;
+    }
+    const size_t block = FindAtOrBefore(arena.free, chunk.begin);
+    if (block != arena.free.count() && arena.free[block].begin == chunk.begin) {
+      arena.free.Remove(block);
+    }
+    arena.pinned_bytes -= chunk.size_bytes;
+    arena.idle_bytes -= chunk.size_bytes;
+    GiveSegmentLocked(i);
+  }
+}
+
+bool TakeBlockLocked(uint64_t size_bytes, uint64_t* address) {
+  for (size_t i = 0; i < arena.free.count(); ++i) {
+    Block& block = arena.free[i];
+    if (block.size_bytes < size_bytes) continue;
+    if (!InsertSorted(&arena.used, {block.begin, size_bytes})) return false;
+    *address = block.begin;
+    Segment& chunk = arena.segments[FindAtOrBefore(arena.segments, block.begin)];
+    if (chunk.used_bytes == 0) arena.idle_bytes -= chunk.size_bytes;
+    chunk.used_bytes += size_bytes;
+    block.begin += size_bytes;
+    block.size_bytes -= size_bytes;
+    if (block.size_bytes == 0) arena.free.Remove(i);
+    return true;
+  }
+  return false;
+}
+
+// Chunks grow with what the program uses, so that a program with little pinned memory pins little.
+CUresult GrowLocked(uint64_t size_bytes) {
+  const uint64_t limit = session.pinned_limit_bytes();
+  uint64_t step = arena.pinned_bytes;
+  if (step < kStepBytes) step = kStepBytes;
+  if (step > kLargestStepBytes) step = kLargestStepBytes;
+  uint64_t chunk = RoundUp(size_bytes, kStepBytes);
+  if (chunk < step && arena.pinned_bytes + step <= limit) chunk = RoundUp(step, kStepBytes);
+  if (arena.pinned_bytes + chunk > limit) TrimLocked(0);
+  if (arena.pinned_bytes + chunk > limit) chunk = RoundUp(size_bytes, wire::kPageBytes);
+  if (chunk > limit || arena.pinned_bytes > limit - chunk) return CUDA_ERROR_OUT_OF_MEMORY;
+  return AddChunkLocked(chunk);
+}
+
+}  // namespace
+
+CUresult TakePinned(uint64_t size_bytes, uint64_t* address) {
+  if (size_bytes > session.pinned_limit_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
+  size_bytes = RoundUp(size_bytes, kAlignmentBytes);
+  Holding holding(&arena.lock);
+  if (TakeBlockLocked(size_bytes, address)) return CUDA_SUCCESS;
+  CUDA_RETURN_IF_ERROR(GrowLocked(size_bytes));
+  return TakeBlockLocked(size_bytes, address) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void GivePinned(uint64_t address) {
+  Holding holding(&arena.lock);
+  const size_t i = FindAtOrBefore(arena.used, address);
+  if (i == arena.used.count() || arena.used[i].begin != address) return;
+  const Block block = arena.used[i];
+  arena.used.Remove(i);
+  Segment& chunk = arena.segments[FindAtOrBefore(arena.segments, address)];
+  chunk.used_bytes -= block.size_bytes;
+  if (chunk.used_bytes == 0) arena.idle_bytes += chunk.size_bytes;
+  // Without memory for the note the block is lost until the chunk goes: no harm but its size.
+  (void)AddFreeLocked(block, chunk);
+  TrimLocked(kKeptBytes);
+}
+
+CUresult TakeTransferSpace(uint64_t size_bytes, uint64_t* address) {
+  Holding holding(&arena.lock);
+  return TakeSegmentLocked(size_bytes, /*pinned=*/false, address);
+}
+
+void GiveTransferSpace(uint64_t address) {
+  Holding holding(&arena.lock);
+  const size_t i = FindAtOrBefore(arena.segments, address);
+  if (i != arena.segments.count() && arena.segments[i].begin == address) GiveSegmentLocked(i);
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,296 @@
+// Managed memory in its first form: a part of the host arena, which the device reaches at the same
+// address. It never moves, so advice and prefetching change nothing but what is told when asked. What
+// is done in a stream takes its place there all the same: who waits for it waits for what it is behind.
+#include <string.h>
+
+#include "proto/cuda/return_if_error.h"
+#include "shim/context/context.h"
+#include "shim/graph/capture.h"
+#include "shim/memory/host_arena.h"
+#include "shim/memory/memory.h"
+#include "shim/process/growing.h"
+#include "shim/session/session.h"
+#include "shim/stream/stream.h"
+
+namespace gpuloom {
+namespace {
+
+constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
+constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
+
+// What the program said about an allocation; it holds for all of it.
+struct Advice {
+  uint64_t begin;
+  uint64_t size_bytes;
+  bool read_mostly;
+  bool accessed_by_device;
+  CUmemLocation preferred;
+  CUmemLocation prefetched;
+};
+
+struct Managed {
+  Lock lock;
+  Growing<Advice> advice;  // of every allocation, sorted by address
+};
+constinit Managed managed;
+
+constexpr CUmemLocation kNowhere = {CU_MEM_LOCATION_TYPE_INVALID, CU_DEVICE_INVALID};
+
+bool IsManaged(uint64_t address, uint64_t size_bytes) {
+  KnownMemory found;
+  return address != 0 && size_bytes != 0 && FindMemory(address, size_bytes, &found) &&
+         found.kind == MemoryKind::kManaged;
+}
+
+bool IsHost(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_HOST ||
+         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
+bool IsPlace(const CUmemLocation& location) {
+  return IsHost(location) ||
+         (location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == kOnlyDevice);
+}
+
+CUmemLocation LocationOf(CUdevice device) {
+  if (device == CU_DEVICE_CPU) return {CU_MEM_LOCATION_TYPE_HOST, CU_DEVICE_CPU};
+  return {CU_MEM_LOCATION_TYPE_DEVICE, device};
+}
+
+CUresult Advise(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
+                const CUmemLocation& location) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  if (!IsManaged(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  Holding holding(&managed.lock);
+  Advice* said = FindRange(managed.advice, address, size_bytes);
+  if (said == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (advice) {
+    case CU_MEM_ADVISE_SET_READ_MOSTLY:
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+      said->read_mostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY;
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+      if (!IsPlace(location)) return CUDA_ERROR_INVALID_VALUE;
+      said->preferred = location;
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+      said->preferred = kNowhere;
+      return CUDA_SUCCESS;
+    case CU_MEM_ADVISE_SET_ACCESSED_BY:
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
+      if (!IsPlace(location)) return CUDA_ERROR_INVALID_VALUE;
+      if (!IsHost(location)) said->accessed_by_device = advice == CU_MEM_ADVISE_SET_ACCESSED_BY;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult TakePlaceIn(wire::StreamId stream) {
+  return session.PostOnStream<wire::StreamMark>(
+      stream, 0, [&](wire::StreamMark::Request& request, uint8_t*) { request = {stream}; });
+}
+
+CUresult Prefetch(uint64_t address, uint64_t size_bytes, const CUmemLocation& location,
+                  unsigned flags, CUstream handle, DefaultStream null_means) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  wire::StreamId stream;
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
+  if (flags != 0 || !IsManaged(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsPlace(location)) return CUDA_ERROR_INVALID_DEVICE;
+  CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
+  {
+    Holding holding(&managed.lock);
+    if (Advice* said = FindRange(managed.advice, address, size_bytes); said != nullptr) {
+      said->prefetched = location;
+    }
+  }
+  return TakePlaceIn(stream);
+}
+
+int DeviceOf(const CUmemLocation& location) {
+  return IsHost(location) ? int{CU_DEVICE_CPU} : location.id;
+}
+
+CUresult Tell(void* data, size_t data_bytes, CUmem_range_attribute attribute, const Advice& said) {
+  const auto number = [&](int value) {
+    if (data_bytes != sizeof(value)) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(data, &value, sizeof(value));
+    return CUDA_SUCCESS;
+  };
+  switch (attribute) {
+    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
+      return number(said.read_mostly ? 1 : 0);
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+      return number(DeviceOf(said.preferred));
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+      return number(DeviceOf(said.prefetched));
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
+      return number(said.preferred.type);
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
+      return number(said.prefetched.type);
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
+      return number(DeviceOf(said.preferred));
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
+      return number(DeviceOf(said.prefetched));
+    case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY: {
+      if (data_bytes == 0 || data_bytes % sizeof(int) != 0) return CUDA_ERROR_INVALID_VALUE;
+      int* devices = static_cast<int*>(data);
+      for (size_t i = 0; i < data_bytes / sizeof(int); ++i) devices[i] = CU_DEVICE_INVALID;
+      if (said.accessed_by_device) devices[0] = kOnlyDevice;
+      return CUDA_SUCCESS;
+    }
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult GetAttributes(void** data, const size_t* data_bytes,
+                       const CUmem_range_attribute* attributes, size_t count, uint64_t address,
+                       uint64_t size_bytes) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  if (data == nullptr || data_bytes == nullptr || attributes == nullptr || count == 0 ||
+      !IsManaged(address, size_bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Holding holding(&managed.lock);
+  const Advice* said = FindRange(managed.advice, address, size_bytes);
+  if (said == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    CUDA_RETURN_IF_ERROR(Tell(data[i], data_bytes[i], attributes[i], *said));
+  }
+  return CUDA_SUCCESS;
+}
+
+// Host and device may always reach all of it, so that attaching it to a stream changes nothing.
+CUresult Attach(CUstream handle, CUdeviceptr address, size_t size_bytes, unsigned flags,
+                DefaultStream null_means) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  wire::StreamId stream;
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
+  KnownMemory found;
+  if (!IsManaged(address, 1) || !FindMemory(address, 1, &found) || found.begin != address ||
+      (size_bytes != 0 && size_bytes != found.size_bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const bool known = flags == 0 || flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST ||
+                     flags == CU_MEM_ATTACH_SINGLE;
+  if (!known || (flags == CU_MEM_ATTACH_SINGLE && stream == wire::kLegacyStream)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const CUresult result = RefuseInCapture(stream);
+  return result != CUDA_SUCCESS ? result : TakePlaceIn(stream);
+}
+
+}  // namespace
+
+void ForgetManaged(uint64_t begin) {
+  Holding holding(&managed.lock);
+  const size_t i = FindAtOrBefore(managed.advice, begin);
+  if (i != managed.advice.count() && managed.advice[i].begin == begin) managed.advice.Remove(i);
+}
+
+bool NoteManagedVariable(uint64_t begin, uint64_t size_bytes) {
+  KnownMemory known;
+  if (size_bytes == 0 || FindKnown(begin, &known)) return true;
+  {
+    Holding holding(&managed.lock);
+    if (!InsertSorted(&managed.advice, {begin, size_bytes, false, false, kNowhere, kNowhere})) {
+      return false;
+    }
+  }
+  if (NoteMemory({begin,
+                  size_bytes,
+                  MemoryKind::kManaged,
+                  CU_MEM_ATTACH_GLOBAL,
+                  {},
+                  kBelongsToOther,
+                  0})) {
+    return true;
+  }
+  ForgetManaged(begin);
+  return false;
+}
+
+void ForgetManagedVariables(uint64_t begin, uint64_t size_bytes) {
+  KnownMemory found;
+  while (FindKnownFrom(begin, &found) && found.begin - begin < size_bytes) {
+    if (!ForgetMemory(found.begin, MemoryKind::kManaged)) return;
+    ForgetManaged(found.begin);
+  }
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size_bytes, unsigned flags) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  if (address == nullptr || size_bytes == 0 ||
+      (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
+  uint64_t begin;
+  CUDA_RETURN_IF_ERROR(TakePinned(size_bytes, &begin));
+  bool noted;
+  {
+    Holding holding(&managed.lock);
+    noted = InsertSorted(&managed.advice, {begin, size_bytes, false, false, kNowhere, kNowhere});
+  }
+  if (!noted || !NoteMemory({begin, size_bytes, MemoryKind::kManaged, flags, {}, 0, 0})) {
+    ForgetManaged(begin);
+    GivePinned(begin);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  NoteMade(MadeKind::kDeviceMemory, begin);
+  *address = begin;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAdvise(CUdeviceptr address, size_t size, CUmem_advise advice, CUdevice device) {
+  return Advise(address, size, advice, LocationOf(device));
+}
+CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice,
+                        CUmemLocation location) {
+  return Advise(address, size, advice, location);
+}
+
+CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t size, CUdevice device, CUstream stream) {
+  return Prefetch(address, size, LocationOf(device), 0, stream, kLegacy);
+}
+CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t size, CUdevice device,
+                                 CUstream stream) {
+  return Prefetch(address, size, LocationOf(device), 0, stream, kPerThread);
+}
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation location,
+                               unsigned flags, CUstream stream) {
+  return Prefetch(address, size, location, flags, stream, kLegacy);
+}
+CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t size, CUmemLocation location,
+                                    unsigned flags, CUstream stream) {
+  return Prefetch(address, size, location, flags, stream, kPerThread);
+}
+
+CUresult cuMemRangeGetAttribute(void* data, size_t data_bytes, CUmem_range_attribute attribute,
+                                CUdeviceptr address, size_t size) {
+  return GetAttributes(&data, &data_bytes, &attribute, 1, address, size);
+}
+CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_attribute* attributes,
+                                 size_t count, CUdeviceptr address, size_t size) {
+  return GetAttributes(data, data_bytes, attributes, count, address, size);
+}
+
+CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t size, unsigned flags) {
+  return Attach(stream, address, size, flags, kLegacy);
+}
+CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address, size_t size,
+                                     unsigned flags) {
+  return Attach(stream, address, size, flags, kPerThread);
+}
+
+}  // extern "C"

@@ -1,0 +1,126 @@
+#include "shim/memory/physical_memory.h"
+
+#include "proto/cuda/return_if_error.h"
+#include "shim/memory/memory.h"
+#include "shim/process/handle_table.h"
+#include "shim/session/session.h"
+
+namespace gpuloom {
+
+constinit Lock physical_lock;
+
+namespace {
+
+constinit HandleTable<PhysicalMemory, wire::kMaxPhysicals> table;
+
+wire::PhysicalId IdOf(const PhysicalMemory* memory) { return wire::PhysicalId{table.IdOf(memory)}; }
+
+}  // namespace
+
+PhysicalMemory* FindPhysicalLocked(CUmemGenericAllocationHandle handle) {
+  PhysicalMemory* memory = table.Find(reinterpret_cast<const void*>(handle));
+  return memory != nullptr && memory->handles != 0 ? memory : nullptr;
+}
+
+PhysicalMemory* PhysicalAtLocked(uint32_t id) { return table.At(id); }
+
+uint32_t IdOfPhysicalLocked(const PhysicalMemory* memory) { return table.IdOf(memory); }
+
+CUmemGenericAllocationHandle HandleOf(const PhysicalMemory* memory) {
+  return reinterpret_cast<CUmemGenericAllocationHandle>(memory);
+}
+
+CUresult CreatePhysicalLocked(uint64_t size_bytes, uint32_t handle_types, PhysicalMemory** memory) {
+  PhysicalMemory* made = table.Take();
+  if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  wire::PhysicalCreate::Reply reply;
+  const CUresult result = session.Call<wire::PhysicalCreate>({IdOf(made), 0, size_bytes}, &reply);
+  if (result != CUDA_SUCCESS) {
+    table.Give(made);
+    return result;
+  }
+  made->handles = 1;
+  made->handle_types = handle_types;
+  made->size_bytes = size_bytes;
+  *memory = made;
+  return CUDA_SUCCESS;
+}
+
+CUresult ImportPhysicalLocked(const wire::Token& token, PhysicalMemory** memory) {
+  PhysicalMemory* made = table.Take();
+  if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  wire::PhysicalImport::Reply reply;
+  const CUresult result = session.Call<wire::PhysicalImport>({IdOf(made), 0, token}, &reply);
+  if (result != CUDA_SUCCESS) {
+    table.Give(made);
+    return result;
+  }
+  made->handles = 1;
+  made->size_bytes = reply.size_bytes;
+  *memory = made;
+  return CUDA_SUCCESS;
+}
+
+CUresult ReleaseIfUnheldLocked(PhysicalMemory* memory) {
+  if (memory->handles != 0 || memory->mappings != 0) return CUDA_SUCCESS;
+  const wire::PhysicalId id = IdOf(memory);
+  wire::PhysicalRelease::Reply reply;
+  const CUresult result = session.Call<wire::PhysicalRelease>({id}, &reply);
+  table.Give(memory);
+  return result;
+}
+
+CUresult MapPhysicalLocked(PhysicalMemory* memory, uint64_t address) {
+  wire::MemMap::Reply reply;
+  CUDA_RETURN_IF_ERROR(session.Call<wire::MemMap>(
+      {wire::DevicePtr{address}, memory->size_bytes, IdOf(memory), 0}, &reply));
+  if (NoteMemory({address,
+                  memory->size_bytes,
+                  MemoryKind::kMapped,
+                  CU_MEM_ACCESS_FLAGS_PROT_NONE,
+                  {},
+                  table.IdOf(memory),
+                  0})) {
+    ++memory->mappings;
+    return CUDA_SUCCESS;
+  }
+  wire::MemUnmap::Reply none;
+  (void)session.Call<wire::MemUnmap>({wire::DevicePtr{address}, memory->size_bytes}, &none);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult UnmapPhysicalLocked(uint64_t address) {
+  KnownMemory known;
+  if (!FindKnown(address, &known) || known.begin != address ||
+      !ForgetMemory(address, MemoryKind::kMapped)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  wire::MemUnmap::Reply reply;
+  const CUresult result =
+      session.Call<wire::MemUnmap>({wire::DevicePtr{address}, known.size_bytes}, &reply);
+  PhysicalMemory* memory = table.At(known.object);
+  --memory->mappings;
+  const CUresult released = ReleaseIfUnheldLocked(memory);
+  return result != CUDA_SUCCESS ? result : released;
+}
+
+CUresult SetAccessLocked(uint64_t address, uint64_t size_bytes, uint32_t flags) {
+  const uint64_t end = address + size_bytes;
+  KnownMemory known;
+  for (uint64_t at = address; at != end; at = known.begin + known.size_bytes) {
+    if (!FindKnown(at, &known) || known.kind != MemoryKind::kMapped || known.begin != at ||
+        known.size_bytes > end - at) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  wire::MemSetAccess::Reply reply;
+  CUDA_RETURN_IF_ERROR(
+      session.Call<wire::MemSetAccess>({wire::DevicePtr{address}, size_bytes, flags, 0}, &reply));
+  for (uint64_t at = address; at != end; at += known.size_bytes) {
+    if (!FindKnown(at, &known)) break;
+    SetMemoryFlags(at, flags);
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,457 @@
+#include "shim/memory/pool.h"
+
+#include "proto/cuda/return_if_error.h"
+#include "shim/memory/device_memory.h"
+#include "shim/memory/pool_table.h"
+#include "shim/session/session.h"
+
+namespace gpuloom {
+
+constinit Pools pools;
+
+namespace {
+
+constexpr uint64_t kStepBytes = 512;
+constexpr uint64_t kGranuleBytes = 2u << 20;
+constexpr uint64_t kLargestChunkBytes = 32u << 20;  // the real driver's chunk
+// So many free pieces of a size are looked at: of what other streams still use there may be many.
+constexpr int kLongestSearch = 64;
+
+uint64_t RoundUp(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
+
+// Two bins for each power of two; every piece of a higher bin is larger than any of a lower one.
+int BinOf(uint64_t size_bytes) {
+  const uint64_t steps = size_bytes / kStepBytes;
+  const int power = 63 - __builtin_clzll(steps);
+  const int half = power == 0 ? 0 : static_cast<int>(steps >> (power - 1)) & 1;
+  const int bin = 2 * power + half;
+  return bin < kPieceBins ? bin : kPieceBins - 1;
+}
+
+void Link(Piece* piece) {
+  Piece*& head = piece->pool->free_pieces[BinOf(piece->size_bytes)];
+  piece->previous = nullptr;
+  piece->next = head;
+  if (head != nullptr) head->previous = piece;
+  head = piece;
+}
+
+void Unlink(Piece* piece) {
+  if (piece->previous != nullptr) {
+    piece->previous->next = piece->next;
+  } else {
+    piece->pool->free_pieces[BinOf(piece->size_bytes)] = piece->next;
+  }
+  if (piece->next != nullptr) piece->next->previous = piece->previous;
+}
+
+// Nobody uses a free piece any more.
+bool Settled(Piece* piece) {
+  if (piece->ticket != wire::Ticket{0} && session.Done(piece->stream, piece->ticket)) {
+    piece->ticket = wire::Ticket{0};
+  }
+  return piece->ticket == wire::Ticket{0};
+}
+
+// Can two free neighbours be one? The newer use of the same stream counts for both.
+bool CanJoin(Piece* a, Piece* b) { return (Settled(a) && Settled(b)) || a->stream == b->stream; }
+
+// `left` grows over its neighbour. Neither is in a list.
+void Join(Piece* left, Piece* right) {
+  left->size_bytes += right->size_bytes;
+  if (right->ticket > left->ticket) {
+    left->ticket = right->ticket;
+    left->stream = right->stream;
+  }
+  left->after = right->after;
+  if (right->after != nullptr) right->after->before = left;
+  pools.pieces.Give(right);
+}
+
+// A free piece that is in no list, joined with its neighbours and listed.
+void Release(Piece* piece) {
+  if (Piece* right = piece->after; right != nullptr && right->free && CanJoin(piece, right)) {
+    Unlink(right);
+    Join(piece, right);
+  }
+  if (Piece* left = piece->before; left != nullptr && left->free && CanJoin(left, piece)) {
+    Unlink(left);
+    Join(left, piece);
+    piece = left;
+  }
+  Link(piece);
+}
+
+Piece* Find(Pool* pool, uint64_t size_bytes, wire::StreamId stream) {
+  const bool from_others = pool->reuse[1] != 0;  // OPPORTUNISTIC
+  for (int bin = BinOf(size_bytes); bin < kPieceBins; ++bin) {
+    int looked = 0;
+    for (Piece* piece = pool->free_pieces[bin]; piece != nullptr && looked < kLongestSearch;
+         piece = piece->next, ++looked) {
+      if (piece->size_bytes < size_bytes) continue;
+      if (piece->stream == stream || piece->ticket == wire::Ticket{0} ||
+          (from_others && Settled(piece))) {
+        return piece;
+      }
+    }
+  }
+  return nullptr;
+}
+
+// Takes the beginning of a free piece. nullptr without memory for the rest's note.
+Piece* Cut(Piece* piece, uint64_t size_bytes) {
+  Unlink(piece);
+  if (piece->size_bytes != size_bytes) {
+    Piece* rest = pools.pieces.Take();
+    if (rest == nullptr) {
+      Link(piece);
+      return nullptr;
+    }
+    rest->free = true;
+    rest->stream = piece->stream;
+    rest->ticket = piece->ticket;
+    rest->begin = piece->begin + size_bytes;
+    rest->size_bytes = piece->size_bytes - size_bytes;
+    rest->pool = piece->pool;
+    rest->before = piece;
+    rest->after = piece->after;
+    if (rest->after != nullptr) rest->after->before = rest;
+    piece->after = rest;
+    piece->size_bytes = size_bytes;
+    Link(rest);
+  }
+  piece->free = false;
+  return piece;
+}
+
+bool IsWhole(const Piece* piece) { return piece->before == nullptr && piece->after == nullptr; }
+
+// Joins what has settled since it was freed.
+void TidyLocked(Pool* pool) {
+  for (Piece*& head : pool->free_pieces) {
+    for (Piece* piece = head; piece != nullptr;) {
+      Piece* right = piece->after;
+      if (right != nullptr && right->free && CanJoin(piece, right)) {
+        Unlink(piece);
+        Unlink(right);
+        Join(piece, right);
+        Link(piece);
+        piece = head;  // the list has changed
+        continue;
+      }
+      piece = piece->next;
+    }
+  }
+}
+
+// Without `exported` all but what other processes have a name for.
+void TrimLocked(Pool* pool, uint64_t keep_bytes, bool exported) {
+  uint64_t held_bytes = pool->reserved_bytes - (exported ? 0 : pool->exported_bytes);
+  if (held_bytes <= keep_bytes || pool->imported) return;
+  TidyLocked(pool);
+  for (int bin = kPieceBins; bin-- > 0 && held_bytes > keep_bytes;) {
+    for (Piece* piece = pool->free_pieces[bin]; piece != nullptr && held_bytes > keep_bytes;) {
+      Piece* next = piece->next;
+      if (IsWhole(piece) && Settled(piece)) {
+        const size_t i = FindAtOrBefore(pool->chunks, piece->begin);
+        if (pool->chunks[i].number != 0) {
+          if (!exported) {
+            piece = next;
+            continue;
+          }
+          pool->exported_bytes -= piece->size_bytes;
+        }
+        pool->chunks.Remove(i);
+        pool->reserved_bytes -= piece->size_bytes;
+        held_bytes -= piece->size_bytes;
+        Unlink(piece);
+        GiveDeviceMemory(piece->begin, piece->size_bytes, piece->stream, wire::Ticket{0});
+        pools.pieces.Give(piece);
+      }
+      piece = next;
+    }
+  }
+  // A destroyed pool goes with its last chunk.
+  if (pool->destroyed && pool->reserved_bytes == 0) GivePoolLocked(pool);
+}
+
+void TrimAllLocked(bool everything) {
+  for (uint32_t id = 1; id <= pools.table.used(); ++id) {
+    Pool* pool = pools.table.At(id);
+    if (pool == nullptr) continue;
+    TrimLocked(pool, everything ? 0 : pool->release_threshold_bytes, everything || pool->destroyed);
+  }
+}
+
+CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes) {
+  // Chunks grow with the pool, so that a program with little memory in it holds little.
+  uint64_t chunk_bytes = RoundUp(pool->reserved_bytes / 2, kGranuleBytes);
+  if (chunk_bytes > kLargestChunkBytes) chunk_bytes = kLargestChunkBytes;
+  const uint64_t needed_bytes = RoundUp(size_bytes, kGranuleBytes);
+  if (chunk_bytes < needed_bytes) chunk_bytes = needed_bytes;
+  if (pool->max_bytes != 0 &&
+      (chunk_bytes > pool->max_bytes || pool->reserved_bytes > pool->max_bytes - chunk_bytes)) {
+    chunk_bytes = needed_bytes;
+    if (chunk_bytes > pool->max_bytes || pool->reserved_bytes > pool->max_bytes - chunk_bytes) {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  uint64_t begin = 0;
+  CUresult result = TakeDeviceMemory(chunk_bytes, &begin);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && chunk_bytes != needed_bytes) {
+    chunk_bytes = needed_bytes;
+    result = TakeDeviceMemory(chunk_bytes, &begin);
+  }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    TrimAllLocked(/*everything=*/true);
+    result = TakeDeviceMemory(chunk_bytes, &begin);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  Piece* piece = pools.pieces.Take();
+  if (piece == nullptr || !InsertSorted(&pool->chunks, {begin, chunk_bytes, 0, 0})) {
+    if (piece != nullptr) pools.pieces.Give(piece);
+    GiveDeviceMemory(begin, chunk_bytes, wire::kLegacyStream, wire::Ticket{0});
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  piece->free = true;
+  piece->begin = begin;
+  piece->size_bytes = chunk_bytes;
+  piece->pool = pool;
+  Link(piece);
+  CountReservedLocked(pool, chunk_bytes);
+  return CUDA_SUCCESS;
+}
+
+// What it may hold for good does not count.
+bool ExceedsThreshold(const Pool& pool) {
+  return pool.reserved_bytes - pool.exported_bytes > pool.release_threshold_bytes;
+}
+
+// A piece for the stream; after a new chunk, and at last after waiting for what others still use.
+CUresult FindOrGrowLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream, Piece** found) {
+  *found = Find(pool, size_bytes, stream);
+  if (*found != nullptr) return CUDA_SUCCESS;
+  TidyLocked(pool);
+  *found = Find(pool, size_bytes, stream);
+  if (*found != nullptr) return CUDA_SUCCESS;
+  CUresult result = AddChunkLocked(pool, size_bytes);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    CUDA_RETURN_IF_ERROR(session.WaitForAll());
+    TrimAllLocked(/*everything=*/false);
+    TidyLocked(pool);
+    *found = Find(pool, size_bytes, stream);
+    if (*found != nullptr) return CUDA_SUCCESS;
+    result = AddChunkLocked(pool, size_bytes);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  *found = Find(pool, size_bytes, stream);
+  return *found != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+}  // namespace
+
+Pool* MakePoolLocked(uint64_t max_bytes) {
+  Pool* pool = pools.table.Take();
+  if (pool == nullptr) return nullptr;
+  pool->max_bytes = max_bytes;
+  for (int& one : pool->reuse) one = 1;
+  return pool;
+}
+
+void GivePoolLocked(Pool* pool) {
+  CloseSharedLocked(*pool);
+  pool->chunks.Free();
+  pools.table.Give(pool);
+}
+
+Pool* FindPool(CUmemoryPool handle) {
+  Pool* pool = pools.table.Find(handle);
+  return pool != nullptr && !pool->destroyed ? pool : nullptr;
+}
+
+Pool* DefaultPool() {
+  Holding holding(&pools.lock);
+  if (pools.standard == nullptr) {
+    pools.standard = MakePoolLocked(0);
+    if (pools.standard != nullptr) pools.standard->is_default = true;
+  }
+  return pools.standard;
+}
+
+Pool* CurrentPool() {
+  Pool* standard = DefaultPool();
+  Holding holding(&pools.lock);
+  return pools.current != nullptr ? pools.current : standard;
+}
+
+void SetCurrentPool(Pool* pool) {
+  Holding holding(&pools.lock);
+  pools.current = pool;
+}
+
+CUresult MakePool(uint64_t max_bytes, CUmemAllocationHandleType handles, Pool** pool) {
+  Holding holding(&pools.lock);
+  *pool = MakePoolLocked(max_bytes);
+  if (*pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  (*pool)->handles = handles;
+  return CUDA_SUCCESS;
+}
+
+CUresult DestroyPool(Pool* pool) {
+  if (pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+  Holding holding(&pools.lock);
+  if (pool->imported) return CloseImportedLocked(pool);
+  if (pools.current == pool) pools.current = nullptr;
+  pool->destroyed = true;
+  pool->release_threshold_bytes = 0;
+  if (pool->reserved_bytes != 0) {
+    pools.may_trim.store(true, std::memory_order_relaxed);
+    TrimLocked(pool, 0, /*exported=*/true);
+  } else {
+    GivePoolLocked(pool);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult TakeFromPool(Pool* pool, uint64_t size_bytes, wire::StreamId stream, uint64_t* address,
+                      uint32_t* piece_id) {
+  if (size_bytes > session.device_range().size_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t rounded = RoundUp(size_bytes, kStepBytes);
+  Holding holding(&pools.lock);
+  Piece* found = nullptr;
+  CUDA_RETURN_IF_ERROR(FindOrGrowLocked(pool, rounded, stream, &found));
+  Piece* piece = Cut(found, rounded);
+  if (piece == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  piece->asked_bytes = size_bytes;
+  CountUsedLocked(pool, size_bytes);
+  *address = piece->begin;
+  *piece_id = pools.pieces.IdOf(piece);
+  return CUDA_SUCCESS;
+}
+
+void GiveToPool(uint32_t piece_id, wire::StreamId stream, wire::Ticket ticket) {
+  Holding holding(&pools.lock);
+  Piece* piece = pools.pieces.At(piece_id);
+  Pool* pool = piece->pool;
+  if (pool->imported) return GiveImportedLocked(piece);
+  pool->used_bytes -= piece->asked_bytes;
+  piece->free = true;
+  piece->stream = stream;
+  piece->ticket = ticket;
+  Release(piece);
+  if (ExceedsThreshold(*pool)) {
+    pools.may_trim.store(true, std::memory_order_relaxed);
+  }
+}
+
+void TrimPool(Pool* pool, uint64_t keep_bytes) {
+  Holding holding(&pools.lock);
+  TrimLocked(pool, keep_bytes, /*exported=*/true);
+}
+
+void ReclaimMemory() {
+  {
+    Holding holding(&pools.lock);
+    TrimAllLocked(/*everything=*/true);
+  }
+  ReturnKeptMemory();
+}
+
+void ResetPools() {
+  Holding holding(&pools.lock);
+  for (uint32_t id = 1; id <= pools.table.used(); ++id) {
+    Pool* pool = pools.table.At(id);
+    if (pool == nullptr) continue;
+    // Whatever the program still had of it is gone.
+    for (const Chunk& chunk : pool->chunks) {
+      GiveDeviceMemory(chunk.begin, chunk.size_bytes, wire::kLegacyStream, wire::Ticket{0});
+    }
+    for (uint32_t i = 1; i <= pools.pieces.used(); ++i) {
+      Piece* piece = pools.pieces.At(i);
+      if (piece != nullptr && piece->pool == pool) pools.pieces.Give(piece);
+    }
+    GivePoolLocked(pool);
+  }
+  pools.standard = pools.current = nullptr;
+}
+
+PieceFacts FactsOfPiece(uint32_t piece_id) {
+  Holding holding(&pools.lock);
+  const Piece* piece = pools.pieces.At(piece_id);
+  if (piece == nullptr) return {nullptr, {0, 0, 0, 0}, CU_MEM_HANDLE_TYPE_NONE};
+  const size_t i = FindAtOrBefore(piece->pool->chunks, piece->begin);
+  return {reinterpret_cast<CUmemoryPool>(piece->pool), piece->pool->chunks[i],
+          piece->pool->handles};
+}
+
+CUresult GetPoolAttribute(Pool* pool, CUmemPool_attribute attribute, void* value) {
+  Holding holding(&pools.lock);
+  auto* number = static_cast<cuuint64_t*>(value);
+  switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      *static_cast<int*>(value) = pool->reuse[attribute - 1];
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      *number = pool->release_threshold_bytes;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      *number = pool->reserved_bytes;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      *number = pool->reserved_high_bytes;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+      *number = pool->used_bytes;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      *number = pool->used_high_bytes;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult SetPoolAttribute(Pool* pool, CUmemPool_attribute attribute, const void* value) {
+  Holding holding(&pools.lock);
+  const auto* number = static_cast<const cuuint64_t*>(value);
+  switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      pool->reuse[attribute - 1] = *static_cast<const int*>(value) != 0 ? 1 : 0;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      pool->release_threshold_bytes = *number;
+      pools.may_trim.store(true, std::memory_order_relaxed);
+      return CUDA_SUCCESS;
+    // A peak may be forgotten, not set.
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      if (*number != 0) return CUDA_ERROR_INVALID_VALUE;
+      pool->reserved_high_bytes = pool->reserved_bytes;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      if (*number != 0) return CUDA_ERROR_INVALID_VALUE;
+      pool->used_high_bytes = pool->used_bytes;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+void TrimAtSynchronisation() {
+  if (!pools.may_trim.load(std::memory_order_relaxed)) return;
+  Holding holding(&pools.lock);
+  pools.may_trim.store(false, std::memory_order_relaxed);
+  TrimAllLocked(/*everything=*/false);
+  for (uint32_t id = 1; id <= pools.table.used(); ++id) {
+    const Pool* pool = pools.table.At(id);
+    // Freed, but on a stream that has not come so far: later.
+    if (pool != nullptr && pool->used_bytes == 0 && ExceedsThreshold(*pool)) {
+      pools.may_trim.store(true, std::memory_order_relaxed);
+    }
+  }
+}
+
+}  // namespace gpuloom

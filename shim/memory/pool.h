@@ -1,0 +1,96 @@
+// Pools of device memory in stream order (cuMemAllocAsync). A pool takes chunks of memory
+// (device_memory.h), cuts them, and gives what a stream has freed to that stream at once and to
+// others when the stream has come past the place of the freeing. No message is sent but for a new
+// chunk and, on blocking streams, for a mark of that place.
+//
+// One lock for all pools, taken inside. Chunks in which nothing is in use go back when the program
+// synchronises and the pool holds more than its release threshold; what another process has been
+// told of stays until the pool is trimmed or destroyed, or memory runs out.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "proto/cuda/cuda_all.h"
+#include "proto/wire/shared_pool_commands.h"
+#include "shim/process/growing.h"
+
+namespace gpuloom {
+
+struct Piece;
+
+// A part of device memory that belongs to a pool.
+struct Chunk {
+  uint64_t begin;
+  uint64_t size_bytes;
+  uint64_t number;  // under which other processes know it; 0: they do not
+  uint64_t pieces;  // of an imported one: in use here
+};
+
+inline constexpr int kPieceBins = 96;
+
+struct Pool {
+  std::atomic<uint32_t> alive;
+  bool is_default;
+  bool destroyed;                     // goes with its last allocation
+  bool imported;                      // made by another; nothing is allocated from it here
+  uint32_t imports;                   // of an imported one: how often
+  CUmemAllocationHandleType handles;  // what it can be exported as
+  int reuse[3];                       // CU_MEMPOOL_ATTR_REUSE_*, in CUDA's order
+  uint64_t release_threshold_bytes;
+  uint64_t max_bytes;  // 0: no limit of its own
+  uint64_t used_bytes;
+  uint64_t used_high_bytes;
+  uint64_t reserved_bytes;
+  uint64_t reserved_high_bytes;
+  Growing<Chunk> chunks;
+  Piece* free_pieces[kPieceBins];
+  // Of a shared one (shared_pool.h).
+  uint64_t number;  // the executor's; 0: it knows nothing of the pool
+  wire::Token token;
+  uint64_t exported_bytes;  // of chunks with a number: they are kept until the pool goes
+
+  [[nodiscard]] bool shareable() const {
+    return handles == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  }
+};
+
+// nullptr for what is no pool, or no more.
+[[nodiscard]] Pool* FindPool(CUmemoryPool handle);
+[[nodiscard]] Pool* DefaultPool();
+[[nodiscard]] Pool* CurrentPool();
+void SetCurrentPool(Pool* pool);
+[[nodiscard]] CUresult MakePool(uint64_t max_bytes, CUmemAllocationHandleType handles, Pool** pool);
+// It goes with its last allocation. INVALID_VALUE for the default one, and for an imported one in use.
+[[nodiscard]] CUresult DestroyPool(Pool* pool);
+
+// An address that work of `stream` may use from here on.
+[[nodiscard]] CUresult TakeFromPool(Pool* pool, uint64_t size_bytes, wire::StreamId stream,
+                                    uint64_t* address, uint32_t* piece);
+// An allocation of TakeFromPool's. Its use ends where `stream` comes to
+// `ticket` (0: it has ended).
+void GiveToPool(uint32_t piece, wire::StreamId stream, wire::Ticket ticket);
+
+// Chunks in which nothing is in use go until the pool holds at most `keep_bytes`.
+void TrimPool(Pool* pool, uint64_t keep_bytes);
+// What no pool uses and what is kept aside goes back to the scheduler: memory has run out.
+void ReclaimMemory();
+// For the reset of the context; nothing is in use any more.
+void ResetPools();
+
+// What a pointer attribute tells of an allocation.
+struct PieceFacts {
+  CUmemoryPool pool;
+  Chunk chunk;
+  CUmemAllocationHandleType handles;  // of the pool
+};
+[[nodiscard]] PieceFacts FactsOfPiece(uint32_t piece);
+
+[[nodiscard]] CUresult GetPoolAttribute(Pool* pool, CUmemPool_attribute attribute, void* value);
+[[nodiscard]] CUresult SetPoolAttribute(Pool* pool, CUmemPool_attribute attribute,
+                                        const void* value);
+
+// To be called where the program has synchronised.
+void TrimAtSynchronisation();
+
+}  // namespace gpuloom

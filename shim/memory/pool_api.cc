@@ -1,0 +1,319 @@
+// Memory in stream order: cuMemAllocAsync, cuMemFreeAsync, cuMemPool*. The pools are ours (pool.h);
+// the executor sees only their chunks.
+#include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/graph/allocation.h"
+#include "proto/wire/memory_commands.h"
+#include "shim/context/context.h"
+#include "shim/graph/capture.h"
+#include "shim/memory/device_memory.h"
+#include "shim/memory/memory.h"
+#include "shim/memory/pool.h"
+#include "shim/memory/shared_pool.h"
+#include "shim/session/session.h"
+#include "shim/stream/stream.h"
+
+namespace gpuloom {
+namespace {
+
+constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
+constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
+
+CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstream handle,
+                      DefaultStream null_means) {
+  wire::StreamId stream;
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
+  if (address == nullptr || pool == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  if (size_bytes == 0) {
+    *address = 0;
+    return CUDA_SUCCESS;
+  }
+  CUresult captured;
+  if (Records(stream, &captured, [&](graph::NodeParams* node) {
+        // A graph's memory is not shared with other processes.
+        if (pool->handles != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+        const CUresult made = graph::MakeStreamAllocation(size_bytes, node);
+        if (made == CUDA_SUCCESS) *address = node->alloc.params.dptr;
+        return made;
+      })) {
+    return captured;
+  }
+  uint64_t begin = 0;
+  uint32_t piece = 0;
+  CUDA_RETURN_IF_ERROR(TakeFromPool(pool, size_bytes, stream, &begin, &piece));
+  if (!NoteMemory({begin, size_bytes, MemoryKind::kPooled, 0, {}, piece, 0})) {
+    GiveToPool(piece, stream, wire::Ticket{0});
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *address = begin;
+  return CUDA_SUCCESS;
+}
+
+CUresult Allocate(CUdeviceptr* address, size_t size_bytes, CUstream handle,
+                  DefaultStream null_means) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  return AllocateFrom(CurrentPool(), address, size_bytes, handle, null_means);
+}
+
+CUresult AllocateFromPool(CUdeviceptr* address, size_t size_bytes, CUmemoryPool pool,
+                          CUstream handle, DefaultStream null_means) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  return AllocateFrom(FindPool(pool), address, size_bytes, handle, null_means);
+}
+
+// The place in the stream behind which nothing uses what is freed there now. What a blocking stream
+// is ordered behind may have been queued on another: a mark says where that ends.
+CUresult PlaceOfFreeing(wire::StreamId stream, wire::Ticket* ticket) {
+  *ticket = session.LastTicket(stream);
+  if (!BlocksLegacy(stream)) return CUDA_SUCCESS;
+  return session.PostOnStream<wire::StreamMark>(
+      stream, 0, [&](wire::StreamMark::Request& request, uint8_t*) { request = {stream}; }, ticket);
+}
+
+CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  wire::StreamId stream;
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
+  if (address == 0) return CUDA_SUCCESS;
+  CUresult result;
+  if (Records(stream, &result,
+              [&](graph::NodeParams* node) { return graph::MakeFree(address, node); })) {
+    return result;
+  }
+  if (graph::FreesGraphMemory(address, &result)) return result;
+  KnownMemory freed;
+  const bool pooled = ForgetMemory(address, MemoryKind::kPooled, &freed);
+  if (!pooled && !ForgetMemory(address, MemoryKind::kDevice, &freed)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  wire::Ticket ticket{0};
+  result = PlaceOfFreeing(stream, &ticket);
+  if (result != CUDA_SUCCESS) return result;
+  if (pooled) {
+    GiveToPool(freed.object, stream, ticket);
+  } else {
+    GiveDeviceMemory(address, freed.size_bytes, stream, ticket);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Need(CUmemoryPool handle, Pool** pool) {
+  CUDA_RETURN_IF_ERROR(session.Check());
+  *pool = FindPool(handle);
+  return *pool == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult Tell(CUmemoryPool* handle, Pool* pool) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = reinterpret_cast<CUmemoryPool>(pool);
+  return CUDA_SUCCESS;
+}
+
+// Pools of places other than the device's memory, or of memory that moves, are not offered.
+CUresult JudgePlace(const CUmemLocation* location, CUmemAllocationType type) {
+  CUDA_RETURN_IF_ERROR(session.Check());
+  if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return location->id == kOnlyDevice ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult JudgeProperties(const CUmemPoolProps& wanted) {
+  if (wanted.allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  for (const unsigned char byte : wanted.reserved) {
+    if (byte != 0) return CUDA_ERROR_INVALID_VALUE;
+  }
+  switch (wanted.location.type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+      if (wanted.location.id != kOnlyDevice) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  switch (unsigned{wanted.handleTypes}) {
+    case CU_MEM_HANDLE_TYPE_NONE:
+    case CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
+    // As the real driver where there is no fabric: such a pool is made, and cannot be exported.
+    case CU_MEM_HANDLE_TYPE_FABRIC:
+    case CU_MEM_HANDLE_TYPE_FABRIC | CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR:
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+}  // namespace
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuMemAllocAsync(CUdeviceptr* address, size_t size, CUstream stream) {
+  return Allocate(address, size, stream, kLegacy);
+}
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t size, CUstream stream) {
+  return Allocate(address, size, stream, kPerThread);
+}
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t size, CUmemoryPool pool,
+                                 CUstream stream) {
+  return AllocateFromPool(address, size, pool, stream, kLegacy);
+}
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t size, CUmemoryPool pool,
+                                      CUstream stream) {
+  return AllocateFromPool(address, size, pool, stream, kPerThread);
+}
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+  return Free(address, stream, kLegacy);
+}
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+  return Free(address, stream, kPerThread);
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* handle, CUdevice device) {
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
+  return Tell(handle, DefaultPool());
+}
+CUresult cuDeviceGetMemPool(CUmemoryPool* handle, CUdevice device) {
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
+  return Tell(handle, CurrentPool());
+}
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
+  Pool* pool;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
+  if (pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  SetCurrentPool(pool);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool* handle, CUmemLocation* location,
+                                CUmemAllocationType type) {
+  CUDA_RETURN_IF_ERROR(JudgePlace(location, type));
+  return Tell(handle, DefaultPool());
+}
+CUresult cuMemGetMemPool(CUmemoryPool* handle, CUmemLocation* location, CUmemAllocationType type) {
+  CUDA_RETURN_IF_ERROR(JudgePlace(location, type));
+  return Tell(handle, CurrentPool());
+}
+CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool handle) {
+  CUDA_RETURN_IF_ERROR(JudgePlace(location, type));
+  return cuDeviceSetMemPool(location->id, handle);
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* wanted) {
+  CUDA_RETURN_IF_ERROR(session.Check());
+  if (handle == nullptr || wanted == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_RETURN_IF_ERROR(JudgeProperties(*wanted));
+  Pool* pool = nullptr;
+  const CUresult result = MakePool(wanted->maxSize, wanted->handleTypes, &pool);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmemoryPool>(pool);
+  return result;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool handle) {
+  Pool* pool;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
+  return DestroyPool(pool);
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes) {
+  Pool* pool;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
+  if (pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  TrimPool(pool, keep_bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+  Pool* pool;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
+  if (value == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  return GetPoolAttribute(pool, attribute, value);
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) {
+  Pool* pool;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
+  if (value == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  return SetPoolAttribute(pool, attribute, value);
+}
+
+// The device always reaches its own pools' memory, and there is no other.
+CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descriptors, size_t count) {
+  Pool* pool;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
+  if (descriptors == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    const CUmemAccessDesc& one = descriptors[i];
+    if (one.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+        one.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (one.location.type != CU_MEM_LOCATION_TYPE_DEVICE || one.location.id != kOnlyDevice) {
+      return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (one.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle,
+                            CUmemLocation* location) {
+  Pool* pool;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
+  if (flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+      location->id != kOnlyDevice) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
+                                          CUmemAllocationHandleType type,
+                                          unsigned long long flags) {
+  Pool* pool;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
+  if (shareable == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  // There is no fabric.
+  if ((pool->handles & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && (pool->handles & type) != 0) {
+    return CUDA_ERROR_NOT_PERMITTED;
+  }
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  return ExportPool(pool, static_cast<int*>(shareable));
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareable,
+                                            CUmemAllocationHandleType type,
+                                            unsigned long long flags) {
+  CUDA_RETURN_IF_ERROR(session.Check());
+  if (handle == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Pool* pool = nullptr;
+  const CUresult result =
+      ImportPool(static_cast<int>(reinterpret_cast<intptr_t>(shareable)), &pool);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmemoryPool>(pool);
+  return result;
+}
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* data, CUdeviceptr address) {
+  CUDA_RETURN_IF_ERROR(session.Check());
+  return data == nullptr ? CUDA_ERROR_INVALID_VALUE : ExportPointer(address, data);
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr* address, CUmemoryPool handle,
+                                CUmemPoolPtrExportData* data) {
+  Pool* pool;
+  CUDA_RETURN_IF_ERROR(Need(handle, &pool));
+  if (address == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return ImportPointer(pool, *data, address);
+}
+
+}  // extern "C"

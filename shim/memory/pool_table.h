@@ -1,0 +1,63 @@
+// The pools of the process and the pieces that they are cut into, for pool.cc and shared_pool.cc
+// alone. Everything here needs the lock but what says otherwise.
+#pragma once
+
+#include "shim/memory/pool.h"
+#include "shim/process/futex.h"
+#include "shim/process/handle_table.h"
+
+namespace gpuloom {
+
+// A part of a chunk, in use or free. Pieces of a chunk are linked by address without a gap; those
+// of an imported chunk are in no list, because others cut it.
+struct Piece {
+  std::atomic<uint32_t> alive;
+  bool free;
+  wire::StreamId stream;  // of a free one: who freed it
+  wire::Ticket ticket;    // until then in use there; 0: not any more
+  uint64_t begin;
+  uint64_t size_bytes;
+  uint64_t asked_bytes;  // of one in use
+  Pool* pool;
+  Piece* before;  // by address
+  Piece* after;
+  Piece* next;  // in the list of free ones of about this size
+  Piece* previous;
+};
+
+inline constexpr uint32_t kMaxPieces = 1u << 22;
+inline constexpr uint32_t kMaxPools = 1u << 12;
+
+struct Pools {
+  Lock lock;
+  HandleTable<Pool, kMaxPools> table;
+  HandleTable<Piece, kMaxPieces> pieces;
+  Pool* standard = nullptr;
+  Pool* current = nullptr;
+  std::atomic<bool> may_trim{false};  // some pool may hold more than its threshold
+};
+extern Pools pools;
+
+// nullptr when there are too many.
+Pool* MakePoolLocked(uint64_t max_bytes);
+// A pool without chunks.
+void GivePoolLocked(Pool* pool);
+
+inline void CountUsedLocked(Pool* pool, uint64_t bytes) {
+  pool->used_bytes += bytes;
+  if (pool->used_bytes > pool->used_high_bytes) pool->used_high_bytes = pool->used_bytes;
+}
+inline void CountReservedLocked(Pool* pool, uint64_t bytes) {
+  pool->reserved_bytes += bytes;
+  if (pool->reserved_bytes > pool->reserved_high_bytes) {
+    pool->reserved_high_bytes = pool->reserved_bytes;
+  }
+}
+
+// shared_pool.cc
+void GiveImportedLocked(Piece* piece);
+[[nodiscard]] CUresult CloseImportedLocked(Pool* pool);
+// The executor forgets what it knows of the pool.
+void CloseSharedLocked(const Pool& pool);
+
+}  // namespace gpuloom

@@ -1,0 +1,417 @@
+#include "shim/module/kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/stepwise_launch.h"
+#include "shim/context/context.h"
+#include "shim/module/library.h"
+#include "shim/process/futex.h"
+#include "shim/process/handle_table.h"
+#include "shim/process/log.h"
+#include "shim/session/session.h"
+
+namespace gpuloom {
+namespace {
+
+struct Kernels {
+  HandleTable<Kernel, wire::kMaxKernels> table;
+  // Guards the table's Take and Give and all libraries' buckets; held while a kernel is asked for,
+  // so that a name becomes one kernel.
+  Lock lock;
+};
+constinit Kernels kernels;
+
+uint32_t HashOf(const char* name) {
+  uint32_t hash = 2166136261u;
+  for (; *name != '\0'; ++name) hash = (hash ^ static_cast<uint8_t>(*name)) * 16777619u;
+  return hash;
+}
+
+Kernel* FindByNameLocked(const Library& library, uint32_t bucket, const char* name) {
+  for (Kernel* kernel = library.buckets[bucket]; kernel != nullptr; kernel = kernel->next) {
+    if (strcmp(kernel->name, name) == 0) return kernel;
+  }
+  return nullptr;
+}
+
+void FreeFields(Kernel* kernel) {
+  free(kernel->name);
+  free(kernel->params);
+  kernel->name = nullptr;
+  kernel->params = nullptr;
+}
+
+void SetAttributes(Kernel* kernel, const int32_t (&attributes)[wire::kFunctionAttributes]) {
+  for (uint32_t i = 0; i < wire::kFunctionAttributes; ++i) {
+    kernel->attributes[i].store(attributes[i], std::memory_order_relaxed);
+  }
+}
+
+constexpr uint32_t kParamsOfAnAnswer = wire::kReplyPayloadBytes / sizeof(wire::KernelParam);
+
+struct KernelAnswer {
+  wire::KernelGet::Reply reply;
+  wire::KernelParam params[kParamsOfAnAnswer];
+  uint32_t known;  // params that fitted
+};
+
+CUresult CallGet(const Library* library, wire::KernelId id, const char* name,
+                 KernelAnswer* answer) {
+  ReplyPayload payload = {answer->params, sizeof(answer->params), 0};
+  const CUresult result = session.Call<wire::KernelGet>(
+      {IdOf(library), id}, &answer->reply, name, static_cast<uint32_t>(strlen(name)), &payload);
+  answer->known = static_cast<uint32_t>(payload.size_bytes / sizeof(wire::KernelParam));
+  return result;
+}
+
+// Asks for the parameters that did not fit into the first answer.
+CUresult AskForParams(wire::KernelId id, wire::KernelParam* params, uint32_t known,
+                      uint32_t count) {
+  while (known < count) {
+    ReplyPayload payload = {params + known,
+                            static_cast<uint32_t>((count - known) * sizeof(wire::KernelParam)), 0};
+    wire::KernelParams::Reply reply;
+    CUDA_RETURN_IF_ERROR(
+        session.Call<wire::KernelParams>({id, known}, &reply, nullptr, 0, &payload));
+    if (payload.size_bytes < sizeof(wire::KernelParam)) return CUDA_ERROR_UNKNOWN;
+    known += static_cast<uint32_t>(payload.size_bytes / sizeof(wire::KernelParam));
+  }
+  return CUDA_SUCCESS;
+}
+
+// Fails when there is no memory or the executor contradicts itself.
+CUresult SetParams(Kernel* kernel, const KernelAnswer& answer) {
+  const uint32_t count = answer.reply.param_count;
+  const uint32_t bytes = answer.reply.param_bytes;
+  if (bytes > wire::kMaxKernelParamBytes || count > bytes || answer.known > count) {
+    return CUDA_ERROR_UNKNOWN;
+  }
+  kernel->param_count = count;
+  kernel->param_bytes = bytes;
+  if (count == 0) return CUDA_SUCCESS;
+  kernel->params = static_cast<wire::KernelParam*>(malloc(count * sizeof(wire::KernelParam)));
+  if (kernel->params == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  memcpy(kernel->params, answer.params, answer.known * sizeof(wire::KernelParam));
+  CUDA_RETURN_IF_ERROR(AskForParams(IdOf(kernel), kernel->params, answer.known, count));
+  uint64_t end = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const wire::KernelParam& param = kernel->params[i];
+    if (param.size_bytes > bytes || param.offset_bytes > bytes - param.size_bytes) {
+      return CUDA_ERROR_UNKNOWN;
+    }
+    if (param.offset_bytes != end) kernel->params_have_holes = true;
+    end = uint64_t{param.offset_bytes} + param.size_bytes;
+  }
+  if (end != bytes) kernel->params_have_holes = true;
+  return CUDA_SUCCESS;
+}
+
+// Takes over what the executor says of a kernel that nobody has been told of yet.
+CUresult Describe(Kernel* kernel, const KernelAnswer& answer) {
+  if (const CUresult result = SetParams(kernel, answer); result != CUDA_SUCCESS) {
+    free(kernel->params);
+    kernel->params = nullptr;
+    return result;
+  }
+  SetAttributes(kernel, answer.reply.attributes);
+  kernel->cluster_is_fixed = kernel->attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) > 0;
+  kernel->described = true;
+  return CUDA_SUCCESS;
+}
+
+CUresult AskForKernelLocked(Library* library, const char* name, Kernel** kernel_out) {
+  Kernel* kernel = kernels.table.Take();
+  if (kernel == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  KernelAnswer answer;
+  CUresult result = CallGet(library, IdOf(kernel), name, &answer);
+  if (result != CUDA_SUCCESS) {
+    kernels.table.Give(kernel);
+    return result;
+  }
+  kernel->name = strdup(name);
+  result = kernel->name == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : Describe(kernel, answer);
+  if (result != CUDA_SUCCESS) {
+    // The executor knows the id now; it goes with the library.
+    FreeFields(kernel);
+    kernels.table.Give(kernel, /*reuse=*/false);
+    return result;
+  }
+  kernel->library = library;
+  *kernel_out = kernel;
+  return CUDA_SUCCESS;
+}
+
+CUresult GetAttribute(int* value, CUfunction_attribute attribute, const void* handle) {
+  Kernel* kernel;
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(handle, &kernel));
+  if (value == nullptr || attribute < 0 ||
+      static_cast<uint32_t>(attribute) >= wire::kFunctionAttributes) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const int32_t known = kernel->attribute(attribute);
+  if (known == wire::kNoAttribute) return CUDA_ERROR_INVALID_VALUE;
+  *value = known;
+  return CUDA_SUCCESS;
+}
+
+// The size of a kernel's clusters is a property of its launches, and the executor's kernel may be
+// other sessions' too: it stays here and goes with every launch.
+CUresult SetClusterSize(Kernel* kernel, CUfunction_attribute attribute, int value) {
+  if (kernel->cluster_is_fixed || value < 0) return CUDA_ERROR_INVALID_VALUE;
+  kernel->attributes[attribute].store(value, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult SetAttribute(const void* handle, CUfunction_attribute attribute, int value) {
+  Kernel* kernel;
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(handle, &kernel));
+  if (attribute >= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH &&
+      attribute <= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH) {
+    return SetClusterSize(kernel, attribute, value);
+  }
+  const bool settable = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+                        attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT ||
+                        attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED ||
+                        attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
+  if (!settable) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE &&
+      static_cast<unsigned>(value) > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Libraries set the same value before every launch.
+  if (kernel->attribute(attribute) == value) return CUDA_SUCCESS;
+  wire::KernelSetAttribute::Reply reply;
+  CUDA_RETURN_IF_ERROR(
+      session.Call<wire::KernelSetAttribute>({IdOf(kernel), attribute, value}, &reply));
+  // Only this one: of a shared kernel the others may be what other sessions have set.
+  kernel->attributes[attribute].store(reply.attributes[attribute], std::memory_order_relaxed);
+  ForgetOccupancy(kernel);
+  return CUDA_SUCCESS;
+}
+
+// What questions about a kernel answer to NULL; other calls have INVALID_HANDLE for it.
+CUresult NoKernel() {
+  const CUresult result = session.Check();
+  return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult GetParamInfo(const void* handle, size_t index, size_t* offset, size_t* size) {
+  Kernel* kernel;
+  if (handle == nullptr) return NoKernel();
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(handle, &kernel));
+  if (offset == nullptr || index >= kernel->param_count) return CUDA_ERROR_INVALID_VALUE;
+  *offset = kernel->params[index].offset_bytes;
+  if (size != nullptr) *size = kernel->params[index].size_bytes;
+  return CUDA_SUCCESS;
+}
+
+// What is known of a kernel that was only listed, too.
+CUresult FindListed(const void* handle, Kernel** kernel) {
+  CUDA_RETURN_IF_ERROR(session.Check());
+  *kernel = FindKernel(handle);
+  return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
+CUresult GetName(const char** name, const void* handle) {
+  Kernel* kernel;
+  if (handle == nullptr) return NoKernel();
+  CUDA_RETURN_IF_ERROR(FindListed(handle, &kernel));
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *name = kernel->name;
+  return CUDA_SUCCESS;
+}
+
+// Preferences that no current device follows; they are checked and dropped.
+CUresult SetCacheConfig(const void* handle, CUfunc_cache config) {
+  Kernel* kernel;
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(handle, &kernel));
+  return config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+Kernel* FindKernel(const void* handle) { return kernels.table.Find(handle); }
+
+// A kernel belongs to its library and is asked without a context.
+CUresult FindUsableKernel(const void* handle, Kernel** kernel) {
+  CUDA_RETURN_IF_ERROR(session.Check());
+  *kernel = FindKernel(handle);
+  return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : RefreshKernel(*kernel);
+}
+wire::KernelId IdOf(const Kernel* kernel) { return wire::KernelId{kernels.table.IdOf(kernel)}; }
+
+CUresult GetKernel(Library* library, const char* name, Kernel** kernel) {
+  const size_t name_bytes = strlen(name);
+  if (name_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (name_bytes > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
+  CUDA_RETURN_IF_ERROR(EnsureLoaded(library));
+  const uint32_t bucket = HashOf(name) % Library::kBuckets;
+  Holding holding(&kernels.lock);
+  *kernel = FindByNameLocked(*library, bucket, name);
+  if (*kernel != nullptr) return CUDA_SUCCESS;
+  CUDA_RETURN_IF_ERROR(AskForKernelLocked(library, name, kernel));
+  (*kernel)->next = library->buckets[bucket];
+  library->buckets[bucket] = *kernel;
+  return CUDA_SUCCESS;
+}
+
+CUresult ListKernel(Library* library, const char* name, Kernel** kernel) {
+  const uint32_t bucket = HashOf(name) % Library::kBuckets;
+  Holding holding(&kernels.lock);
+  *kernel = FindByNameLocked(*library, bucket, name);
+  if (*kernel != nullptr) return CUDA_SUCCESS;
+  Kernel* listed = kernels.table.Take();
+  if (listed == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  listed->name = strdup(name);
+  if (listed->name == nullptr) {
+    kernels.table.Give(listed);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  listed->library = library;
+  listed->alive.store(Kernel::kStale, std::memory_order_release);
+  listed->next = library->buckets[bucket];
+  library->buckets[bucket] = listed;
+  *kernel = listed;
+  return CUDA_SUCCESS;
+}
+
+CUresult RefreshKernel(Kernel* kernel) {
+  if (kernel->alive.load(std::memory_order_acquire) != Kernel::kStale) [[likely]] {
+    return CUDA_SUCCESS;
+  }
+  CUDA_RETURN_IF_ERROR(EnsureLoaded(kernel->library));
+  Holding holding(&kernels.lock);
+  if (kernel->alive.load(std::memory_order_acquire) != Kernel::kStale) return CUDA_SUCCESS;
+  KernelAnswer answer;
+  CUDA_RETURN_IF_ERROR(CallGet(kernel->library, IdOf(kernel), kernel->name, &answer));
+  if (!kernel->described) {
+    CUDA_RETURN_IF_ERROR(Describe(kernel, answer));
+  }
+  // The same image: only what could be set has changed.
+  SetAttributes(kernel, answer.reply.attributes);
+  kernel->alive.store(1, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+void MarkKernelsStale(Library* library) {
+  Holding holding(&kernels.lock);
+  for (Kernel* kernel : library->buckets) {
+    for (; kernel != nullptr; kernel = kernel->next) {
+      kernel->alive.store(Kernel::kStale, std::memory_order_release);
+      ForgetOccupancy(kernel);
+    }
+  }
+}
+
+void ReleaseKernels(Library* library) {
+  Holding holding(&kernels.lock);
+  for (Kernel*& bucket : library->buckets) {
+    for (Kernel* kernel = bucket; kernel != nullptr;) {
+      Kernel* next = kernel->next;
+      ForgetStepwiseLaunch(kernel);
+      FreeFields(kernel);
+      kernels.table.Give(kernel);
+      kernel = next;
+    }
+    bucket = nullptr;
+  }
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
+  // A module's function that was only listed: with lazy loading nothing is known of it before it is
+  // used or loaded.
+  const Kernel* kernel = FindKernel(function);
+  if (kernel != nullptr && kernel->library->is_module && !session.settings().eager_modules &&
+      kernel->alive.load(std::memory_order_acquire) == Kernel::kStale &&
+      session.Check() == CUDA_SUCCESS) {
+    return CUDA_ERROR_FUNCTION_NOT_LOADED;
+  }
+  return GetAttribute(value, attribute, function);
+}
+CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel kernel,
+                              CUdevice device) {
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
+  return GetAttribute(value, attribute, kernel);
+}
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+  return SetAttribute(function, attribute, value);
+}
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel,
+                              CUdevice device) {
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
+  return SetAttribute(kernel, attribute, value);
+}
+CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset, size_t* size) {
+  return GetParamInfo(function, index, offset, size);
+}
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t* offset, size_t* size) {
+  return GetParamInfo(kernel, index, offset, size);
+}
+CUresult cuFuncGetName(const char** name, CUfunction function) { return GetName(name, function); }
+CUresult cuKernelGetName(const char** name, CUkernel kernel) { return GetName(name, kernel); }
+CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config) {
+  return SetCacheConfig(function, config);
+}
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice device) {
+  CUDA_RETURN_IF_ERROR(NeedDevice(device));
+  return SetCacheConfig(kernel, config);
+}
+CUresult cuFuncSetSharedMemConfig(CUfunction function, CUsharedconfig config) {
+  Kernel* kernel;
+  CUDA_RETURN_IF_ERROR(FindUsableKernel(function, &kernel));
+  return config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE ||
+                 config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
+  Kernel* kernel;
+  if (function == nullptr) return NoKernel();
+  CUDA_RETURN_IF_ERROR(FindListed(function, &kernel));
+  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *module = reinterpret_cast<CUmodule>(kernel->library);
+  return CUDA_SUCCESS;
+}
+CUresult cuKernelGetLibrary(CUlibrary* library, CUkernel handle) {
+  Kernel* kernel;
+  CUDA_RETURN_IF_ERROR(FindListed(handle, &kernel));
+  if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *library = reinterpret_cast<CUlibrary>(kernel->library);
+  return CUDA_SUCCESS;
+}
+CUresult cuKernelGetFunction(CUfunction* function, CUkernel handle) {
+  Kernel* kernel;
+  CUDA_RETURN_IF_ERROR(FindListed(handle, &kernel));
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *function = reinterpret_cast<CUfunction>(kernel);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncLoad(CUfunction function) {
+  Kernel* kernel;
+  return FindUsableKernel(function, &kernel);
+}
+// A kernel that was found by name has been loaded; one that was only listed has not.
+CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
+  CUDA_RETURN_IF_ERROR(session.Check());
+  const Kernel* kernel = FindKernel(function);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *state = kernel->alive.load(std::memory_order_acquire) == Kernel::kStale
+               ? CU_FUNCTION_LOADING_STATE_UNLOADED
+               : CU_FUNCTION_LOADING_STATE_LOADED;
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

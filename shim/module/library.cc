@@ -1,0 +1,477 @@
+#include "shim/module/library.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proto/channel/unique_fd.h"
+#include "proto/cuda/fatbin.h"
+#include "proto/cuda/image_hash.h"
+#include "proto/cuda/return_if_error.h"
+#include "shim/context/context.h"
+#include "shim/image/texture_reference.h"
+#include "shim/memory/host_arena.h"
+#include "shim/memory/memory.h"
+#include "shim/module/jit_options.h"
+#include "shim/module/link.h"
+#include "shim/module/managed_variables.h"
+#include "shim/process/futex.h"
+#include "shim/process/handle_table.h"
+#include "shim/process/log.h"
+#include "shim/session/session.h"
+
+namespace gpuloom {
+namespace {
+
+struct Libraries {
+  HandleTable<Library, wire::kMaxLibraries> table;
+  Lock lock;       // guards Take and Give of the table
+  Lock load_lock;  // held while a library is loaded again
+};
+constinit Libraries libraries;
+
+CUresult CallUnload(const Library* library) {
+  wire::LibraryUnload::Reply reply;
+  return session.Call<wire::LibraryUnload>({IdOf(library)}, &reply);
+}
+
+// Gives what the executor has taken apart a place for its `__managed__` variables.
+CUresult PlaceVariables(Library* library, uint32_t managed_bytes, ReplyPayload* log) {
+  if (managed_bytes == 0) return CUDA_SUCCESS;
+  CUresult result = PlaceManaged(library, managed_bytes);
+  if (result != CUDA_SUCCESS) {
+    (void)CallUnload(library);
+    return result;
+  }
+  wire::LibraryPlace::Reply placed;
+  result = session.Call<wire::LibraryPlace>(
+      {IdOf(library), 0, wire::HostPtr{library->managed_begin}}, &placed, nullptr, 0, log);
+  if (result != CUDA_SUCCESS) ReleaseManaged(library);
+  return result;
+}
+
+CUresult CallLoad(Library* library, uint64_t address, uint64_t image_bytes, ReplyPayload* log) {
+  wire::LibraryLoad::Reply reply;
+  const CUresult result = session.Call<wire::LibraryLoad>(
+      {IdOf(library), 0, wire::HostPtr{address}, image_bytes}, &reply, nullptr, 0, log);
+  return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, log);
+}
+
+// Names the image when that costs less than sending it, and sends it where it is not known.
+CUresult SendImage(Library* library, const void* image, uint64_t image_bytes, ReplyPayload* log) {
+  if (image_bytes >= wire::kByHashBytes && HashesImagesFast()) {
+    const ImageHash hash = HashImage(static_cast<const uint8_t*>(image), image_bytes);
+    wire::LibraryLoadByHash::Request request = {IdOf(library), 0, {}};
+    memcpy(request.hash, hash.words, sizeof(request.hash));
+    wire::LibraryLoadByHash::Reply reply;
+    const CUresult result = session.Call<wire::LibraryLoadByHash>(request, &reply, nullptr, 0, log);
+    if (result != CUDA_SUCCESS || reply.known != 0) return result;
+  }
+  uint64_t address;
+  CUDA_RETURN_IF_ERROR(TakeTransferSpace(image_bytes, &address));
+  memcpy(reinterpret_cast<void*>(address), image, image_bytes);
+  const CUresult result = CallLoad(library, address, image_bytes, log);
+  GiveTransferSpace(address);
+  return result;
+}
+
+// Has it compiled as the program wants it, and tells what the compiler says.
+CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
+                      const JitOptions& jit) {
+  JitReportPlace place = JitReportPlace::For(jit);
+  uint64_t address;
+  CUDA_RETURN_IF_ERROR(TakeTransferSpace(image_bytes + place.size_bytes(), &address));
+  place.address = address + image_bytes;
+  memcpy(reinterpret_cast<void*>(address), image, image_bytes);
+  memset(reinterpret_cast<void*>(place.address), 0, place.size_bytes());
+  wire::LibraryCompile::Reply reply;
+  CUresult result = session.Call<wire::LibraryCompile>(
+      {IdOf(library), place.info_capacity_bytes, wire::HostPtr{address}, image_bytes,
+       wire::HostPtr{place.address}, place.error_capacity_bytes, 0},
+      &reply, jit.list, jit.list_bytes());
+  if (result == CUDA_SUCCESS) {
+    place.Tell(reply.report, jit);
+    result = static_cast<CUresult>(reply.result);
+  }
+  GiveTransferSpace(address);
+  return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, nullptr);
+}
+
+// What is machine code already needs no compiler.
+bool IsCompiled(const void* image, uint64_t image_bytes) {
+  Image found;
+  return FindImage(image, image_bytes, &found) == ImageError::kNone &&
+         found.kind == ImageKind::kElf;
+}
+
+CUresult PresentImage(Library* library, const void* image, uint64_t image_bytes,
+                      const JitOptions& jit) {
+  if (!jit.empty() && !IsCompiled(image, image_bytes)) {
+    return CompileImage(library, image, image_bytes, jit);
+  }
+  char text[wire::kReplyPayloadBytes];
+  ReplyPayload log = {text, sizeof(text), 0};
+  const CUresult result = SendImage(library, image, image_bytes, &log);
+  TellError(jit, text, log.size_bytes);
+  // Few programs have a buffer for it, and this is for whoever runs them.
+  constexpr uint32_t kPrefixBytes = sizeof("gpuloom: ") - 1;
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && log.size_bytes > kPrefixBytes) {
+    Log(LogLevel::kWarn, "%.*s", static_cast<int>(log.size_bytes - kPrefixBytes),
+        text + kPrefixBytes);
+  }
+  return result;
+}
+
+// `ask` asks the executor for the library.
+template <typename Ask>
+CUresult LoadAs(bool is_module, Library** out, Ask ask) {
+  Library* library;
+  {
+    Holding holding(&libraries.lock);
+    library = libraries.table.Take();
+  }
+  if (library == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  library->is_module = is_module;
+  const CUresult result = ask(library);
+  if (result != CUDA_SUCCESS) {
+    Holding holding(&libraries.lock);
+    libraries.table.Give(library);
+    return result;
+  }
+  library->loaded.store(true, std::memory_order_release);
+  *out = library;
+  return CUDA_SUCCESS;
+}
+
+// Modules belong to a context; libraries are made, asked and unloaded without one.
+CUresult NeedOwner(bool is_module) { return is_module ? NeedContext() : session.Check(); }
+
+// Linked device code (-rdc=true) that was linked for other devices, or not at all because it is PTX: its
+// parts are linked for this one. `failure` is what the linked image met, and the answer when there are
+// no parts.
+CUresult LoadLinked(const void* wrapper, bool is_module, const JitOptions& jit, CUresult failure,
+                    Library** out) {
+  uint8_t* image = nullptr;
+  uint64_t image_bytes = 0;
+  if (LinkParts(wrapper, jit, &image, &image_bytes) != CUDA_SUCCESS) return failure;
+  const CUresult result = LoadAs(is_module, out, [&](Library* library) {
+    return PresentImage(library, image, image_bytes, {});
+  });
+  free(image);
+  return result;
+}
+
+bool HasMember(const Image& image) {
+  if (image.kind != ImageKind::kFatbin) return true;
+  FatbinReader members(image.bytes, image.size_bytes);
+  FatbinMember member;
+  return members.Next(&member) || members.error() != ImageError::kNone;
+}
+
+// With lazy loading a library's code is looked at when it is used first, and so its errors are told
+// then. Here they are known from the beginning, and kept.
+CUresult TellLater(CUresult failure, bool is_module, Library** out) {
+  if (is_module || session.settings().eager_modules) return failure;
+  Library* library;
+  {
+    Holding holding(&libraries.lock);
+    library = libraries.table.Take();
+  }
+  if (library == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  library->broken = failure;
+  *out = library;
+  return CUDA_SUCCESS;
+}
+
+// What is wrong with an image, and not with everything.
+bool IsOfImage(CUresult failure) {
+  return failure == CUDA_ERROR_INVALID_PTX || failure == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
+         failure == CUDA_ERROR_INVALID_IMAGE || failure == CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+// What becomes of the image's memory: the program may reuse it, or leaves it as it is.
+enum class ImageMemory : bool { kTransient, kPreserved };
+
+CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, unsigned option_count,
+              const CUjit_option* options, void** values, Library** out) {
+  CUDA_RETURN_IF_ERROR(NeedOwner(is_module));
+  if (image_pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  JitOptions jit;
+  CUDA_RETURN_IF_ERROR(ReadJitOptions(option_count, options, values, &jit));
+  Image image;
+  const ImageError error = FindImage(image_pointer, &image);
+  CUresult result = CUDA_ERROR_INVALID_IMAGE;
+  if (error == ImageError::kNone && image.size_bytes != 0) {
+    result = !HasMember(image) ? CUDA_ERROR_NO_BINARY_FOR_GPU
+                               : LoadAs(is_module, out, [&](Library* library) {
+                                   return PresentImage(library, image.bytes, image.size_bytes, jit);
+                                 });
+  }
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE) {
+    result = LoadLinked(image_pointer, is_module, jit, result, out);
+    if (result == CUDA_SUCCESS) return result;
+  }
+  if (IsOfImage(result)) return TellLater(result, is_module, out);
+  if (result == CUDA_SUCCESS && memory == ImageMemory::kPreserved) {
+    (*out)->image_bytes = image.size_bytes;
+    (*out)->image = image.bytes;
+  }
+  return result;
+}
+
+// More than any image has; what says so is none.
+constexpr off_t kLargestFileBytes = off_t{1} << 36;
+
+CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
+                  const CUjit_option* options, void** values, Library** out) {
+  CUDA_RETURN_IF_ERROR(NeedOwner(is_module));
+  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  JitOptions jit;
+  CUDA_RETURN_IF_ERROR(ReadJitOptions(option_count, options, values, &jit));
+  const channel::UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
+  const off_t size = file.valid() ? lseek(file.get(), 0, SEEK_END) : -1;
+  if (size < 0) return CUDA_ERROR_FILE_NOT_FOUND;
+  if (size == 0) return CUDA_ERROR_INVALID_IMAGE;
+  // A folder's, on some file systems.
+  if (size > kLargestFileBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto* bytes = static_cast<uint8_t*>(malloc(static_cast<size_t>(size)));
+  if (bytes == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  off_t have = 0;
+  while (have < size) {
+    const ssize_t n = pread(file.get(), bytes + have, static_cast<size_t>(size - have), have);
+    if (n <= 0) break;
+    have += n;
+  }
+  CUresult result = CUDA_ERROR_INVALID_IMAGE;
+  Image image;
+  if (have == size && FindImage(bytes, static_cast<size_t>(size), &image) == ImageError::kNone) {
+    result = LoadAs(is_module, out, [&](Library* library) {
+      return PresentImage(library, bytes, image.size_bytes, jit);
+    });
+  }
+  free(bytes);
+  return result;
+}
+
+CUresult Unload(Library* library) {
+  CUresult result = CUDA_SUCCESS;
+  // Kernels that are still to write into the managed variables come first.
+  if (library->managed_begin != 0) (void)session.WaitForAll();
+  if (library->loaded.load(std::memory_order_acquire)) result = CallUnload(library);
+  // Afterwards: an id that is free here must be free there.
+  ReleaseKernels(library);
+  ReleaseReferences(library);
+  if (library->is_module) ForgetMade(MadeKind::kModule, reinterpret_cast<uint64_t>(library));
+  free(library->listed);
+  ForgetGlobals(IdOf(library));
+  ReleaseManaged(library);
+  Holding holding(&libraries.lock);
+  libraries.table.Give(library);
+  return result;
+}
+
+CUresult UnloadHandle(const void* handle, bool is_module) {
+  CUDA_RETURN_IF_ERROR(session.Check());
+  if (handle == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // also where there is no context
+  CUDA_RETURN_IF_ERROR(NeedOwner(is_module));
+  Library* library = FindLibrary(handle);
+  if (library == nullptr || library->is_module != is_module) return CUDA_ERROR_INVALID_HANDLE;
+  return Unload(library);
+}
+
+CUresult FindFunction(const void* handle, bool is_module, const char* name, Kernel** kernel) {
+  CUDA_RETURN_IF_ERROR(NeedOwner(is_module));
+  Library* library = FindLibrary(handle);
+  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return GetKernel(library, name, kernel);
+}
+
+// What the functions that find a variable by its name check before.
+CUresult CheckVariableName(Library* library, const char* name, const CUdeviceptr* address,
+                           const size_t* size) {
+  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (name == nullptr || (address == nullptr && size == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  const size_t name_bytes = strlen(name);
+  if (name_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (name_bytes > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
+  return EnsureLoaded(library);
+}
+
+CUresult FindGlobalByName(const void* handle, const char* name, CUdeviceptr* address,
+                          size_t* size) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  Library* library = FindLibrary(handle);
+  CUDA_RETURN_IF_ERROR(CheckVariableName(library, name, address, size));
+  const CUresult managed = FindManagedVariable(library, name, address, size);
+  if (managed != CUDA_ERROR_NOT_FOUND) return managed;
+  wire::GlobalGet::Reply reply;
+  CUDA_RETURN_IF_ERROR(session.Call<wire::GlobalGet>({IdOf(library)}, &reply, name,
+                                                     static_cast<uint32_t>(strlen(name))));
+  if (!NoteGlobal(reply.address, reply.size_bytes, IdOf(library))) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (address != nullptr) *address = static_cast<CUdeviceptr>(reply.address);
+  if (size != nullptr) *size = reply.size_bytes;
+  return CUDA_SUCCESS;
+}
+
+// A handle of the kind the caller asked for; untouched on failure. `library` is a value: whatever
+// makes it must have run before, not in another argument.
+template <typename Handle>
+CUresult Answer(CUresult result, const Library* library, Handle* out) {
+  if (result == CUDA_SUCCESS) *out = reinterpret_cast<Handle>(const_cast<Library*>(library));
+  return result;
+}
+
+// A module belongs to the context it was loaded in.
+CUresult AnswerModule(CUresult result, const Library* library, CUmodule* module) {
+  if (result == CUDA_SUCCESS) NoteMade(MadeKind::kModule, reinterpret_cast<uint64_t>(library));
+  return Answer(result, library, module);
+}
+
+}  // namespace
+
+Library* FindLibrary(const void* handle) { return libraries.table.Find(handle); }
+wire::LibraryId IdOf(const Library* library) {
+  return wire::LibraryId{libraries.table.IdOf(library)};
+}
+
+CUresult LoadModule(CUmodule* module, const void* image) {
+  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Library* library = nullptr;
+  const CUresult result =
+      Load(image, /*is_module=*/true, ImageMemory::kTransient, 0, nullptr, nullptr, &library);
+  return AnswerModule(result, library, module);
+}
+
+CUresult EnsureLoaded(Library* library) {
+  if (library->loaded.load(std::memory_order_acquire)) [[likely]] {
+    return CUDA_SUCCESS;
+  }
+  if (library->broken != CUDA_SUCCESS) return library->broken;
+  Holding holding(&libraries.load_lock);
+  if (library->loaded.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  const CUresult result = PresentImage(library, library->image, library->image_bytes, {});
+  if (result == CUDA_SUCCESS) library->loaded.store(true, std::memory_order_release);
+  return result;
+}
+
+void ResetAllLibraries() {
+  for (uint32_t id = 1; id <= libraries.table.used(); ++id) {
+    Library* library = libraries.table.At(id);
+    if (library == nullptr) continue;
+    if (library->is_module) {
+      (void)Unload(library);
+    } else if (library->image != nullptr && library->loaded.load(std::memory_order_acquire)) {
+      (void)CallUnload(library);
+      library->loaded.store(false, std::memory_order_release);
+      MarkKernelsStale(library);
+      ReleaseReferences(library);
+      ForgetGlobals(IdOf(library));
+    }
+  }
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuLibraryLoadData(CUlibrary* handle, const void* code, CUjit_option* jit_options,
+                           void** jit_values, unsigned jit_count, CUlibraryOption* options, void**,
+                           unsigned option_count) {
+  if (handle == nullptr || (option_count != 0 && options == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  ImageMemory memory = ImageMemory::kTransient;
+  for (unsigned i = 0; i < option_count; ++i) {
+    // It stands for itself: cublasLt passes no array of values, cudart one that holds 1.
+    if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) memory = ImageMemory::kPreserved;
+  }
+  Library* library = nullptr;
+  const CUresult result = Load(code, false, memory, jit_count, jit_options, jit_values, &library);
+  return Answer(result, library, handle);
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary* handle, const char* path, CUjit_option* jit_options,
+                               void** jit_values, unsigned jit_count, CUlibraryOption*, void**,
+                               unsigned) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Library* library = nullptr;
+  const CUresult result = LoadFile(path, false, jit_count, jit_options, jit_values, &library);
+  return Answer(result, library, handle);
+}
+
+CUresult cuLibraryUnload(CUlibrary handle) { return UnloadHandle(handle, /*is_module=*/false); }
+
+CUresult cuLibraryGetKernel(CUkernel* handle, CUlibrary library, const char* name) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Kernel* kernel = nullptr;
+  const CUresult result = FindFunction(library, /*is_module=*/false, name, &kernel);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUkernel>(kernel);
+  return result;
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary library,
+                            const char* name) {
+  return FindGlobalByName(library, name, address, bytes);
+}
+
+CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary handle,
+                             const char* name) {
+  CUDA_RETURN_IF_ERROR(session.Check());
+  Library* library = FindLibrary(handle);
+  const CUresult result = CheckVariableName(library, name, address, bytes);
+  return result != CUDA_SUCCESS ? result : FindManagedVariable(library, name, address, bytes);
+}
+
+CUresult cuLibraryGetModule(CUmodule* module, CUlibrary handle) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Library* library = FindLibrary(handle);
+  return Answer(library == nullptr ? CUDA_ERROR_INVALID_HANDLE : library->broken, library, module);
+}
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) { return LoadModule(module, image); }
+CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) {
+  return LoadModule(module, image);
+}
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned option_count,
+                            CUjit_option* options, void** values) {
+  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Library* library = nullptr;
+  const CUresult result =
+      Load(image, true, ImageMemory::kTransient, option_count, options, values, &library);
+  return AnswerModule(result, library, module);
+}
+CUresult cuModuleLoad(CUmodule* module, const char* path) {
+  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Library* library = nullptr;
+  const CUresult result = LoadFile(path, true, 0, nullptr, nullptr, &library);
+  return AnswerModule(result, library, module);
+}
+
+CUresult cuModuleUnload(CUmodule handle) { return UnloadHandle(handle, /*is_module=*/true); }
+
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Kernel* kernel = nullptr;
+  const CUresult result = FindFunction(module, /*is_module=*/true, name, &kernel);
+  if (result == CUDA_SUCCESS) *function = reinterpret_cast<CUfunction>(kernel);
+  return result;
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes, CUmodule module,
+                              const char* name) {
+  return FindGlobalByName(module, name, address, bytes);
+}
+
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *mode = session.settings().eager_modules ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,16 @@
+// Linking device code through the executor's driver.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/cuda/cuda_all.h"
+#include "shim/module/jit_options.h"
+
+namespace gpuloom {
+
+// Links the parts that a wrapper of linked device code (version 2) lists, as the program's options say,
+// which hear of it. *image is malloc'ed. INVALID_IMAGE when there are none.
+[[nodiscard]] CUresult LinkParts(const void* wrapper, const JitOptions& jit, uint8_t** image,
+                                 uint64_t* image_bytes);
+
+}  // namespace gpuloom

@@ -1,0 +1,44 @@
+#include "shim/module/managed_variables.h"
+
+#include <string.h>
+
+#include "proto/cuda/return_if_error.h"
+#include "shim/memory/host_arena.h"
+#include "shim/memory/memory.h"
+#include "shim/session/session.h"
+
+namespace gpuloom {
+
+CUresult PlaceManaged(Library* library, uint64_t size_bytes) {
+  if (library->managed_begin != 0 && library->managed_bytes != size_bytes) ReleaseManaged(library);
+  if (library->managed_begin == 0) {
+    uint64_t begin;
+    CUDA_RETURN_IF_ERROR(TakePinned(size_bytes, &begin));
+    library->managed_begin = begin;
+    library->managed_bytes = size_bytes;
+  }
+  memset(reinterpret_cast<void*>(library->managed_begin), 0, size_bytes);
+  return CUDA_SUCCESS;
+}
+
+void ReleaseManaged(Library* library) {
+  if (library->managed_begin == 0) return;
+  ForgetManagedVariables(library->managed_begin, library->managed_bytes);
+  GivePinned(library->managed_begin);
+  library->managed_begin = 0;
+}
+
+CUresult FindManagedVariable(Library* library, const char* name, CUdeviceptr* address,
+                             size_t* size) {
+  if (library->managed_begin == 0) return CUDA_ERROR_NOT_FOUND;
+  wire::ManagedGet::Reply reply;
+  CUDA_RETURN_IF_ERROR(session.Call<wire::ManagedGet>({IdOf(library)}, &reply, name,
+                                                      static_cast<uint32_t>(strlen(name))));
+  const auto begin = static_cast<uint64_t>(reply.address);
+  if (!NoteManagedVariable(begin, reply.size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (address != nullptr) *address = begin;
+  if (size != nullptr) *size = reply.size_bytes;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,118 @@
+// Objects that a program holds by opaque handle. A handle is the object's address inside a range of
+// addresses reserved for its kind, so that any value a program may pass is judged without touching
+// memory that is not ours; the object's place in the range is its id on the wire.
+//
+// T is plain and begins with `std::atomic<uint32_t> alive`. Capacity counts ids; id 0 is never
+// given. Find is safe from any thread; Take and Give need the owner's lock. Constant-initialised,
+// never destroyed.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+#include "shim/process/growing.h"
+
+namespace gpuloom {
+
+template <typename T, uint32_t kCapacity>
+class HandleTable {
+  static_assert(std::is_trivially_destructible_v<T>);
+
+ public:
+  // A new object with value-initialised fields, or nullptr: no memory, or all ids are in use.
+  T* Take() {
+    uint32_t id;
+    if (free_.count() != 0) {
+      id = free_[free_.count() - 1];
+      free_.Remove(free_.count() - 1);
+    } else {
+      if (used_ + 1 >= kCapacity || !MakeRoom(used_ + 1)) return nullptr;
+      id = ++used_;
+    }
+    T* object = ::new (base_.load(std::memory_order_relaxed) + id) T();
+    object->alive.store(1, std::memory_order_release);
+    return object;
+  }
+
+  // The handle is invalid from here on. Without `reuse` the id is not given out again before
+  // Reuse(id).
+  void Give(T* object, bool reuse = true) {
+    object->alive.store(0, std::memory_order_release);
+    if (reuse) Reuse(IdOf(object));
+  }
+  // An id that cannot be remembered is lost: there are many.
+  void Reuse(uint32_t id) { (void)free_.Push(id); }
+
+  // The object, or nullptr when `handle` is no live handle of this kind.
+  T* Find(const void* handle) const {
+    T* object = Place(handle);
+    return object != nullptr && object->alive.load(std::memory_order_acquire) != 0 ? object
+                                                                                   : nullptr;
+  }
+  // What was an object of this kind, or never was one, or nullptr. Its id may be given out again at
+  // any time, so its fields are a hint.
+  const T* FindGone(const void* handle) const {
+    const T* object = Place(handle);
+    return object != nullptr && object->alive.load(std::memory_order_acquire) == 0 ? object
+                                                                                   : nullptr;
+  }
+
+  uint32_t IdOf(const T* object) const {
+    return static_cast<uint32_t>(object - base_.load(std::memory_order_relaxed));
+  }
+  // Ids 1 … used() have been given at some time.
+  uint32_t used() const { return used_; }
+  // The live object with this id, or nullptr.
+  T* At(uint32_t id) const { return Find(base_.load(std::memory_order_relaxed) + id); }
+
+ private:
+  static constexpr size_t kPageBytes = 4096;
+  static constexpr size_t kStepBytes = 64 * kPageBytes;
+  static constexpr size_t kReservedBytes =
+      (size_t{kCapacity} * sizeof(T) + kStepBytes - 1) / kStepBytes * kStepBytes;
+
+  T* Place(const void* handle) const {
+    T* const base = base_.load(std::memory_order_acquire);
+    const uintptr_t offset =
+        reinterpret_cast<uintptr_t>(handle) - reinterpret_cast<uintptr_t>(base);
+    if (base == nullptr ||
+        offset >= uintptr_t{usable_.load(std::memory_order_acquire)} * sizeof(T) ||
+        offset % sizeof(T) != 0) {
+      return nullptr;
+    }
+    return base + offset / sizeof(T);
+  }
+
+  bool MakeRoom(uint32_t id) {
+    if (base_.load(std::memory_order_relaxed) == nullptr) {
+      void* memory = mmap(nullptr, kReservedBytes, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (memory == MAP_FAILED) return false;
+      base_.store(static_cast<T*>(memory), std::memory_order_release);
+    }
+    const size_t needed_bytes = (size_t{id} + 1) * sizeof(T);
+    if (needed_bytes > open_bytes_) {
+      const size_t open_bytes = (needed_bytes + kStepBytes - 1) / kStepBytes * kStepBytes;
+      char* begin = reinterpret_cast<char*>(base_.load(std::memory_order_relaxed));
+      if (mprotect(begin + open_bytes_, open_bytes - open_bytes_, PROT_READ | PROT_WRITE) != 0) {
+        return false;
+      }
+      open_bytes_ = open_bytes;
+      // Fresh pages are zero: what lies there is not alive.
+      usable_.store(static_cast<uint32_t>(open_bytes / sizeof(T)), std::memory_order_release);
+    }
+    return true;
+  }
+
+  std::atomic<T*> base_{nullptr};
+  std::atomic<uint32_t> usable_{0};  // objects whose memory may be touched
+  size_t open_bytes_ = 0;
+  uint32_t used_ = 0;
+  Growing<uint32_t> free_;
+};
+
+}  // namespace gpuloom

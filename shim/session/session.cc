@@ -1,0 +1,345 @@
+#include "shim/session/session.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "proto/cuda/return_if_error.h"
+#include "shim/process/log.h"
+#include "shim/session/door.h"
+
+namespace gpuloom {
+
+constinit Session session;
+
+namespace {
+
+// A cold executor takes about a second; whoever waits longer than this is told why.
+constexpr time_t kWelcomeTimeoutSeconds = 120;
+// Several times today's, for the fields of versions to come.
+constexpr size_t kMaxWelcomeBytes = 16 << 10;
+static_assert(sizeof(wire::Welcome) * 4 <= kMaxWelcomeBytes);
+
+bool SameText(const char* a, const char* b) { return a != nullptr && strcasecmp(a, b) == 0; }
+
+// A program may name a device by the beginning of its UUID.
+bool BeginsUuid(const char* text, size_t length, const uint8_t (&uuid)[16]) {
+  char full[kUuidTextBytes];
+  WriteUuid(uuid, full);
+  return length > 4 && length <= strlen(full) && strncasecmp(text, full, length) == 0;
+}
+
+Settings ReadSettings(const wire::DeviceSnapshot& device) {
+  Settings settings;
+  settings.runtime_handshake = !SameText(getenv("GPULOOM_RUNTIME_HANDSHAKE"), "off");
+  settings.eager_modules = SameText(getenv("CUDA_MODULE_LOADING"), "EAGER");
+  if (const char* threads = getenv("GPULOOM_COPY_THREADS"); threads != nullptr) {
+    settings.copy_threads = atoi(threads);
+  }
+  if (const char* visible = getenv("CUDA_VISIBLE_DEVICES"); visible != nullptr) {
+    const size_t first = strcspn(visible, ",");
+    settings.device_visible =
+        (first == 1 && visible[0] == '0') || BeginsUuid(visible, first, device.uuid);
+  }
+  return settings;
+}
+
+// A tenant that comes while its domain's executor is dying is sent away with it; the scheduler has another started for
+// whoever comes next.
+constexpr int kAttachTries = 3;
+
+}  // namespace
+
+CUresult Session::Attach() {
+  const State state = this->state();
+  if (state == State::kAttached || state == State::kInitialized) return CUDA_SUCCESS;
+  if (state == State::kForked) return CUDA_ERROR_NOT_INITIALIZED;
+  Holding holding(&attach_lock_);
+  if (this->state() != State::kFresh) return CUDA_SUCCESS;
+  CUresult result = CUDA_SUCCESS;
+  for (int left = kAttachTries; left > 0; --left) {
+    bool try_again = left > 1;
+    result = AttachLocked(&try_again);
+    if (!try_again) break;
+  }
+  if (result == CUDA_SUCCESS) state_.store(State::kAttached, std::memory_order_release);
+  untold_failure_.store(result);
+  return result;
+}
+
+CUresult Session::Initialize() {
+  CUDA_RETURN_IF_ERROR(untold_failure_.exchange(CUDA_SUCCESS));
+  if (const CUresult result = Attach(); result != CUDA_SUCCESS) {
+    untold_failure_.store(CUDA_SUCCESS);
+    return result;
+  }
+  if (!settings_.device_visible) return CUDA_ERROR_NO_DEVICE;
+  State attached = State::kAttached;
+  state_.compare_exchange_strong(attached, State::kInitialized);
+  return waiting_.Health();
+}
+
+CUresult Session::AttachLocked(bool* try_again) {
+  const bool may_try_again = std::exchange(*try_again, false);
+  ReadLogLevel();
+  char path[kDoorPathBytes];
+  if (!FindDoor(path)) {
+    LogOnce("%s is too long a path for a socket's directory", wire::kSocketDirVariable);
+    return CUDA_ERROR_NO_DEVICE;
+  }
+  channel::UniqueFd connection = channel::ConnectTo(path);
+  if (!connection.valid()) {
+    LogOnce("no GPU: cannot connect to %s (%s); is this a pod that asked for gpuloom.io/gpu?", path,
+            strerror(errno));
+    return CUDA_ERROR_NO_DEVICE;
+  }
+  const timeval timeout = {kWelcomeTimeoutSeconds, 0};
+  setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  const wire::Hello hello = MakeHello(wire::kHelloMagic);
+  // A newer server's Welcome may be longer: what it appended is not for us. An older one's lacks what
+  // has been appended since, which is zero then.
+  alignas(wire::Welcome) uint8_t answer[kMaxWelcomeBytes];
+  channel::UniqueFd fds[channel::kMaxFds];
+  size_t fd_count = 0;
+  ptrdiff_t size = -1;
+  if (channel::SendMessage(connection.get(), &hello, sizeof(hello))) {
+    size = channel::ReceiveMessage(connection.get(), answer, sizeof(answer), fds, channel::kMaxFds,
+                                   &fd_count);
+  }
+  if (size < 0) {
+    LogOnce("no GPU: the scheduler behind %s did not answer (%s)", path, strerror(errno));
+    return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  }
+  wire::Welcome welcome = {};
+  if (static_cast<size_t>(size) >= wire::kShortestWelcomeBytes) {
+    memcpy(&welcome, answer, std::min(static_cast<size_t>(size), sizeof(welcome)));
+  }
+  if (welcome.magic != wire::kHelloMagic) {
+    LogOnce("no GPU: what answers at %s is no gpuloom scheduler of wire version %d.%d", path,
+            wire::kWireMajor, wire::kWireMinor);
+    return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  }
+  welcome.message[sizeof(welcome.message) - 1] = '\0';
+  switch (welcome.admission) {
+    case wire::Admission::kAccepted:
+      break;
+    case wire::Admission::kRefused:
+      LogOnce("no GPU: the scheduler refused this process: %s", welcome.message);
+      return CUDA_ERROR_NOT_PERMITTED;
+    case wire::Admission::kWrongVersion:
+      LogOnce("no GPU: versions do not match: %s", welcome.message);
+      return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case wire::Admission::kDeviceLost:
+    default:
+      if (may_try_again) {
+        *try_again = true;
+        return CUDA_ERROR_DEVICE_UNAVAILABLE;
+      }
+      LogOnce("no GPU: the executor could not be started: %s", welcome.message);
+      return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  }
+  if (fd_count < wire::kWelcomeFds) {
+    LogOnce("no GPU: the scheduler sent %zu descriptors instead of %d", fd_count,
+            static_cast<int>(wire::kWelcomeFds));
+    return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  }
+  const CUresult result = Accept(connection.get(), welcome, fds);
+  if (result == CUDA_SUCCESS) connection.Release();
+  return result;
+}
+
+CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::UniqueFd* fds) {
+  channel::Mapping commands, completions, device_range, arena;
+  if (!commands.Map(fds[wire::kCommandRegionFd].get(), sizeof(wire::CommandRegion),
+                    channel::Mapping::Access::kReadWrite) ||
+      !completions.Map(fds[wire::kCompletionRegionFd].get(), sizeof(wire::CompletionRegion),
+                       channel::Mapping::Access::kReadOnly)) {
+    LogOnce("no GPU: cannot map the session's rings (%s)", strerror(errno));
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  // Where the address space is limited (ulimit -v) it is all for the program: the device's addresses
+  // are used without being held, and nothing of the process' own comes to lie there unless it names
+  // such an address itself. So, too, where it locks all its memory and may not lock so much.
+  rlimit limit = {};
+  const bool is_limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  const bool held =
+      is_limited ||
+      device_range.ReserveAt(welcome.device_range_begin, welcome.device_range_bytes) ||
+      errno == EAGAIN;
+  if (!held || !arena.MapAt(welcome.host_range_begin, fds[wire::kArenaFd].get(),
+                            welcome.host_range_bytes, channel::Mapping::Access::kReadWrite)) {
+    LogOnce(
+        "no GPU: cannot reserve the session's addresses %#llx + %llu MiB, %#llx + %llu MiB (%s);"
+        " is the address space limited (ulimit -v)?",
+        static_cast<unsigned long long>(welcome.device_range_begin),
+        static_cast<unsigned long long>(welcome.device_range_bytes >> 20),
+        static_cast<unsigned long long>(welcome.host_range_begin),
+        static_cast<unsigned long long>(welcome.host_range_bytes >> 20), strerror(errno));
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  if (!fork_handled_) {
+    if (pthread_atfork(nullptr, nullptr, &Session::OnForkedChild) != 0) {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    fork_handled_ = true;
+  }
+  auto* command_region = reinterpret_cast<wire::CommandRegion*>(commands.data());
+  const auto* completion_region =
+      reinterpret_cast<const wire::CompletionRegion*>(completions.data());
+  device_ = welcome.device;
+  device_.name[sizeof(device_.name) - 1] = '\0';
+  device_.pci_bus_id[sizeof(device_.pci_bus_id) - 1] = '\0';
+  device_range_ = {welcome.device_range_begin, welcome.device_range_bytes};
+  host_range_ = {welcome.host_range_begin, welcome.host_range_bytes};
+  pinned_limit_bytes_ = welcome.pinned_limit_bytes;
+  id_ = welcome.session_id;
+  token_ = welcome.token;
+  settings_ = ReadSettings(device_);
+  connection_ = connection;
+  doorbell_ = fds[wire::kDoorbellFd].Release();
+  ring_ = wire::RingWriter(command_region, completion_region);
+  waiting_.Start(command_region, completion_region, doorbell_, connection_);
+  // The mappings live as long as the process: calls may come after every destructor has run.
+  for (channel::Mapping* mapping : {&commands, &completions, &device_range, &arena}) {
+    mapping->DontFork();
+    if (void* forever = malloc(sizeof(channel::Mapping)); forever != nullptr) {
+      ::new (forever) channel::Mapping(std::move(*mapping));
+    } else {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  Log(LogLevel::kInfo, "session %llu on %s, %llu MiB",
+      static_cast<unsigned long long>(welcome.session_id), device_.name,
+      static_cast<unsigned long long>(device_.total_memory_bytes >> 20));
+  return CUDA_SUCCESS;
+}
+
+void Session::OnForkedChild() {
+  const State state = session.state();
+  if (state == State::kFresh || state == State::kForked) return;
+  close(session.connection_);
+  close(session.doorbell_);
+  session.connection_ = session.doorbell_ = -1;
+  session.token_ = {};  // the parent's
+  // The mappings did not come along. Nothing of CUDA was in use before cuInit: start over then.
+  session.state_.store(state == State::kAttached ? State::kFresh : State::kForked,
+                       std::memory_order_release);
+}
+
+void Session::LogOnce(const char* format, ...) {
+  if (failure_logged_) return;
+  failure_logged_ = true;
+  char line[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof(line), format, arguments);
+  va_end(arguments);
+  Log(LogLevel::kError, "%s", line);
+}
+
+bool Session::Idle() const {
+  const uint32_t bound = stream_bound_.load(std::memory_order_acquire);
+  for (uint32_t stream = 0; stream < bound; ++stream) {
+    if (!Done(wire::StreamId{stream}, LastTicket(wire::StreamId{stream}))) return false;
+  }
+  return true;
+}
+
+CUresult Session::WaitForAll() {
+  const uint32_t bound = stream_bound_.load(std::memory_order_acquire);
+  for (uint32_t stream = 0; stream < bound; ++stream) {
+    const uint64_t ticket = last_tickets_[stream].load(std::memory_order_acquire);
+    if (ticket == 0) continue;
+    CUDA_RETURN_IF_ERROR(WaitFor(wire::StreamId{stream}, wire::Ticket{ticket}));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Session::WaitForHostFunction(uint32_t n, uint64_t* id) {
+  const CUresult result = waiting_.Wait({Awaited::Kind::kHostFunction, n, wire::Ticket{0}});
+  if (result == CUDA_SUCCESS) *id = waiting_.completions().HostFunction(n);
+  return result;
+}
+
+void Session::HostFunctionsDone(uint32_t count) {
+  ring_.PublishHostFunctionsDone(count);
+  if (ring_.ExecutorSleeps()) channel::RingDoorbell(doorbell_);
+}
+
+// Through the program's stdout, whose buffer keeps the order with the program's own text, as NVIDIA's
+// driver does.
+void Session::WritePrintedText(uint64_t announced_bytes) {
+  const wire::CompletionReader& completions = waiting_.completions();
+  Holding holding(&text_lock_);
+  uint64_t read = text_bytes_read_.load(std::memory_order_relaxed);
+  for (uint32_t turn = 0; static_cast<int64_t>(announced_bytes - read) > 0;) {
+    const size_t at = read % wire::kTextBytes;
+    size_t bytes = completions.text_written() - read;
+    if (bytes > wire::kTextBytes - at) bytes = wire::kTextBytes - at;
+    if (bytes == 0) {
+      // The executor puts more on the board when it sees that there is room.
+      if (waiting_.WaitForRoom(turn++) != CUDA_SUCCESS) return;
+      continue;
+    }
+    turn = 0;
+    fwrite(completions.text() + at, 1, bytes, stdout);
+    read += bytes;
+    text_bytes_read_.store(read, std::memory_order_release);
+    ring_.PublishTextRead(read);
+    if (ring_.ExecutorSleeps()) channel::RingDoorbell(doorbell_);
+  }
+}
+
+CUresult Session::TakeAsyncError() {
+  const wire::CompletionReader& completions = waiting_.completions();
+  const uint64_t announced = completions.text_announced();
+  if (announced != text_bytes_read_.load(std::memory_order_acquire)) [[unlikely]] {
+    WritePrintedText(announced);
+  }
+  const uint32_t count = completions.async_error_count();
+  if (count == async_errors_seen_.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
+  if (async_errors_seen_.exchange(count) == count) return CUDA_SUCCESS;
+  return static_cast<CUresult>(completions.async_error_code());
+}
+
+uint16_t Session::TakeReplySlot() {
+  bool waited = false;
+  for (;;) {
+    const uint32_t given = slots_given_.load(std::memory_order_acquire);
+    {
+      Holding holding(&slots_lock_);
+      if (waited) --slot_waiters_;
+      if (slots_taken_ != UINT64_MAX) {
+        const int slot = __builtin_ctzll(~slots_taken_);
+        slots_taken_ |= uint64_t{1} << slot;
+        return static_cast<uint16_t>(slot);
+      }
+      ++slot_waiters_;
+      waited = true;
+    }
+    FutexWait(&slots_given_, given);
+  }
+}
+
+void Session::GiveReplySlot(uint16_t slot) {
+  bool wanted;
+  {
+    Holding holding(&slots_lock_);
+    slots_taken_ &= ~(uint64_t{1} << slot);
+    wanted = slot_waiters_ != 0;
+  }
+  slots_given_.fetch_add(1, std::memory_order_acq_rel);
+  if (wanted) FutexWake(&slots_given_, 1);
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,61 @@
+#include "shim/session/unsupported.h"
+
+#include <string.h>
+
+#include "proto/wire/command_list.h"
+#include "shim/process/futex.h"
+#include "shim/session/session.h"
+
+namespace gpuloom {
+namespace {
+
+constexpr uint32_t kMaxReports = 64;
+
+struct Reports {
+  Lock lock;  // guards what follows
+  uint32_t count = 0;
+  uint32_t sent = 0;
+  struct {
+    uint32_t length;
+    char text[wire::kMaxReportBytes];
+  } names[kMaxReports] = {};
+};
+constinit Reports reports;
+
+// False: there is no room, or it is known.
+bool Keep(const char* name, uint32_t length) {
+  Holding holding(&reports.lock);
+  for (uint32_t i = 0; i < reports.count; ++i) {
+    if (reports.names[i].length == length && memcmp(reports.names[i].text, name, length) == 0) {
+      return false;
+    }
+  }
+  if (reports.count == kMaxReports) return false;
+  auto& kept = reports.names[reports.count++];
+  kept.length = length;
+  memcpy(kept.text, name, length);
+  return true;
+}
+
+}  // namespace
+
+void SendKeptReports() {
+  while (session.Check() == CUDA_SUCCESS) {
+    uint32_t next;
+    {
+      Holding holding(&reports.lock);
+      if (reports.sent == reports.count) return;
+      next = reports.sent++;
+    }
+    const auto& name = reports.names[next];  // never changes any more
+    if (session.PostPayload<wire::UnsupportedCall>(name.text, name.length) != CUDA_SUCCESS) return;
+  }
+}
+
+void ReportUnsupported(const char* name, size_t length) {
+  if (length == 0) return;
+  if (length > wire::kMaxReportBytes) length = wire::kMaxReportBytes;
+  if (Keep(name, static_cast<uint32_t>(length))) SendKeptReports();
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,95 @@
+// How the program's threads wait for the executor: they look for some time, first holding their
+// processor and then yielding it, and sleep. One of the sleeping threads polls the doorbell and the scheduler's connection for all; the others wait
+// for it in the process. A hang-up of either peer ends every wait: the session is lost.
+//
+// Owned by Session, used after Start. Safe from any thread. Every function returns CUDA_SUCCESS or
+// the error that every later call of the program returns too (sticky, as CUDA's after a fault).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "proto/cuda/cuda_all.h"
+#include "proto/wire/completion_reader.h"
+#include "proto/wire/regions.h"
+#include "shim/process/futex.h"
+
+namespace gpuloom {
+
+// What a thread can wait for: a stream's progress, an answer, or a host function's turn.
+struct Awaited {
+  enum class Kind : uint32_t { kStream, kReply, kHostFunction } kind;
+  uint32_t index;  // stream id, reply slot, or which host function, counted from 0
+  wire::Ticket ticket;
+};
+
+class Waiting {
+ public:
+  // The descriptors and regions stay the session's and outlive this.
+  void Start(wire::CommandRegion* commands, const wire::CompletionRegion* completions, int doorbell,
+             int connection);
+
+  [[nodiscard]] CUresult Wait(const Awaited& awaited);
+  // How long a wait stays awake: CU_CTX_SCHED_* as the program set it.
+  void set_schedule(unsigned schedule) { schedule_.store(schedule, std::memory_order_relaxed); }
+  bool Holds(const Awaited& awaited) const {
+    switch (awaited.kind) {
+      case Awaited::Kind::kStream:
+        return completions_.Done(wire::StreamId{awaited.index}, awaited.ticket);
+      case Awaited::Kind::kReply:
+        return completions_.FindReply(static_cast<uint16_t>(awaited.index), awaited.ticket) !=
+               nullptr;
+      case Awaited::Kind::kHostFunction:
+        return static_cast<int32_t>(completions_.host_functions_due() - awaited.index) > 0;
+    }
+    return false;
+  }
+
+  // One turn of waiting for the ring to have room; `turn` counts the caller's turns from 0.
+  [[nodiscard]] CUresult WaitForRoom(uint32_t turn);
+
+  // Whether the session is alive, from memory alone.
+  [[nodiscard]] CUresult Health() {
+    const int lost = lost_.load(std::memory_order_relaxed);
+    if (lost != 0) [[unlikely]] {
+      return static_cast<CUresult>(lost);
+    }
+    if ((completions_.fault() | static_cast<uint32_t>(completions_.fatal())) != 0) [[unlikely]] {
+      return NoteFailure();
+    }
+    return CUDA_SUCCESS;
+  }
+  // The same for programs that ask again and again without waiting: looks for a hang-up too, at
+  // most every 10 ms.
+  [[nodiscard]] CUresult HealthOfPoller();
+
+  const wire::CompletionReader& completions() const { return completions_; }
+
+ private:
+  CUresult WaitLong(const Awaited& awaited);
+  CUresult Sleep(const Awaited& awaited);
+  CUresult NoteFailure();
+  void LoseSession(CUresult code, const char* reason);
+  void NoteHangUp();
+  // Blocks for `timeout_ns` (negative: for ever) or until a peer hangs up.
+  void LookForHangUp(int64_t timeout_ns);
+  void PollDoorbell();
+
+  wire::CompletionReader completions_;
+  uint32_t* tenant_sleeps_ = nullptr;  // CommandHead::tenant_sleeps
+  uint32_t* tenant_waits_ = nullptr;   // CommandHead::tenant_waits
+  int doorbell_ = -1;
+  int connection_ = -1;
+  std::atomic<int> lost_{0};  // the sticky CUresult
+  std::atomic<bool> fault_told_{false};
+  std::atomic<int64_t> last_look_ns_{0};
+  std::atomic<unsigned> schedule_{0};
+  bool many_processors_ = false;
+
+  Lock sleep_lock_;
+  uint32_t sleepers_ = 0;          // guarded by sleep_lock_; tenant_sleeps is 1 while not zero
+  bool led_ = false;               // guarded by sleep_lock_: a thread is polling
+  std::atomic<uint32_t> wake_{0};  // changes whenever the sleepers should look again
+};
+
+}  // namespace gpuloom

@@ -1,0 +1,212 @@
+#include "shim/stream/host_function.h"
+
+#include "proto/cuda/return_if_error.h"
+#include "shim/context/context.h"
+#include "shim/graph/capture.h"
+#include "shim/process/futex.h"
+#include "shim/process/growing.h"
+#include "shim/process/thread.h"
+#include "shim/session/session.h"
+#include "shim/stream/stream.h"
+
+namespace gpuloom {
+namespace {
+
+struct Entry {
+  KeptHostFunction kept;
+  uint64_t id;  // 0: free
+};
+
+struct HostFunctions {
+  Lock lock;                 // guards what follows, down to the empty line
+  Growing<Entry> entries;    // an id's lower half is its place here, from 1
+  Growing<uint32_t> free;    // places
+  uint32_t last_serial = 0;  // an id's upper half
+  bool started = false;
+
+  std::atomic<uint32_t> expected{0};  // runs, ever, running free
+  std::atomic<uint32_t> returned{0};  // of them
+};
+constinit HostFunctions functions;
+
+__thread bool inside = false;
+
+bool TakeById(uint64_t id, KeptHostFunction* kept, bool also_what_stays) {
+  Holding holding(&functions.lock);
+  const uint32_t place = static_cast<uint32_t>(id) - 1;
+  if (place >= functions.entries.count() || functions.entries[place].id != id) return false;
+  Entry& entry = functions.entries[place];
+  *kept = entry.kept;
+  if (entry.kept.stays && !also_what_stays) return true;
+  entry.id = 0;
+  (void)functions.free.Push(place);  // without memory the place is lost, which costs little
+  return true;
+}
+
+void Call(const KeptHostFunction& kept, CUresult status) {
+  inside = true;
+  if (kept.callback != nullptr) {
+    kept.callback(kept.stream, status, kept.data);
+  } else if (status == CUDA_SUCCESS) {
+    kept.function(kept.data);
+  }
+  inside = false;
+}
+
+// After the session's loss: callbacks are told, in the order in which they were given.
+void TellCallbacks(CUresult status) {
+  for (;;) {
+    uint64_t oldest = 0;
+    {
+      Holding holding(&functions.lock);
+      for (const Entry& entry : functions.entries) {
+        if (entry.id != 0 && entry.kept.callback != nullptr && !entry.kept.stays &&
+            (oldest == 0 || entry.id >> 32 < oldest >> 32)) {
+          oldest = entry.id;
+        }
+      }
+    }
+    KeptHostFunction kept;
+    if (oldest == 0) return;
+    if (TakeById(oldest, &kept, false)) Call(kept, status);
+  }
+}
+
+void RunFunctions() {
+  for (uint32_t done = 0;;) {
+    const uint32_t expected = functions.expected.load(std::memory_order_acquire);
+    if (expected == done) {
+      FutexWait(&functions.expected, expected);
+      continue;
+    }
+    uint64_t id = 0;
+    const CUresult result = session.WaitForHostFunction(done, &id);
+    if (result != CUDA_SUCCESS) {
+      TellCallbacks(result);
+      return;
+    }
+    KeptHostFunction kept;
+    if (TakeById(id, &kept, false)) Call(kept, CUDA_SUCCESS);
+    functions.returned.store(++done, std::memory_order_release);
+    session.HostFunctionsDone(done);
+  }
+}
+
+CUresult Post(CUstream handle, KeptHostFunction kept, DefaultStream null_means) {
+  CUDA_RETURN_IF_ERROR(session.Check());
+  if (kept.function == nullptr && kept.callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  wire::StreamId stream;
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
+  if (kept.callback != nullptr) {
+    CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
+  } else {
+    CUresult captured;
+    if (Records(stream, &captured, [&](graph::NodeParams* node) {
+          *node = graph::HostCall(kept.function, kept.data);
+          return CUDA_SUCCESS;
+        })) {
+      return captured;
+    }
+  }
+  kept.stream = handle;
+  const uint64_t id = KeepHostFunction(kept);
+  if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = ExpectHostFunctions(1);
+  if (result == CUDA_SUCCESS) {
+    result = session.PostOnStream<wire::HostFunction>(
+        stream, 0, [&](wire::HostFunction::Request& request, uint8_t*) {
+          request = {id, stream, 0};
+        });
+    if (result != CUDA_SUCCESS) UnexpectHostFunctions(1);
+  }
+  if (result != CUDA_SUCCESS) ForgetHostFunction(id);
+  return result;
+}
+
+CUresult PostCallback(CUstream handle, CUstreamCallback callback, void* data, unsigned flags,
+                      DefaultStream null_means) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  KeptHostFunction kept;
+  kept.callback = callback;
+  kept.data = data;
+  return Post(handle, kept, null_means);
+}
+
+CUresult PostFunction(CUstream handle, CUhostFn function, void* data, DefaultStream null_means) {
+  KeptHostFunction kept;
+  kept.function = function;
+  kept.data = data;
+  return Post(handle, kept, null_means);
+}
+
+}  // namespace
+
+uint64_t KeepHostFunction(const KeptHostFunction& function) {
+  Holding holding(&functions.lock);
+  uint32_t place;
+  if (functions.free.count() != 0) {
+    place = functions.free[functions.free.count() - 1];
+    functions.free.Remove(functions.free.count() - 1);
+  } else {
+    place = static_cast<uint32_t>(functions.entries.count());
+    if (!functions.entries.Push({})) return 0;
+  }
+  const uint64_t id = uint64_t{++functions.last_serial} << 32 | (place + 1);
+  functions.entries[place] = {function, id};
+  return id;
+}
+
+void ForgetHostFunction(uint64_t id) {
+  KeptHostFunction kept;
+  (void)TakeById(id, &kept, true);
+}
+
+CUresult ExpectHostFunctions(uint32_t runs) {
+  {
+    Holding holding(&functions.lock);
+    if (!functions.started) {
+      functions.started = StartThread("gpuloom-host-fn", "host functions", &RunFunctions);
+      if (!functions.started) return CUDA_ERROR_NOT_SUPPORTED;
+    }
+  }
+  functions.expected.fetch_add(runs, std::memory_order_acq_rel);
+  FutexWake(&functions.expected, 1);
+  return CUDA_SUCCESS;
+}
+
+void UnexpectHostFunctions(uint32_t runs) {
+  functions.expected.fetch_sub(runs, std::memory_order_acq_rel);
+  FutexWake(&functions.expected, 1);
+}
+
+bool HostFunctionsPending() {
+  return functions.returned.load(std::memory_order_acquire) !=
+         functions.expected.load(std::memory_order_acquire);
+}
+
+bool InsideHostFunction() { return inside; }
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
+  return PostFunction(stream, function, data, DefaultStream::kLegacy);
+}
+CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn function, void* data) {
+  return PostFunction(stream, function, data, DefaultStream::kPerThread);
+}
+CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* data,
+                             unsigned flags) {
+  return PostCallback(stream, callback, data, flags, DefaultStream::kLegacy);
+}
+CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback callback, void* data,
+                                  unsigned flags) {
+  return PostCallback(stream, callback, data, flags, DefaultStream::kPerThread);
+}
+
+}  // extern "C"

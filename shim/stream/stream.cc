@@ -1,0 +1,489 @@
+#include "shim/stream/stream.h"
+
+#include "proto/cuda/return_if_error.h"
+#include "shim/context/context.h"
+#include "shim/context/green_context.h"
+#include "shim/event/context_order.h"
+#include "shim/event/event.h"
+#include "shim/graph/capture.h"
+#include "shim/memory/pool.h"
+#include "shim/process/futex.h"
+#include "shim/process/growing.h"
+#include "shim/process/handle_table.h"
+#include "shim/session/session.h"
+
+namespace gpuloom {
+namespace {
+
+struct Streams {
+  HandleTable<Stream, wire::kMaxStreams> table;
+  Lock steady;                // held while commands go behind several streams: none of them ends
+  Lock lock;                  // guards Take and Give of the table, and what follows
+  Growing<uint32_t> retired;  // ids of destroyed streams whose work may still run, oldest first
+  uint64_t last_serial = 2;   // 1 and 2 are the legacy and the per-thread stream's
+  // By id, also of destroyed streams: takes no part in the legacy stream's barrier.
+  std::atomic<bool> nonblocking[wire::kMaxStreams] = {};
+  // The same: the green context it is in, or null, which it is before the id is given out again: another
+  // thread may end the streams of the old one's context meanwhile.
+  std::atomic<GreenContext*> green[wire::kMaxStreams] = {};
+};
+constinit Streams streams;
+
+CUstream const kLegacyHandle = reinterpret_cast<CUstream>(uintptr_t{1});     // CU_STREAM_LEGACY
+CUstream const kPerThreadHandle = reinterpret_cast<CUstream>(uintptr_t{2});  // CU_STREAM_PER_THREAD
+
+bool IsSpecial(CUstream handle) {
+  return handle == nullptr || handle == kLegacyHandle || handle == kPerThreadHandle;
+}
+
+GreenContext* GreenOf(uint32_t id) { return streams.green[id].load(std::memory_order_acquire); }
+
+CUcontext ContextOf(const Stream& stream) {
+  const GreenContext* green = GreenOf(streams.table.IdOf(&stream));
+  return green != nullptr ? reinterpret_cast<CUcontext>(green->context)
+                          : ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(&stream));
+}
+
+bool IsDone(uint32_t id) {
+  return session.Done(wire::StreamId{id}, session.LastTicket(wire::StreamId{id}));
+}
+
+void ReuseRetiredLocked() {
+  for (size_t i = 0; i < streams.retired.count();) {
+    const uint32_t id = streams.retired[i];
+    if (IsDone(id)) {
+      streams.green[id].store(nullptr, std::memory_order_release);
+      streams.table.Reuse(id);
+      streams.retired.Remove(i);
+    } else {
+      ++i;
+    }
+  }
+}
+
+Stream* TakeStream() {
+  for (;;) {
+    uint32_t oldest;
+    {
+      Holding holding(&streams.lock);
+      ReuseRetiredLocked();
+      if (Stream* stream = streams.table.Take(); stream != nullptr) {
+        stream->serial = ++streams.last_serial;
+        return stream;
+      }
+      if (streams.retired.count() == 0) return nullptr;
+      oldest = streams.retired[0];
+    }
+    if (session.WaitForStream(wire::StreamId{oldest}) != CUDA_SUCCESS) return nullptr;
+  }
+}
+
+void Retire(Stream* stream) {
+  Holding holding(&streams.lock);
+  const uint32_t id = streams.table.IdOf(stream);
+  streams.table.Give(stream, /*reuse=*/false);
+  (void)streams.retired.Push(id);  // without memory the id is lost, which only costs an id
+}
+
+CUresult EndAtExecutor(Stream* stream, StreamUse then) {
+  {
+    Holding holding(&streams.steady);
+    stream->use.store(then);
+  }
+  const wire::StreamId id = IdOf(stream);
+  graph::ForgetStream(RefOf(id));
+  ForgetMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
+  // The stream's last command, so that its id rests until the executor has really ended the stream.
+  return session.PostOnStream<wire::StreamDestroy>(
+      id, 0, [&](wire::StreamDestroy::Request& request, uint8_t*) { request = {id}; });
+}
+
+CUresult DestroyStream(Stream* stream) {
+  const bool orphan = stream->use.load() == StreamUse::kOrphan;
+  const CUresult result = orphan ? CUDA_SUCCESS : EndAtExecutor(stream, StreamUse::kNone);
+  Retire(stream);
+  return result;
+}
+
+CUresult TellExecutor(const Stream& stream) {
+  const bool nonblocking = (stream.flags & CU_STREAM_NON_BLOCKING) != 0;
+  wire::StreamCreate::Reply reply;
+  return session.Call<wire::StreamCreate>({IdOf(&stream), nonblocking ? 1u : 0u, stream.priority},
+                                          &reply);
+}
+
+CUresult TellExecutor(const Stream& stream, const GreenContext* green) {
+  wire::GreenStreamCreate::Reply reply;
+  return session.Call<wire::GreenStreamCreate>({IdOf(&stream), IdOf(green), 0, stream.priority},
+                                               &reply);
+}
+
+// `green`: the context that it is made in, or null. Streams of a green one are non-blocking,
+// whatever the flags say, and the driver says so, too.
+CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out,
+                    GreenContext* green = nullptr) {
+  if (green != nullptr) flags |= CU_STREAM_NON_BLOCKING;
+  Stream* stream = TakeStream();
+  if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  const wire::DeviceSnapshot& device = session.device();
+  if (priority > device.stream_priority_least) priority = device.stream_priority_least;
+  if (priority < device.stream_priority_greatest) priority = device.stream_priority_greatest;
+  stream->flags = flags;
+  stream->priority = priority;
+  const uint32_t id = streams.table.IdOf(stream);
+  ResetStreamAttributes(wire::StreamId{id});
+  streams.green[id].store(green, std::memory_order_release);
+  streams.nonblocking[id].store((flags & CU_STREAM_NON_BLOCKING) != 0, std::memory_order_release);
+  const CUresult result = green == nullptr ? TellExecutor(*stream) : TellExecutor(*stream, green);
+  if (result != CUDA_SUCCESS) {
+    Holding holding(&streams.lock);
+    streams.green[id].store(nullptr, std::memory_order_release);
+    streams.table.Give(stream);
+    return result;
+  }
+  if (use == StreamUse::kProgram && green == nullptr) {
+    NoteMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
+  }
+  stream->use.store(use);
+  if (use != StreamUse::kOwn) {
+    const CUcontext context = use == StreamUse::kThread ? nullptr
+                              : green != nullptr        ? ContextOf(*stream)
+                                                        : CurrentThread().current;
+    if (const CUresult ordered = OrderNewStream(wire::StreamId{id}, context);
+        ordered != CUDA_SUCCESS) {
+      (void)DestroyStream(stream);
+      return ordered;
+    }
+  }
+  *out = stream;
+  return CUDA_SUCCESS;
+}
+
+CUresult ThreadStream(wire::StreamId* id) {
+  ThreadState& thread = CurrentThread();
+  const uint32_t epoch = ContextEpoch();
+  if (thread.stream == wire::kLegacyStream || thread.stream_epoch != epoch) {
+    Stream* stream = nullptr;
+    CUDA_RETURN_IF_ERROR(MakeStream(CU_STREAM_DEFAULT, 0, StreamUse::kThread, &stream));
+    thread.stream = wire::StreamId{streams.table.IdOf(stream)};
+    thread.stream_epoch = epoch;
+    HookThreadExit();
+  }
+  *id = thread.stream;
+  return CUDA_SUCCESS;
+}
+
+// Does the stream's work go before what the legacy stream does next?
+bool Blocks(uint32_t id) { return !streams.nonblocking[id].load(std::memory_order_acquire); }
+
+CUresult Resolve(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  return FindStream(handle, null_means, id);
+}
+
+CUresult Query(CUstream handle, DefaultStream null_means) {
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
+  CUDA_RETURN_IF_ERROR(RefuseToWait(id));
+  bool done = IsDone(static_cast<uint32_t>(id));
+  if (id == wire::kLegacyStream) {
+    for (uint32_t i = 1; done && i <= streams.table.used(); ++i) done = !Blocks(i) || IsDone(i);
+  }
+  if (done) return session.TakeAsyncError();
+  const CUresult result = session.HealthOfPoller();
+  return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_READY;
+}
+
+CUresult Synchronize(CUstream handle, DefaultStream null_means) {
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
+  CUDA_RETURN_IF_ERROR(RefuseToWait(id));
+  CUDA_RETURN_IF_ERROR(SynchronizeStream(id));
+  TrimAtSynchronisation();
+  return session.TakeAsyncError();
+}
+
+CUresult WaitForEvent(CUstream handle, CUevent event, unsigned flags, DefaultStream null_means) {
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
+  if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult result;
+  if (graph::CapturesWait(RefOf(id), event, flags, &result)) return result;
+  return MakeStreamWait(id, event);
+}
+
+// The stream behind a handle as an object; null for the default streams.
+CUresult Describe(CUstream handle, DefaultStream null_means, const Stream** stream,
+                  wire::StreamId* id) {
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, id));
+  *stream = *id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(*id));
+  return CUDA_SUCCESS;
+}
+
+CUresult GetFlags(CUstream handle, unsigned* flags, DefaultStream null_means) {
+  const Stream* stream;
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = stream == nullptr ? unsigned{CU_STREAM_DEFAULT} : stream->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult GetPriority(CUstream handle, int* priority, DefaultStream null_means) {
+  const Stream* stream;
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *priority = stream == nullptr ? 0 : stream->priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult GetId(CUstream handle, unsigned long long* serial, DefaultStream null_means) {
+  const Stream* stream;
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
+  if (serial == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *serial = stream == nullptr ? 1 : stream->serial;
+  return CUDA_SUCCESS;
+}
+
+CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_means) {
+  const Stream* stream;
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (IsSpecial(handle)) {
+    *context = CurrentThread().current;
+    return CUDA_SUCCESS;
+  }
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // destroyed since by another thread
+  *context = ContextOf(*stream);
+  return CUDA_SUCCESS;
+}
+
+// Each of the outputs may be null.
+CUresult GetContext2(CUstream handle, CUcontext* context, CUgreenCtx* green,
+                     DefaultStream null_means) {
+  CUcontext ordinary = nullptr;
+  CUDA_RETURN_IF_ERROR(GetContext(handle, &ordinary, null_means));
+  GreenContext* of = nullptr;
+  CUDA_RETURN_IF_ERROR(GreenContextOf(handle, null_means, &of));
+  if (context != nullptr) *context = of == nullptr ? ordinary : PrimaryContext();
+  if (green != nullptr) *green = of == nullptr ? nullptr : HandleOf(of);
+  return CUDA_SUCCESS;
+}
+
+CUresult GetDevice(CUstream handle, CUdevice* device, DefaultStream null_means) {
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *device = kOnlyDevice;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult FindStream(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
+  if ((handle == nullptr && null_means == DefaultStream::kLegacy) || handle == kLegacyHandle) {
+    *id = wire::kLegacyStream;
+    if (GreenContextsUsed()) [[unlikely]] {
+      if (const GreenContext* green = CurrentGreenContext()) *id = green->default_stream;
+    }
+    return CUDA_SUCCESS;
+  }
+  if (handle == nullptr || handle == kPerThreadHandle) {
+    // CUDA has no stream of a thread's own in a green context.
+    const bool green = GreenContextsUsed() && CurrentGreenContext() != nullptr;
+    return green ? CUDA_ERROR_INVALID_HANDLE : ThreadStream(id);
+  }
+  const Stream* stream = streams.table.Find(handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->use.load(std::memory_order_relaxed) == StreamUse::kOrphan) [[unlikely]] {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  *id = wire::StreamId{streams.table.IdOf(stream)};
+  return CUDA_SUCCESS;
+}
+
+CUresult SynchronizeStream(wire::StreamId id) {
+  CUresult result = session.WaitForStream(id);
+  if (id != wire::kLegacyStream) return result;
+  for (uint32_t i = 1; result == CUDA_SUCCESS && i <= streams.table.used(); ++i) {
+    if (Blocks(i)) result = session.WaitForStream(wire::StreamId{i});
+  }
+  return result;
+}
+
+bool BlocksLegacy(wire::StreamId id) { return Blocks(static_cast<uint32_t>(id)); }
+
+int PriorityOf(wire::StreamId id) {
+  const Stream* stream =
+      id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(id));
+  return stream == nullptr ? 0 : stream->priority;
+}
+
+CUresult MakeGreenStream(GreenContext* green, int priority, Stream** out) {
+  return MakeStream(CU_STREAM_NON_BLOCKING, priority, StreamUse::kProgram, out, green);
+}
+
+wire::StreamId IdOf(const Stream* stream) { return wire::StreamId{streams.table.IdOf(stream)}; }
+
+CUresult WaitForStreamsOf(const GreenContext& green) {
+  CUresult result = CUDA_SUCCESS;
+  for (uint32_t i = 1; result == CUDA_SUCCESS && i <= streams.table.used(); ++i) {
+    if (GreenOf(i) == &green) result = session.WaitForStream(wire::StreamId{i});
+  }
+  return result;
+}
+
+void EndStreamsOf(const GreenContext& green) {
+  for (uint32_t i = 1; i <= streams.table.used(); ++i) {
+    if (GreenOf(i) != &green) continue;
+    Stream* stream = streams.table.At(i);  // null: the program has destroyed it
+    if (stream != nullptr && green.default_stream == wire::StreamId{i}) {
+      (void)DestroyStream(stream);
+    } else if (stream != nullptr) {
+      (void)EndAtExecutor(stream, StreamUse::kOrphan);
+    }
+    streams.green[i].store(nullptr, std::memory_order_release);
+  }
+}
+
+CUresult GreenContextOf(CUstream handle, DefaultStream null_means, GreenContext** green) {
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
+  *green = GreenOf(static_cast<uint32_t>(id));
+  return CUDA_SUCCESS;
+}
+
+bool IsStreamIdle(wire::StreamId id) { return IsDone(static_cast<uint32_t>(id)); }
+
+StreamsOf::StreamsOf(CUcontext context) : context_(context), of_green_(IsGreenContext(context)) {
+  streams.steady.Acquire();
+}
+StreamsOf::~StreamsOf() { streams.steady.Release(); }
+
+bool StreamsOf::Next(wire::StreamId* id) {
+  while (++last_ <= streams.table.used()) {
+    const Stream* stream = streams.table.At(last_);
+    if (stream == nullptr) continue;
+    const StreamUse use = stream->use.load();
+    const bool in_primary = GreenOf(last_) != nullptr && context_ == PrimaryContext();
+    if ((use == StreamUse::kThread && !of_green_) ||
+        (use == StreamUse::kProgram && (in_primary || ContextOf(*stream) == context_))) {
+      *id = wire::StreamId{last_};
+      return true;
+    }
+  }
+  return false;
+}
+
+CUresult MakeOwnStream(unsigned flags, wire::StreamId* id) {
+  Stream* stream = nullptr;
+  const CUresult result = MakeStream(flags, 0, StreamUse::kOwn, &stream);
+  if (result == CUDA_SUCCESS) *id = wire::StreamId{streams.table.IdOf(stream)};
+  return result;
+}
+
+void EndOwnStream(wire::StreamId id) {
+  if (Stream* stream = streams.table.At(static_cast<uint32_t>(id)); stream != nullptr) {
+    (void)DestroyStream(stream);
+  }
+}
+
+void ReleaseThreadStream(ThreadState* thread) {
+  if (thread->stream == wire::kLegacyStream) return;
+  const bool current = thread->stream_epoch == ContextEpoch();
+  const wire::StreamId id = thread->stream;
+  thread->stream = wire::kLegacyStream;
+  if (!current || session.Check() != CUDA_SUCCESS) return;
+  if (Stream* stream = streams.table.At(static_cast<uint32_t>(id)); stream != nullptr) {
+    (void)DestroyStream(stream);
+  }
+}
+
+void ReleaseAllStreams() {
+  for (uint32_t id = 1; id <= streams.table.used(); ++id) {
+    if (Stream* stream = streams.table.At(id); stream != nullptr) (void)DestroyStream(stream);
+  }
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priority) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  if (handle == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Stream* stream = nullptr;
+  GreenContext* green = GreenContextsUsed() ? CurrentGreenContext() : nullptr;
+  const CUresult result = MakeStream(flags, priority, StreamUse::kProgram, &stream, green);
+  if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUstream>(stream);
+  return result;
+}
+CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
+  return cuStreamCreateWithPriority(handle, flags, 0);
+}
+
+CUresult cuStreamDestroy_v2(CUstream handle) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  Stream* stream = streams.table.Find(handle);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return stream->use.load() == StreamUse::kOrphan ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                  : DestroyStream(stream);
+}
+CUresult cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }
+
+CUresult cuStreamQuery(CUstream s) { return Query(s, DefaultStream::kLegacy); }
+CUresult cuStreamQuery_ptsz(CUstream s) { return Query(s, DefaultStream::kPerThread); }
+CUresult cuStreamSynchronize(CUstream s) { return Synchronize(s, DefaultStream::kLegacy); }
+CUresult cuStreamSynchronize_ptsz(CUstream s) { return Synchronize(s, DefaultStream::kPerThread); }
+CUresult cuStreamWaitEvent(CUstream s, CUevent event, unsigned flags) {
+  return WaitForEvent(s, event, flags, DefaultStream::kLegacy);
+}
+CUresult cuStreamWaitEvent_ptsz(CUstream s, CUevent event, unsigned flags) {
+  return WaitForEvent(s, event, flags, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetFlags(CUstream s, unsigned* flags) {
+  return GetFlags(s, flags, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetFlags_ptsz(CUstream s, unsigned* flags) {
+  return GetFlags(s, flags, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetPriority(CUstream s, int* priority) {
+  return GetPriority(s, priority, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetPriority_ptsz(CUstream s, int* priority) {
+  return GetPriority(s, priority, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetId(CUstream s, unsigned long long* id) {
+  return GetId(s, id, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetId_ptsz(CUstream s, unsigned long long* id) {
+  return GetId(s, id, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetCtx(CUstream s, CUcontext* context) {
+  return GetContext(s, context, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetCtx_ptsz(CUstream s, CUcontext* context) {
+  return GetContext(s, context, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetCtx_v2(CUstream s, CUcontext* context, CUgreenCtx* green) {
+  return GetContext2(s, context, green, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetCtx_v2_ptsz(CUstream s, CUcontext* context, CUgreenCtx* green) {
+  return GetContext2(s, context, green, DefaultStream::kPerThread);
+}
+CUresult cuStreamGetDevice(CUstream s, CUdevice* device) {
+  return GetDevice(s, device, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetDevice_ptsz(CUstream s, CUdevice* device) {
+  return GetDevice(s, device, DefaultStream::kPerThread);
+}
+
+}  // extern "C"

@@ -1,0 +1,150 @@
+// Attributes of streams: hints about caches, synchronisation domains and how the host waits. They are
+// kept, copied and shown; work runs the same with and without them.
+#include "proto/cuda/return_if_error.h"
+#include "shim/context/context.h"
+#include "shim/process/futex.h"
+#include "shim/stream/stream.h"
+
+namespace gpuloom {
+namespace {
+
+struct Attributes {
+  CUaccessPolicyWindow window;
+  CUsynchronizationPolicy policy;  // 0: never set
+  CUlaunchMemSyncDomainMap domains;
+  bool domains_set;
+  CUlaunchMemSyncDomain domain;
+  uint32_t nvlink_centric;
+};
+
+struct AllAttributes {
+  Lock lock;  // guards the rest
+  Attributes of[wire::kMaxStreams];
+};
+constinit AllAttributes all = {};
+
+Attributes& Of(wire::StreamId id) { return all.of[static_cast<uint32_t>(id)]; }
+
+CUresult Find(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  return FindStream(handle, null_means, id);
+}
+
+CUresult Get(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value,
+             DefaultStream null_means) {
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Find(handle, null_means, &id));
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Holding holding(&all.lock);
+  const Attributes& of = Of(id);
+  switch (attribute) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      value->accessPolicyWindow = of.window;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      // What was never set reads as -1.
+      value->syncPolicy = of.policy == 0 ? static_cast<CUsynchronizationPolicy>(-1) : of.policy;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      value->priority = PriorityOf(id);
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      // Domain 0 for all but what asks for the remote one.
+      value->memSyncDomainMap = of.domains_set ? of.domains : CUlaunchMemSyncDomainMap{0, 1};
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      value->memSyncDomain = of.domain;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      value->nvlinkUtilCentricScheduling = of.nvlink_centric;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult Set(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue* value,
+             DefaultStream null_means) {
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Find(handle, null_means, &id));
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Holding holding(&all.lock);
+  Attributes& of = Of(id);
+  switch (attribute) {
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      of.window = value->accessPolicyWindow;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      if (value->syncPolicy < CU_SYNC_POLICY_AUTO ||
+          value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      of.policy = value->syncPolicy;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      of.domains = value->memSyncDomainMap;
+      of.domains_set = true;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      if (value->memSyncDomain != CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT &&
+          value->memSyncDomain != CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      of.domain = value->memSyncDomain;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      of.nvlink_centric = value->nvlinkUtilCentricScheduling;
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      // A stream of the executor's has its priority for good.
+      return value->priority == PriorityOf(id) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult CopyAttributes(CUstream to_handle, CUstream from_handle, DefaultStream null_means) {
+  wire::StreamId to, from;
+  CUDA_RETURN_IF_ERROR(Find(to_handle, null_means, &to));
+  CUDA_RETURN_IF_ERROR(Find(from_handle, null_means, &from));
+  Holding holding(&all.lock);
+  Of(to) = Of(from);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+void ResetStreamAttributes(wire::StreamId id) {
+  Holding holding(&all.lock);
+  Of(id) = {};
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+
+extern "C" {
+
+CUresult cuStreamGetAttribute(CUstream stream, CUstreamAttrID attribute, CUstreamAttrValue* value) {
+  return Get(stream, attribute, value, DefaultStream::kLegacy);
+}
+CUresult cuStreamGetAttribute_ptsz(CUstream stream, CUstreamAttrID attribute,
+                                   CUstreamAttrValue* value) {
+  return Get(stream, attribute, value, DefaultStream::kPerThread);
+}
+CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID attribute,
+                              const CUstreamAttrValue* value) {
+  return Set(stream, attribute, value, DefaultStream::kLegacy);
+}
+CUresult cuStreamSetAttribute_ptsz(CUstream stream, CUstreamAttrID attribute,
+                                   const CUstreamAttrValue* value) {
+  return Set(stream, attribute, value, DefaultStream::kPerThread);
+}
+CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
+  return CopyAttributes(to, from, DefaultStream::kLegacy);
+}
+CUresult cuStreamCopyAttributes_ptsz(CUstream to, CUstream from) {
+  return CopyAttributes(to, from, DefaultStream::kPerThread);
+}
+
+}  // extern "C"

@@ -1,0 +1,177 @@
+#!/usr/bin/python3
+"""Every command that the documents show works as it stands, for a reader who comes to it from a clean checkout and has typed
+those above it. A new block is run without being listed; what is not run, or not as it stands, is in a table below with
+the reason.
+
+usage: commands_test.py BUILD_FOLDER [unittest's arguments]   BUILD_FOLDER: where everything is built, by ninja
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import unittest
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path += [str(ROOT / "tests/chart"), str(ROOT / "tests/documents")]
+
+import blocks  # noqa: E402
+import checkout  # noqa: E402
+from chart_test import Renderer  # noqa: E402
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+
+# What a reader replaces by something of his own.
+PLACES = {"REGISTRY": "registry.example/team", "NODE": "node-1", "PACK": "build/pack", "OUT": "build/out"}
+
+# Shorter, and otherwise as it stands: what is lengthened in seconds is the same for one.
+SHORTER = [(r"--seconds \d+", "--seconds 1")]
+
+# {command: (why it is not run as it stands, what is run instead…)}; {} stands for the command.
+ALL_OF_THEM = "it runs this test, among all others"
+MEASURES = "measures a GPU, with PyTorch, for a quarter of an hour"
+INSTEAD = {
+    "tests/run.sh": (ALL_OF_THEM, "bash -n tests/run.sh"),
+    "tests/run.sh --quick": (ALL_OF_THEM, "grep -e '--quick)' tests/run.sh", "cmake --preset dev", "cmake --build --preset dev"),
+    "tests/run.sh --long": (ALL_OF_THEM, "grep -e '--long)' tests/run.sh"),
+    "tests/bench/run.py --bench build/release/tests/bench/gpuloom-bench --gpuloom build/release/bin/gpuloom --out table.md":
+        (MEASURES, "{} --softgpu --native build/release/lib/softgpu/libcuda.so.1 --only launch"),
+    "tests/bench/run.py --bench build/release/tests/bench/gpuloom-bench --gpuloom build/release/bin/gpuloom "
+    "--softgpu --native build/release/lib/softgpu/libcuda.so.1":
+        ("bench_run_test runs all of it", "{} --only launch"),
+    "build/pack/tests/run.py --bench build/pack/tests/gpuloom-bench --gpuloom build/pack/bin/gpuloom":
+        (MEASURES, "{} --softgpu --native build/pack/lib/softgpu/libcuda.so.1 --only launch"),
+    "build/release/tests/bench/gpuloom-call-cost":
+        ("bench_call_cost_test is this command", "test -x {}", "ctest --test-dir build/release -R '^bench_call_cost_test$'"),
+    "build/pack/tests/side_by_side/run.py --out build/out":
+        ("side_by_side_softgpu runs all programs; frameworks need a GPU", "{} --softgpu --only programs/vadd_static"),
+    "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.0 --name 3.0":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+    "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.0 --name 3.1":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+}
+
+# What a command's output says when it has done what it is shown for: (command, output).
+SHOWS = [(r"tests/programs/\w+$", r"\bPASS\b"),
+         (r"--gtest_filter", r"\[  PASSED  \] [1-9]"),
+         (r"^deploy/demo\.sh", r"no process is left"),
+         (r"^ctest ", r"Total Tests: [1-9]")]
+
+# Whose reader has a cluster with gpuloom in it before the first command; all others start with a checkout and nothing else.
+IN_A_CLUSTER = {"docs/policy.md"}
+CLUSTER = {"built": [], "pushed": [], "releases": {"gpuloom-system/gpuloom": {}}, "namespaces": ["gpuloom-system"]}
+NOTHING = {"built": [], "pushed": [], "releases": {}, "namespaces": []}
+
+
+def CheckPolicy(test, text):
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        checked = subprocess.run([BUILD / "bin/gpuloom-agent", "--check-policy", "--policy", file.name], capture_output=True,
+                                 text=True, check=False)
+    test.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+
+def CheckResources(test, text):
+    """The same as in the example that is a whole pod."""
+    pod = yaml.safe_load((ROOT / "deploy/examples/pod.yaml").read_text())
+    test.assertEqual(yaml.safe_load(text)["resources"], pod["spec"]["containers"][0]["resources"])
+
+
+def CheckRuntimeConfig(test, text):
+    """A runtime's configuration that the agent has nothing to say against: what it looks for is there, and false."""
+    source = (ROOT / "agent/plugin/runtime_check.cc").read_text()
+    wanted = re.search(r'kKey\[\] = "([\w-]+)"', source)[1]
+    test.assertIs(tomllib.loads(text)[wanted], False)
+
+
+# {(document, first line): what must be true of the text}
+FORMATS = {("docs/policy.md", "defaults:"): CheckPolicy,
+           ("docs/installation.md", "resources:"): CheckResources,
+           ("docs/installation.md", "accept-nvidia-visible-devices-envvar-when-unprivileged = false"): CheckRuntimeConfig}
+
+
+def Replaced(command):
+    for name, place in PLACES.items():
+        command = re.sub(rf"\b{name}\b", place, command)
+    return command
+
+
+def ToType(command):
+    """What is typed for a command of the documents."""
+    command = Replaced(command)
+    _, *instead = INSTEAD.get(command, ("", "{}"))
+    commands = [text.replace("{}", command) for text in instead]
+    for pattern, text in SHORTER:
+        commands = [re.sub(pattern, text, command) for command in commands]
+    return commands
+
+
+class Documents(unittest.TestCase):
+    def setUp(self):
+        self.blocks = {}
+        self.wrong = []
+        for name in blocks.Documents(ROOT):
+            self.blocks[name], wrong = blocks.Blocks(ROOT, name)
+            self.wrong += wrong
+
+    def test_every_block_says_what_it_is(self):
+        self.assertEqual(self.wrong, [])
+
+    def test_no_command_hides_in_a_text(self):
+        known = {"$", "sudo", "git", "docker", "helm", "kubectl", "cmake", "ctest", "ninja", "gpuloom", "python3"}
+        for block in sum(self.blocks.values(), []):
+            for line in block.text.splitlines() if block.language == "text" else []:
+                first = line.split(" ")[0]
+                self.assertFalse(first in known or first and (ROOT / first).is_file(), f"{block.where}: {line}")
+
+    def test_formats_are_right(self):
+        seen = set()
+        for block in sum(self.blocks.values(), []):
+            if block.language in blocks.LANGUAGES - blocks.COMMANDS - {"text"}:
+                key = (block.document, block.text.splitlines()[0])
+                self.assertIn(key, FORMATS, f"{block.where}: nothing checks it")
+                FORMATS[key](self, block.text)
+                seen.add(key)
+        self.assertEqual(seen, set(FORMATS), "a row of FORMATS is about nothing")
+
+    def test_the_table_of_exceptions_is_about_commands_that_are_there(self):
+        shown = {Replaced(command) for block in sum(self.blocks.values(), []) if block.language in blocks.COMMANDS
+                 for command in block.Commands()}
+        self.assertEqual(set(INSTEAD) - shown, set())
+
+    def test_every_command_works(self):
+        typed = 0
+        for document, of_document in self.blocks.items():
+            commands = [(block.where, command) for block in of_document if block.language in blocks.COMMANDS
+                        for command in block.Commands()]
+            if commands:
+                with self.subTest(document):
+                    self.CheckCommands(document, commands)
+                    typed += len(commands)
+        self.assertGreater(typed, 0)
+
+    def CheckCommands(self, document, commands):
+        machine = checkout.Checkout(FOLDER, BUILD, RENDERER, CLUSTER if document in IN_A_CLUSTER else NOTHING)
+        self.addCleanup(machine.Leave)
+        for where, shown in commands:
+            for command in ToType(shown):
+                status, output = machine.Type(command)
+                self.assertEqual(status, 0, f"{where}: {command}\n{output}")
+                for pattern, wanted in SHOWS:
+                    if re.search(pattern, command):
+                        self.assertRegex(output, wanted, f"{where}: {command}")
+
+
+if __name__ == "__main__":
+    # Beside the build, so that what it has can be linked to.
+    FOLDER = BUILD / "documents"
+    FOLDER.mkdir(exist_ok=True)
+    RENDERER = Renderer(FOLDER)
+    unittest.main()

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""The version stands in one place, project() of the top-level CMakeLists.txt. Whatever cannot be derived from it says the
+same, and so does every program.
+
+usage: version_test.py [PROGRAM…]   the built programs that know --version
+       version_test.py --fix        writes the version into the chart and the documents
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VERSION = r"\d+\.\d+\.\d+"
+# What says the version where nothing can be derived: (files, what stands before it).
+COPIES = [("charts/gpuloom/Chart.yaml", r"^version: "),
+          ("charts/gpuloom/Chart.yaml", r"^appVersion: "),
+          ("README.md", r"\bgpuloom:"),
+          ("docs/installation.md", r"\bgpuloom:")]
+# Where another image tag or version of ours would be noticed by nobody.
+SEARCHED = ["*.md", "Dockerfile", ".devcontainer/*", "docs/**/*.md", "charts/**/*", "deploy/**/*"]
+DIARIES = {"CHANGELOG.md"}  # name older versions, too
+
+
+def Version():
+    return re.search(rf"^project\(gpuloom VERSION ({VERSION}) ", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)[1]
+
+
+def Constant(header, name):
+    return re.search(rf"\b{name} = (\d+);", (ROOT / header).read_text())[1]
+
+
+def Fix():
+    for name, before in COPIES:
+        path = ROOT / name
+        path.write_text(re.sub(rf"({before}){VERSION}", rf"\g<1>{Version()}", path.read_text(), flags=re.MULTILINE))
+
+
+class VersionTest(unittest.TestCase):
+    def test_every_copy_is_the_projects(self):
+        for name, before in COPIES:
+            found = re.findall(rf"{before}({VERSION})", (ROOT / name).read_text(), re.MULTILINE)
+            self.assertEqual(set(found), {Version()}, f"{name}: tests/versions/version_test.py --fix")
+
+    def test_no_copy_is_unknown(self):
+        known = {name for name, _ in COPIES} | DIARIES
+        for pattern in SEARCHED:
+            for path in ROOT.glob(pattern):
+                name = path.relative_to(ROOT).as_posix()
+                if path.is_file() and name not in known:
+                    found = re.search(rf"gpuloom[: ]{VERSION}|[vV]ersion: *{VERSION}", path.read_text())
+                    self.assertIsNone(found, f"{name}: {found and found[0]}: a row of COPIES is missing")
+
+    def test_the_changelog_tells_of_it(self):
+        self.assertIn(f"\n## {Version()}\n", (ROOT / "CHANGELOG.md").read_text())
+
+    def test_every_program_says_it_with_what_it_speaks(self):
+        wire, control = (".".join(Constant(header, name + part) for part in ("Major", "Minor"))
+                         for header, name in [("proto/wire/version.h", "kWire"),
+                                              ("proto/control/protocol_version.h", "kControl")])
+        for program in PROGRAMS:
+            said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+            self.assertRegex(said, rf"^{program.name} {re.escape(Version())} \(.+\), wire {wire}, control {control}\n$")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--fix"]:
+        Fix()
+        sys.exit()
+    PROGRAMS = [pathlib.Path(name) for name in sys.argv[1:]]
+    del sys.argv[1:]
+    unittest.main()
