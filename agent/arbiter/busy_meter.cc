@@ -50,7 +50,8 @@ void BusyMeter::SettleTo(uint64_t at_ns) {
       --running_;
     }
   }
-  if (at_ns > settled_ns_) Advance(at_ns);
+  // Also when no time has passed: with fewer to divide among, less is left over.
+  Advance(std::max(at_ns, settled_ns_));
 }
 
 uint64_t BusyMeter::charged_ns(uint32_t owner) const {

@@ -159,9 +159,10 @@ void TurnArbiter::NoteClasses(uint64_t now_ns) {
 // of the domain itself are its own arbiter's to see to.
 bool TurnArbiter::HigherLingers(uint64_t now_ns) const {
   for (size_t i = 0; i < Index(turn_.priority); ++i) {
-    if (was_active_[i]) return true;
-    if (ever_active_[i] && left_by_[i] != turn_.domain &&
-        now_ns - active_until_ns_[i] < limits_.higher_linger_ns) {
+    if (was_active_[i]) {
+      if (!Alone(turn_.domain)) return true;
+    } else if (ever_active_[i] && left_by_[i] != turn_.domain &&
+               now_ns - active_until_ns_[i] < limits_.higher_linger_ns) {
       return true;
     }
   }
@@ -360,6 +361,8 @@ bool TurnArbiter::MustYield(uint64_t now_ns) {
   }
   const Allocation& it = allocations_[next];
   const bool same = static_cast<uint32_t>(it.domain) == turn_.domain;
+  // Somebody of a higher class in the same domain makes it a turn of that class.
+  if (same && !over && it.priority < turn_.priority) BeginTurn(next, now_ns);
   if (over && same) {
     // A turn has passed in which nobody else had one.
     BeginTurn(next, now_ns);
