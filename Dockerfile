@@ -1,4 +1,5 @@
 # syntax=docker/dockerfile:1
+# SPDX-License-Identifier: Apache-2.0
 # The one image of gpuloom: agent, scheduler, executor, shim and the software GPU, in /opt/gpuloom.
 #   docker build --build-context cuda=/usr/local/cuda --build-arg GPULOOM_COMMIT=$(git rev-parse --short=12 HEAD) \
 #     -t REGISTRY/gpuloom:VERSION .

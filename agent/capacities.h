@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each GPU of the node has to give. Called from main, once.
 #pragma once
 

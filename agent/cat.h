@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cat("a", 1, view): absl::StrCat that also takes std::string_view. Debian builds absl with a string_view of its
 // own, which std::string_view does not convert to. Pure; safe from any thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Time as the agent sees it: about wall time, but it only runs forward (steady_clock.h), because it is
 // kept with allocations over restarts. Injected, so that back-off, retries and garbage collection are tested without
 // waiting. Implementations are safe from any thread; main owns the one that is real.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The agent's command line. Prints help and mistakes itself. Called once, from main.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/command_line.h"
 
 #include <gmock/gmock.h>

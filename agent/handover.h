@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of two agents of one node is in charge of its state. An update starts the new agent before
 // the old one ends, so that somebody answers the kubelet at every moment (docs/design/agent-update.md); what
 // must not be done twice, registering, collecting and following the policy, one of them does.

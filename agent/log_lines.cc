@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/log_lines.h"
 
 #include <spdlog/sinks/sink.h>

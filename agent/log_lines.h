@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The agent's log: spdlog formats the messages, and they become lines as every program of the node writes them
 // (agent/node/log_line.h). What others say (the kubelet, names of pods, a policy) stands in them and begins none.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpuloom-agent: one per node. Speaks to the kubelet (device plugin, PodResources), reads the
 // policy, finds the GPUs and looks after one scheduler per GPU. It holds no tenant's connection and
 // no GPU context: it may die and be replaced at any time, and no tenant notices. This thread drives

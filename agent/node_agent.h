@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The agent between a kubelet and the schedulers: makes what it consists of, each part from the
 // command line, and connects them. Owns all of it but the clock. One thread; gRPC's threads answer
 // the kubelet between Open and Stop.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Locks in the agent's state directory: files that a process holds while it lives. Safe from any
 // thread.
 #pragma once

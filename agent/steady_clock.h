@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The agent's clock: begins with wall time and runs on with the time since boot, whoever sets the
 // machine's clock, and however often agents are replaced: <state>/clock.yaml says where this boot began. So
 // what was stored an hour ago is an hour old, neither fresh nor a year old.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests: time that passes only when someone sleeps or Advance is called. Safe from any thread.
 #pragma once
 

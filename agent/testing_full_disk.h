@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A disk on which nothing can be written, for tests.
 #pragma once
 

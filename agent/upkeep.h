@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the agent does again and again: looks after schedulers, shows the kubelet which GPUs are
 // healthy, stays registered, follows the policy's file, says what tenants lacked, collects what pods
 // left behind. Owns nothing it is given. One thread; time comes with Tick.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Flags and helper functions that every folder uses.
 
 # Everything of ours includes from the repository's root: #include "proto/wire/ring.h".

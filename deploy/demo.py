@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The demo: a kubelet stand-in, the agent, a scheduler per GPU, and pods of two namespaces that run CUDA programs, built
 with the static and the shared CUDA runtime, at the same time on the same GPUs. Prints one line per pod.
 

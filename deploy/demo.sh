@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # gpuloom in one command, without a cluster: installs what is missing, builds, and runs the demo of deploy/demo.py.
 #   deploy/demo.sh            on the GPU of this machine, or on two software GPUs when there is none
 #   deploy/demo.sh --softgpu  on two software GPUs

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs, from Debian 12's packages, everything that building, testing and the demo need, apart from the CUDA
 # Toolkit. Installs nothing when nothing is missing, so an ordinary user can run it once the packages are there.
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The door: every exported name. Functions the shim does not support get their bodies here.
 //
 // No cuda.h in this file: the bodies are untyped.

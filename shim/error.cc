@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names and sentences of errors.
 
 #include "proto/cuda/cuda_all.h"

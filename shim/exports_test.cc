@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A built library as the loader of any container sees it: what it shows, what it asks for, what
 // it runs when it is loaded. Loaders of old containers are not at hand, only Debian 12's; so all that
 // the file asks of one is held to what glibc 2.17 has (2012: Red Hat 7; Ubuntu 16.04, Debian 9 and

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks a pack (tests/bench/pack.sh) or a build on this machine's GPU, in one run of limited time.
 
 usage: check_gpu.py [--pack DIR] --out OUT [--stages A,B] [--budget SECONDS]

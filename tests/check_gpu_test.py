@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """check_gpu.py on a pack of shell scripts: what passes, fails, hangs and is refused is told apart."""
 
 import contextlib

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Counts test cases. usage: count_results.py BUILD_DIR
 
 Reads ctest's junit.xml and, for tests that are GoogleTest programs, the cases in results/<test>.xml. A program that

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, and runs all tests. The closing line counts everything.
 #   tests/run.sh           everything: dev, AddressSanitizer with the fuzzers, ThreadSanitizer
 #   tests/run.sh --quick   the dev build and its tests only

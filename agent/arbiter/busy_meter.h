@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who has used one engine of a device for how long: each moment in which the engine works is divided
 // equally among the owners whose work runs (docs/design/sharing-time.md says why equally). An owner with ten
 // kernels at once counts once, as one with a single kernel.

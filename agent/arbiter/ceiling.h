@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A hard ceiling on a share of the device's time (timeShareMax): a token bucket. Time flows in at
 // `permille` of the clock and is taken out as it is measured, so in any span of L the device works at most
 //

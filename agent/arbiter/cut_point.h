@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many launches a chain may have so that it lasts no longer than a bound, without wobbling.
 //
 // A chain is found again by its content, so a cut that moves with every measurement would make each

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/arbiter/cut_point.h"
 
 #include <gtest/gtest.h>

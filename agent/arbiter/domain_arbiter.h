@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who may submit next, in one trust domain: the deciding core that an executor drives. It has no clock, no I/O
 // and no CUDA: state and events go in, orders come out. Reasons and bounds: docs/design/sharing-time.md.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who may submit next to one engine of a device (the kernels' one, or a copy engine), within one trust
 // domain, and how much. Owned by DomainArbiter, which has one for each engine and knows the contract with the
 // executor; here is how it is decided.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a launch will take: what the same launch took lately. "The same" is the same function with the same
 // dimensions and shared memory, of the same owner: of a shared image each tenant has its own entries,
 // so nobody's arguments spoil another's predictions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A binary heap of tree nodes that can be moved and taken out from the middle. The nodes hold their keys and
 // places; the heap holds their numbers.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/arbiter/policy_tree.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The share tree as the policy sees it: priority class → namespace → allocation → leaves. A namespace has a group
 // in every class, because its pods' rules may put allocations into lower classes than its own; its weight
 // holds in each of them, and its ceiling for all of them together.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whose turn it is by weight: start-time fair queueing over a tree. One root for each priority class, below it
 // groups (namespaces, allocations), below those leaves (sessions, or what else takes turns).
 //

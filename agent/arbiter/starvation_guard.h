@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sees to it that a lower class gets on although a higher one always wants the device. A class that has work and
 // has not got on for `bound_ns` divided by its sessions with work is *rescued*: the higher ones pause until it has. So
 // each of n sessions of equal weight gets on once in bound_ns.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Between trust domains: which executor has the device, and for how long. Contexts of different processes never
 // run side by side, the device time-slices them whole; so one executor at a time has a *turn*, and the
 // scheduler says which. Owned by the scheduler's loop; no clock, no I/O: events in, orders out. One thread.

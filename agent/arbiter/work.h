@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What executor and arbiter tell each other about work. Plain values.
 #pragma once
 

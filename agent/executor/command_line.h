@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The executor's command line. Prints mistakes itself. Called once, from main.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpuloom-executor: owns the CUDA context of one GPU and one trust domain, and runs the commands of
 // that domain's tenants.
 //

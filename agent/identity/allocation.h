@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One Allocate of the kubelet: a directory that is mounted into one container, and whose it is.
 // Plain value.
 #pragma once

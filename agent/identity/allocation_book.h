@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every allocation that may still be in use, in memory and on disk, across restarts of the agent,
 // the kubelet and the node. Owns <state>/allocations/ (one directory each, mounted into the
 // container) and <state>/records/ (what is known of it, never mounted). Lives as long as the agent.

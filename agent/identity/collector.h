@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which allocations are over. The kubelet never says so: an allocation is over when PodResources no
 // longer shows its IDs for its pod. Not thread-safe: one thread looks; `now` is an argument.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/identity/kubelet_record.h"
 
 #include <yaml-cpp/yaml.h>

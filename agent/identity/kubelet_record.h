@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Since when the kubelet that runs has been running, as far as agents have seen it, kept in the state
 // directory: a new agent knows a kubelet that an earlier one has met. Used from one thread.
 #pragma once

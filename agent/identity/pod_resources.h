@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which container holds which of our device IDs, asked of the kubelet. The interface is what
 // identity and garbage collection rest on; MakePodResourcesClient is the real one, over gRPC. Safe
 // from any thread.

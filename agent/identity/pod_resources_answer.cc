@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/identity/pod_resources_answer.h"
 
 #include <algorithm>

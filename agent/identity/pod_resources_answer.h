@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a PodResources answer says about our devices, and whether that can be. Pure, safe from any thread. The answer is the
 // kubelet's, or of whoever sits at its socket: nothing in it is believed before it has been judged here.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whose container is being started? The kubelet's PreStartContainer gives device IDs only;
 // PodResources List says who holds them. Pure matching, and the retries around it. Safe from any
 // thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of the agent's state, written whole or not at all: temporary file, fsync, rename, fsync of
 // the directory. Safe from any thread for different paths. Failures name the path and the reason;
 // the old content is then intact.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GPU of this node, as NVML or a CUDA library describes it. Plain value.
 #pragma once
 

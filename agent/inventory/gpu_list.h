@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPUs of this node, wherever they are found. Called from one thread.
 #pragma once
 

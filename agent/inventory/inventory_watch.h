@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looks again, now and then, at a node on which there was no GPU to share: a driver may have been
 // installed since, or a GPU have left MIG mode. Where there were GPUs nothing is looked at. One
 // thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPUs from NVML, which is loaded at run time: the toolkit ships no nvml.h and a node without a
 // driver has no libnvidia-ml.so.1. Called from one thread at a time; keeps nothing between calls,
 // so a driver that was reloaded is seen afresh.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether the hardware has an NVIDIA GPU, whatever drivers say: what tells a node that has none from
 // one whose GPU cannot be used.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device IDs: one per slot, "gpu-<uuid>::<slot>", and the choice among them. Pure functions, safe
 // from any thread. An ID stays below the device-plugin API's 63 characters: 4 + 36 + 2 + at most 3.
 #pragma once

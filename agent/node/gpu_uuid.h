@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPUs' UUIDs as text. Pure functions, safe from any thread.
 #pragma once
 

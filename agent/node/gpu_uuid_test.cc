@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/node/gpu_uuid.h"
 
 #include <gtest/gtest.h>

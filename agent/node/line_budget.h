@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many lines of the log one tenant may cause: some at once, then one in a while. What it causes beyond is
 // counted, and told with the next line that it may cause. So no tenant fills a disk, or hides others' lines among
 // its own, whoever collects the log.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that a process holds locked while it lives: one agent is in charge of a node, one scheduler serves a GPU. The
 // holder's process id stands in the file. The kernel lets go of the lock when the process ends, however it ends. Safe
 // from any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The log of this process: one line a message (log_line.h) to stderr, or to the descriptor that is set. A line is one
 // write, so lines of several threads do not mix. What is set is set once, by main, before there are other threads;
 // the rest is safe from any thread, takes no memory and opens no file, and a line that cannot be written is lost: the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One line of the log of agent, scheduler and executor:
 //
 //   2026-11-23T04:56:50.123Z warning gpuloom-scheduler: session 3 (team-a/trainer-0/main): …

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text from outside as part of one line of a log or a message: whatever could begin another line, or write on a
 // terminal, is spelt out (\n, \x1b), and what is too long is cut. UTF-8 stays as it is. Pure; safe from any thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the node's programs start one another. posix_spawn only: a scheduler has called cuInit, after which a bare fork
 // is not safe. Safe from any thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that this process shares with another one on the node or with a tenant: a mapping of a descriptor, by
 // Boost.Interprocess. What must lie at a given address, or must never leave a hole, maps itself (proto/channel/region.h).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What happens to an allocation between the kubelet's calls: made in Allocate, bound to its pod in
 // PreStartContainer, told to a scheduler that comes back, re-granted when the policy changes, taken
 // away when its pod is gone. Knows no gRPC. Owns nothing it is given; lives as long as the agent.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/plugin/device_board.h"
 
 #include "agent/inventory/slots.h"

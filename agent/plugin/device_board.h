@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the agent shows: to the kubelet the devices, every slot of every GPU, healthy while it can be
 // used; to whoever asks for its readiness what the operator must mend. Streams of ListAndWatch wait
 // here for changes. Safe from any thread.

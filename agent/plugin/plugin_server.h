@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device-plugin service on its socket. The only file that turns absl::Status into grpc::Status
 // is its .cc. Start and Stop are called from one thread; the rest runs on gRPC's. Owns neither
 // board nor allocator.

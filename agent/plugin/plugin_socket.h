@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sockets of agents in the kubelet's directory. Each agent makes one under a name of its own,
 // because two of them serve while one replaces the other. Safe from any thread.
 #pragma once

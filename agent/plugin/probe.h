@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asks this container's agent, for Kubernetes' probes. Blocks for at most a few seconds.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keeps the plugin registered with the kubelet, whoever restarts: a kubelet deletes every socket in
 // its directory when it starts and makes kubelet.sock anew, so a change of either file means to
 // begin again. Files are looked at, not watched: two stat calls per look cost nothing, and nothing

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kubelet's directory in which anything may lie. Registering with a kubelet that answers: tests/integration.
 #include "agent/plugin/registrar.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // "No device in the tenant" rests on the node: NVIDIA's container runtime hands devices to any pod
 // that sets an environment variable, unless its configuration forbids that for unprivileged
 // containers. Pure but for reading the one file; docs/installation.md says how to set it.

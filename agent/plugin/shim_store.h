@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The libraries that containers have mounted: <state>/shim/libgpuloom-<version>-<content>.so, which
 // they see as libcuda, and libgpuloom-nvml-<version>-<content>.so, which they see as NVML.
 // A new agent adds its own version; an old one stays while any allocation was given it, so that a

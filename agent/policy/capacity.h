@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one GPU has to give, from the operator's flags. Pure; safe from any thread.
 #pragma once
 

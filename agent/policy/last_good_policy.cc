@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/last_good_policy.h"
 
 #include <cstdint>

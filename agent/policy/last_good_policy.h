@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of the last policy that was good, kept in the agent's state: a wrong policy file costs
 // nobody anything as long as there is one, over restarts too. A file of YAML as the operator wrote
 // it, with a last line that says how long it is and its sum: half a policy is another policy.

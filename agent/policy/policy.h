@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the operator grants: memory per slot and the trust domain, by namespace. Plain values and
 // pure functions, safe from any thread; reading the file is policy_parser.h, watching it
 // policy_watcher.h. The rules are explained in docs/policy.md.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a policy from YAML text. Pure, safe from any thread. Every message starts with file:line
 // and names the key; an unknown key, a repeated key and a repeated namespace are errors, the first
 // with the nearest known key.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The policy in force, kept up to date from its file. Reads the content anew at every look instead
 // of trusting inode or time: a ConfigMap is swapped by a symlink two levels up, and the file is
 // small.

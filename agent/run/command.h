@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the user's command in the foreground, with our input, output and terminal, and passes on the
 // signals that are sent to us.
 #pragma once

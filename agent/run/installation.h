@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where everything of ours lies: beside this program, in bin/ and lib/ of a build tree or an
 // installation.
 #pragma once

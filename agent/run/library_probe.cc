@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tenant that looks at what it was given: CUDA and NVML as programs load them by name at run time,
 // both about the same device, and nothing of NVIDIA's driver in this process. Says "ok", or what is
 // wrong, and ends with 0 or 1. Uses no driver but what the loader finds.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `gpuloom run` tells the scheduler about its tenant, standing where the node's agent stands in
 // a cluster. Pure; safe from any thread.
 #pragma once

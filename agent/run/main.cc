@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpuloom run: a tenant on a bare machine, for people without Kubernetes, for tests and for
 // benchmarks.
 //

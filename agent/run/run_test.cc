@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program as a user runs it: with a real scheduler, executor and software GPU, and shell
 // commands as tenants.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/run/scheduler_place.h"
 
 #include "agent/run/state_dir.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which scheduler a command line means, and how it would be started. Plain value.
 #pragma once
 

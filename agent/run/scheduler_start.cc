@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/run/scheduler_start.h"
 
 #include <errno.h>

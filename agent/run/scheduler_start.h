@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reaches the scheduler of a state folder, starting one when none answers. Any number of processes
 // may do so at the same time: the lock file lets one scheduler through, and all end up at its
 // socket.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/run/state_dir.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the schedulers that `gpuloom run` starts keep lock, socket and log: one folder per user and
 // GPU, that nobody else may enter.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One allocation's folder under a random name, for as long as the command runs: its socket, and in
 // lib/ links under NVIDIA's names to the libraries that the command gets. lib/ has the other names,
 // too, that glibc may have for $LIB. Removed with what is in it. One thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/run/unsupported_report.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Says what the command has asked of CUDA that is not supported. One thread.
 #pragma once
 

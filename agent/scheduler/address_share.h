@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one allocation's sessions hold of a window of addresses, and how much the next of them gets.
 // Owned by Allocation; pure bookkeeping, one thread. Sizes are bytes. Why these sizes:
 // docs/design/addresses.md.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/scheduler/address_share.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A window of addresses, cut into disjoint ranges: device addresses and host addresses that tenants
 // of one GPU see as they are. Pure bookkeeping, one thread. Who may have how much: address_share.h.
 #pragma once

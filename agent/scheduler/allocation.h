@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An allocation: one Allocate of the kubelet (or one `gpuloom run`), who it is, what it may take
 // and what it has taken. Usage belongs to the allocation, not to its sessions: a quota is shared by
 // all processes that connect through its socket. Plain bookkeeping, one thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Starts an executor, or what removes its folder, and ends it. One thread; Reap is called when SIGCHLD says so.
 #pragma once
 

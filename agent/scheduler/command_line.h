@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler's command line. Prints help and mistakes itself.
 #pragma once
 

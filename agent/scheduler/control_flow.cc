@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Agent ↔ scheduler: who may ask, and what each request changes.
 #include <errno.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control messages into the real scheduler: from an agent, which is trusted but may be of another release, and from an
 // executor, which is not trusted. The input is a list of steps; the messages are made from the list that dispatch is made
 // from, right or nearly right. Whatever is said, the scheduler must serve the next agent and give back all memory at its end.

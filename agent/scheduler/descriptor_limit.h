@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many descriptors this process may have. Called from main, before tenants come.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU as the scheduler uses it: facts about it, and physical memory. An interface, so that
 // tests run without a driver; OpenDevice gives the real one. One thread. No context is ever made:
 // whatever a tenant does, nothing here can be poisoned by it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the node's NVML says of a device and CUDA does not: the PCIe link, the fastest clocks, the range of
 // its power limit. Tenants' NVML passes it on (docs/nvml.md).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler's one thread: descriptors to watch and timers, over epoll. Everything runs on the
 // thread that calls Run; nothing here is thread-safe. Handlers may watch, unwatch, start and cancel
 // anything, themselves included.

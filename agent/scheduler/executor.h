@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One executor process of a trust domain, as the scheduler holds it: process, control connection,
 // and the ids of the sessions it serves. Owned by Scheduler; moved along by executor_flow.cc.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executors: started with a domain's first session or before one that is announced, ended after its
 // last, lost when they misbehave.
 // What an executor says is untrusted: it may name only its own sessions and their own memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folders that executors write to, one each: named by the scheduler, made by the executor as its
 // own user, and removed when it has ended. The scheduler may lack the right to remove another user's files, so a
 // process of that user does it: the executor's program, told to. One thread.

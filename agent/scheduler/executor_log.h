@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one executor logs: it writes into a pipe, and we copy the lines to our own log. So whoever
 // takes over an executor has no descriptor of the log's file, to which it could write without end,
 // or which it could cut; no line of it looks like one of ours, and each has our time; and it has so many bytes a

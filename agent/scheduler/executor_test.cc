@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When executors are started, shared and ended.
 #include <signal.h>
 #include <unistd.h>

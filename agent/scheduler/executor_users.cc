@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/scheduler/executor_users.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The users that executors run as: one for each process, uid and gid the same number, so that
 // whoever takes over an executor owns nothing of another's, of the scheduler's or of the node's. A
 // number that is given out is locked by an abstract Unix socket, which the executor inherits: it is

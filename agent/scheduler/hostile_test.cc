@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tenants and executors that mean harm, or are broken. Each test ends with an honest tenant that is
 // served.
 #include <sys/socket.h>

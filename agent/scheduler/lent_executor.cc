@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For control_fuzz.cc: an executor that lends its end of the control socket to whoever listens at $GPULOOM_EXECUTOR_LENDER,
 // and lives until the scheduler hangs up. Nothing of ours is linked: it starts for every input, and is not what is tested.
 #include <poll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler's log: one line a message (agent/node/log.h) to stderr, "… gpuloom-scheduler: session 3
 // (team-a/trainer-0/main): …". A file that grows keeps its last lines. Safe from any thread.
 #pragma once

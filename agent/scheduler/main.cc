@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpuloom-scheduler: one process per GPU, trusted, on the node.
 //
 //   agent ──control.sock──→ scheduler ←──gpuloom.sock of an allocation── tenants

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/scheduler/memory_book.h"
 
 #include "proto/cuda/cuda_all.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Physical device memory by session: made, counted, given back. What an executor says is untrusted:
 // a size is judged, a memory id is looked up under the session it must belong to. One thread.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory of sessions: granted, returned, and asked back where one session's need meets what
 // others have freed and keep. What an executor says is untrusted: it may name only its own sessions
 // and their own memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A control connection on the event loop: whole messages in, whole messages out, never blocking.
 // What does not fit into the socket is kept and sent when it does; a peer that lets more than
 // kMaxKept messages pile up is broken off. One thread.

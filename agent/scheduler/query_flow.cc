@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who only asks about its allocation (proto/wire/query.h): one answer, and nothing has changed.
 #include <sys/socket.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who only asks about its allocation, honestly and otherwise.
 #include "proto/wire/query.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The conductor: allocations, sessions, executors and the control socket of one GPU. Everything
 // runs on the event loop's thread; nothing blocks. Whatever a tenant or an executor says is judged
 // before it changes anything, and costs at most its own session or its own domain.

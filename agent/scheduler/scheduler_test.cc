@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What honest tenants, agents and executors get from a scheduler.
 #include "agent/scheduler/scheduler.h"
 

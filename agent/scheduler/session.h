@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tenant process's session as the scheduler holds it: from its accepted Hello until its executor
 // has nothing of it any more. Owned by Scheduler's table; plain state, moved along by
 // session_flow.cc.

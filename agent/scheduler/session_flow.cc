@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tenants: from an accepted Hello to Welcome, and to the session's end.
 #include <string.h>
 #include <sys/epoll.h>

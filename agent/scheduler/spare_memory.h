@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One piece of device memory made ahead, for the program that asks for the same size again and again,
 // as allocators that grow do: making a descriptor for it takes longer than all the rest of a grant.
 // It is charged to nobody, as it is nobody's yet, and short-lived. One thread.

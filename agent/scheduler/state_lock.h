@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One scheduler per state folder, and so per GPU. Called from main, once.
 #pragma once
 

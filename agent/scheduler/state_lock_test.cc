@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/scheduler/state_lock.h"
 
 #include <gtest/gtest.h>

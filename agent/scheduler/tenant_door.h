@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The socket of one allocation: who connects here *is* that allocation. Listens, reads each
 // visitor's Hello, judges its version, and hands over those that may become sessions, and those
 // that ask. A visitor

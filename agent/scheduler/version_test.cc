@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tenants of other versions of the wire, agents of other versions of the control protocol, and tokens.
 #include <algorithm>
 #include <cctype>

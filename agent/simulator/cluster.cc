@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/simulator/cluster.h"
 
 #include <algorithm>

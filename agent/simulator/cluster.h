@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many simulated GPUs and what their tenants got, as text. Each GPU is by itself, so the result does not depend on in
 // which order they run. Nothing is kept; one thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What gpuloom-simulate is asked for. No state; a wrong argument is told as text.
 #pragma once
 

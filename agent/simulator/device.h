@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model of a device that is coarse and says so: kernels of a length and a width run side by side up to the device's
 // capacity, and once begun, to their end.
 //

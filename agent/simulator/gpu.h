@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One simulated GPU: tenants launch kernels, the real deciding core (agent/arbiter/) says who submits, a model of a
 // device (device.h) runs them. What the executor and the scheduler will do around the core is done here in its
 // simplest form, so this is also the shortest example of how the core is driven.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The properties that the deciding core promises (docs/design/sharing-time.md), over random workloads, on a
 // model of a device with a simulated clock. Every seed is printed; nothing depends on the machine.
 #include "agent/simulator/gpu.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long to wait before the next start: doubles from first to longest, and starts anew after a
 // run that lasted. Pure value; `now` is an argument. Used from one thread.
 #pragma once

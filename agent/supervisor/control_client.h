@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The SchedulerClient that speaks proto/control over <scheduler's directory>/control.sock.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the agent asks of one GPU's scheduler. The interface; control_client.h is the real one. Safe
 // from any thread. Every call is bounded in time and repeatable: adding or binding again what is
 // there already is no error. Unavailable (message starts "scheduler:") means that the connection is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the agent starts a scheduler. Plain value; safe from any thread.
 #pragma once
 

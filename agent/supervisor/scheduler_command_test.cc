@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/supervisor/scheduler_command.h"
 
 #include <gmock/gmock.h>

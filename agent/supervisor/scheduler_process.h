@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Starting one scheduler and hearing of its end. The process gets a session of its own, no
 // descriptor but /dev/null and its log, and outlives the agent. Used from one thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What --schedulers only does: keeps the schedulers of the node running, in a pod of their own that
 // an upgrade of the agent leaves alone. Called from main's thread, which stays here.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One scheduler per GPU: adopts the one that runs, starts one where none does, starts it again with
 // growing pauses. Nothing depends on who started it: a scheduler outlives the agent and is adopted
 // by the next.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Says in the agent's log what tenants have asked of CUDA that is not supported: each name once for
 // an allocation. One thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared memory: sealed memfds, and mappings of them. Free of libstdc++ and exceptions. Only
 // trusted processes make regions; no trusted process maps a descriptor made by a tenant.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A whole session's plumbing under load: ring, completions and doorbells, both sides sleeping and
 // waking each other, between two threads (for ThreadSanitizer) and between two processes of which
 // either dies at any moment.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole messages with descriptors over Unix sockets (SOCK_SEQPACKET). Free of libstdc++ and
 // exceptions: it runs inside tenants' processes too. Every function may be called from any thread;
 // a socket is used by one thread at a time. Failures return false or -1 with errno set; end of file

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Owns one descriptor. Move-only. Header-only and free of libstdc++, because it also runs inside
 // tenants' processes.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "proto/control/client.h"
 
 #include <sys/socket.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The asking end of a scheduler's control socket: for the agent's supervisor and for `gpuloom run`.
 // Owned by one thread. Every call waits for its answer, at most the timeout given to Connect;
 // false comes with a message that names the socket and what the scheduler said.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sends and receives control messages on one SOCK_SEQPACKET connection. Owned by one thread.
 //
 //   connection.Send(7, AddAllocation{...});

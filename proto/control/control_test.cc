@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Connection and Client against a peer of the test's own.
 #include <fcntl.h>
 #include <gmock/gmock.h>

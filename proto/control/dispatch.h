@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a received message to its typed handler. `handler` is called with one message of the route, or
 // is not called:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every message of the list, by name: from bytes to its handler, and refused when it is anything else.
 #include "proto/control/dispatch.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The control protocol's layout against tests/golden/control_layout.txt. Schedulers go on running
 // while their agents are replaced: a change here that the golden file does not show would break them
 // silently. After a lawful change (protocol_version.h says which):

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The control protocol's messages in the order of their types, and what the compiler derives from the
 // list: types, names, sizes, directions, descriptors, and the checks that each message is well made.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What agent, scheduler and executor say to one another: one plain struct a message over
 // SOCK_SEQPACKET.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The control protocol's version. Agents, commands and schedulers of one major understand one another
 // whatever their minors: an agent is replaced while the schedulers that it adopts go on running.
 //

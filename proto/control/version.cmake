@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Writes OUTPUT, the definition of kVersion, when it has changed. Run by every build. The commit is git's word; where
 # there is no git, as in the image's build, that of GPULOOM_COMMIT in the environment.
 set(git git -c safe.directory=${SOURCE_DIR} -C ${SOURCE_DIR})  # whoever owns the folder

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The release this binary was built from: "1.2.3 (1a2b3c4d5e6f)", with "+dirty" behind the hash
 // when the tree had changes that were not committed; without git what GPULOOM_COMMIT said, or
 // "commit unknown". The number is that of project() in CMakeLists.txt; the text is written anew by

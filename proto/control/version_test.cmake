@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What the version says of the commit where there is no git, as in the image's build.
 #   cmake -DFOLDER=... -P version_test.cmake   FOLDER: is made anew, outside every git repository
 file(REMOVE_RECURSE ${FOLDER})

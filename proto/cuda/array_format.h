@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Formats of arrays and textures: which there are, and what an element counts for. Free of the C++ library, so that the shim can use it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpuloom-cuda-coverage: prints docs/cuda-coverage.md, what gpuloom answers of the CUDA driver API,
 // from driver_api.def. One process, no input, no GPU; a test holds the committed page against the
 // output.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // <cuda.h> with every declaration visible: the first ABIs (cuMemAlloc beside cuMemAlloc_v2) and the
 // per-thread-stream ones (_ptds, _ptsz) under their exported names, and nothing renamed by macro.
 // Include this instead of <cuda.h>.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much of a device's memory code takes once it is loaded: its variables, its constants and the code
 // itself, of the image alone. Node side only. Pure functions over bytes that a tenant made; linear in
 // their length, and nothing outside of them is read.

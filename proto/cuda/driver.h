@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A libcuda loaded at run time by path: NVIDIA's, the software one, or the shim. One field per
 // function of driver_api.def, with the type cuda.h declares: `driver.cuMemCreate(…)`. A function
 // that the library lacks stays null (an older driver); check what is optional before calling it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The list of libcuda's exported functions as a constant table. Header-only, no allocation, no
 // start-up code; safe in a tenant's process and from any thread. Needs no cuda.h.
 #pragma once

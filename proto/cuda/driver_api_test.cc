@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "proto/cuda/driver_api.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program hands to cuModuleLoadData and cuLibraryLoadData, taken apart: the wrapper that
 // nvcc puts into .nvFatBinSegment, the fatbin, a cubin (ELF), or PTX text. Images arrive without a
 // length; FindImage measures them.

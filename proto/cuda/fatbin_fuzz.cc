@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Feeds any bytes to the reader of images, as an executor and the software driver do with what a
 // tenant sends. Each input lies in a block of exactly its size, so that AddressSanitizer sees a
 // read past it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What lies in a fatbin's members, decompressed (LZ4, zstd), and what an image as a whole has. Node
 // side only: links lz4 and zstd. Pure functions over bytes that a tenant made: nothing outside the
 // given bounds is read, and nothing larger than the given limit is allocated.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The name by which tenant and executor know an image without sending it: SHA-256 of its bytes.
 // Cryptographic, because who could make two images of one name could have a neighbour run code that
 // the neighbour never loaded.

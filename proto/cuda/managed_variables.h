@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The `__managed__` variables of an image, and the image made over so that they lie elsewhere: in
 // memory that host and device both reach, which the loader names by address. Node side only.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "proto/cuda/managed_variables.h"
 
 #include <gtest/gtest.h>

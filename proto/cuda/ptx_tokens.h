@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PTX text cut into tokens, as the driver's compiler cuts it (compared with CUDA 13.0's ptxas). Node
 // side only. Pure, over bytes that a tenant made: nothing outside of the text is read. Linear in its
 // length; views point into the text.

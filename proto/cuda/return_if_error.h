@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a failure of CUDA's is passed on.
 //
 //   CUDA_RETURN_IF_ERROR(cuda.cuMemMap(address, size_bytes, 0, handle, 0));

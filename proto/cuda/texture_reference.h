@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texture and surface references, as the shim and the software driver share them: what the getters
 // tell is kept here in one form, texture_reference_api.cc has CUDA's functions, and each library
 // makes references and lets launches see what they are bound to.

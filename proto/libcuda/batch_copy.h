@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What copies in batches ask of the library they are compiled into, beside its plain copies.
 #pragma once
 

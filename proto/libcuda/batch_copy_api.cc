@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies in batches. A batch has no order of its own, so its copies go one after the other; what
 // "asynchronous" and "during the call" mean for each source is what plain copies do anyway: a
 // pageable source has been read when the call returns.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prefetching and discarding managed memory in batches: all of a batch is judged before anything of
 // it is done. Discarding says that the content may go; here it stays where it is, which is one of the
 // values that reading it may give.

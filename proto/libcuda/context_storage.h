@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values that a library keeps per context, keyed by an address of its own: cudart has one per copy
 // and context, and reads it at the start of *every* runtime call. So reading takes no lock and no
 // allocation (a few nanoseconds); writing takes a short lock.

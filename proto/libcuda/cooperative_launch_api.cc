@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuLaunchCooperativeKernelMultiDevice: one cooperative launch for each device, and a program has one
 // device here. CUDA's flags leave out waiting for the other devices' work, of which there is none.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Questions about a device that follow from its attributes: the widest texture on linear memory, and
 // which atomic operations the links to the host and to other devices do.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device resources as programs hold them: what a CUdevResource carries in its opaque bytes, and descriptions of parts
 // of the multiprocessors (CUdevResourceDesc). Compiled into the shim and into the software driver, which
 // answer what a device has and what a split of it gives.

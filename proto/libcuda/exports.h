@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The address of an exported function inside this very library, for cuGetProcAddress. Defined by
 // exports.inc.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An array that grows, for plain values: malloc behind it, no exceptions, no destructor, all-zero
 // is empty. The owner calls Free when it goes; lists that live as long as the process never do.
 // Not thread-safe.

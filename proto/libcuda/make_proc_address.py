@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes proc_address.def from the CUDA Toolkit: make_proc_address.py [TOOLKIT] > proc_address.def
 
 Reads the function pointer types PFN_<name>_v<version>[_ptds|_ptsz] of cudaTypedefs.h and cudaProfilerTypedefs.h, and the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream's own writes of words and waits for words, as the shim and the software driver share them:
 // memory_operation_api.cc has CUDA's functions, of which each library does the work.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuStreamWriteValue*, cuStreamWaitValue*, cuStreamBatchMemOp, their first and second versions and
 // both for the thread's own default stream. The versions differ only in what devices they were
 // offered for. Codes are those of an H200.

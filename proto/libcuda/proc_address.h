@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuGetProcAddress: which exported function a program means by a name, a CUDA version and its kind
 // of default stream. One name has several ABIs over time (cuCtxGetDevice takes one argument
 // before 13.0 and two since), so the version decides. Constant tables only: no allocation, no

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The start-up handshake of NVIDIA's CUDA runtime. Every copy of cudart asks the driver library,
 // three times while it starts, for a keyed hash over what that library has told it (version,
 // process, addresses of two tables, time, identities of the devices) and stops with "integrity

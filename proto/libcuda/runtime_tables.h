@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuGetExportTable: the tables of functions that cudart and NVIDIA's libraries ask for by UUID and
 // call besides the exported API. All of them are this library's own. A table known by UUID has real
 // functions where a real answer is needed; its other slots, and all slots of a table nobody knows,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches of CUDA 3: a function's block, shared memory and parameters are set one by one, and a
 // launch takes what is set. Safe from any thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuFuncSetBlockShape, cuParamSet* and cuLaunchGrid*. What is set is kept here; launching hands it to
 // cuLaunchKernel. A program that launches the same function by cuLaunchKernel meanwhile finds its
 // settings as they were, which CUDA leaves undefined.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuTexRef*, cuSurfRef* and cuParamSetTexRef. Where a module's references come from is each library's
 // own: cuModuleGetTexRef and cuModuleGetSurfRef.
 //

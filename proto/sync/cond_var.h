@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Waiting for what a Mutex guards, on the monotonic clock. Spurious wake-ups are the callers', but for those with a condition:
 //
 //   changed_.Wait(mutex_, [this]() GPULOOM_REQUIRES(mutex_) { return stopping_ || !jobs_.empty(); });

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Locks that clang's analysis knows, which libstdc++'s are not. As std::mutex and std::shared_mutex: constant-initialised, not
 // recursive, not moved; fork does not reset them. Needs no libstdc++, so the shim may use them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which lock guards what, for clang's analysis (-Wthread-safety, an error in the asan preset); nothing for other compilers.
 //
 //   Mutex mutex_ GPULOOM_ACQUIRED_BEFORE(other_);

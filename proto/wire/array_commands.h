@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays, and the textures and surfaces that look at them. An array lies in memory that the driver
 // lays out, so its address is nobody's business; the tenant names it by id. The handles of textures
 // and surfaces are the driver's own numbers, because kernels get them as arguments.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies and fills of blocks: rows and slices with gaps between them, arrays. The shapes are those
 // of a graph's nodes (graph_nodes.h). Linear ends: host sides lie in the arena, device sides in the
 // session's own memory or its modules' globals; a block with more than one row has a pitch of at

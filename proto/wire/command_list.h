@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The protocol's commands in the order of their opcodes, and what the compiler derives from the
 // list: opcodes, names, sizes, and the checks that each command is well made.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What crosses the border. Each command is a type with a name, a request and a reply; AllCommands
 // (command_list.h) is the protocol: opcodes, names, sizes, the client's calls, the executor's
 // dispatch, tests and fuzzers derive from it. This header has the commands that every program needs;

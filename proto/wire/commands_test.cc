@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every command of AllCommands: it arrives whole, at its handler, once; every other size is refused;
 // nothing beyond its own bytes is touched.
 #include <gtest/gtest.h>

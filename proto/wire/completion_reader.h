@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tenant's view of a CompletionRegion: what is done, what was answered, what is broken. Safe
 // from many threads: only loads, no system call.
 #pragma once

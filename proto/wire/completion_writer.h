@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The executor's pen on a CompletionRegion. Owned by the executor's session. Calls for one stream
 // or one reply slot come from one thread at a time; different streams and slots may be written by
 // different threads. Never reads the region back: nothing here depends on what a tenant could have

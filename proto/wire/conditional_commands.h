@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conditional nodes of graphs. Kernels get a handle as a parameter long before the graph's definition
 // is sent, so the executor keeps a graph of its driver for the handles: a reservation. The
 // definition's conditional nodes name it (graph_nodes.h).

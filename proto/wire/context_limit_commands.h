@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tenant asks of the executor's context, which all tenants of the domain share.
 #pragma once
 

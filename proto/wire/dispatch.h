@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a record to its typed handler. `Handler` has one `void On(Tag<C>, …)` per command:
 //
 //   void On(wire::Tag<Launch>, const Launch::Request& request, const Record& record);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs: recorded and checked in the tenant, sent whole when they are instantiated, executed by
 // one command a launch. graph_nodes.h has the form of a definition.
 #pragma once

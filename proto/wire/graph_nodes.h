@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph's definition as it crosses the border: one block of bytes, which the executor copies before
 // it looks at it.
 //

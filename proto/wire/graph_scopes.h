@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which nodes of a definition belong together: the graph's own, and those of each body of its
 // conditional nodes. A tree by its form: bodies come behind the node that has them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Green contexts: parts of the device's multiprocessors, and streams whose kernels run on one part.
 // What a split gives depends on the chip, so the driver is asked; a split is a pure function of what is split,
 // so that only its arguments are kept, and GreenCreate has it made again.

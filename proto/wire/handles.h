@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The types that name things across the border. Different worlds have different types, so that a
 // tenant's address cannot be dereferenced on the node by accident, and a kernel's id cannot be
 // taken for a stream's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of the program that run in a stream's order (cuLaunchHostFunc, cuStreamAddCallback, host nodes of
 // graphs). They run in the tenant's process; the executor only knows their numbers.
 //

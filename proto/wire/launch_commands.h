@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches that ask for more than a shape: clusters, all blocks at once, an early start. Such launches
 // have a command of their own, so that the plain one stays small; graphs keep the same attributes
 // with their kernels.

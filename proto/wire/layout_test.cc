@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The wire's layout against tests/golden/wire_layout.txt, and which versions are served. Running
 // pods keep the shim they were started with while the node is upgraded: a change here that the
 // golden file does not show would break them silently. After a lawful change (version.h says

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading what the executor may have already (docs/design/module-loading.md).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linking device code: the tenant's cuLink… calls, made by the executor's driver.
 #pragma once
 

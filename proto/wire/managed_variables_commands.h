@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `__managed__` variables: where the tenant puts them, and where each of them is.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rest of memory: physical memory and where it is mapped (CUDA's virtual memory functions),
 // memory of one process that another of the same trust domain opens, and a place in a stream's
 // order.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream's own writes of words and waits for words (cuStreamWriteValue*, cuStreamWaitValue*, cuStreamBatchMemOp).
 //
 // The word has 4 or 8 bytes, is aligned to them, and lies in the session's device memory or in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asking about an allocation without becoming a session of it: what NVML in a tenant's process
 // knows. On the allocation's socket, in the place of the handshake (session.h):
 //

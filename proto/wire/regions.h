@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shared memory of a session: what lies where, who writes it, and with which memory order.
 //
 // The scheduler makes all regions (memfds, sealed against shrinking, growing and resealing) and

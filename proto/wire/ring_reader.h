@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The executor's end of the command ring. Owned by the executor's session; used by its ring thread
 // only.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tenant's end of the command ring. Owned by the shim's session, lives as long as the mappings
 // it was built on. Not thread-safe: the session's lock is held for every call. No system call, no
 // allocation; never blocks; a full ring is kFull, which is no error.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The handshake: what a tenant and the scheduler say on the allocation's socket (SOCK_SEQPACKET)
 // before the ring exists.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pools of device memory that processes of one trust domain share (cuMemPoolExportToShareableHandle
 // and its relatives; docs/design/memory.md). Pools themselves are the tenant's own business: here a
 // shared one is a name for other processes, and the memory that its maker has put under it. Only

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor maps: the 128-byte descriptors of Hopper's bulk copies. They are opaque and hold no memory:
 // the driver makes one out of plain numbers, the tenant gets its bytes.
 #pragma once

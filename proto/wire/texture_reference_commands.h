@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texture and surface references: variables of a library that its kernels name, and that the
 // program binds to memory by its host code (docs/design/texture-references.md).
 #pragma once

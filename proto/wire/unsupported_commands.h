@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tenant tells the node about itself, for the operator's eyes only.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The wire's version. A server accepts every minor up to its own of its own major (pods keep the
 // shim they were started with while the node is upgraded); another major is refused with a message.
 //

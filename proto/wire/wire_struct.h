@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What may lie in shared memory or in a message: plain, sized, without a hole that could leak or
 // differ.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "shim/context/context.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contexts: the device's primary one and those that the program creates. The executor has one real
 // context; to the program each of these is one of its own, with a handle, flags, stored values and
 // the objects made in it, which go with it. Their work shares the tenant's streams, the legacy

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Limits of contexts. The executor's one context serves every tenant of the domain: a limit there only
 // grows, as far as the executor allows; what the program is shown is what it has set itself.
 #include "proto/cuda/return_if_error.h"

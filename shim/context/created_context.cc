@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contexts that the program creates, and what is made in them.
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/runtime_tables.h"

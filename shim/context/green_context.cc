@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "shim/context/green_context.h"
 
 #include "proto/cuda/return_if_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Green contexts: parts of the device's multiprocessors with streams of their own
 // (docs/design/green-contexts.md). Each is a Context too, which cuCtxFromGreenCtx gives; what is
 // made while that one is current is the primary context's, but for streams.

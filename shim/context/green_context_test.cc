@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Green contexts that programs use wrongly: they get errors, and their sessions go on.
 #include <atomic>
 #include <thread>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the end of the primary context ends, and what outlives it.
 #include "shim/testing/loaded_shim.h"
 

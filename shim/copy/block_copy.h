@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of blocks, of two and three dimensions and of arrays: what every such function of CUDA
 // comes down to. Safe from any thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuMemcpy2D, cuMemcpy3D, cuMemcpyPeer, copies to and from arrays: each brought into the form of
 // CUDA_MEMCPY3D. There is one device, so the peer forms differ by their contexts only.
 #include "proto/cuda/return_if_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One-dimensional copies, by what the two addresses are. Pinned memory is copied where it lies, and
 // so is registered memory that the device reaches; pageable sources are taken over before the call returns (inline for small ones, else through
 // staging buffers), pageable destinations are filled before it returns, as CUDA does.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads that help a thread of the program with a large copy. They start with the first call that could use them, at
 // most kMostCopyThreads and so many that the caller and the executor keep a processor of their own: with
 // few processors there is none, and callers work alone. They end with the process.

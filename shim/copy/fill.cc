@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memsets of 1, 2 and 4 byte elements, of one row or many.
 #include "proto/cuda/return_if_error.h"
 #include "proto/wire/block_copy_commands.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of pageable memory with copy threads: sizes around every border, many callers, fork.
 #include <dirent.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies between pageable memory and the device, in pieces that go through staging buffers, by the caller and the copy
 // threads together: while the device has some pieces, the threads copy others.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pinned buffers through which copies of pageable memory go. Few and fixed, cut from the arena at
 // the first use; a buffer is used again when the device has finished with it. Safe from any thread.
 #pragma once

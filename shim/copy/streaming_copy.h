@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copying to memory that the device reads next and no processor does, or more than a cache holds. Stores that go past the cache: the
 // device reads such memory from the machine's memory faster than from the cache of a processor that has just written it
 // (measured in docs/design/pageable-copies.md).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "shim/copy/streaming_copy.h"
 
 #include <gtest/gtest.h>

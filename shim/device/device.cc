@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device as the program sees it: the snapshot that came with the session. No message is sent.
 #include <stdio.h>
 #include <string.h>

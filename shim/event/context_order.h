@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Order between an event and all of a context: cuCtxRecordEvent and cuCtxWaitEvent.
 //
 // A record is behind everything the context's streams hold: a stream of our own waits for each of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "shim/event/event.h"
 
 #include "proto/cuda/return_if_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events: which ticket of which stream the latest record is. Queries and waits read completion
 // numbers; only elapsed times are asked of the executor.
 #pragma once

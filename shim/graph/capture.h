@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams of this process as captures know them. See proto/libcuda/graph/capture.h for how an
 // operation of a stream is recorded instead of sent.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the graph model asks of the shim.
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/library.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph's steps as the executor wants them (proto/wire/graph_nodes.h), and what the graph keeps
 // in this process to run: host functions, staging memory.
 //

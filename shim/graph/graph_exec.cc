@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executable graphs through the executor: what proto/libcuda/graph/exec.h asks of a driver.
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies between pageable memory and the device inside a graph: the device reads and writes a piece
 // of the arena that belongs to the graph, and a host function of ours moves the bytes between it
 // and the program's memory when the graph runs, as CUDA promises.

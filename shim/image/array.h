@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays by handle: what they look like is kept here, so questions about them need no message.
 // Arrays and their levels are ids to the executor. Safe from any thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor maps: asked of the executor's driver, which alone knows their form. A program that makes
 // the same map again and again (one for each launch) is answered from the last ones.
 #include <string.h>

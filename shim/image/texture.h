@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Textures and surfaces: handles are the driver's own numbers, so what they were made of is kept in
 // a list beside them, for the functions that ask. Safe from any thread.
 #pragma once

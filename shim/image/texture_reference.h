@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texture and surface references (proto/cuda/texture_reference.h has their functions). What one is bound
 // to is kept here, and told to the executor whenever it changes, in the ring: launches behind it see
 // it (docs/design/texture-references.md). Safe from any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texture and surface references: what the executor is told of them, and when.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernel launches: what CUDA checks in the call is checked here, then the parameters go straight
 // into the ring.
 #include <string.h>

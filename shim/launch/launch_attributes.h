@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA's launch attributes, judged and put into the wire's terms; for launches and for the kernels
 // of graphs. Nothing here is remembered; safe from any thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tenant's own part of the device's addresses, and the reservations it has cut from it
 // (cuMemAddressReserve). What is mapped in them is shim/memory/memory.h's to know. Safe from any thread;
 // the first call asks the executor where the part lies.

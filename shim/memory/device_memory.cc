@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "shim/memory/device_memory.h"
 
 #include "proto/wire/memory_commands.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory in whole allocations of the executor's. What is freed of a megabyte and more goes to
 // the executor, which keeps it for a while for this program's next allocation of the size
 // (docs/design/memory.md); a few smaller pieces are kept here. Safe from any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The session's host arena, which lies at the same address in the executor: where pinned memory
 // comes from, and space through which images travel. Its books are kept in private memory.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory and events of other processes of the trust domain (cuIpc*). A handle carries a token that
 // only the domain's executor knows; opening memory maps what lies behind the other's allocation
 // into this process's own range of addresses.

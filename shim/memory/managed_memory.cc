@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Managed memory in its first form: a part of the host arena, which the device reaches at the same
 // address. It never moves, so advice and prefetching change nothing but what is told when asked. What
 // is done in a stream takes its place there all the same: who waits for it waits for what it is behind.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What memory the program has from us: device allocations, module globals it asked for, pinned host
 // memory. Every address a program passes is judged against this table, so that a program's mistake
 // is CUDA_ERROR_INVALID_VALUE and never a broken session. Safe from any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Physical memory that the program holds by handle (cuMemCreate, an import) or by what is mapped. It
 // goes back when it is held by neither. The lock is held for every function here, round trips
 // included: what is mapped where changes together with it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a pointer is: cuPointerGetAttribute(s), from the table of known memory.
 #include <string.h>
 

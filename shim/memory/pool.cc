@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "shim/memory/pool.h"
 
 #include "proto/cuda/return_if_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pools of device memory in stream order (cuMemAllocAsync). A pool takes chunks of memory
 // (device_memory.h), cuts them, and gives what a stream has freed to that stream at once and to
 // others when the stream has come past the place of the freeing. No message is sent but for a new

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory in stream order: cuMemAllocAsync, cuMemFreeAsync, cuMemPool*. The pools are ours (pool.h);
 // the executor sees only their chunks.
 #include "proto/cuda/return_if_error.h"

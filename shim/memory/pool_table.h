@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pools of the process and the pieces that they are cut into, for pool.cc and shared_pool.cc
 // alone. Everything here needs the lock but what says otherwise.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program's own memory that it has registered (cuMemHostRegister). Its pages stay where they
 // are and the device does not reach them, and copies go through staging, as pageable memory's do,
 // until the program asks for their device address: then they are moved into the arena

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pages of the program's own that were moved into the arena, so that the device reaches them: the
 // program finds them where they were, the executor in the arena. Private anonymous memory only; it
 // becomes shared memory, and private memory again when it is moved back.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pools that processes of the trust domain share. The maker names a pool to the executor when it is
 // first exported, and puts a chunk under that name when an allocation in it is first exported. Who
 // imports maps the chunk and has the allocation in it as a piece of its own pool, until it frees it;

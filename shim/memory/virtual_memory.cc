@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA's virtual memory functions: cuMemCreate, cuMemAddressReserve, cuMemMap and their relatives.
 // None of them needs a context.
 #include "proto/cuda/return_if_error.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program passes beside code: numbers for the compiler, which runs in the executor, and places
 // for what that says. The places are the program's own; CUDA overwrites an option's value with what it
 // has to tell (a text's length, the time, the threads of a block), and so is done here.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of loaded libraries: what the program knows of one is cached here, so that launches and
 // attribute queries need no answer from the executor. A CUkernel and its CUfunction are one object.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries and modules: one kind of object behind both handles. Images are loaded at once, through
 // the arena; the executor copies them before it looks.
 //

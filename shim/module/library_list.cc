@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Listing a library's kernels: their names come from the executor in one piece after the other; what
 // each kernel is becomes known when it is first used.
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linking device code through the executor's driver.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "shim/module/managed_variables.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The `__managed__` variables of a library: one part of the arena, which the executor's driver takes
 // for the variables' place, so that program and kernels reach them at one address
 // (docs/design/managed-variables.md). Safe from any thread, as library.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many blocks and clusters of a kernel fit: asked of the executor's driver once, and remembered.
 #include <string.h>
 

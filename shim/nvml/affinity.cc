@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which processors and memory lie next to the device, as the kernel says it in the container.
 #include <fcntl.h>
 #include <stdio.h>

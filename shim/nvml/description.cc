@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What describes the device beyond CUDA's attributes: its link, its clocks' and its power limit's ranges.
 // The node's NVML said it when the scheduler started (proto/wire/query.h).
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one device: how it is found, what it is.
 #include <stdio.h>
 #include <string.h>

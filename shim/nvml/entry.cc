@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The door: every exported name. Functions that are not answered get their bodies here.
 #include <atomic>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ways from the device to others. A tenant has one device, so there are none.
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The quota and what of it is in use, as a whole and by process.
 #include "shim/nvml/node.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the node's scheduler says about this process's allocation, asked over its socket without a
 // session (proto/wire/query.h). One per process, constant-initialised, never destroyed; safe from
 // any thread. Failures are NVML's codes; the reason of the first is logged.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVML's C interface, the part that is answered here: result codes, enumerations and structures, as
 // NVIDIA's public NVML API reference (docs.nvidia.com/deploy/nvml-api) gives their members, order
 // and types. The toolkit ships no nvml.h. Sizes are asserted; where a structure carries a version,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The built library against a door of the test's own, loaded anew by each test.
 #include <dlfcn.h>
 #include <gtest/gtest.h>

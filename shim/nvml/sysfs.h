@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernel says about the device, where the container shows it (/sys/bus/pci/devices). Needs
 // an initialised library. Safe from any thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The library itself and the machine around the device.
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Locks and waiting of our own: the C library's have symbol versions that older containers lack.
 // Constant-initialised, no destructor, all-zero is unlocked; safe from any thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranges of addresses in arrays that grow, sorted by where they begin.
 #pragma once
 

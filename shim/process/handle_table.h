@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Objects that a program holds by opaque handle. A handle is the object's address inside a range of
 // addresses reserved for its kind, so that any value a program may pass is judged without touching
 // memory that is not ours; the object's place in the range is its id on the wire.

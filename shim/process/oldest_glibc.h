@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The version of the C library's symbols that every container has: named for functions that newer
 // ones have moved, with new versions, from libpthread into libc. References to them are weak, because
 // before glibc 2.34 a program without threads does not load libpthread.

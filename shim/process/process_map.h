@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernel says is mapped in this process (/proc/self/maps). Owns a descriptor; one thread.
 //
 // Kernels from 6.11 on answer about one address (PROCMAP_QUERY), in a microsecond; of older ones the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many processors this process may use.
 #pragma once
 

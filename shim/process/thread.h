@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads of ours in the program's process. They have the process's default stack size, never end before it unless
 // their function returns, and leave the program's signals to the program's threads; only the signals of faults,
 // which a thread raises itself, may reach its handlers here. A child of fork does not have them.

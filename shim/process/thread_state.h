@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What belongs to one of the program's threads: its stack of current contexts, its default stream.
 // Plain thread-local words; a thread that never called CUDA has none of it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the calls put on the wire, and which mistakes never get there.
 #include <cstring>
 #include <numeric>

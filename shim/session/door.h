@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The allocation's socket as this process finds it, and how the process introduces itself there.
 // Reads the environment; keeps nothing; safe from any thread. Used by both libraries that a tenant
 // gets.

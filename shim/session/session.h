@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process's session: attaching, writing commands, waiting for them, forking. One per process,
 // never destroyed; calls from any thread, also after main has returned.
 //

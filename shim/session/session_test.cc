@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attaching, being refused, forking, and what the snapshot answers.
 #include <sys/mman.h>
 #include <sys/resource.h>

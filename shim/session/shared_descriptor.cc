@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "shim/session/shared_descriptor.h"
 
 #include <sys/mman.h>

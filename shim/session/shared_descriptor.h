@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // File descriptors that stand for something shared with other processes of the trust domain: an
 // unnamed file that says the executor's name for it. Programs pass them on as they pass the real
 // driver's, and whoever has one may open what it stands for. Safe from any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a program begins: versions, cuInit, and the functions and tables it asks for by name.
 #include <string.h>
 

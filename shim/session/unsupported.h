@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tells the node what the program asked of CUDA that is not supported. Safe from any thread; never a
 // cause of failure.
 #pragma once

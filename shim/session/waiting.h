@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the program's threads wait for the executor: they look for some time, first holding their
 // processor and then yielding it, and sleep. One of the sleeping threads polls the doorbell and the scheduler's connection for all; the others wait
 // for it in the process. A hang-up of either peer ends every wait: the session is lost.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Waiting, the full ring, and the ends a session can come to.
 #include <chrono>
 #include <thread>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of the program that run in a stream's order: kept here by number, and run on one thread
 // of ours when the executor says that their turn has come (proto/wire/host_function_commands.h).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host functions: run in the tenant, one after the other, also when the session is lost.
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream's own writes of words and waits for words: proto/libcuda/memory_operation_api.cc's work, through
 // the executor.
 #include "proto/libcuda/memory_operation.h"

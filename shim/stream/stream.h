@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams: handles, the legacy and the per-thread default streams, and the rules of who waits for
 // whom. Ids are indices of the completion table; an id is used again only when its work is done.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attributes of streams: hints about caches, synchronisation domains and how the host waits. They are
 // kept, copied and shown; work runs the same with and without them.
 #include "proto/cuda/return_if_error.h"

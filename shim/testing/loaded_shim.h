@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests: a fresh instance of the built libgpuloom.so in this process. Instances share nothing,
 // so each test can attach, break and lose a session of its own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The node as the shim's tests need it: a scheduler's door and an executor's ring thread over a
 // temporary socket, with memory that is a map. Speaks the wire for real; everything it is told can
 // be looked at, held back and broken off. One tenant at a time.

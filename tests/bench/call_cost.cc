@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the calls that programs make most cost a tenant, in instructions, system calls and
 // allocations, against a budget that is written down here. Counts, not times, of the built
 // libgpuloom.so: the same on every machine, with or without a GPU. docs/benchmarks.md names it.

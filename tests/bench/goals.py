@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each line of the benchmark is to reach, in words and as a judgement. Pure."""
 
 import dataclasses

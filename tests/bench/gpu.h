@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One GPU as the benchmark uses it: a libcuda, the primary context of device 0, one stream, the
 // kernels. Everything ends with the process, as in most programs; nothing is released.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A loop in JAX: one compiled training step of a network with Adam, waited for."""
 
 import os

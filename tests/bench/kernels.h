@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device code of the benchmark, as PTX text: the binary carries everything it needs, and the
 // real and the software driver compile the same source.
 #pragma once

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines about loading a large library of kernels: by the first process that needs it, and by the next one beside it."""
 
 import pathlib

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The benchmark's lines: what is measured inside one process. docs/benchmarks.md says what each
 // means. Each line reports itself (report.h); a failed one reports its error and the next goes on.
 // From one thread.

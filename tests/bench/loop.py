@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program that does the same step again and again, as a process that does what a benchmark tells it.
 
     main({"name": make})       make() returns a loop: check() → text, the same wherever results are right; a step is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpuloom-bench: what CUDA calls cost one process. It asks a libcuda given by name, and is
 // otherwise the same program whether that is NVIDIA's, the software one, or (run as a tenant) the
 // shim, so that figures stand side by side. tests/bench/run.py runs it both ways;

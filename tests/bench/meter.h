@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tenant's session on an executor's parts (agent/executor/testing/rounds.h), and what its records cost the ring thread. Times
 // are the thread's own processor time, so a busy machine changes them little. One thread's.
 //

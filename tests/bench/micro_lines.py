@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines about single calls: rounds of gpuloom-bench processes, each of which measures all of them, natively or as tenant."""
 
 import time

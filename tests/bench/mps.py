@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NVIDIA's Multi-Process Service for one benchmark: its own pipe folder, nothing changed on the GPU, ended with it.
 
     with Mps(gpu) as mps:

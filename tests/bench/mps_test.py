@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tests of starting and ending MPS, with a control program of our own that behaves as NVIDIA's."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a benchmark reads off the machine: its description, GPU memory in use, processor time of processes."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Collects what a machine with a GPU needs to run gpuloom, its conformance tests, test programs and benchmark, where
 # nothing of ours is built and nothing can be installed: stripped, with every library but glibc.
 #   tests/bench/pack.sh DIR [BUILD]     BUILD: build/release or build/dev (default)

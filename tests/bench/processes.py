@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Benchmark processes, native or as tenants: starting them, waiting for what they say, ending them."""
 
 import json

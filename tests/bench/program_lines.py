@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines about programs: one alone, several at once, natively, under MPS and as tenants; results compared in the same run.
 
 All processes of a cast are started first, because importing a framework takes longer than measuring, and touch the GPU

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tests of the lines about programs, with a program that needs no GPU: rounds, comparison, failures, what is left out."""
 
 import pathlib

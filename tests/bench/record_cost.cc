@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpuloom-record-cost: for every command, the most time that one record of it costs the executor's ring thread,
 // as a table. The real session, dispatcher and workers on the software GPU, and a tenant that has made much
 // (record_forms.h). Each command is sent in its costliest valid form, and with every byte of its request and of its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tenant may have made, and to it the costliest record of each command that is valid. One thread's.
 //
 //   forms.SetUp(); for each name: forms.Send(name); meter.Settle();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays and views of them, tensor maps, parts of the device.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries, kernels, what is looked up in them, the linker.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of every kind, and what is shared with other processes.
 #include <cstring>
 

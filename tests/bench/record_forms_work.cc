@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams, events, launches, copies, graphs.
 #include "agent/executor/testing/graph.h"
 #include "tests/bench/record_forms.h"

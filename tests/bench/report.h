@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The benchmark's output: one JSON object per line on standard output, flushed at once, so that a
 // reader sees what was measured before something hung. From one thread.
 //   {"name":"launch_sync","unit":"ns","median":8123.0,"p10":…,"p90":…,"samples":2000}

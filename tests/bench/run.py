@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Measures gpuloom beside the driver it stands on, in one run on one machine, and prints its tables.
 
   run.py --bench build/release/tests/bench/gpuloom-bench --gpuloom build/release/bin/gpuloom

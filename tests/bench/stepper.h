@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a piece of code costs, counted and not timed: the processor is told to stop after each
 // instruction of a child's thread. The same on every machine and under any load, without hardware
 // counters; only x86-64 on Linux, and only where a process may trace its child.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark's tables: lines in order, figures of each side, whether goals are met. Pure: no process, no clock."""
 
 import statistics

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tests of the tables: goals are judged on medians, and what failed is seen to have failed."""
 
 import unittest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines about several processes of gpuloom-bench at once: launches together, GPU memory and processor time when idle."""
 
 import time

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Measures what a tenant costs in GPU memory beside its allocations: the second and later ones of a trust domain.
 
   tenant_memory.py --bench PATH/gpuloom-bench --gpuloom PATH/gpuloom [--limit-mib 20]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loops in PyTorch: convolution, attention, training, many tiny kernels, one large product. Each step ends synchronised."""
 
 import os

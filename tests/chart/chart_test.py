@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the chart makes of its values, rendered by render.go with Debian's Go, sprig and yaml."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The agent and the JSON schema say the same of a policy: docs/policy.schema.json, and its copy in the chart.
 
 usage: policy_schema_test.py GPULOOM_AGENT

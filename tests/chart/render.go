@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Renders the chart where there is no helm, with what helm itself is made of: Go's templates and sprig. Knows the
 // functions and objects that our chart uses, no others. From Debian's packages golang-go,
 // golang-github-masterminds-sprig-dev and golang-k8s-sigs-yaml-dev:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CUDA driver that takes over the executor it is loaded into, as a hole in a driver would let a
 // tenant: the software GPU (this library depends on it) but for one function, which runs when the
 // first memory is given to a tenant and then tries whatever reaches beyond the executor.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What somebody reaches who has taken over an executor: nothing beyond it. The code that tries runs
 // inside a confined executor, as a part of the driver (intruder_library.cc), while another domain's
 // executor, the scheduler and a process of the scheduler's user stand by.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a program on a kernel that lacks some system calls, as far as the program can tell: the
 // numbers in the first word, comma by comma, are answered as unknown, in it and in all it starts.
 //

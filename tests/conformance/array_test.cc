@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays: what they say of themselves, that their memory is counted and comes back, and every copy
 // to, from and between them.
 #include <cstring>

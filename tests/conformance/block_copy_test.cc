@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies and memsets of rows and slices between linear memory of every kind: pageable, pinned,
 // device. Sizes lie around what an implementation may cut pieces at.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captures into a graph that is there already, the program's own: how they end, and what becomes of it.
 #include <thread>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stream capture: what is recorded, how captures branch and join, what they forbid.
 #include <thread>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bodies that need a process of their own: before cuInit, without a context, or with a context that
 // they break for good. Each returns the number of things that were not as expected.
 #include "tests/conformance/children.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What bodies that run in a process of their own share (children.cc, shared_pool_children.cc), and what
 // a test tells them. Used from the child's first thread.
 #pragma once

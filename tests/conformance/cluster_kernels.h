@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device code for launches that ask for more than a shape. Of its own, because clusters need a newer
 // target than the rest.
 #pragma once

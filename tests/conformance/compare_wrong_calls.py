@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compares what two libcudas answered to gpuloom-wrong-calls.
 
   compare_wrong_calls.py GOLDEN [--accepted FILE] [--summary] -- COMMAND…     runs COMMAND and compares its output

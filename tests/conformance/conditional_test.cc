@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conditional nodes: bodies that run, or do not, or run again and again, by values that kernels set.
 #include "tests/conformance/fixture.h"
 

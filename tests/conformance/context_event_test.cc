@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events and whole contexts: cuCtxRecordEvent is behind all that the context's streams hold, and
 // cuCtxWaitEvent before all that comes. The codes of wrong calls are those of driver 580 on an H200.
 #include "tests/conformance/fixture.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The primary context and each thread's stack of current contexts.
 #include <thread>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All one-dimensional copies and memsets, synchronous and asynchronous, over sizes around every
 // limit that an implementation may have, from pageable and pinned memory.
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cubes of textures, textures with gradients and mipmaps, and sums in surfaces, in PTX.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A descriptor and some bytes through a Unix socket, as programs pass on what they share.
 #pragma once
 

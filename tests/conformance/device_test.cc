@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices, versions, attributes, error names, and resolving functions by name.
 #include <cstring>
 #include <set>

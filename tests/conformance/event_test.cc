@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events: states, timing, and the errors of wrong use.
 #include "tests/conformance/fixture.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What breaks a process's context for good, and what must be refused before there is one. Every
 // body runs in a child process. Through gpuloom, tenants of one trust domain share a fault: so
 // these are run without others beside them in the same process (tests/conformance/CMakeLists.txt).

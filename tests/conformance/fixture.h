@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver under test and what most tests need of it. The same bodies run on the software driver,
 // on the real one, and through gpuloom on either: main loads whichever library it was told to.
 //

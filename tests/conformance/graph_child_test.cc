@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Child graphs that are moved into their parents: what becomes of the handle, what they may hold, what
 // may be done to them.
 #include <algorithm>

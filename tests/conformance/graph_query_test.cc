@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a graph shows of itself: lists, and parameters that a program keeps, changes and passes back.
 #include "tests/conformance/fixture.h"
 

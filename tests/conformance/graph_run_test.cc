@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executable graphs at work: host nodes, pageable memory, events inside, launches that queue,
 // updates between launches, graphs of many nodes.
 #include <atomic>

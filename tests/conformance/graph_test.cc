@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs built by hand: nodes and edges, executable graphs, their updates, user objects.
 #include <cstdio>
 #include <fstream>

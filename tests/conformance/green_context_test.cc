@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Green contexts: what the multiprocessors are divided into, contexts and streams on parts of them.
 #include <algorithm>
 #include <atomic>

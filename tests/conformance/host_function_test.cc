@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host functions and stream callbacks: in the stream's order, in the program's own process.
 #include <atomic>
 #include <chrono>

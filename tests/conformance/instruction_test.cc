@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The programs that softgpu tests its machine with, on any driver: what they expect is what a GPU
 // does.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program wants of the JIT and hears from it: options of loads and links. The texts are the compiler's
 // own, so only that they are there is compared.
 #include <unistd.h>

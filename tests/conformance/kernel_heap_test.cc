@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that kernels allocate: it stays from launch to launch, comes back when it is freed, and has an
 // end.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device code of the conformance tests, as PTX text: the binary carries everything it needs,
 // and real driver and software driver compile the same source.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches that ask for more than a shape: all blocks at once, clusters, an early start, events; and
 // the attributes of streams.
 #include <string>

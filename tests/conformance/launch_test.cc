@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches: parameters by both ways, dimensions, dynamic shared memory, and wrong launches.
 #include <cstring>
 

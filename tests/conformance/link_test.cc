@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linking: texts that name each other's functions and variables become one image.
 #include <cstring>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpuloom-conformance [--libcuda=PATH] [--apart] [gtest flags]: what a libcuda must do, whichever it
 // is.
 //

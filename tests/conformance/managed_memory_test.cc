@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Managed memory: one address for host and device. The codes of wrong calls are those of driver 580
 // on an H200.
 #include <cstring>

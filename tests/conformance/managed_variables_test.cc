@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `__managed__` variables: one address for host and kernels, initial values, and what a wrong
 // question is told.
 #include <cstring>

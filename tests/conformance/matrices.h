@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small matrices of whole numbers for tests of the matrix instructions: exact in every type and in any
 // order of summing up, so that a GPU and softgpu must agree to the last bit.
 #pragma once

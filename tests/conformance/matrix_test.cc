@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of matrices by one warp: mma, whose registers PTX lays out, and wmma, which loads and stores
 // its own. Whole numbers throughout, so there is one right result.
 #include "tests/conformance/fixture.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream's writes of words and waits for words. The codes of wrong calls are those of driver 580 on
 // an H200.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory: allocating, freeing, what is left, and what is known about a pointer.
 #include "tests/conformance/fixture.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading images, finding kernels and variables, and what is known about a kernel.
 #include <algorithm>
 #include <cstring>

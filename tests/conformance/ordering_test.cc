@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where drivers that answer early are caught: events that other threads recorded, queries that say
 // "done", memory that the program uses again at once, and errors that must not stay.
 #include <sys/mman.h>

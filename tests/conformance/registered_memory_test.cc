@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program's own memory, registered. Its device address may be another than the program's. The
 // codes of wrong calls are those of driver 580 on an H200.
 #include <sys/mman.h>

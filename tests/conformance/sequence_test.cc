@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Long sequences of launches, as programs make them: what comes again, what comes with other parameters,
 // what never comes again, in several streams and threads. A library may launch them together; what they
 // leave behind, their order and their errors are the same.

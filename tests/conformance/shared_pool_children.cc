@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other processes of shared_pool_test.cc.
 #include <signal.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory pools that processes share by a descriptor: the children's halves are in
 // shared_pool_children.cc.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory and events that another process opens: the child's half is in children.cc. The codes of
 // wrong calls are those of driver 580 on an H200.
 #include <fcntl.h>

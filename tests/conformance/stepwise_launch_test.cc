@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches of CUDA 3: block, shared memory and parameters are set in the function, then it is
 // launched.
 #include <cstring>

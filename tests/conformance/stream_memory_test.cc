@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory in stream order and its pools. The codes of wrong calls are those of driver 580 on an H200.
 #include "tests/conformance/fixture.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams: handles, order, the legacy default stream's barrier, per-thread default streams.
 #include <thread>
 

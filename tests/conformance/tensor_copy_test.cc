@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tensor maps do: boxes of tensors of every rank to shared memory and back, in every swizzling, with
 // places outside of the tensor, and sums instead of copies.
 #include <algorithm>

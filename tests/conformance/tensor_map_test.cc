@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor maps: made twice they are equal, another address makes another map, and the documented
 // rules are errors. What a map does is a matter of the kernels that use it.
 #include <cstring>

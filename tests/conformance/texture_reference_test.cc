@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texture and surface references: variables of a module that its kernels name and host code binds.
 // PTX only: the language lost them with CUDA 12, drivers still have them for older programs.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Textures and surfaces, each instruction that reads or writes one, in PTX: the driver compiles it,
 // so a real one and the software one answer the same program. tests/programs/textures.cu has what
 // the CUDA runtime makes of them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Virtual memory: physical memory, reserved addresses, and the two put together. The codes of wrong
 // calls are those of driver 580 on an H200.
 #include <fcntl.h>

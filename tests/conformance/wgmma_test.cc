@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of matrices by four warps together, from shared memory in every layout that a descriptor
 // can tell. Whole numbers throughout, so there is one right result.
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wrong calls, and the code that a libcuda answers each with: one list for NVIDIA's driver, the
 // software one, and both through gpuloom. The answers of NVIDIA's driver are the measure
 // (tests/golden); compare_wrong_calls.py holds the others against them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays, rectangles, textures, surfaces and tensor maps.
 #include <vector>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stream capture: what may not be captured, what may not be done meanwhile, and what that breaks.
 #include <cstring>
 #include <thread>

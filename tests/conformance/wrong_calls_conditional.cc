@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wrong calls around conditional nodes.
 #include "tests/conformance/wrong_calls.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contexts, current and not.
 #include "tests/conformance/wrong_calls.h"
 

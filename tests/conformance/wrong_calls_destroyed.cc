@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Handles of what was destroyed. A driver may not know them any more, so each case has a process
 // of its own; what ends a process natively is no measure for us.
 #include "tests/conformance/wrong_calls.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs made by hand: nodes, edges, instantiation, updates.
 #include <vector>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device resources and green contexts.
 #include "tests/conformance/wrong_calls.h"
 

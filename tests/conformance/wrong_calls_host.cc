@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host memory, managed memory, and questions about addresses.
 #include <sys/mman.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpuloom-wrong-calls [--libcuda=PATH] [--area=NAME]: makes wrong calls of all areas of the driver
 // API and prints for each "area: what<TAB>CUDA_ERROR_…". See wrong_calls.h.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory: making, freeing, copying, filling.
 #include <vector>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Images, modules, libraries, functions and kernels.
 #include <cstring>
 #include <string>

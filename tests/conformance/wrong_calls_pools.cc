@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wrong calls around pools that processes share.
 #include <fcntl.h>
 #include <unistd.h>

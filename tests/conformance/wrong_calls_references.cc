@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texture and surface references.
 #include "tests/conformance/wrong_calls.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Before cuInit, about devices, and without a context.
 #include <cstring>
 

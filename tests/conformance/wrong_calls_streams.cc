@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams, events, host functions, and the device's waits for memory.
 #include "tests/conformance/wrong_calls.h"
 

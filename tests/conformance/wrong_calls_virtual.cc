@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Virtual memory, stream-ordered memory and pools, sharing between processes.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fenced blocks of the documents, and the commands in them."""
 
 import dataclasses

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The documents name things that exist: tests (`Suite.Name`), files (`proto/wire/ring_reader.h`) and links.
 
 usage: check.py

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A clean checkout, as a reader has it, and a machine to type commands on: its driver is the software GPU where there is no
 other, and what needs a cluster, a registry or hours of building has a stand-in (stand_ins/)."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Every command that the documents show works as it stands, for a reader who comes to it from a clean checkout and has typed
 those above it. A new block is run without being listed; what is not run, or not as it stands, is in a table below with
 the reason.

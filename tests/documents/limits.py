@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The numbers of docs/design/limits.md are the code's, and no limit of the code is missing there.
 
 A row's last cell names a constant and its file: `kName` in `path`. Its second cell begins with the number, with a unit

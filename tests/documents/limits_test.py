@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """limits.py finds what is wrong in a page and a file that are made for it."""
 
 import pathlib

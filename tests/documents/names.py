@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What comments and documents name exists: files, types, functions, constants, members, flags, variables of the environment.
 
 usage: names.py [--root DIR]

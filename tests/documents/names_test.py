@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The check of names finds what does not exist, and nothing where all is well."""
 
 import pathlib

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The worked example of docs/design/wire.md is what the code writes.
 #include <gtest/gtest.h>
 

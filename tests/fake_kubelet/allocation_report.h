@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the scheduler counted for a container's allocation. Not a kubelet's business: fake-kubelet
 // prints it beside the exit status, so that a demo can show quota and kernels. Found from the
 // mounted directory, which is <state>/allocations/<name>; the scheduler is asked at

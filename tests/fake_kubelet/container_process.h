@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a container's command as a plain process, for machines without container runtime and without
 // root: there are no bind mounts, so what the container would see is given by environment instead.
 //   - a variable whose value is the path of a mount (LD_PRELOAD) gets the host's path behind it, in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/fake_kubelet/fake_kubelet.h"
 
 #include <grpcpp/grpcpp.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kubelet as device plugins see one: Registration and PodResources on real gRPC sockets, and the
 // calls a kubelet makes to a plugin, with its habits: Allocate without a word about the pod,
 // PreStartContainer before every start and tried again, devices of init containers passed on to app

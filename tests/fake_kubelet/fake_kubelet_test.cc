@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of the stand-in that need no plugin; the rest is exercised by
 // tests/integration/agent_*.
 #include "tests/fake_kubelet/fake_kubelet.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One JSON object on one line, built key by key. Plain value, not thread-safe.
 #pragma once
 

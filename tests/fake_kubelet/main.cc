@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fake-kubelet: the kubelet stand-in as a program. Serves its sockets, waits for the agent, runs a
 // scenario's pods as local processes and prints one JSON object a line for each:
 //

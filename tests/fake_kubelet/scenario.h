@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What fake-kubelet is to do, from YAML:
 //
 //   pods:

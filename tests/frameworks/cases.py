@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Named cases of one program, run in one process because starting a framework takes longer than most of them.
 
     @case("matrix product")

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tests cases.py and xla_flags.py: what the runner reads of a program, what JAX is told."""
 
 import pathlib

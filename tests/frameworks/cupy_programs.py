@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CuPy: kernels compiled by NVRTC, the libraries below it, streams, pools and managed memory."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The driver API by ctypes, found as Numba finds it: dlopen("libcuda.so"). Needs nothing but Python."""
 
 import array

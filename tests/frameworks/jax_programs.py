@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JAX: compiled functions, gradients, the libraries below it."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NCCL through torch.distributed: one rank, and two ranks on one GPU, which NCCL itself may refuse."""
 
 import datetime

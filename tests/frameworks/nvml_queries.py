@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NVML as programs use it: by ctypes, through PyTorch, through nvidia-smi. What it says must agree with CUDA."""
 
 import ctypes

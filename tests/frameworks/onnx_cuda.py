@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ONNX Runtime's CUDA provider, where this machine has it; the model is made here by hand."""
 
 from cases import Skip, case, expect, hash_of, main, need, note

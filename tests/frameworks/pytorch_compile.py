@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch: torch.compile, which writes Triton kernels, compiles them and loads them. Its caches begin empty."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch: data loading by worker processes into pinned memory, with fork and with spawn."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch: CUDA graphs, streams and events."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch: tensors of one process used by another (cudaIpc, or shared virtual memory)."""
 
 import queue

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch: the libraries below it (cuBLAS, cuFFT, cuSOLVER, cuSPARSE, cuDNN) and its own larger kernels."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch's caching allocator in all its forms, against a limit: its own natively, the tenant's quota through gpuloom.
 
 PYTORCH_ALLOC_CONF (PYTORCH_CUDA_ALLOC_CONF) chooses the form. GPULOOM_TEST_MEMORY_GIB says what the limit is.

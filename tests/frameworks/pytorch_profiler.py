@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch under its profiler. What the profiler sees is not compared: it may see no kernels through gpuloom, and must
 then say so and leave the program's results alone."""
 

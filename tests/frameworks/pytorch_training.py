@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch: training and inference of convolutional and transformer models in every precision."""
 
 import contextlib

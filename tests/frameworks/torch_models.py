@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch made repeatable, and small models with the shapes of the real ones. Weights and data come from fixed seeds."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hugging Face transformers: small models with weights from a seed, generating and training."""
 
 import os

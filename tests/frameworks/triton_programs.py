@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Triton: kernels compiled here, loaded and launched by Triton's own launcher, with TMA descriptors of both kinds."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The flags that JAX's programs run with: which operations XLA puts into command buffers, which are CUDA graphs.
 
 GPULOOM_TEST_COMMAND_BUFFERS:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions that end in the middle of things, by the hundred: what they leave on the node.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tenant without the shim: speaks the handshake by hand and then writes what it likes into its
 // ring. Used from one thread.
 #pragma once

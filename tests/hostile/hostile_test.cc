@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tenants that lie. Whatever one writes, its own session ends with a reason; the tenant beside it
 // in the same trust domain goes on, and the next honest one is served.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a random tenant loads. No kernel of the first ones touches memory that it was told of, and none runs
 // long, whatever its parameters are: a tenant that writes anything into its ring still does its neighbours no
 // harm that the design allows.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpuloom-random-hostility: random hostile tenants beside honest ones that check every result, against the
 // real processes; on softgpu, or on a GPU with GPULOOM_TEST_DRIVER=libcuda.so.1 (stack.h).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ids that a random tenant has given: a few of each kind, so that they are soon used again. One
 // thread's.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/hostile/random_tenant.h"
 
 #include <signal.h>

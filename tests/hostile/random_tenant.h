@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tenant that does anything: sessions of commands that are nearly right, written raw into the ring, with
 // wrong ones among them; nonsense at the door, in the ring, at the doorbell and in the shared words; work that
 // nobody waits for, and sudden ends. A seed decides what it does; when its answers come, the machine does.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes the commands of a random tenant: each is right as far as the tenant can know, and names what the
 // tenant has made before; who sends it makes it wrong (Spoil). A seed decides everything but what the answers
 // say. One thread's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries, kernels, the linker, launches, parts of the device.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs: definitions and updates of what the tenant has.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of every kind: granted, pinned, mapped, shared, laid out by the driver.
 #include <algorithm>
 

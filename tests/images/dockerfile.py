@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a Dockerfile says: its stages and their instructions. Knows what ours uses, no heredocs and no escape directive."""
 
 import dataclasses

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The Dockerfile, as far as it can be held against the repository, the build and Debian where there is no registry: all that it
 names is there, and its image has the libraries that its programs need.
 

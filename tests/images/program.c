@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a container of another image runs: says how many libraries named libcuda its loader has
 // loaded. Built for each C library that containers have.
 #define _GNU_SOURCE

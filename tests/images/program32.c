@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A 32-bit program, built without headers and start files of 32-bit programs, which a development
 // machine need not have.
 extern int puts(const char* line);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Containers of images that gpuloom did not expect: what Allocate gives must do no harm to a program
 // that cannot use it, and reach every one that can. Each image is a folder with a C library's
 // loader and a program, in which the program runs by chroot; what Allocate has mounted is copied to

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpuloom-agent between a kubelet and real schedulers on software GPUs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For the agent's integration tests: a directory of its own, the kubelet stand-in, and
 // gpuloom-agent as a process with the real scheduler on the software GPU. Everything that was
 // started is ended by the destructor, the schedulers too, which outlive their agents. One thread.

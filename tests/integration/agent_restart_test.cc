@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What agents and schedulers that are replaced, killed or started again leave to the pods and to the
 // node.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA programs in pods: kubelet stand-in, gpuloom-agent, scheduler, executor and shim together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

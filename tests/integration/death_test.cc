@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every process is killed at some point, and what ends badly ends alone: tenants get an error, usage
 // returns to the byte, the next tenant is served, no process is left.
 #include <gtest/gtest.h>

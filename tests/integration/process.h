@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Child processes of a test: started, listened to, killed, and never left behind.
 #pragma once
 

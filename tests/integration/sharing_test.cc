@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tenants side by side: domains, quotas, usage, and who waits for whom.
 #include <gtest/gtest.h>
 #include <signal.h>

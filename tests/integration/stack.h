@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The real processes of one software GPU: a scheduler with its executors, told by the test what the
 // agent would tell it, and tenants that see the shim.
 //

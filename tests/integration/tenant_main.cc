@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tenant for the integration tests: one CUDA driver-API program with many habits. Says what it
 // does line by line on standard output, and obeys lines on standard input, so that tests order
 // events without sleeping.

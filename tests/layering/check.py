@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Refuses a file that stands in the wrong room: the include table, names, TODO spelling, file length.
 
 usage: check.py [--root DIR] [--lengths]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every C++ and CUDA source is formatted as .clang-format says. usage: format.py [--fix]"""
 
 import pathlib

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every file says its licence: in an SPDX line at its top, or in REUSE.toml where it can have none.
 
 usage: license.py [--fix] [--root DIR]   --fix adds the missing lines

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """license.py, over a small repository: what it asks for, and where it puts the line."""
 
 import pathlib

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every test program shares: collecting checks and printing the one closing line
 // `PASS <name> …` or `FAIL <name> …` that tests and the demo read. One Program per process, used
 // from one thread. After a failed CUDA call nothing behind it can be trusted, so Ok ends the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dynamic parallelism: kernels that launch kernels.
 #include <vector>
 

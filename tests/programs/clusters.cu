@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Thread-block clusters: distributed shared memory, sizes fixed in the code and asked for at the
 // launch, and launches that may begin early.
 #include <cooperative_groups.h>

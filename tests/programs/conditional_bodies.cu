@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bodies of conditional nodes that are captured from streams, each kind of node: who ends such a
 // capture need not ask for the graph, because the body is the node's.
 #include <vector>

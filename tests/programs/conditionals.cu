@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conditional nodes: a loop that a kernel ends, captured; a choice of branches, built by hand; one in
 // the other.
 #include <vector>

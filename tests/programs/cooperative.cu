@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cooperative grid: all blocks are there at once and wait for each other, many times. Usage:
 // cooperative [rounds]
 #include <cooperative_groups.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of two and three dimensions as programs make them: pitched memory, arrays, and the memory
 // of the host in all its kinds. Usage: copies2d3d
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // assert in a kernel: the context is lost with cudaErrorAssert, as CUDA says, and the message names
 // file, function and condition on standard error.
 #include <cassert>

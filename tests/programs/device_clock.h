@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device-side waiting, for programs that need a kernel to be running while something else happens.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // printf in kernels: comes out on this program's own standard output, complete, in order within a
 // thread, at the latest when the host has synchronised; with every kind of argument.
 #include "check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device functions: calls that are not inlined, recursion, functions through pointers, structs by
 // value, local arrays, a switch with many cases, templates and 64-bit integer arithmetic.
 #include <vector>

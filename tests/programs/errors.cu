@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wrong calls get CUDA's own error, break nothing, and the program goes on.
 #include "check.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events: timing, queries, and the errors of wrong use.
 #include "check.h"
 #include "device_clock.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ends while its kernels are still running. Usage: exit_inflight [seconds [how]], where how is
 // `return` (default), `_exit` or `abort`.
 #include <unistd.h>

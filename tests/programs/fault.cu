@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel writes where nothing is mapped: the error is cudaErrorIllegalAddress and stays.
 #include "check.h"
 

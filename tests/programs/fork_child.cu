@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fork: the child of a process that uses CUDA cannot use it and harms nobody; the child of one that
 // has not begun works normally.
 #include <sys/wait.h>

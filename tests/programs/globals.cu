@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables of the module: __device__ and __constant__, with and without initial values, read and
 // written by kernels and by the host.
 #include <vector>

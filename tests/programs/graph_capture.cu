@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stream capture: over several streams, in every mode, replayed, updated, and refused where CUDA
 // refuses it.
 #include <thread>

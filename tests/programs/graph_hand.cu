@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The graph API by hand: kernel, copy, fill, empty, child and event nodes; questions about them;
 // changes to the instantiated graph; clones.
 #include <vector>

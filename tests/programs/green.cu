@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A green context under the CUDA runtime, as PyTorch and its friends use one: made by the driver,
 // current for a while, its default stream and streams of its own beside the primary context's.
 #include <cuda.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers of 16 and 8 bits: their functions, atomics, conversions and what CUDA's headers make of them.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host memory that the device reaches: pinned, mapped, at the same address on both sides, and what
 // CUDA says about pointers.
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host functions and stream callbacks: in their place among the stream's other work, on a thread
 // that may not call CUDA, with the host's and the device's memory; also as nodes of a graph.
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host memory that the program made itself, registered with CUDA: from malloc, from mmap, parts of
 // a larger range; used by kernels and by asynchronous copies, and afterwards still the program's.
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory and events of one process used by another: the parent makes them and sends handles through
 // a pipe, the child opens them, reads, writes, and records.
 #include <sys/wait.h>

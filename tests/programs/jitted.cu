@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver's functions found in its library by their names, and code compiled by it: text of CUDA's first
 // years with a limit on registers and a buffer for the log, and text that is wrong.
 #include <cuda.h>

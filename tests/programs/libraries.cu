@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVIDIA's libraries, as PyTorch and CuPy use them: each call's own answer. They ask of a driver
 // what nothing else does (tables without documentation, scratch memory by stream, kernels by
 // enumeration). What they compute is not looked at, so that the program also runs where their

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device code from two sources, linked (-rdc=true): functions, variables and pointers to functions
 // across them. The other source is linked_part.cu.
 #include "check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other half of linked.cu.
 #include "linked_part.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What linked.cu and linked_part.cu share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device code from two sources, linked (-rdc=true), all of it PTX: there is nothing that was linked when the
 // program was built, so the driver links the parts when the program starts. The other source is
 // linked_part.cu.

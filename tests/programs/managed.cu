@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Managed memory (cudaMallocManaged), written and read by host and device in turn, also through
 // pointers inside of it, copied, filled and freed.
 #include "check.h"

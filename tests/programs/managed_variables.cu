@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `__managed__` variables: one address for host and device, with initial values, before and after
 // the first kernel.
 #include "check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device mathematics against the host's, single and double precision, and the fast approximations.
 #include <cmath>
 #include <cstring>

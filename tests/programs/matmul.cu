@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiled matrix multiplication through shared memory. Usage: matmul [edge]
 #include <cmath>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same product of matrices with its operands in every kind of memory, in turn: managed with and
 // without hints, mapped, pageable and pinned with copies, waited for at once or queued behind a kernel
 // that the host lets go. Each turn makes a stream and its memory anew and destroys them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Code made at run time: compiled by NVRTC to PTX and loaded; two parts compiled to relocatable code,
 // linked by nvJitLink, and loaded through the library functions.
 #include <cuda.h>

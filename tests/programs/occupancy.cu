@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the runtime says about kernels and how many blocks fit: attributes, occupancy, limits. The
 // closing line holds the numbers, which are the driver's own.
 #include "check.h"

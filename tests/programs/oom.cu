@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Allocates until it is refused, expects cudaErrorMemoryAllocation, and goes on. Usage: oom
 // [steps], each 1/steps of the memory that the device reports.
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stream-ordered memory: cudaMallocAsync and cudaFreeAsync, reuse in a stream and across streams,
 // pools and their numbers, a pool of the program's own.
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Per-thread default streams (nvcc --default-stream per-thread): each thread's default stream is
 // its own, and the threads' work runs at the same time. Each of two threads starts a kernel that
 // waits until the *other* thread's second kernel has run.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions: warp shuffles, votes, shared memory and atomics of several types. Usage: reduce
 // [elements]
 #include <algorithm>

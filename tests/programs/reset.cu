@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device reset and a new start, again and again: memory, streams, variables and kernels begin anew;
 // what static destructors and thread-local objects do with CUDA after main works, or is refused as
 // the runtime says.

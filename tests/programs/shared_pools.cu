@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A memory pool of one process used by another: the parent makes it for file descriptors, sends a
 // descriptor of it and what names two of its allocations through a socket; the child imports them,
 // reads and writes, and frees before the parent does.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linear memory read through a texture that is larger than what it lies in, as programs make it that take the
 // padded size of a transform for the size of its data: the halves of a real transform's spectrum are
 // multiplied with each other's mirror. What lies behind the data is never read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One kernel that runs for a given time, for tests that need the device to be busy. Says
 // `spin: running` once the kernel has begun. Usage: spin [seconds]
 #include "check.h"

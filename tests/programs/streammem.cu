@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stream memory operations: the stream writes words and waits for words, on the device and in host
 // memory, in order with kernels.
 #include <cuda.h>

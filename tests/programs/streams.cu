@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams: CUDA's barrier between the legacy default stream and blocking streams, non-blocking
 // streams that take no part in it, events across streams, and a pipeline of asynchronous pinned
 // copies. The order is proved with kernels that wait for the host, not with clocks.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Textures and surfaces as programs use them: arrays, linear and pitched memory, layers, mipmaps,
 // every address mode, filtering, and surfaces written by one kernel and read by the next.
 // Usage: textures

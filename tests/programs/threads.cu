@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many threads on one context: each with its own stream, memory and events; legacy default stream
 // barriers between them; events recorded in one thread and waited for in another; memory freed
 // while a kernel still uses it; pageable memory that is overwritten at once.

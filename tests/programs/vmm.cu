@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Virtual memory: one range of addresses over several pieces of memory, grown while it is used,
 // pieces exchanged, the same memory at two addresses.
 #include <cuda.h>

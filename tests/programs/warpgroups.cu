@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A product of matrices as Hopper's libraries compute it: tiles come by tensor map, an mbarrier tells
 // when, and four warps multiply them together in shared memory.
 #include <cuda.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // nvcuda::wmma: products of matrices through shared memory, in every precision it has.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contexts: made with all that belongs to them, and destroyed; green ones.
 #include "tests/sequences/kernels.h"
 #include "tests/sequences/world.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs: captured, made by hand, nested, conditional; instantiated, launched, updated, destroyed
 // while they run.
 #include <algorithm>

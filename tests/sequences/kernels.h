@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device code of the sequences, as PTX text that the driver compiles. "STAMP" is replaced by a
 // number, so that modules differ.
 #pragma once

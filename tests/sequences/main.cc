@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpuloom-valid-sequences: makes long sequences of valid calls of the driver API on several threads,
 // at random by a seed or in order, and checks that every call succeeds and all memory holds what it
 // must. Knows nothing of gpuloom: runs on any libcuda, and needs nothing but libc beside it.

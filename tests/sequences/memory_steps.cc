@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of every kind: made, looked at, freed.
 #include <sys/mman.h>
 

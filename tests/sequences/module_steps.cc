@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules, libraries and linked images: loaded, used, unloaded, loaded again.
 #include <cstring>
 

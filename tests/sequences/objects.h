@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a thread of the sequences has made and not destroyed yet, with the contents that its memory
 // must have once everything queued so far is done.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory and events that another process opens: this program again, as a peer that looks at the memory,
 // changes it and ends.
 #include <spawn.h>

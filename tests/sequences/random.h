@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers that a seed alone decides, the same on every machine. One thread's.
 #pragma once
 

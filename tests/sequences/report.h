@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run says: each thread's steps, and the first thing that went wrong, which ends the process.
 //
 // A Journal is one thread's, and is read by whoever reports. Fail and Judge may be called from any

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams and events: made, used, destroyed while they are in use, and made again.
 #include <thread>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operations of streams: what they are, how they are queued or become nodes, and what they do.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work of streams: bursts of it, values that streams write and wait for, synchronous calls.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One thread's part of an episode: its objects, and the order in which they may be used.
 //
 // Used by its own thread; between rounds, when all threads stand, by the one that exchanges objects.

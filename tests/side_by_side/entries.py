@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What run.py runs: programs, the environment each needs, how long each may take, and what of its output is compared."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One program of one side: started in a session of its own, watched, ended with everything it started."""
 
 import dataclasses

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs programs natively and through gpuloom, one after the other, and shows both side by side.
 
   run.py --out DIR                                   from a pack (tests/bench/pack.sh): everything is found from here

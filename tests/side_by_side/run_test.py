@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Tests the runner on programs that are shell scripts, with a gpuloom that only runs its command."""
 
 import contextlib

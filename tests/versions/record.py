@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Records what a release's agent or `gpuloom run` and a release's scheduler say to one another, on the software GPU.
 
 usage: record.py --asker BUILD --scheduler BUILD --recorder PROGRAM --out FOLDER --name NAME

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gpuloom-record-control LISTEN SCHEDULER OUT: stands between one agent or command, which connects to
 // the socket LISTEN, and the scheduler behind the socket SCHEDULER, passes every message on and writes
 // all of them to OUT when either hangs up. Knows nothing of what is said.

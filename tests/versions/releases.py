@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The releases, newest first: releases.json has the version and the commit of each.
 
 usage: releases.py                             prints them

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every release that is recorded is in the history, and can be taken from it. usage: releases_test.py"""
 
 import pathlib

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The version stands in one place, project() of the top-level CMakeLists.txt. Whatever cannot be derived from it says the
 same, and so does every program.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies and fills of blocks. Linear sides are judged as one range, from the first byte to the last;
 // whether a block lies inside an array is the driver's to say.
 #include "agent/executor/copy/block_copy.h"

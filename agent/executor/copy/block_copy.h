@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of blocks as the driver takes them, for streams and for graphs.
 #pragma once
 

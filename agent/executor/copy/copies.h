@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for copies and fills in its streams. Ring thread only.
 #pragma once
 

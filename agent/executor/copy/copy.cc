@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies and fills. Every address is judged when the command is read: the device side must lie in
 // one of the session's live allocations or its modules' globals, the host side in registered parts
 // of its arena (CUDA could block on memory that is not).

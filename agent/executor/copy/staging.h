@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pinned memory through which small copies from the ring go to the device. From pageable memory the
 // driver may make the caller wait for room of its own; here a session that has its share in use
 // waits in its queue, and the ring thread never does. Owned by the loop, ring thread only.

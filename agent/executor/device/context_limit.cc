@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one real context, as tenants may change it.
 #include "agent/executor/device/context_limits.h"
 #include "agent/executor/device/context_memory.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for the limits of the one real context. Ring thread only.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tenants make the one context keep of the device's memory, for all of them and until the executor
 // ends: the driver gives none of it back. Who makes it larger pays for what it grows by, until then; what
 // a fresh context has is the operator's reserve (docs/policy.md). Owned by the loop; ring thread only.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU of this process: the driver, the one primary context, and the streams and events that are
 // used again instead of being destroyed (destroying waits, and costs a driver call each).
 //

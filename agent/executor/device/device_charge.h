@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Room in a session's quota for what the driver takes inside this process: code and variables of images,
 // graphs, what the context keeps. Asked of the scheduler before the driver is; given back at the end of
 // the object, which may come after the session's: until then it stays on the allocation's account.

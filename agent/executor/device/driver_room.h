@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much of the driver's queues the work of all sessions takes. A full queue blocks whoever hands it
 // more (1,019 launches, measured), and streams beyond the 16 that the driver has queues for share one: a
 // queue whose head waits fills up with what stands behind it, of all its streams. The ring thread must not

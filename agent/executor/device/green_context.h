@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A green context of this executor's driver: a part of the multiprocessors. Shared by the session that
 // has it and its streams. Making one waits for the device, so that happens in a quiet moment
 // (quiet.h); none is destroyed (spare_greens.h). Ring thread only.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Green contexts of sessions of the real loop, with a driver that needs no GPU.
 #include "agent/executor/device/green_context.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for green contexts and for parts of the device. Ring thread only.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The executor's own stream, for clearing memory before a tenant gets it and for looking at words of
 // device memory, and the callbacks that wait for it. Ring thread only.
 #pragma once

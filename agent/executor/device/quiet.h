@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that real drivers answer only when the device is idle, holding the context's lock
 // meanwhile, so that every other call of the process waits with them (measured;
 // docs/design/module-loading.md): making a library usable (its first kernel or variable), unloading one,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Green contexts that are not in use. The driver never gives back the 4 MiB of device memory that each
 // took when it was made, whatever is destroyed (measured; docs/design/green-contexts.md). So none is
 // destroyed: who asks for the same part of the device is given one that is there.

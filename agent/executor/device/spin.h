@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What threads that look instead of sleeping need: the time, and a rest for the processor's other
 // half. Callable from any thread; nothing fails.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for events, and for those who wait for one. Ring thread only.
 #pragma once
 

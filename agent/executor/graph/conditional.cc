@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conditional handles of a tenant's graphs.
 #include "agent/executor/graph/conditional.h"
 

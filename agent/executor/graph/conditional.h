@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the executor keeps for the conditional handles of one of a tenant's graphs: the driver's graph
 // that they were made for, into which the definition is built when it comes
 // (docs/design/conditional-nodes.md).

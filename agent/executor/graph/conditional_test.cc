@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conditional handles and the graphs that have them, in sessions of the real loop, with a driver that
 // needs no GPU.
 #include <gtest/gtest.h>

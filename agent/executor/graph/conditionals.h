@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for the conditional handles of its graphs (docs/design/conditional-nodes.md). Ring thread
 // only.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs: instantiated on a worker, updated in the order of their launches, launched like any other
 // command of a stream.
 #include "agent/executor/graph/graph.h"

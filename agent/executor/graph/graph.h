@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tenant's executable graph: what has been judged of its definition, and the driver's objects made
 // from it. docs/design/running-graphs.md says how graphs run.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From judged definitions to the driver's graphs.
 #include <algorithm>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether what a graph's nodes name is the session's own. A graph can be a legal one of a program's
 // and still name memory that is gone by now, so these are answers, with the node that is wrong.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph's nodes as the driver wants them, from their judged definition. Safe from any thread; a
 // plan must not change meanwhile.
 #pragma once

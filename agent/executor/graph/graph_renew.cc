@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs with conditional nodes are built into the driver's graph that their handles were made for.
 // There is one, so when such a graph is instantiated again, its nodes are there already: they get
 // their parameters anew, whatever those were and whatever has become of what they named.

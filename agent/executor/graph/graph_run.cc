@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs at CUDA: launched, asked for their host functions, let go at the session's end.
 #include <algorithm>
 #include <optional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs in sessions of the real loop, with a driver that needs no GPU.
 #include "agent/executor/graph/graph.h"
 

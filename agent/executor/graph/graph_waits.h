@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many nodes of a graph's definition may wait at a time, each in a queue of the device of its own.
 // docs/design/running-graphs.md says what that means for everybody.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for graphs (docs/design/running-graphs.md): made and updated in the order of their launches,
 // launched like any other command of a stream. Ring thread only.
 #pragma once

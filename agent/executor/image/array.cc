@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays: charged by the scheduler, made and cleared by a worker. The driver cuts them from pools of
 // its own, where a neighbour's array may have lain, so each is cleared before its tenant can reach
 // it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An array in this context, whole or mipmapped, and what it was charged. Shared by the session that
 // made it, by its commands on their way, by textures and surfaces that look at it: the driver must
 // not meet a handle of something gone, whatever a tenant destroys first. Destroying may wait for the

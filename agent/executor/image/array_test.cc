@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays, views and block copies of sessions of the real loop, with a driver that needs no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

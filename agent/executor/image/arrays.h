@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for arrays, and for textures and surfaces, which look at them. Ring thread only.
 #pragma once
 

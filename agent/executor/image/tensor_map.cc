@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor maps: arithmetic of the driver on the tenant's numbers, without memory and without the
 // device. Addresses are not judged: a kernel may make any address anyway, and the hardware keeps
 // domains apart. The driver reads arrays of `rank` elements, so the rank is judged here.

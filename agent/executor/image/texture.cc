@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Textures and surfaces: the driver's own objects, whose handles the tenant's kernels get as plain
 // numbers. What they look at is judged when they are made: the session's own arrays, or a range of
 // its own memory.

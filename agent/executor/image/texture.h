@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the wire says what a texture does with what it looks at.
 #pragma once
 

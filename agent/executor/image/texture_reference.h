@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texture and surface references of one loaded library, and what they are bound to.
 //
 // A tenant binds references by host code, in no stream, and launches that it has sent before may

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for texture and surface references (texture_reference.h), which are in the libraries'
 // table. Ring thread only.
 #pragma once

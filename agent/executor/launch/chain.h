@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executable graphs that launch what tenants launch, because that costs a fraction of a plain launch:
 // docs/design/batching.md says why, and what it costs. Chains are kernel nodes in a row and take on
 // any chunk of launches; singles are one node, for one function with one shape in one stream. Both

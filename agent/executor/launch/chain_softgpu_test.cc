@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches that go together and launches that go one by one leave the same behind: the real loop on
 // the software GPU, with kernels whose results tell their order.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches by graphs against a driver that writes down what it is asked, and that refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which graphs there are for launches: made when somebody would have liked to have them, let go when others
 // need the room, or when what they name goes.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches that go to CUDA together: which may, and how a chunk of them goes.
 #include "agent/executor/device/device.h"
 #include "agent/executor/launch/chain.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches that follow one another in one stream and go to CUDA together (docs/design/batching.md):
 // everything that each of them says, packed so that two chunks are compared by comparing bytes.
 //

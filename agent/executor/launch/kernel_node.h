@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel node's parameters as the driver wants them. Points into itself and to the kernel's
 // parameters, which are the caller's. Safe from any thread.
 #pragma once

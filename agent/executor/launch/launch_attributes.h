@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tenant's launch asks for, as the driver's own launch attributes. Values are the driver's to
 // judge; only what no shim sends is refused (KnowsAttributes).
 #pragma once

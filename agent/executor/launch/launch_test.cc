@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches with attributes, lists of kernels, limits and links: what tenants may ask, and what ends
 // their session.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for launches: of a kernel by itself, and of those that go to CUDA together (chunk.h).
 // Ring thread only.
 #pragma once

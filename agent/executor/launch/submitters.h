@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads that launch for several tenants at once: what is launched for one of them is not in the way of
 // the others, and the ring thread has time to read (docs/design/batching.md). With one tenant at work
 // the ring thread launches by itself, which saves the way there and back.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for device memory: asked of the scheduler in granules (grant.cc), cut by DeviceSpace,
 // kept for a while when it is freed (KeptMemory), given back (give_back.cc), named by ids and mapped by the
 // tenant (virtual_memory.cc), shared by pools (shared_pool.cc). It knows what of the device commands may name.

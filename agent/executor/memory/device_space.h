@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a session's allocations lie inside its range of device addresses. Pure bookkeeping: knows
 // no CUDA and no memory. Ring thread only.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Physical memory for a session: what it has kept, or what the scheduler grants, imported and
 // cleared before the tenant can reach it.
 #include "agent/executor/device/device.h"

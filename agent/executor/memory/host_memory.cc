@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pinning parts of the arena.
 #include "agent/executor/memory/host_memory.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A session's arena on this side, and which parts of it are pinned. Outlives the session while
 // something of it is still pinned (quiet.h). Ring thread only, but for Populated, Read and Write,
 // which touch the descriptor only.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that a session has freed and that waits for the session's next need of the same size: the
 // way to the scheduler and back, clearing and mapping cost a hundred times what taking it up again
 // does. It stays charged to the session and holds nothing but the session's own data, so that

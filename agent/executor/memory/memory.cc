@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory: asked of the scheduler in granules (grant.cc), cut by DeviceSpace, kept for a while
 // when it is freed (KeptMemory), given back (give_back.cc).
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a session keeps of the memory that its tenant has freed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

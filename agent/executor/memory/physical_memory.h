@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Physical device memory that the scheduler granted, and the names under which processes of the
 // domain pass it on. A session holds memory by an id, by a mapping or by its own allocations; when
 // nobody holds it any more it goes back to the scheduler (DeviceMemory::Drop). What the session that it

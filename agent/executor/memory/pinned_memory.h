@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for what of its arena is pinned. Ring thread only.
 #pragma once
 

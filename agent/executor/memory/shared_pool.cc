@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pools that sessions of the domain share: a name, and memory that its maker has put under it.
 #include "agent/executor/memory/device_memory.h"
 

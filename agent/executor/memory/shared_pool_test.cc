@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pools that one tenant shares and another opens: who reaches what, and whose memory it is.
 #include <gtest/gtest.h>
 

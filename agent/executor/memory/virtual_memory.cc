@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Physical memory by id, and where the tenant maps it in its own part of the device range. What is
 // with a worker or waits for earlier work is busy: no other command may touch it meanwhile.
 #include "agent/executor/device/device.h"

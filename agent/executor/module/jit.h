@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of one compile of the driver's: what the tenant asked for, and where the driver writes
 // what it says. The driver keeps the addresses as long as its state or library loads, so this object
 // must live as long and never move. Made on the ring thread, then used by one thread at a time.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels: looked up and loaded by a worker before the tenant may launch them, because a launch
 // that loads code waits for the whole device.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for kernels: looked up and loaded before the tenant may launch them. What it finds is in the
 // libraries' table. Ring thread only.
 #pragma once

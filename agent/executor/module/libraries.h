@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for libraries that are loaded, and for what was looked up in them: kernels, variables,
 // texture references, all of which go with the library. Ring thread only.
 #pragma once

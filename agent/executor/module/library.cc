@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries that are loaded: their kernels' names, their global variables, their end. See
 // library_load.cc for their beginning.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/executor/module/library_cache.h"
 
 #include <sys/random.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What this executor knows of images, so that none is sent, examined, compiled or loaded twice without
 // need. Sessions of one executor are of one trust domain; nothing here goes beyond it.
 //

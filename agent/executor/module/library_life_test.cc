@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries that go, or whose tenant goes, while a worker is still at work for them: sessions of the real
 // loop, with a driver that takes as long as the test likes.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading images: what a tenant sends, or names by its hash (docs/design/module-loading.md).
 #include "agent/executor/device/device.h"
 #include "agent/executor/module/loading.h"

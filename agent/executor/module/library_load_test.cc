@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading, and what a domain knows of images: sessions of the real loop, with a driver that needs no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

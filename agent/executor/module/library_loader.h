@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for libraries on their way (docs/design/module-loading.md), those with managed variables
 // until they have a place included. Holds nothing: a load is held by the work that goes on for it. Ring thread only.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linking for a tenant: one linker state of the driver's for each of the tenant's, on a thread of its
 // own. NVIDIA's compiler (580.159.04) keeps something per thread between the calls about a state:
 // made, fed and destroyed on changing threads of a pool, a state leaves those threads with what is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver's linker, which one thread at a time may use: two threads of one process in it destroy its
 // heap (driver 580.159). A turn takes as long as a compilation, so the ring thread never takes one.
 //

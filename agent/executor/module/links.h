@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for the driver's linker. A link's work goes on behind the session's end, which does
 // not wait for it. Ring thread only.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A library on its way from the tenant's image to the driver. For library_load.cc and
 // managed_variables.cc: made and finished on the ring thread, worked on by one worker at a time.
 #pragma once

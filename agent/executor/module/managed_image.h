@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An image with `__managed__` variables on its way to the driver. The driver would put them where
 // only this process reaches them; so the tenant gives a place in its arena, and the image is loaded
 // with the variables declared as lying there (docs/design/managed-variables.md).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries with `__managed__` variables: they are loaded when the tenant has given those a place.
 #include <string_view>
 

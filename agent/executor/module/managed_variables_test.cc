@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries with `__managed__` variables: what a tenant says about their place is judged.
 #include <gtest/gtest.h>
 

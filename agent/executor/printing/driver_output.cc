@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/executor/printing/driver_output.h"
 
 #include <errno.h>

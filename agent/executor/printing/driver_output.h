@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the driver writes to this process's standard streams: text that tenants' kernels print
 // (stdout), and its message about a failed assert (stderr). Both go into files in memory instead,
 // so that writing never blocks the driver; the executor's own log keeps the original stderr.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whose kernels may print now. The device has one buffer for printed text and nothing in it says who
 // wrote it, so kernels that may print (of libraries that name vprintf) of different sessions take
 // turns. A session's turn ends when its printing launches are done and their text has been taken

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions whose kernels may print take turns at the device; others are not concerned.
 #include <gtest/gtest.h>
 

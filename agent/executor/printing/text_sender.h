@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Printed text on its way to one tenant, by way of the session's TextBoard. Ring thread only; owned by
 // the session.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What this process gives up before it knows any tenant, because tenants' kernels run in its
 // address space and a hole in the driver is a hole in us: the user it was started as, capabilities,
 // files, processes, the network, and every system call that CUDA was not seen to need. What a

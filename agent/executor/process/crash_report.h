@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the executor's log says when the process crashes, in our code or in the driver's: the signal,
 // the address, the calls that led there. Without it the scheduler knows a signal's number only, and
 // what a driver does wrong shows on a customer's machine alone.

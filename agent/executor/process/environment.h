@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the executor takes from the environment that the scheduler passed on, and what it sets up
 // there for the driver. Called from main, before there are other threads.
 #pragma once

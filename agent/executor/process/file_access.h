@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which files this process reaches, by Landlock: reading where programs, libraries, settings and
 // the machine's description lie, and of /proc itself only; writing to the GPU's device nodes, to what its
 // own threads are called, and to one folder. With it go, where the kernel's Landlock knows them, TCP, abstract Unix sockets, signals to others and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The executor's log, printf-like: one line a message (agent/node/log.h) to stderr, which the scheduler collects. Safe
 // from any thread.
 #pragma once

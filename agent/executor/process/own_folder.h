@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one folder an executor may write to: the driver's compiled code, its temporary files. Made by
 // the executor as its own user, because who starts it may lack the right to give folders away; for
 // the same reason removed, when the executor has ended, by a process of that user.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who this process is: its user, groups and capabilities. Capabilities and users are a thread's own
 // in the kernel, so all this is called before there is a second thread. False with a message.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/executor/process/refusal.h"
 
 #include "agent/executor/process/log.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The end of an executor that could not start. Called from main.
 #pragma once
 

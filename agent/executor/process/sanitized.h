@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether this is a build with sanitizers, which need what the executor otherwise gives up.
 #pragma once
 

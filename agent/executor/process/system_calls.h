@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The system calls that this process may make: those that CUDA was seen to need, by running all there
 // is on a GPU and on the software one. Every other is refused: with an error, because other drivers
 // may try other calls, and through the descriptor by which the kernel tells of it, so that it is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work of one session that grows with what its tenant has made: taking down thousands of objects, say.
 // It is done in pieces, as much in a round of the loop as the session's slice has room for, and while there is
 // any the session's ring is not read. So it costs its own tenant time and nobody else.

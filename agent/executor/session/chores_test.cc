@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What keeps one tenant's work from being everybody's: slices, chores, and tables that are looked up in and never
 // walked.
 #include "agent/executor/session/chores.h"

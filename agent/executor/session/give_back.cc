@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that a session lets go of: kept for its next need, or given back to the scheduler.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the sessions of an executor may cost it of this machine's memory: copies of what tenants send,
 // what is made from them, and what the driver keeps of it, for a moment or for long. Taken before the
 // memory is; who gets none is told so, and nothing is copied (docs/design/module-loading.md).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Objects under ids that a tenant chose. Pages are made where ids are used, so a hostile choice of
 // ids costs at most one page of pointers each. Owns its objects; ring thread only. Id 0 is never an
 // object.

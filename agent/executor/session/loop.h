@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one thread that serves all tenants of this executor: reads their rings, submits, looks at
 // what is done, tells them. It never blocks on CUDA or on the scheduler; what may block runs on
 // workers.

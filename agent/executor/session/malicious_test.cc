@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tenants that break the protocol: each is ended, and the next honest one is served.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Disjoint address ranges that a session owns, for judging what its tenant names. Pure; used by the
 // ring thread only. Sizes are bytes; no input overflows. However many ranges there are, and however many of them
 // lie side by side, nothing takes longer than looking one up.

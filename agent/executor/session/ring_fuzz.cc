@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Raw ring bytes into the real reader, dispatcher and handlers, with a driver that does nothing. A
 // tenant that has set up a stream, an event, memory, a kernel, graphs and conditional handles turns hostile: the input follows
 // in its ring. Whatever it is, the session must end or go on, and give back all memory at its end.

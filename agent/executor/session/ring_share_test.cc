@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tenants that would have all of what an executor has once: its ring thread, its workers, the driver's linker,
 // green contexts, pinned memory. Whatever they do, the neighbour is served.
 #include <gtest/gtest.h>

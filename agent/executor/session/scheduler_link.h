@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The executor's end of the control socket: questions to the scheduler with their answers, and
 // messages that need none. Nothing here blocks: what the socket does not take waits in a queue.
 // Ring thread only. When the scheduler is gone, closed() is true and the process must end.

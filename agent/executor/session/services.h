@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the sessions of one executor share. Owned by the loop, but for the device; all outlive the
 // sessions. Ring thread only, but where the parts say otherwise.
 #pragma once

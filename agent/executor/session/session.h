@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One tenant process on this executor: its ring, its objects, its memory, its streams.
 //
 // Made by the loop when the scheduler says AddSession; ring thread only. Whatever a tenant's bytes say is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a session ends: what CUDA has of it runs out, then everything goes back, piece by piece, so that nobody
 // waits for a tenant that has made much.
 #include <utility>

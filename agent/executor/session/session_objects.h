@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a session holds under the ids that its tenant chose for kernels and references. Plain data, ring
 // thread only; what is shared is held, never looked up again.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of a session (docs/design/executor-parts.md), in the order in which they are made: each may
 // call those before it. For the session's own files.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a session gives to its parts (docs/design/executor-parts.md): who it is, how it answers and
 // refuses, where slow work goes, what waits for earlier work. The session is one; a part has it by
 // its base. Ring thread only.

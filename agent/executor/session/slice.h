@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A part of the ring thread's time. Who works in pieces asks behind each piece whether the slice is used
 // up. One piece is always made, so that everybody gets on, however little there is; so a slice is
 // exceeded by one piece at the most. The time begins with the first question: who has nothing to do does

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The real loop on the software GPU: kernels that compute, spin and fault.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the sessions of one allocation hold together of what an executor has only once. A tenant may open sessions
 // without end, so what is shared out among sessions alone is shared out among nobody.
 //

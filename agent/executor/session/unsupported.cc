@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tenant says it has asked of CUDA in vain, on its way to the scheduler.
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/session/unsupported_calls.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for what its tenant has asked of CUDA in vain. Ring thread only.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads for what may take long at CUDA: loading modules, importing and mapping memory, pinning.
 // Work runs on a thread of the pool, which has the device's context current; `done` runs on the
 // ring thread, in RunFinished. A Lane keeps the jobs of one session in order and one at a time, so

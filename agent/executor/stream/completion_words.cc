@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/executor/stream/completion_words.h"
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The words of a session's completion region in which its tenant sees how far its streams have come
 // (CompletionRegion::completed), as the GPU can write them: where somebody waits, the GPU tells the
 // tenant itself, and our look at an event and our store are not in the way

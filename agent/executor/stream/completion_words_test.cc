@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When the device itself tells a waiting tenant what is done, and when it must not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/executor/stream/host_functions.h"
 
 #include "agent/executor/stream/stream_set.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions that one tenant is to run in its own process: which are due, and which it has run. The
 // words between the two are explained in proto/wire/host_function_commands.h.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the executor holds back for functions that a tenant runs in its own process.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream's writes of words and waits for words. Writes go to CUDA. Waits do not: a wait on the GPU
 // is work that may never end, and a moment without work (quiet.h) would never come while what ends
 // the wait is held back for that very moment. A wait is a gate of ours that looks at the word: host

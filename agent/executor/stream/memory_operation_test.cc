@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words that a tenant's streams write and wait for.
 #include <gtest/gtest.h>
 #include <unistd.h>

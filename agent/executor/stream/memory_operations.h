@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session for its streams' writes of words and waits for words. Ring thread only.
 #pragma once
 

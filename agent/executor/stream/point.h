@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A place in a stream that others can wait for: a CUDA event that was recorded once. The user's
 // EventRecord makes one, so does every mark that tells how far a stream has come. Shared by those
 // who may still wait for it (the tenant's event, commands in queues, the stream's marks); the CUDA

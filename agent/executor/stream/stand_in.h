@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs host functions' bookkeeping while the ring thread is in a driver call that may need it. Launching a
 // graph whose nodes wait for the host can return only when they have gone on: the driver then waits for
 // the device (measured; docs/design/running-graphs.md), and it is the ring thread that would tell the

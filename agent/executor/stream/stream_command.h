@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One command of a stream on its way from the ring to CUDA, judged already: its handles are
 // resolved and its ranges are the session's own. Plain data, ring thread only.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The streams of one session: in which order their commands may be handed to CUDA, and how far each
 // has come. Pure: what is handed over goes to a StreamSink, which alone calls CUDA.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of a session between its streams and CUDA's: submission, waits between streams, marks, completion, and
 // what waits for all of that. It alone hands commands to CUDA. Ring thread only.
 #pragma once

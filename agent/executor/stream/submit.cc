@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a session's streams to CUDA's: submission, waits between streams, marks, completion.
 #include <algorithm>
 

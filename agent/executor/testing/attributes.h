@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TestingDriver's attributes of kernels. For its own parts only.
 #pragma once
 

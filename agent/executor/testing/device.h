@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device that an executor's tests run on, and where in this process they put sessions.
 #pragma once
 

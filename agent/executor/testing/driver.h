@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A driver for the executor's own tests and fuzzers: every function that the executor calls,
 // without a GPU. Copies and fills do nothing to memory; what is submitted is written to a list;
 // work of a stream is done at once, or, while the stream is held, not before it is released. One

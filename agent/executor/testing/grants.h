@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler's answers to an executor that asks for memory, for tests: granted up to a quota and counted,
 // made by the test's own driver. One thread's, but for what is atomic.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes graph definitions and updates as a tenant would, well formed or not. For tests and fuzzers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TestingDriver's graphs. For testing/driver.cc only.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TestingDriver's green contexts, and what they ask of the rest of it.
 #pragma once
 

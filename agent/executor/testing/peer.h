@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other two parties for tests of the executor: a scheduler that grants memory, and tenants that
 // write rings, in the test's own process. The executor's loop runs on a thread of its own. Tenant
 // and executor share the process, so the arena is where the executor maps it, once a session is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a graph's memory operations do to the executor's pinned memory, as far as it has come. Of
 // TestingDriver, under its lock.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TestingDriver's texture and surface references. Libraries have "texture", "other" and "surface";
 // what is told to the driver is written to a list of its own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a session's tenant and executor share, and the tenant's ends of it, in a test's own process.
 #pragma once
 

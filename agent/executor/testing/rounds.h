@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of a loop (loop.h) with one session, whose rounds a test, a fuzzer or a benchmark makes by hand:
 // the real session, dispatcher and workers, and a scheduler that grants memory. One thread's.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What TestingDriver does for tests of who gets how much of what there is once. For testing/driver.cc only.
 #pragma once
 

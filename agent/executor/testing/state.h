@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What TestingDriver knows between its calls. For its own parts only.
 #pragma once
 

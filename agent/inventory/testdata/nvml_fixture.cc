@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A libnvidia-ml.so.1 for tests: two GPUs, or what FIXTURE_* asks for.
 #include <cstdio>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stands in for libnvidia-ml.so.1: one device that answers most questions.
 #include <cstring>
 

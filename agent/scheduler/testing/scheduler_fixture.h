@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests: a real Scheduler on its own thread, with memory that is only memfds and executors that
 // do what the test's tenants tell them (scripted_executor.cc).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stand-in for gpuloom-executor that does what a test's tenant tells it, byte by byte, over the
 // session's doorbell; each byte is answered with one or more. Without CUDA, and without honour.
 //

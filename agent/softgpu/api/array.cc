@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuArray*, cuMipmappedArray*.
 #include "agent/softgpu/driver/array.h"
 

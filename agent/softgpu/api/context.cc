@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuCtx* and cuDevicePrimaryCtx*: contexts, the calling thread's stack of them, their settings.
 #include "agent/softgpu/driver/context.h"
 

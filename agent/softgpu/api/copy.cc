@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuMemcpy*: linear copies, pitched copies. A name with _ptds or _ptsz takes NULL for the thread's
 // own default stream.
 #include "agent/softgpu/driver/copy.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuInit, cuDevice*: what programs ask about devices. Every answer is constant after cuInit.
 #include "agent/softgpu/driver/device.h"
 

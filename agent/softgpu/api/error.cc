@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuGetErrorName, cuGetErrorString.
 #include "proto/cuda/cuda_all.h"
 #include "proto/cuda/errors.h"

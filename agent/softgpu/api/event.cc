@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuEvent*: recording, waiting, elapsed time.
 #include "agent/softgpu/driver/event.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuFunc* and cuOccupancy*: what a function needs and how it fits. A library's kernel is taken
 // wherever a function is.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuGreenCtx* and its relatives. What the resources are is in proto/libcuda/device_resource_api.cc.
 #include "agent/softgpu/driver/green_context.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuLaunchKernel and its relatives.
 #include "agent/softgpu/driver/launch.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuLibrary* and cuKernel*: images that no context owns, and their kernels.
 #include "agent/softgpu/driver/library.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuLink*: several PTX texts become one, which loads like any other. Machine code, object files and
 // archives are nothing that softgpu could link.
 #include "agent/softgpu/ptx/link.h"

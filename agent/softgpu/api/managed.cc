@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Managed memory beside its allocation. It never moves here, host and devices reach the same pages:
 // advice and prefetching are checked, remembered and told.
 #include <cstring>

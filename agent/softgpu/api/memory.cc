@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuMemAlloc, cuMemHostAlloc and their relatives.
 #include "agent/softgpu/driver/memory.h"
 

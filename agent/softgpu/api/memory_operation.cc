@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream's own writes of words and waits for words: what proto/libcuda/memory_operation_api.cc asks of the
 // software driver.
 #include "agent/softgpu/driver/memory_operation.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuMemset*: fills of 1, 2 or 4 byte elements, one row or many. The calls without a stream are
 // asynchronous too, as in CUDA: later work of the default stream and of the streams behind its
 // barrier sees the result.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuModule*: images loaded into the current context.
 #include <algorithm>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuPointer*: what is known about an address.
 #include <cstddef>
 #include <cstring>

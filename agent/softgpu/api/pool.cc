@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuMemAllocAsync, cuMemFreeAsync, cuMemPool*: memory in stream order.
 #include "agent/softgpu/driver/pool.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How programs find functions: cuGetProcAddress, and the private tables that CUDA's own runtime
 // asks for.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuMemPoolExport*, cuMemPoolImport*: pools that processes share.
 #include <memory>
 #include <utility>

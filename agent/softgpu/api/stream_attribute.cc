@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuStreamGetAttribute, cuStreamSetAttribute, cuStreamCopyAttributes. All of them are hints to
 // hardware; they are kept and given back. The priority belongs to the stream since it was made.
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuTensorMap*: judged by the rules that CUDA documents and written in a form of our own, which the
 // machine's copies by tensor map read.
 #include "agent/softgpu/exec/machine/tensor_map.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bodies for every libcuda function that this driver does not define, and the addresses of all of
 // them.
 #include <atomic>

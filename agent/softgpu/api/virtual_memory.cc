@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuMemCreate, cuMemMap and their relatives: physical memory, address ranges, and the two put
 // together. None of them needs a context, so a process without one can hold and hand out memory.
 #include "agent/softgpu/driver/virtual_memory.h"

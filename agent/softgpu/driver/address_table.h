@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every range of this process's addresses that the driver knows: device memory, mapped physical
 // memory, host memory it allocated or registered. Kernels and copies ask it before they touch
 // anything.

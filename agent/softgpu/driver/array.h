@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays: rows of elements in device memory, without gaps, slice after slice. Mipmapped arrays are
 // their levels. An array belongs to a context and goes with it. Safe from any thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contexts: the primary one of each device and those made by cuCtxCreate, and each thread's stack
 // of them.
 //

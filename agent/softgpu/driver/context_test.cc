@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <thread>
 
 #include "agent/softgpu/testing/built_driver.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies and fills, one row or many, in a stream.
 //
 // Device sides are checked against the address table twice: when the call is made (INVALID_VALUE)

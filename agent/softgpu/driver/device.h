@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The software devices: identity, attributes and the count of memory in use.
 //
 // Devices are made once by MakeDevices and never destroyed. Ordinals are 0 … DeviceCount()-1.

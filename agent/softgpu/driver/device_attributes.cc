@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The attribute table of the software device. A number is here for one of three reasons: it is a
 // limit this driver really enforces, it is compute capability 9.0's architectural number, or it is
 // the honest 0 of something not offered.

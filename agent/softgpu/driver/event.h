@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events: a point of a stream, and the time when it was reached.
 //
 // Each record makes a new Recording; who waits for the event waits for the recording that was the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attributes of functions and kernels: what the code needs, and the few that a program may change.
 #include "agent/softgpu/driver/library.h"
 

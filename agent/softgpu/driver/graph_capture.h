@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams of this driver as captures know them, and its kernels as graph nodes. Each operation of a
 // stream asks before it is queued, after its arguments were judged (proto/libcuda/graph/capture.h):
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the graph model asks of this driver: executable graphs become programs of steps
 // (graph_run.h), a launch is one piece of a stream's work.
 #include <utility>

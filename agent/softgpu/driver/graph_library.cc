@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the graph model asks of this driver about everything that is not a graph.
 #include "agent/softgpu/driver/address_table.h"
 #include "agent/softgpu/driver/context.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One run of an executable graph: its steps on the calling thread, and on a few more where branches
 // of the graph are independent of each other, so that one branch may wait for memory or for the
 // host while another goes on. Safe from any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executable graphs of the software driver: order, concurrency, what runs together with streams.
 // The API's own rules are tested by the conformance tests.
 #include <atomic>

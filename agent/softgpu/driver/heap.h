@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A context's heap for malloc and free in kernels: one piece of device memory of
 // CU_LIMIT_MALLOC_HEAP_SIZE bytes, taken when a kernel first asks. What a kernel has allocated stays
 // until a kernel frees it, or the context ends. Safe from any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program wants to hear of the JIT, among the options of a load or a link: two buffers for text, the
 // time, and for how many threads of a block was compiled. Nothing else of the options means anything here.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launching a kernel: the checks that CUDA makes at the call, and the work that runs the grid.
 // Safe from any thread.
 #pragma once

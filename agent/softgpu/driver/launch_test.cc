@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules, libraries and launches through the built library. The instructions themselves are tested
 // beside the machine.
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loaded code: modules, libraries, functions and kernels, as CUDA's handles name them.
 //
 // A library is an image that no context owns; it is loaded into each context on first use there. A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that is allocated and mapped in one step: cuMemAlloc, cuMemHostAlloc, cuMemHostRegister,
 // managed memory and the variables of modules. Virtual memory management is virtual_memory.h.
 //

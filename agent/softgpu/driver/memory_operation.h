@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stream's own reads and writes of memory: write a value, wait for a value. Programs use them to
 // order streams with the host or with another process without events.
 //

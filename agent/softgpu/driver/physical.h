@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Physical memory: what cuMemCreate makes and what an imported descriptor stands for.
 //
 // It is a sealed memfd, so its pages appear when touched, begin as zeros, and the same memory can

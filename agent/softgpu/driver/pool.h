@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory pools: what cuMemAllocAsync takes from. Memory goes back to the device when it is freed,
 // so a pool here is a name, its attributes and the count of what came from it. Pools live in a
 // Registry until destroyed; allocations hold theirs. Safe from any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of a pool that processes share (cuMemPoolExportToShareableHandle): one sealed, sparse
 // memfd, which its maker cuts into allocations and importers map parts of. A descriptor of the file
 // stands for the pool; an allocation is named to others by where it lies in the file.

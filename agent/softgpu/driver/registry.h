@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which opaque CUDA handles of one kind are alive. A handle is the address of the object; a pointer
 // that was never handed out, or whose object is destroyed, is simply not found, so a wrong handle
 // is an error code and never a crash. The registry shares ownership: an object found stays valid

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pages taken away while a kernel or copy may still be looking at them.
 //
 // A freed range leaves the address table first, so that whoever touches it next gets an

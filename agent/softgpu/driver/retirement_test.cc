@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/softgpu/driver/retirement.h"
 
 #include <errno.h>

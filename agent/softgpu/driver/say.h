@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one way in which this library speaks: a line on stderr. Safe from any thread.
 #pragma once
 

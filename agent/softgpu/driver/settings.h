@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the operator chose through the environment, read once by cuInit.
 //
 // GPULOOM_SOFTGPU_MEMORY   memory of each device: a size ("8GiB"); default 16GiB

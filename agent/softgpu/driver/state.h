@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The life of this driver inside one process: not yet initialised, ready, faulted, forked,
 // unloading.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One stream: a queue of work and the thread that does it in order. Streams run truly side by side.
 //
 // Work may wait for points of other streams; a point is "everything up to the n-th piece of work of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texture and surface references. Those of a module stand for the variables that its kernels name;
 // a launch takes what they are bound to along, so that they can be bound anew while it waits or
 // runs. A texture reference that a program makes by itself is seen by no kernel.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/softgpu/driver/view.h"
 
 #include "proto/sync/mutex.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texture and surface objects: numbers that kernels get, and what they stand for. A view holds the
 // array it looks at; linear memory may go before it, then reading faults. Each belongs to a context
 // and goes with it. Safe from any thread.

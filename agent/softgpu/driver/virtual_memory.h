@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Address ranges reserved by cuMemAddressReserve and physical memory mapped into them.
 //
 // A reservation keeps its addresses from everybody else in the process. Mapped memory is seen by

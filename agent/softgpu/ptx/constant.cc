@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Constant expressions, initial values and declarations of variables.
 #include <bit>
 

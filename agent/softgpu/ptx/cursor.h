@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parser's place in the text: tokens with one look ahead, and the first error.
 #pragma once
 

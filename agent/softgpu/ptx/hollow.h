@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Machine code whose kernels do nothing: what lets a library without PTX be taken through all it
 // asks of a driver (cuBLAS, cuSOLVER, cuFFT …) where nothing can execute it.
 //

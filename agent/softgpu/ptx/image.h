@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From what cuModuleLoadData and cuLibraryLoadData are given to PTX text.
 //
 // An image is a fatbin wrapper (0x466243b1), a fatbin (0xBA55ED50), an ELF cubin or PTX text. Only

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Feeds any bytes to the extraction of PTX from images. Each input lies in a block of exactly its
 // size, so that AddressSanitizer sees a read past it.
 #include <cstdint>

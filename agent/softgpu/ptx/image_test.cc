@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Extraction of PTX: which member is taken, how it is unpacked, and what is refused.
 #include "agent/softgpu/ptx/image.h"
 

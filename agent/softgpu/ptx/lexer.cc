@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/softgpu/ptx/lexer.h"
 
 namespace gpuloom::softgpu::ptx {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Splits PTX text into tokens. Views into the text, which must outlive them. Never fails: a
 // character that PTX does not know becomes a kBad token, which the parser refuses.
 #pragma once

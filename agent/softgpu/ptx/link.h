@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linking PTX texts: one text that says what all of them say. What a text keeps to itself (no .visible,
 // .weak or .extern) and another names as well is renamed; the rest is resolved when it is loaded.
 // Pure functions without state.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/softgpu/ptx/parser.h"
 
 #include "agent/softgpu/ptx/cursor.h"

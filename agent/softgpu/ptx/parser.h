@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PTX text → ModuleTree. Checks the grammar only: names, types and opcodes are the decoder's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a PTX module says, before anything is resolved: the parser makes it, the decoder reads it.
 // Names are views into the PTX text, which must outlive the tree.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fundamental types and state spaces of PTX.
 #pragma once
 

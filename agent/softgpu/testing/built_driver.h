@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of the software driver stand on: the built libcuda.so.1, loaded by its path as
 // every user of it does, two devices of 1 GiB, and the primary context of device 0 current.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "proto/control/testing/recording.h"
 
 #include <poll.h>

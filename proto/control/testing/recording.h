@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests: conversations over a control socket that another release has had, and a scheduler that
 // answers as one did. tests/versions/record.py makes them; tests/golden/README.md says how.
 //

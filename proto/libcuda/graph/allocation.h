@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of allocation nodes. An address is taken when the node is made and backed as long as a
 // graph or an executable graph has the node, or the program has the memory of a launch that did not
 // free it. So a launch allocates and frees nothing; it only keeps account of who may free.

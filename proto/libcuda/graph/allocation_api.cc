@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Allocation and free nodes, and the account of graphs' memory.
 #include <limits.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stream capture: a capturing stream's operations become nodes of a graph instead of work. The
 // whole of it happens in the program's process, see docs/design/graphs.md.
 //

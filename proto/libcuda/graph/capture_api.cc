@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuStream*Capture*: beginning, ending and asking about captures. Each call comes as a pair: the
 // plain name takes NULL for the legacy default stream, the _ptsz name takes it for the thread's
 // own.

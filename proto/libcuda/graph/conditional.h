@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conditional nodes: a handle belongs to a graph, kernels of that graph and of the bodies in it give
 // it a value, and the one node that was made with it runs its bodies by that value.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the graph entry points have in common: finding what handles name, lists of dependencies.
 // Needs GraphLock.
 #pragma once

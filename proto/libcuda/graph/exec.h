@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executable graphs, and what a driver does with one: the border between the graph model, which the
 // shim and the software driver share, and their two ways of running it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuGraphInstantiate*, cuGraphLaunch, cuGraphUpload, cuGraphExec*: executable graphs.
 #include <string.h>
 

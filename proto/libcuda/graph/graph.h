@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CUDA graph as the program built or captured it: nodes, edges, parameters. Nothing here runs;
 // nothing leaves the process before a graph is instantiated (exec.h). See docs/design/graphs.md.
 //

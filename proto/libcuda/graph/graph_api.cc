@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuGraph*: graphs as a whole, their edges, what they hold.
 #include <limits.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model by itself, with a library that knows only what the tests say.
 #include "proto/libcuda/graph/graph.h"
 

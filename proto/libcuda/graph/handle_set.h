@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The living objects of one kind: what tells a handle from any other value a program may pass.
 // Open addressing over addresses; not thread-safe, constant-initialised, never destroyed.
 #pragma once

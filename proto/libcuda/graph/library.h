@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the graph model asks of the library it is compiled into: the shim and the software driver
 // each define these. They call nothing of the model, and are called with or without GraphLock
 // unless they say otherwise.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a graph's node does: the parameters of each kind, owned as plain values.
 //
 // A NodeParams owns what its pointers name (packed kernel parameters, attributes, lists, child

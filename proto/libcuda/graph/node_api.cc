@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuGraphAdd*Node, cuGraph*NodeGetParams and …SetParams: nodes of a graph that the program builds by hand.
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From CUDA's parameter structs to ours and back, with the checks that CUDA makes when a node is
 // made or changed. None of it takes the model's lock but what says so.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // New parameters for an executable graph: what may change, and what may not.
 #include <string.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // User objects: counted references to something of the program's, whose destructor is called when
 // the last one goes. Graphs and executable graphs hold references.
 //

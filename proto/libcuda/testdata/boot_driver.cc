@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A libcuda.so.1 with just what a copy of cudart asks for until its first allocation, on this
 // folder's tables. Shows that NVIDIA's own runtime, static and shared, accepts them.
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Starts the CUDA runtime. Exit status 0 when a device is found and an allocation answered, else the runtime's error.
 #include <cuda_runtime.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The untyped half of a library that exports the whole driver API: what exports.inc makes.
 #include "proto/libcuda/exports.inc"
 

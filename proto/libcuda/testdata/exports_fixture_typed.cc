@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The typed half: two real definitions, which must win over the untyped bodies.
 #include "proto/cuda/cuda_all.h"
 #include "proto/libcuda/exports.h"

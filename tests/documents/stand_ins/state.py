@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the stand-ins of one document remember of what its reader did before. One command runs at a time."""
 
 import json

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What reaches the next block of the cluster, or this one where it is alone.
 #include "agent/softgpu/exec/cases/instruction_cases.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/softgpu/exec/cases/instruction_cases.h"
 
 namespace gpuloom::softgpu {

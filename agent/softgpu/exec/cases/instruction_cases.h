@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One small program for each form of each instruction, with what it must give.
 //
 // A case is a few instructions around which the same frame is put: inputs in registers before,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every instruction, one small program for each form, and that the documentation lists them all.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products. Group is lane / 4, place is lane % 4; exact in every precision used here.
 #include "agent/softgpu/exec/cases/instruction_cases.h"
 

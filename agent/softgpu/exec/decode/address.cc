@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversions between address spaces, and hints about caches.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names that integers and floating point share: add, sub, mul, mad, div, abs, neg, min, max.
 #include "agent/softgpu/exec/decode/decoder.h"
 #include "agent/softgpu/exec/decode/instruction_table.h"

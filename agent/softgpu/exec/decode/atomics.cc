@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // atom and red. Always the processor's atomics: other streams run on other threads, and other
 // processes may map the same memory. Every operation is sequentially consistent, which is stronger
 // than any of the orderings that PTX can ask for.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Barriers of a block and of a cluster, and memory fences.
 #include "agent/softgpu/exec/decode/instruction_table.h"
 #include "agent/softgpu/exec/decode/types.h"

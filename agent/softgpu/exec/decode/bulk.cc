@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cp.async.bulk, cp.reduce.async.bulk, st.async and red.async: done at once, and reported at once.
 #include "agent/softgpu/exec/decode/bulk.h"
 

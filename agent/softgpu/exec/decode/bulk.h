@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What copies and reductions share that report to an mbarrier, or touch whole blocks of memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Branches, calls and the end of threads.
 #include <thread>
 

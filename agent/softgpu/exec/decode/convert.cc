@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cvt. The frequent conversions have handlers of their own; the others go through Convert().
 #include "agent/softgpu/exec/machine/convert.h"
 

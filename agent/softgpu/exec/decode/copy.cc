@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cp: copies that run beside the program on a GPU, and are done at once here.
 #include <cstring>
 

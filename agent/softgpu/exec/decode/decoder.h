@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decodes one function: resolves names, checks operands, and emits instructions with their
 // handlers.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operands of instructions: names, immediates and addresses.
 #include <bit>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Half precision and bfloat16: computed in double precision, so that the result is rounded once.
 #include <cmath>
 #include <limits>

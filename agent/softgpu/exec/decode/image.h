@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What instructions of textures and surfaces have in common: the shape in their names, and the
 // operand [handle, {coordinates}].
 #pragma once

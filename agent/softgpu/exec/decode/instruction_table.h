@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every PTX instruction that softgpu supports. docs/softgpu.md shows this table; a test compares
 // them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integer arithmetic beyond what arithmetic.cc has: 24-bit products, carries, dot products.
 #include "agent/softgpu/exec/machine/integer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ldmatrix, stmatrix and movmatrix: matrices of eight rows of eight elements of 16 bits. Lane l holds
 // the elements 2 * (l % 4) and the next of row l / 4 in one register.
 #include <cstring>

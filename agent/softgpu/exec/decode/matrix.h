@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the decoders of matrix instructions share: registers in tables, and the product of fragments.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Barriers in shared memory (mbarrier), which copies of whole blocks of memory report to.
 #include "agent/softgpu/exec/machine/mbarrier.h"
 

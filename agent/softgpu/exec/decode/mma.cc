@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mma: products of matrices that lie spread over a warp's registers.
 #include <algorithm>
 

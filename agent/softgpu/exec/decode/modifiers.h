@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of an opcode behind its name: ".rn", ".ftz", ".f32" of "add.rn.ftz.f32". A decoder
 // takes those that it understands; an instruction with parts left over is not supported.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/softgpu/exec/decode/module_builder.h"
 
 #include <algorithm>

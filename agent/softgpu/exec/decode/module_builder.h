@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of a Module while it is decoded: its names, its constant bank, its shared memory.
 #pragma once
 

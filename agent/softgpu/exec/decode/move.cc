@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mov and what else moves values between registers.
 #include "agent/softgpu/exec/decode/decoder.h"
 #include "agent/softgpu/exec/decode/instruction_table.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several small numbers in one register: pairs of 8-bit floating point, cvt.pack, and the video
 // instructions of two and four parts.
 #include <algorithm>

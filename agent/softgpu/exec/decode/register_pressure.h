@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Estimates how many 32-bit registers a function needs at once. PTX names a new register for almost
 // every result; a GPU's compiler gives those that are never alive together the same one, and so this
 // counts. What it counts decides how many blocks a multiprocessor is said to hold.

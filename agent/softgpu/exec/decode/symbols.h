@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the names of a PTX text stand for while it is decoded.
 #pragma once
 

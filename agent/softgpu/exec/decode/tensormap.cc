@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tensormap: changes maps of tensors in memory, field by field, and publishes them.
 #include <cstddef>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Textures by handle or reference: tex, tld4, txq. The operands do not fit into an Instr, so they lie in a table
 // of the function.
 #include "agent/softgpu/exec/decode/image.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the decoders of instructions share, and how the names that several types use find their file.
 #pragma once
 

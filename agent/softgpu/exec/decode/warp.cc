@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // shfl, vote, match, redux, activemask, elect and bar.warp.
 #include "agent/softgpu/exec/decode/instruction_table.h"
 #include "agent/softgpu/exec/decode/types.h"

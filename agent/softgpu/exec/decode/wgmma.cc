@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wgmma: products by four warps together, of matrices in shared memory. Each warp computes its own 16
 // rows and needs nothing of the others, and at once: what a program must do before it may read the
 // result, and after it may overwrite the factors, comes later than that.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wmma: matrices in memory, loaded into and stored from fragments, and products of fragments. Which
 // lane holds what is open in PTX; it is here as in mma.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which addresses a kernel may touch. Device pointers are CPU addresses of this process: the driver
 // maps device memory and answers here where it lies; the machine asks before it touches anything.
 //

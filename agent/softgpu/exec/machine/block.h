@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One block of a grid that runs: its warps, shared memory and barriers.
 //
 // Owned by Run() in grid.cc and used again for block after block. One thread. Turn() runs every

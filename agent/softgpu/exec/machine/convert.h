@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One conversion between any two types of PTX, as cvt makes it.
 #pragma once
 

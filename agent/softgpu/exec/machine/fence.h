@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Orders memory between the threads and processes that run grids on the same memory.
 #pragma once
 

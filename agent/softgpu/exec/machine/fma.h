@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fma.rn.f32 and fma.rn.f64: the instruction that matrix kernels spend their time in, so it uses
 // the processor's own when there is one.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs one grid of a kernel, on the calling thread.
 //
 // Several threads may run grids at once, also of the same kernel: what they share is only the

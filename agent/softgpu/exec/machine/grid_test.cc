@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Grids: divergence, barriers between warps, waiting, faults, and the ends of a run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

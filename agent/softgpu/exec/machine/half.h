@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IEEE half precision and bfloat16 in software: compilers disagree about their own types for them.
 #pragma once
 

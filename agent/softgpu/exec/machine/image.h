@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What textures and surfaces look at: rows of elements in plain memory. A driver that lays arrays
 // out as rows needs nothing else. Plain data; immutable while a kernel can see it.
 #pragma once

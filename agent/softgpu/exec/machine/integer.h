@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integer arithmetic as PTX defines it, without the undefined behaviour of C++'s.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that kernels allocate and free themselves. The driver owns it; it outlives every Run() that was
 // given it. Every method may be called from any thread at any time.
 #pragma once

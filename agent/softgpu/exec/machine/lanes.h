@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes handlers out of functions of single values: a loop over all lanes that the compiler
 // vectorises, and one over the set bits when some lanes are off.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices as the matrix instructions know them: their elements, how a warp's registers hold them, and
 // their product.
 //

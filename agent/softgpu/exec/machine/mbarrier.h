@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The 64-bit object that mbarrier instructions work on, as it lies in shared memory: PTX leaves its
 // layout to the implementation. A phase ends when nothing is pending: no arrival and no bytes.
 #pragma once

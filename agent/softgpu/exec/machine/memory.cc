@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From device addresses to pointers, with every check that a GPU makes: bounds and alignment.
 #include <cstdio>
 #include <cstring>

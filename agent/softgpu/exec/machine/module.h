@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One loaded PTX module: its kernels, ready to run, and its variables.
 //
 // Immutable after Load, so any thread may read it and run its kernels. `__device__` and

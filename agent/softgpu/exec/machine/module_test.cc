@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading PTX: variables, kernels' attributes, and the messages about what is wrong.
 #include "agent/softgpu/exec/machine/module.h"
 

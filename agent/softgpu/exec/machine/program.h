@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoded code: what the decoder makes of a syntax tree and a Warp executes.
 //
 // Registers are laid out lane by lane: a 32-bit register is 32 values of 4 bytes (128 bytes), a

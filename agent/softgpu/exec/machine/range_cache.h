@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The address ranges that a grid touched last, so that an access rarely asks the AddressSpace.
 // One per running grid, used by its thread only.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled with -frounding-math, so that the compiler keeps operations between changes of the mode.
 #include "agent/softgpu/exec/machine/rounded.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Floating-point arithmetic with the rounding modes, flushing and saturation of PTX.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a texture gives at a place: addressing, filtering, and the conversion of elements. Pure; the
 // caller says how an element's bytes are found, because only it knows what a kernel may touch.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "agent/softgpu/exec/machine/special_registers.h"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // %tid, %ctaid, %clock64 and their like, and addresses known only at run time.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions that a PTX text declares and the driver provides: __assertfail, vprintf and cudaGraphSetConditional.
 #pragma once
 

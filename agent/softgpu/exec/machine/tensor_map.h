@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a CUtensorMap holds when softgpu made it: the driver writes it, the machine reads it from
 // wherever a kernel has put it. Plain data without padding.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texture and surface instructions on images in plain memory: what each addressing mode, filter and
 // kind of access gives.
 #include <gtest/gtest.h>

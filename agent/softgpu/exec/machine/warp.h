@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 32 threads that run together: their registers, their places in the code, and how they diverge.
 //
 // Lanes at the same place run as one group. Of several groups the one deepest in calls, and there

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Instructions in which the lanes of a warp look at each other. Each lane brings its operands; when
 // all members of its mask have, the results are written. The lanes need not stand at the same
 // place.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the machine's tests share: device memory, and running a kernel of some PTX text.
 #pragma once
 
