@@ -135,8 +135,7 @@ void Finish(Capture* capture) {
   capture_count.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-// As the driver: a capture that breaks takes the graph along, one that the program gave it, too. The
-// graph of a node goes with that.
+// As the driver: a broken capture takes its graph along, also one that the program gave it.
 void DropGraph(Capture* capture) {
   Graph* graph = capture->graph;
   if (graph == nullptr || graph->owner != nullptr) return;
