@@ -312,8 +312,12 @@ std::string Run::Growth(const Both& now) const {
 }
 
 bool Run::Go() {
-  const Allocation near = stack_.Allocate({.pod = "honest", .domain = "shared"});
-  const Allocation far = stack_.Allocate({.pod = "honest", .domain = "elsewhere"});
+  // Room for the limits that they raise first (tenant_main.cc): a hostile one that did would have used up its quota.
+  constexpr uint64_t kQuotaBytes = 384 * kMiB;
+  const Allocation near =
+      stack_.Allocate({.pod = "honest", .domain = "shared", .quota_bytes = kQuotaBytes});
+  const Allocation far =
+      stack_.Allocate({.pod = "honest", .domain = "elsewhere", .quota_bytes = kQuotaBytes});
   for (uint32_t i = 0; i < options_.tenants; ++i) {
     hostile_.emplace_back(stack_.Allocate({.pod = "hostile", .domain = "shared"}),
                           RandomTenant::Habits{.trace = options_.trace});
@@ -322,8 +326,10 @@ bool Run::Go() {
     hostile_.emplace_back(stack_.Allocate({.pod = "wild", .domain = "wild"}),
                           RandomTenant::Habits{.wild = true, .trace = options_.trace});
   }
-  honest_.push_back(std::make_unique<Honest>("beside them", stack_.Tenant(near, {"bystander"})));
-  honest_.push_back(std::make_unique<Honest>("elsewhere", stack_.Tenant(far, {"bystander"})));
+  honest_.push_back(
+      std::make_unique<Honest>("beside them", stack_.Tenant(near, {"bystander", "limits"})));
+  honest_.push_back(
+      std::make_unique<Honest>("elsewhere", stack_.Tenant(far, {"bystander", "limits"})));
   for (const auto& honest : honest_) {
     if (!honest->Start()) {
       Fail(honest->Report());

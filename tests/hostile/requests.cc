@@ -24,7 +24,8 @@ Requests::Requests(Random* random, const wire::Welcome& welcome, uint8_t* arena,
       host_bytes_(welcome.host_range_bytes),
       arena_(arena),
       keeps_addresses_(wild || random->Chance(60)),
-      frees_(wild || !keeps_addresses_) {
+      frees_(wild || !keeps_addresses_),
+      wild_(wild) {
   size_t at = 0;
   for (const std::string& image : HostileImages(random_.Next(), wild)) {
     std::memcpy(arena_ + at, image.data(), image.size());

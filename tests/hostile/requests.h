@@ -141,6 +141,7 @@ class Requests {
   // What keeps addresses (a graph, managed variables) and is used when their memory has gone faults, as it does without
   // us. So a tenant that is not wild does one or the other.
   const bool keeps_addresses_, frees_;
+  const bool wild_;
   std::vector<Part> images_;
   Part space_ = {0, 0};
   std::vector<Part> memory_;

@@ -136,6 +136,8 @@ void Requests::FillCode() {
     return request->kernel != wire::KernelId{0};
   });
   On<wire::ContextSetLimit>([this](auto* request, Draft*) {
+    // Who raises one pays until the executor ends: the honest tenant has raised them; a wild one has none beside it.
+    if (wild_) return *request = {random_.Of<uint32_t>({0, 1, 2, 4}), 0, 0}, true;
     // CU_LIMIT_STACK_SIZE, PRINTF_FIFO_SIZE, MALLOC_HEAP_SIZE …
     *request = {random_.Of<uint32_t>({0, 1, 2, 4}), 0, uint64_t{1} << random_.Below(16)};
     return random_.Chance(20);

@@ -16,9 +16,10 @@
 //   fault              writes through a bad address; says "fault CODE"
 //   watch              says "ready", then synchronises until an error comes; says "error CODE MS",
 //                      the milliseconds since a line came on its input
-//   bystander          says "ready", then, for each line of input, allocates, copies, loads, launches,
-//                      synchronises, unloads and frees; says "slowest MILLISECONDS ms: what", or "wrong …"
-//                      when memory does not hold what it must
+//   bystander [limits] says "ready", behind raising the context's limits as far as a tenant may; then, for
+//                      each line of input, allocates, copies, loads, launches, synchronises, unloads and
+//                      frees; says "slowest MILLISECONDS ms: what", or "wrong …" when memory does not
+//                      hold what it must
 //   print NUMBER       says "ready"; after a line of input its kernels print "tenant NUMBER line N", N = 0
 //                      to 199, at once and from two streams, and it says "synchronised N" between them
 //   unsupported        calls a function that gpuloom does not have and asks for one that nobody has
@@ -332,7 +333,13 @@ int Waiting(int graphs, int functions) {
   Say("done");
   return 0;
 }
-int Bystander() {
+int Bystander(bool raises_limits) {
+  // Who raises a limit pays for it until the executor ends: now nobody else in the domain has to.
+  if (raises_limits) {
+    Ok(cu.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 16u << 10), "cuCtxSetLimit");
+    Ok(cu.cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 16u << 20), "cuCtxSetLimit");
+    Ok(cu.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 128u << 20), "cuCtxSetLimit");
+  }
   Say("ready");
   CUdeviceptr counter;
   Ok(cu.cuMemAlloc_v2(&counter, 4), "cuMemAlloc");
@@ -537,7 +544,7 @@ int main(int argc, char** argv) {
   if (habit == "fault") return Fault();
   if (habit == "watch") return Watch();
   if (habit == "waiting" && argc > 3) return Waiting(std::atoi(argv[2]), std::atoi(argv[3]));
-  if (habit == "bystander") return Bystander();
+  if (habit == "bystander") return Bystander(/*raises_limits=*/argc > 2);
   if (habit == "compile") return Compile(static_cast<size_t>(number));
   if (habit == "print") return Print(static_cast<uint32_t>(number));
   if (habit == "unsupported") return Unsupported();
