@@ -48,6 +48,20 @@ TEST(TurnArbiter, ALoneDomainGetsATurnWithoutEndAndNoMessageMore) {
   EXPECT_EQ(arbiter.charged_ns(domain), 1500 * kMs);
 }
 
+TEST(TurnArbiter, ALoneDomainIsNotBoundedByItsOwnHigherClass) {
+  Scheduler scheduler;
+  TurnArbiter& arbiter = scheduler.arbiter;
+  const DomainId domain = scheduler.Domain();
+  const AllocationId low = scheduler.Allocation(domain, Priority::kLow);
+  const AllocationId high = scheduler.Allocation(domain, Priority::kHigh);
+  arbiter.SetWants(low, true, 0);
+  EXPECT_EQ(arbiter.Next(0)->in_flight_ns, kUnbounded);
+  arbiter.SetWants(high, true, kMs);
+  EXPECT_FALSE(arbiter.Next(kMs)) << "that is its own arbiter's to see to";
+  arbiter.SetWants(high, false, 2 * kMs);
+  EXPECT_FALSE(arbiter.Next(2 * kMs));
+}
+
 TEST(TurnArbiter, TwoTakeTurnsAndAreAcknowledged) {
   Scheduler scheduler;
   TurnArbiter& arbiter = scheduler.arbiter;
