@@ -124,6 +124,8 @@ class Plan:
         command = [sys.executable, "-B", self.pack.script("run.py", "bench"), "--bench", self.pack.program("gpuloom-bench"),
                    "--gpuloom", self.pack.program("gpuloom"), "--quick", "--only", "launch_", "--budget", "90",
                    "--out", self.options.out / "launches.md"]
+        if self.options.softgpu:
+            command += ["--native", self.pack.folder / "lib/softgpu/libcuda.so.1"]
         yield Check("launches", command + self.driver, 120)
 
     def sequences(self):
