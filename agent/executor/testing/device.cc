@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "agent/node/gpu_uuid.h"
+
 namespace gpuloom::executor {
 
 void StartFirst(Device* device) {
@@ -14,14 +16,7 @@ void StartFirst(Device* device) {
   std::string error = "no first device";
   if (driver.cuInit(0) == CUDA_SUCCESS && driver.cuDeviceGet(&first, 0) == CUDA_SUCCESS &&
       driver.cuDeviceGetUuid_v2(&uuid, first) == CUDA_SUCCESS) {
-    std::string text = "GPU-";
-    for (int i = 0; i < 16; ++i) {
-      char hex[3];
-      snprintf(hex, sizeof(hex), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
-      text += hex;
-      if (i == 3 || i == 5 || i == 7 || i == 9) text += '-';
-    }
-    if (device->Start(text, &error)) return;
+    if (device->Start(FormatUuid(uuid.bytes), &error)) return;
   }
   fprintf(stderr, "the test's device: %s\n", error.c_str());
   abort();
