@@ -29,6 +29,9 @@ inline constexpr size_t kMaxLogLineBytes = 4096;
 size_t FormatLogLine(const timespec& now, LogLevel level, std::string_view program,
                      std::string_view text, char (&line)[kMaxLogLineBytes]);
 
+// What an executor's lines name as their program: by it the scheduler knows them from whatever else is written there.
+inline constexpr char kExecutorProgram[] = "gpuloom-executor";
+
 // What stands in a line that FormatLogLine has made, without its end of line. nullopt: it has another form. The time is
 // looked at for its form only.
 struct LogLine {

@@ -17,7 +17,6 @@ void LogError(std::string_view text);
 
 // What an executor has written, whatever its level: it has judged that itself.
 void LogOfExecutor(LogLevel level, std::string_view text);
-inline constexpr char kExecutorProgram[] = "gpuloom-executor";
 
 // For what a tenant can cause at will: no more than its budget allows.
 void LogFor(LineBudget* budget, LogLevel level, std::string_view text);

@@ -56,7 +56,7 @@ void OnCrash(int signal, siginfo_t* info, void*) {
     timespec now = {};
     clock_gettime(CLOCK_REALTIME, &now);
     char line[kMaxLogLineBytes];
-    Write(line, FormatLogLine(now, LogLevel::kError, kLogProgram, text, line));
+    Write(line, FormatLogLine(now, LogLevel::kError, kExecutorProgram, text, line));
     void* frames[kMaxFrames];
     backtrace_symbols_fd(frames, backtrace(frames, kMaxFrames), g_log);
   }

@@ -24,7 +24,7 @@ void Write(LogLevel level, const char* format, va_list arguments) {
   if (wanted < 0) return;
   const size_t length =
       static_cast<size_t>(begin) + std::min(static_cast<size_t>(wanted), room - 1);
-  WriteLogLine(kLogProgram, level, {text, length});
+  WriteLogLine(kExecutorProgram, level, {text, length});
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ void Log(LogLevel level, const char* format, ...) {
 }
 
 void LogFor(LineBudget* budget, LogLevel level, const char* format, ...) {
-  if (!TakeLogLine(budget, kLogProgram, level)) return;
+  if (!TakeLogLine(budget, kExecutorProgram, level)) return;
   va_list arguments;
   va_start(arguments, format);
   Write(level, format, arguments);

@@ -7,8 +7,6 @@
 
 namespace gpuloom::executor {
 
-inline constexpr char kLogProgram[] = "gpuloom-executor";
-
 // Texts longer than 1 KiB are cut. With kDebug they begin with the machine's monotonic clock, for who measures.
 [[gnu::format(printf, 2, 3)]] void Log(LogLevel level, const char* format, ...);
 
