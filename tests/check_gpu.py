@@ -33,7 +33,7 @@ FAULTS = "Init*:Fault*:Fork*"
 # What they say last of what they did.
 SUMMARY = re.compile(r"^(\[  (?:PASSED|FAILED)  \].*|\[=+\] .* ran.*|\d+ (?:equal|sessions|episodes).*|.*\bclean\b.*)$", re.M)
 
-REFUSED = re.compile(r"was refused (?:system call )?\d+|does not start in a fully confined")
+REFUSED = re.compile(r" warning .* was refused (?:system call )?\d+|does not start in a fully confined")
 
 
 @dataclasses.dataclass

@@ -14,6 +14,17 @@
 #include "agent/scheduler/log.h"
 
 namespace gpuloom::scheduler {
+namespace {
+
+// NVIDIA's driver looks for MPS and for links to its device nodes when it starts, and lives without either.
+bool IsTriedByTheDriver(int number) {
+#ifdef SYS_symlink
+  if (number == SYS_symlink) return true;
+#endif
+  return number == SYS_connect || number == SYS_symlinkat;
+}
+
+}  // namespace
 
 bool IsRefusedCallsDescriptor(int fd) {
   char target[64] = {};
@@ -65,8 +76,12 @@ void RefusedCalls::Note(int number) {
   if (number < 0 || index >= kNumbers || named_.test(index)) return;
   if (named_.count() >= kMostNamed) return;
   named_.set(index);
-  LogWarning(whose_ + " was refused system call " + std::to_string(number) +
-             (named_.count() == kMostNamed ? "; further ones are not named" : ""));
+  const std::string what = whose_ + " was refused system call " + std::to_string(number);
+  if (IsTriedByTheDriver(number)) {
+    LogInfo(what + ", which a driver tries when it starts and does not need");
+    return;
+  }
+  LogWarning(what + (named_.count() == kMostNamed ? "; further ones are not named" : ""));
 }
 
 void RefusedCalls::Close() {

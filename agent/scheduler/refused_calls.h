@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The system calls that one executor's filter refuses: the kernel holds the caller and tells us here
 // (seccomp_unotify(2)). Each is answered EPERM at once; each number is logged once, because it means
-// that a driver needs more than we know of, or that somebody tries what is forbidden. One thread.
+// that a driver needs more than we know of, or that somebody tries what is forbidden: a warning, but for
+// the two that a driver always tries. One thread.
 #pragma once
 
 #include <bitset>

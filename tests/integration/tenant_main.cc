@@ -117,10 +117,21 @@ void Begin() {
   Ok(cu.cuModuleLoadData(&module, gpuloom::conformance::kKernels), "cuModuleLoadData");
 }
 
+// So long a chain of instructions, each of which needs the one before, that a compiler takes seconds.
+std::string LongText(size_t bytes) {
+  std::string text =
+      ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry long(.param .u64 out)\n{\n"
+      ".reg .b32 %x, %y; .reg .b64 %out;\nld.param.u64 %out, [out];\n"
+      "cvta.to.global.u64 %out, %out;\nld.global.u32 %x, [%out];\nld.global.u32 %y, [%out+4];\n";
+  for (unsigned i = 1; text.size() < bytes; ++i) {
+    text += "mad.lo.u32 %x, %x, %y, " + std::to_string(i * 2654435761u) + ";\nxor.b32 %y, %y, %x;\n";
+  }
+  return text + "st.global.u32 [%out], %x;\nst.global.u32 [%out+4], %y;\nret;\n}\n";
+}
+
 int Compile(size_t mib) {
   Begin();
-  std::string text = kCodeOnly;
-  text.append("// ").append(mib << 20, 'x').append("\n");
+  const std::string text = LongText(mib << 20);
   Say("compiling");
   CUmodule large;
   Ok(cu.cuModuleLoadData(&large, text.c_str()), "cuModuleLoadData");

@@ -82,8 +82,8 @@ ReachableFiles FilesOfEveryExecutor() {
                 "/proc/version", "/proc/devices", "/proc/modules",
                 "/proc/driver",  "/proc/sys",     "/proc/filesystems",
                 "/dev/urandom",  "/dev/random"};
-  // pthread_setname_np writes another thread's name to /proc/self/task/TID/comm. cuInit does that from
-  // driver 570 on, and answers CUDA_ERROR_OPERATING_SYSTEM where it cannot.
+  // cuInit opens /proc/self/task/TID/comm to name its threads, with O_CREAT and O_TRUNC, and answers
+  // CUDA_ERROR_OPERATING_SYSTEM where it cannot (seen with driver 580).
   files.written = {"/proc/self/task"};
   files.devices = {"/dev/null", "/dev/zero"};
   std::error_code unreadable;
@@ -124,7 +124,7 @@ int RestrictFiles(const ReachableFiles& files, std::string* why) {
                             kMakeFile | kMoveBetweenFolders | kTruncate;
   const std::pair<const std::vector<std::string>&, uint64_t> rules[] = {
       {files.read, kRead},
-      {files.written, kRead | kWriteFile},
+      {files.written, kRead | kWriteFile | kTruncate},
       {files.devices, kDevice},
       {files.own, kOwn}};
   for (const auto& [paths, rights] : rules) {

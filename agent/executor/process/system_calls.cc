@@ -140,6 +140,8 @@ constexpr uint32_t kAllowed[] = {
     SYS_epoll_create1,
     SYS_epoll_ctl,
     SYS_eventfd2,
+    SYS_bind,
+    SYS_listen,
     SYS_shutdown,
     SYS_getsockopt,
     SYS_setsockopt,
@@ -293,6 +295,15 @@ class Filter {
     for (const uint32_t value : values) Answer(value, allowed ? SECCOMP_RET_ALLOW : refuse_);
     Return(allowed ? refuse_ : SECCOMP_RET_ALLOW);
   }
+  // Refused unless the argument is `value`; otherwise whatever follows decides.
+  void Require(uint32_t number, int index, uint32_t value) {
+    Add(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 4);
+    Add(BPF_LD | BPF_W | BPF_ABS,
+        static_cast<uint32_t>(offsetof(seccomp_data, args) + sizeof(uint64_t) * index));
+    Add(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
+    Return(refuse_);
+    Add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
+  }
 
   const std::vector<sock_filter>& program() const { return program_; }
 
@@ -322,6 +333,10 @@ Filter MakeFilter(uint32_t refuse) {
   // Of whatever domain: but Unix there is only TIPC. A datagram socket sends anywhere, in a pair too.
   constexpr uint32_t kType = 0xf;
   filter.Judge(SYS_socketpair, 1, kType, kAllowed, {SOCK_STREAM, SOCK_SEQPACKET});
+  // cuInit listens on an abstract Unix socket, "cuda-uvmfd-NAMESPACE-PID", and fails where it cannot
+  // (driver 580). Without connect and accept nothing goes through it.
+  filter.Require(SYS_socket, 0, AF_UNIX);
+  filter.Judge(SYS_socket, 1, kType, kAllowed, {SOCK_SEQPACKET});
   filter.Judge(SYS_prctl, 0, kAll, kAllowed,
                {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA, PR_GET_DUMPABLE, PR_GET_NO_NEW_PRIVS,
                 PR_GET_SECCOMP, PR_GET_PDEATHSIG, PR_GET_TIMERSLACK, PR_CAPBSET_READ,

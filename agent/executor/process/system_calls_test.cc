@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,11 +51,14 @@ TEST_F(SystemCalls, WhatAnIntruderWantsIsRefused) {
               char name[] = "/bin/true";
               char* arguments[] = {name, nullptr};
               if (!Refused(execv(name, arguments))) return 2;
-              for (const int family : {AF_UNIX, AF_INET, AF_NETLINK}) {
-                if (!Refused(socket(family, SOCK_STREAM, 0))) return 3;
+              for (const int family : {AF_INET, AF_NETLINK, AF_VSOCK}) {
+                if (!Refused(socket(family, SOCK_SEQPACKET, 0))) return 3;
+              }
+              for (const int type : {SOCK_STREAM, SOCK_DGRAM, SOCK_RAW}) {
+                if (!Refused(socket(AF_UNIX, type | SOCK_CLOEXEC, 0))) return 5;
               }
               if (!Refused(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair))) return 4;
-              for (const int number : {SYS_connect, SYS_bind, SYS_listen, SYS_accept4, SYS_ptrace,
+              for (const int number : {SYS_connect, SYS_accept, SYS_accept4, SYS_ptrace,
                                        SYS_process_vm_readv, SYS_unshare, SYS_setns, SYS_bpf,
                                        SYS_mount, SYS_seccomp, SYS_setresuid, SYS_capset,
                                        SYS_rt_sigqueueinfo, SYS_tkill, SYS_shmget, SYS_keyctl}) {
@@ -138,6 +142,27 @@ TEST_F(SystemCalls, WhatTheDriverNeedsWorks) {
               if (epoll_create1(0) < 0 || eventfd(0, 0) < 0) return 7;
               if (prctl(PR_SET_NAME, "driver", 0, 0, 0) != 0) return 8;
               return sched_yield() == 0 ? 0 : 9;
+            }),
+            0);
+}
+
+// cuInit makes one and listens, which nobody can join.
+TEST_F(SystemCalls, ASocketToListenOnGoesNowhere) {
+  EXPECT_EQ(InChild([] {
+              if (!Restrict()) return 1;
+              const int listens = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+              const sockaddr_un any{AF_UNIX, ""};
+              const auto* address = reinterpret_cast<const sockaddr*>(&any);
+              if (listens < 0 || bind(listens, address, sizeof(any.sun_family)) != 0) return 2;
+              if (listen(listens, 1) != 0) return 3;
+              if (!Refused(accept4(listens, nullptr, nullptr, 0))) return 4;
+              const int sends = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+              sockaddr_un name{};
+              socklen_t bytes = sizeof(name);
+              if (getsockname(listens, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) return 5;
+              const auto* to = reinterpret_cast<const sockaddr*>(&name);
+              if (!Refused(connect(sends, to, bytes))) return 6;
+              return Refused(sendto(sends, "x", 1, MSG_NOSIGNAL, to, bytes), ENOTCONN) ? 0 : 7;
             }),
             0);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/softgpu/driver/state.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -39,17 +40,56 @@ void AfterForkInChild() { phase.store(Phase::kForked, std::memory_order_relaxed)
   stopping.store(true);
 }
 
-// What NVIDIA's driver does, too, when it starts, and gives up where it may not (seen from 570 on): naming
-// another thread, which is writing to /proc/self/task/TID/comm, and making memory with a descriptor.
-bool StartsAsADriverDoes() {
+// What NVIDIA's driver does, too, when it starts, and gives up where it may not (seen with 570 and 580).
+bool NamesItsThread() {
   std::promise<void> done;
-  std::thread thread([&] { done.get_future().wait(); });
-  const bool named = pthread_setname_np(thread.native_handle(), "softgpu-start") == 0;
+  std::promise<pid_t> number;
+  std::thread thread([&] {
+    number.set_value(gettid());
+    done.get_future().wait();
+  });
+  const std::string path =
+      "/proc/self/task/" + std::to_string(number.get_future().get()) + "/comm";
+  std::FILE* const name = std::fopen(path.c_str(), "w");
+  const bool named = name != nullptr && std::fputs("softgpu-start", name) >= 0;
+  if (name != nullptr) std::fclose(name);
   done.set_value();
   thread.join();
+  return named;
+}
+
+bool MakesMemory() {
   const int memory = memfd_create("softgpu", MFD_CLOEXEC);
   if (memory >= 0) close(memory);
-  return named && memory >= 0;
+  return memory >= 0;
+}
+
+// Whoever asks there would be given memory of both. This one only has the socket, until the process ends.
+bool ListensForOtherProcesses() {
+  const sockaddr_un any{AF_UNIX, ""};  // of no name: the kernel finds an abstract one
+  const int listens = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  return listens >= 0 &&
+         bind(listens, reinterpret_cast<const sockaddr*>(&any), sizeof(any.sun_family)) == 0 &&
+         listen(listens, 1) == 0;
+}
+
+// And what it lives without: MPS, and links to its device nodes.
+void LooksForWhatIsNotThere() {
+  const int asks = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  const sockaddr_un nobody{AF_UNIX, "/tmp/softgpu-mps/control"};
+  if (asks >= 0) {
+    static_cast<void>(connect(asks, reinterpret_cast<const sockaddr*>(&nobody), sizeof(nobody)));
+    close(asks);
+  }
+  static_cast<void>(symlink("../softgpu", "/dev/char/softgpu/0"));
+}
+
+const char* WhatItMayNot() {
+  if (!NamesItsThread()) return "name its threads";
+  if (!MakesMemory()) return "make memory with a descriptor";
+  if (!ListensForOtherProcesses()) return "listen on a Unix socket";
+  LooksForWhatIsNotThere();
+  return nullptr;
 }
 
 }  // namespace
@@ -68,8 +108,8 @@ CUresult Start(unsigned flags) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   MutableSettings() = settings;
-  if (!StartsAsADriverDoes()) {
-    Say("the process may not name its threads or make memory with a descriptor");
+  if (const char* what = WhatItMayNot(); what != nullptr) {
+    Say(std::string("the process may not ") + what);
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
   if (settings.device_count == 0) return CUDA_ERROR_NO_DEVICE;
