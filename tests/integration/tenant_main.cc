@@ -124,7 +124,8 @@ std::string LongText(size_t bytes) {
       ".reg .b32 %x, %y; .reg .b64 %out;\nld.param.u64 %out, [out];\n"
       "cvta.to.global.u64 %out, %out;\nld.global.u32 %x, [%out];\nld.global.u32 %y, [%out+4];\n";
   for (unsigned i = 1; text.size() < bytes; ++i) {
-    text += "mad.lo.u32 %x, %x, %y, " + std::to_string(i * 2654435761u) + ";\nxor.b32 %y, %y, %x;\n";
+    text +=
+        "mad.lo.u32 %x, %x, %y, " + std::to_string(i * 2654435761u) + ";\nxor.b32 %y, %y, %x;\n";
   }
   return text + "st.global.u32 [%out], %x;\nst.global.u32 [%out+4], %y;\nret;\n}\n";
 }

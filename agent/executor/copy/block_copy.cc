@@ -105,6 +105,7 @@ void Copies::On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request& requ
   }
   CopyBlockWork work = {copy, {}, {}};
   if (!JudgeCopyEnd(copy.to, copy, &work.to) || !JudgeCopyEnd(copy.from, copy, &work.from)) return;
+  if (IsHostCopy(copy)) return EnqueueHostCopy(*stream, record.ticket, HostBlockOf(copy));
   StreamCommand command;
   command.ticket = record.ticket;
   command.work = std::move(work);

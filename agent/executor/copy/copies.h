@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
+#include "agent/executor/copy/host_copy.h"
 #include "agent/executor/session/session_port.h"
 #include "agent/executor/stream/stream_command.h"
 
@@ -14,8 +16,9 @@ class DeviceMemory;
 
 class Copies final : public Part {
  public:
-  Copies(SessionPort* port, const DeviceMemory* device_memory, const Arrays* arrays)
-      : Part(port), device_memory_(device_memory), arrays_(arrays) {}
+  Copies(SessionPort* port, const DeviceMemory* device_memory, const Arrays* arrays,
+         HostCopies* host_copies)
+      : Part(port), device_memory_(device_memory), arrays_(arrays), host_copies_(host_copies) {}
 
   void On(wire::Tag<wire::Copy>, const wire::Copy::Request&, const wire::Record&);
   void On(wire::Tag<wire::CopyInline>, const wire::CopyInline::Request&, const wire::Record&);
@@ -31,11 +34,14 @@ class Copies final : public Part {
   void FreeStaged(Stream& stream);
 
  private:
+  // From pinned memory to pinned memory, in the stream's order.
+  void EnqueueHostCopy(Stream& stream, wire::Ticket ticket, const HostBlock& block);
   // False: refused. `judged` is filled for an array only.
   bool JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy, CopyEnd* judged);
 
   const DeviceMemory* const device_memory_;
   const Arrays* const arrays_;
+  HostCopies* const host_copies_;
   uint64_t staged_bytes_ = 0;
 };
 

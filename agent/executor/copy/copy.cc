@@ -2,6 +2,8 @@
 // Copies and fills. Every address is judged when the command is read: the device side must lie in
 // one of the session's live allocations or its modules' globals, the host side in registered parts
 // of its arena (CUDA could block on memory that is not).
+#include <utility>
+
 #include "agent/executor/copy/copies.h"
 #include "agent/executor/copy/staging.h"
 #include "agent/executor/device/device.h"
@@ -38,10 +40,29 @@ void Copies::On(wire::Tag<wire::Copy>, const wire::Copy::Request& request,
                   : device_memory_->OwnsDevice(request.source, bytes))) {
     return Refuse(wire::Fatal::kBadRange);
   }
+  if (from_host && to_host && bytes != 0) {
+    return EnqueueHostCopy(
+        *stream, record.ticket,
+        {{request.destination, bytes, bytes}, {request.source, bytes, bytes}, bytes, 1, 1});
+  }
   StreamCommand command;
   command.ticket = record.ticket;
   if (bytes != 0) command.work = CopyWork{request};
   streams_.Enqueue(*stream, std::move(command));
+}
+
+void Copies::EnqueueHostCopy(Stream& stream, wire::Ticket ticket, const HostBlock& block) {
+  StreamCommand command;
+  command.ticket = ticket;
+  command.gate = std::make_shared<Gate>();
+  command.gate->knock = [this, block, id = stream.id, begun = false](Gate* gate) mutable {
+    if (std::exchange(begun, true)) return;
+    host_copies_->Copy(block, id, [weak = gate->weak_from_this()] {
+      // Not there any more when the queue was dropped meanwhile.
+      if (const auto caller = weak.lock()) caller->open = true;
+    });
+  };
+  streams_.Enqueue(stream, std::move(command));
 }
 
 void Copies::On(wire::Tag<wire::CopyInline>, const wire::CopyInline::Request& request,

@@ -50,6 +50,7 @@ struct Graphs::GraphBlock {
     plan->functions.resize(plan->reader.nodes());
     if (form == wire::GraphReader::Form::kDefinition) {
       plan->waits_at_once = WaitsAtOnce(plan->reader);
+      plan->sections = CutIntoSections(plan->reader, plan->scopes);
     }
   }
 };
@@ -113,7 +114,8 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
   if (plan->result == CUDA_SUCCESS && !plan->is_paid) {
     plan->is_paid = true;
     const uint64_t price =
-        std::max(kGraphTakesOfDeviceBytes, plan->reader.nodes() * kGraphNodeTakesOfDeviceBytes);
+        std::max(std::max(plan->sections.graphs(), 1u) * kGraphTakesOfDeviceBytes,
+                 plan->reader.nodes() * kGraphNodeTakesOfDeviceBytes);
     return Charge(price, [this, caller, request, plan](CUresult charged, DeviceChargeRef charge) {
       if (charged != CUDA_SUCCESS) plan->Fail(charged, wire::kNoGraphNode);
       plan->device_charge = std::move(charge);
@@ -123,10 +125,10 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
   const bool conditional = plan->reservation != nullptr && plan->result == CUDA_SUCCESS;
   if (conditional && !TakesReservation(caller, request, plan)) return;
   auto graph = std::make_shared<Graph>(services_.device, services_.modules, services_.quiet,
-                                       services_.staging, services_.graphs, tenant_,
-                                       conditions_->graph_nodes(), host_->budget);
+                                       services_.graphs, conditions_->graph_nodes(), host_->budget);
   // Those that are gone wait for a quiet moment, so a new one may as well.
-  const bool fits = !conditional && services_.graphs->Fits(plan->reader.nodes());
+  const bool fits =
+      !conditional && services_.graphs->Fits(plan->sections.graphs(), plan->reader.nodes());
   if (plan->result == CUDA_SUCCESS) plan->result = graph->Prepare(*plan);
   const auto finish = [this, caller, request, plan, graph, conditional] {
     if (conditional) plan->reservation->busy = 0;
@@ -208,7 +210,6 @@ void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
     if (node.index >= graph->nodes() || node.kind != graph->KindOf(node.index)) {
       return EndFor(wire::Fatal::kBadArgument);
     }
-    update->renames |= node.kind == wire::GraphNodeKind::kHost;
     update->rewaits |= node.kind == wire::GraphNodeKind::kMemoryOperations;
   }
   if (!JudgeGraph(plan, kJudgeAtATime)) {
@@ -222,9 +223,8 @@ void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
 void Graphs::TryUpdate(const GraphRef& graph) {
   while (!graph->updates.empty()) {
     Graph::Update& update = graph->updates.front();
-    // The functions of running launches are still to be asked for under their old tokens, and what
-    // they wait for is still to be let go of.
-    const bool in_use = update.renames || (update.rewaits && graph->HasManyFormerWaits());
+    // What launches at CUDA wait for is still to be let go of.
+    const bool in_use = update.rewaits && graph->HasManyFormerWaits();
     if (!update.judged || update.running || update.launches_before != 0 ||
         (in_use && graph->in_flight != 0)) {
       return;
@@ -261,7 +261,7 @@ void Graphs::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request& 
   if (graph == nullptr) return;
   StreamCommand command;
   command.ticket = record.ticket;
-  GraphWork work{graphs_.Find(request.graph)->graph, false, {}};
+  GraphWork work{graphs_.Find(request.graph)->graph, false, {}, nullptr};
   // All of the launch waits, not the node alone: the record is an older command, so this is later
   // than it might be and never in a circle.
   for (const Graph::Wait& wait : graph->waits()) {
@@ -278,6 +278,7 @@ void Graphs::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request& 
     event->latest->event_owner = recorded.cuda;
     work.points.push_back(event->latest);
   }
+  if (graph->sections() != 1) work.sections = CutLaunch(*stream, work.graph, &command);
   command.work = std::move(work);
   graph->OnQueued();
   streams_.Enqueue(*stream, std::move(command));
@@ -291,7 +292,7 @@ void Graphs::On(wire::Tag<wire::GraphUpload>, const wire::GraphUpload::Request& 
   if (graph == nullptr) return;
   StreamCommand command;
   command.ticket = record.ticket;
-  command.work = GraphWork{graphs_.Find(request.graph)->graph, true, {}};
+  command.work = GraphWork{graphs_.Find(request.graph)->graph, true, {}, nullptr};
   graph->OnQueued();
   streams_.Enqueue(*stream, std::move(command));
 }

@@ -7,21 +7,25 @@
 // ones share it. Build and Apply run on a worker while nothing else uses the Graph; everything else
 // is the ring thread's, its end too: the driver's objects are then destroyed on a worker, and in a
 // quiet moment (quiet.h) when there are conditional nodes, because that waits for the device.
+//
+// A Graph with host nodes is several executable graphs of the driver's (graph_sections.h), which the
+// stream's command hands over one after the other.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
-#include "agent/executor/copy/staging.h"
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/device_charge.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/graph/conditional.h"
+#include "agent/executor/graph/graph_sections.h"
 #include "agent/executor/session/host_budget.h"
 #include "agent/executor/session/large_free.h"
 #include "agent/executor/session/work_pool.h"
@@ -41,7 +45,7 @@ inline constexpr uint64_t kGraphNodeTakesBytes = 1280;  // that and ours
 // Beside a definition, in definitions: functions and scopes by node, which are at least 16 bytes each.
 inline constexpr uint64_t kReadingGraphTakes = 2;
 // Each costs the ring thread something when the graph is launched or updated, or when its session ends.
-inline constexpr uint32_t kMaxGraphHostCalls = 1024;
+inline constexpr uint32_t kMaxGraphHostNodes = 1024;
 inline constexpr uint32_t kMaxGraphRecords = 1024;
 inline constexpr uint32_t kMaxGraphWaits = 1024;
 inline constexpr uint32_t kMaxGraphMemoryNodes = 1024;
@@ -69,8 +73,8 @@ struct GraphRoom {
   // For uploads and for letting waits go; made when it is needed first, never given back.
   CUstream stream = nullptr;
 
-  bool Fits(uint64_t more_nodes) const {
-    return graphs < most_graphs && nodes + more_nodes <= most_nodes;
+  bool Fits(uint64_t more_graphs, uint64_t more_nodes) const {
+    return graphs + more_graphs <= most_graphs && nodes + more_nodes <= most_nodes;
   }
   void OnMade() {
     most_graphs = most_graphs > graphs ? most_graphs : graphs;
@@ -105,7 +109,7 @@ struct GraphPlan {
   std::vector<uint32_t> special;
   uint32_t records = 0;
   uint32_t waits = 0;
-  uint32_t host_calls = 0;
+  uint32_t host_nodes = 0;
   uint32_t memory_nodes = 0;
   uint32_t operations = 0;       // of the memory nodes
   ReservationRef reservation;    // of a definition with conditional nodes
@@ -113,6 +117,7 @@ struct GraphPlan {
   uint32_t judged = 0;           // so many entries
   uint32_t kernels = 0;
   uint32_t waits_at_once = 0;  // of a definition
+  GraphSections sections;      // the same
   bool prints = false;         // some kernel may
   CUresult result = CUDA_SUCCESS;
   uint32_t failed_node = wire::kNoGraphNode;
@@ -129,15 +134,18 @@ struct GraphPlan {
     return libraries.size() <= kMaxGraphHolds;
   }
   // False: there are too many of its kind.
-  [[nodiscard]] bool Count(uint32_t entry, wire::GraphNodeKind kind) {
+  [[nodiscard]] bool Count(uint32_t entry) {
     using enum wire::GraphNodeKind;
+    const wire::GraphNode node = reader.Node(entry);
+    const wire::GraphNodeKind kind = node.kind;
+    const bool on_host = RunsOnHost(reader, node);
     const bool few = kind == kEventRecord        ? ++records <= kMaxGraphRecords
                      : kind == kEventWait        ? ++waits <= kMaxGraphWaits
-                     : kind == kHost             ? ++host_calls <= kMaxGraphHostCalls
+                     : on_host                   ? ++host_nodes <= kMaxGraphHostNodes
                      : kind == kMemoryOperations ? ++memory_nodes <= kMaxGraphMemoryNodes
                                                  : true;
-    const bool is_special =
-        kind == kEventRecord || kind == kEventWait || kind == kHost || kind == kMemoryOperations;
+    const bool is_special = kind == kEventRecord || kind == kEventWait || on_host ||
+                            kind == kMemoryOperations || (kind == kCopy && node.body_bytes == 0);
     if (is_special && few) special.push_back(entry);
     return few;
   }
@@ -156,31 +164,22 @@ struct GraphRecordEvent {
   CUevent event = nullptr;
 };
 
-// In pinned memory: the GPU writes `ready` and waits for `done`, the executor the other way round.
-struct GraphHostWord {
-  uint32_t ready;
-  uint32_t done;
-};
-
 class Graph {
  public:
   // `session_nodes` counts the nodes of the session's graphs, whose memory `budget` is charged.
-  Graph(Device* device, WorkPool* pool, Quiet* quiet, Staging* staging, GraphRoom* room,
-        TenantRef tenant, std::shared_ptr<uint64_t> session_nodes,
-        std::shared_ptr<SessionBudget> budget)
+  Graph(Device* device, WorkPool* pool, Quiet* quiet, GraphRoom* room,
+        std::shared_ptr<uint64_t> session_nodes, std::shared_ptr<SessionBudget> budget)
       : device_(device),
         pool_(pool),
         quiet_(quiet),
-        staging_(staging),
         room_(room),
-        tenant_(std::move(tenant)),
         session_nodes_(std::move(session_nodes)),
         charge_(std::make_shared<HostCharge>(std::move(budget))) {}
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Takes what a worker may not: pinned words, room among the session's nodes.
+  // Takes what a worker may not: room among the session's nodes.
   [[nodiscard]] CUresult Prepare(const GraphPlan& plan);
   // Worker. The driver's graph and its executable form; plan->result says what came of it.
   void Build(GraphPlan* plan, uint32_t flags);
@@ -191,7 +190,19 @@ class Graph {
   // After Apply: what of an update is not the driver's.
   void AdoptUpdate(const GraphPlan& plan);
 
-  CUgraphExec exec() const { return exec_; }
+  uint32_t sections() const { return static_cast<uint32_t>(sections_.size()); }
+  // Null: nothing of it is for the device.
+  CUgraphExec exec(uint32_t section) const { return sections_[section].exec; }
+  // What the host does behind a section, one or the other: none of it needs another.
+  struct HostNode {
+    uint32_t node;
+    uint64_t token;                       // of the tenant's function
+    std::optional<wire::GraphCopy> copy;  // instead
+    bool disabled = false;                // the same
+  };
+  const std::vector<HostNode>& HostNodesBehind(uint32_t section) const {
+    return sections_[section].host_nodes;
+  }
   // Null: it has no conditional nodes.
   Reservation* reservation() const { return reservation_.get(); }
   uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
@@ -210,12 +221,6 @@ class Graph {
     uint32_t node;
     wire::EventId event;
   };
-  struct HostCall {
-    uint32_t node;
-    uint64_t token;
-    bool ready = false;   // the GPU has come to it, the tenant is to be asked
-    bool called = false;  // the tenant has been asked and has not answered
-  };
   // A memory operation of the tenant's that waits, and a value with which it goes on.
   struct ValueWait {
     bool wide;  // 64 bits
@@ -230,17 +235,11 @@ class Graph {
   // Nothing of it is at CUDA any more.
   void ForgetFormerWaits() { former_waits_.clear(); }
   // The GPU may wait in it for somebody outside of it.
-  bool MayWait() const { return !host_calls_.empty() || !value_waits_.empty(); }
+  bool MayWait() const { return !value_waits_.empty(); }
   // So many of its nodes may do so at a time (graph_waits.h).
   uint32_t waits_at_once() const { return waits_at_once_; }
   const std::vector<Record>& records() const { return records_; }
   const std::vector<Wait>& waits() const { return waits_; }
-  std::vector<HostCall>& host_calls() { return host_calls_; }
-
-  // True when the GPU has come to the host call, at most once each time.
-  bool TakeReady(uint32_t host_call);
-  // Lets the GPU go on behind it.
-  void SetDone(uint32_t host_call);
 
   // ---- the order of launches and updates, kept by Graphs
   struct Update {
@@ -250,13 +249,13 @@ class Graph {
     uint32_t launches_before = 0;  // queued since the update before, not handed over yet
     bool judged = false;
     bool running = false;
-    bool renames = false;  // host calls get other tokens
     bool rewaits = false;  // memory operations are others
   };
   std::deque<Update> updates;
-  uint32_t launches_queued = 0;  // behind the last update
-  uint32_t in_flight = 0;        // launches at CUDA
-  uint64_t let_go_rounds = 0;    // at the session's end
+  uint32_t launches_queued = 0;   // behind the last update
+  uint32_t in_flight = 0;         // launches at CUDA, with all of their sections or some
+  bool between_sections = false;  // a launch has begun, and its last section is not at CUDA
+  uint64_t let_go_rounds = 0;     // at the session's end
 
   // A launch was queued, or handed over.
   void OnQueued() { ++launches_queued; }
@@ -269,20 +268,23 @@ class Graph {
   struct Node {
     CUgraphNode handle = nullptr;
     uint64_t attributes_hash = 0;
-    uint32_t place = 0;  // among records, waits or host calls
+    uint32_t place = 0;  // among records, waits, or the section's nodes of the host's
+    uint32_t section = 0;
+    bool on_host = false;
     wire::GraphNodeKind kind = wire::GraphNodeKind::kEmpty;
     bool disabled = false;
   };
   CUresult Lay(const GraphPlan& plan);
   void AddAll(GraphPlan* plan);
   CUresult AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph);
+  // Of the reservation's graph, which was built before.
+  bool IsThere(uint32_t node) const;
   // Appends the driver's graphs of its bodies.
   CUresult AddConditional(const GraphPlan& plan, uint32_t i, CUgraph graph,
-                          std::vector<CUgraph>* graphs);
-  std::vector<CUstreamBatchMemOpParams> HostCallOperations(const Node& node) const;
-  CUresult AddHostCall(Node* node, CUgraph graph);
-  CUresult AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& graphs);
-  CUresult OrderHostCalls(const GraphPlan& plan);
+                          std::vector<CUgraph>* bodies);
+  // Edges between sections are the order in which those go.
+  CUresult AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& bodies);
+  CUresult Instantiate(uint32_t flags);
   // The reservation's graph has its nodes already: they get what the plan says.
   void Renew(GraphPlan* plan);
   CUresult RenewNode(const GraphPlan& plan, uint32_t i);
@@ -293,32 +295,51 @@ class Graph {
   Device* const device_;
   WorkPool* const pool_;
   Quiet* const quiet_;
-  Staging* const staging_;
   GraphRoom* const room_;
-  const TenantRef tenant_;
   const std::shared_ptr<uint64_t> session_nodes_;
   uint64_t counted_nodes_ = 0;
+  uint64_t counted_graphs_ = 0;
   const std::shared_ptr<HostCharge> charge_;  // until the driver's objects are destroyed
   DeviceChargeRef device_charge_;             // the same
   ReservationRef reservation_;                // null: the graph is this one's own
-  CUgraph graph_ = nullptr;
-  CUgraphExec exec_ = nullptr;
+  struct Section {
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    std::vector<HostNode> host_nodes;
+    bool has_nodes = false;
+    bool is_reserved = false;  // `graph` is the reservation's
+  };
+  std::vector<Section> sections_;
   uint32_t kernels_ = 0;
   bool prints_ = false;
   std::vector<Node> nodes_;
   std::vector<std::shared_ptr<const void>> libraries_;
   std::vector<Record> records_;
   std::vector<Wait> waits_;
-  std::vector<HostCall> host_calls_;
   std::unordered_map<uint32_t, std::vector<ValueWait>> value_waits_;  // by node
   static constexpr size_t kManyFormerWaits = 1024;
   std::vector<ValueWait> former_waits_;
   uint32_t waits_at_once_ = 0;
   std::vector<ValueWait> sorted_value_waits_;
-  GraphHostWord* words_ = nullptr;  // one per host call, in the staging memory
-  uint32_t word_count_ = 0;
 };
 using GraphRef = std::shared_ptr<Graph>;
+
+// How far a launch in sections has come.
+struct SectionedLaunch {
+  GraphRef graph;
+  wire::Ticket ticket;
+  wire::StreamId stream;
+  uint32_t next = 0;  // section
+  bool begun = false;
+  bool is_counted = false;   // a section was handed over
+  uint32_t begun_nodes = 0;  // of the host's before `next`
+  uint32_t done_nodes = 0;   // of those
+
+  void GoOn() {
+    ++next;
+    begun_nodes = done_nodes = 0;
+  }
+};
 
 // A session's graphs at CUDA in which the GPU may wait, and how they are let go when it ends.
 struct GraphWaits {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "agent/executor/copy/host_copy.h"
 #include "agent/executor/graph/graph.h"
 #include "agent/executor/graph/graph_node.h"
 #include "agent/executor/graph/graph_waits.h"
@@ -14,26 +15,24 @@ namespace gpuloom::executor {
 using wire::GraphNodeKind;
 
 Graph::~Graph() {
-  const CUgraph graph = reservation_ == nullptr ? graph_ : nullptr;
-  const bool retired = reservation_ != nullptr && exec_ != nullptr;
-  auto destroy = [exec = exec_, graph, &cuda = device_->cuda()] {
-    if (exec != nullptr) cuda.cuGraphExecDestroy(exec);
-    if (graph != nullptr) cuda.cuGraphDestroy(graph);
+  bool any_exec = false;
+  for (const Section& section : sections_) any_exec = any_exec || section.exec != nullptr;
+  const bool retired = reservation_ != nullptr && any_exec;
+  auto destroy = [sections = std::move(sections_), &cuda = device_->cuda()] {
+    for (const Section& section : sections) {
+      if (section.exec != nullptr) cuda.cuGraphExecDestroy(section.exec);
+      if (section.graph != nullptr && !section.is_reserved) cuda.cuGraphDestroy(section.graph);
+    }
   };
-  auto done = [libraries = std::move(libraries_), records = std::move(records_), words = words_,
-               host_calls = word_count_, staging = staging_, tenant = tenant_, room = room_,
-               session_nodes = session_nodes_, nodes = counted_nodes_, retired,
-               reservation = std::move(reservation_), charge = charge_,
+  auto done = [libraries = std::move(libraries_), records = std::move(records_), room = room_,
+               session_nodes = session_nodes_, nodes = counted_nodes_, graphs = counted_graphs_,
+               retired, reservation = std::move(reservation_), charge = charge_,
                device_charge = std::move(device_charge_)] {
     if (reservation != nullptr) --reservation->users;
     *session_nodes -= nodes;
-    room->graphs -= nodes != 0;
+    room->graphs -= graphs;
     room->nodes -= nodes;
     room->retired -= retired;
-    if (words != nullptr) {
-      staging->Give(tenant.get(), reinterpret_cast<uint8_t*>(words),
-                    host_calls * sizeof(GraphHostWord));
-    }
   };
   if (retired) {
     ++room_->retired;
@@ -63,31 +62,35 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   if (!charge_->Add(parts * kGraphNodeTakesBytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   counted_nodes_ = parts;
   *session_nodes_ += counted_nodes_;
-  room_->graphs += counted_nodes_ != 0;
+  counted_graphs_ = plan.sections.graphs();
+  room_->graphs += counted_graphs_;
   room_->nodes += counted_nodes_;
-  if (plan.waits_at_once > kMostGraphWaits) return CUDA_ERROR_NOT_SUPPORTED;
+  if (plan.waits_at_once > kMostGraphWaits || plan.sections.conditions_are_cut) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   waits_at_once_ = plan.waits_at_once;
   kernels_ = plan.kernels;
   prints_ = plan.prints;
   libraries_ = plan.libraries;
   const bool nodes_are_uploaded = plan.reader.nodes() >= kUploadNodes || reservation_ != nullptr;
-  if ((nodes_are_uploaded || plan.host_calls != 0 || plan.memory_nodes != 0) &&
-      room_->stream == nullptr) {
+  if ((nodes_are_uploaded || plan.memory_nodes != 0) && room_->stream == nullptr) {
     CUDA_RETURN_IF_ERROR(device_->TakeStream(0, &room_->stream));
   }
-  if (plan.host_calls == 0) return CUDA_SUCCESS;
-  const std::vector<uint8_t> zeros(plan.host_calls * sizeof(GraphHostWord));
-  words_ = reinterpret_cast<GraphHostWord*>(staging_->Copy(tenant_.get(), zeros));
-  word_count_ = words_ == nullptr ? 0 : plan.host_calls;
-  return words_ != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  return CUDA_SUCCESS;
 }
 
 // What there is of each node, in a table.
 CUresult Graph::Lay(const GraphPlan& plan) {
   nodes_.resize(plan.reader.nodes());
+  sections_.resize(plan.sections.count);
+  for (uint32_t i = 0; i < sections_.size(); ++i) {
+    sections_[i].has_nodes = plan.sections.nodes[i] != 0;
+  }
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
     const wire::GraphNode node = plan.reader.Node(i);
     nodes_[i].kind = node.kind;
+    nodes_[i].section = plan.sections.of_node[i];
+    Section& section = sections_[nodes_[i].section];
     if (node.kind == GraphNodeKind::kEventRecord) {
       nodes_[i].place = static_cast<uint32_t>(records_.size());
       auto event = std::make_shared<GraphRecordEvent>(device_);
@@ -99,8 +102,16 @@ CUresult Graph::Lay(const GraphPlan& plan) {
       nodes_[i].place = static_cast<uint32_t>(waits_.size());
       waits_.push_back({i, plan.reader.Body<wire::GraphEvent>(node).event});
     } else if (node.kind == GraphNodeKind::kHost) {
-      nodes_[i].place = static_cast<uint32_t>(host_calls_.size());
-      host_calls_.push_back({i, plan.reader.Body<wire::GraphHostCall>(node).token});
+      nodes_[i].on_host = true;
+      nodes_[i].place = static_cast<uint32_t>(section.host_nodes.size());
+      section.host_nodes.push_back({i, plan.reader.Body<wire::GraphHostCall>(node).token, {}});
+    } else if (node.kind == GraphNodeKind::kCopy && RunsOnHost(plan.reader, node)) {
+      nodes_[i].on_host = true;
+      nodes_[i].place = static_cast<uint32_t>(section.host_nodes.size());
+      section.host_nodes.push_back({i, 0, plan.reader.Body<wire::GraphCopy>(node)});
+    } else if (node.kind == GraphNodeKind::kConditional) {
+      section.graph = reservation_->graph;
+      section.is_reserved = true;
     } else if (node.kind == GraphNodeKind::kMemoryOperations) {
       SetValueWaits(plan, i);
     }
@@ -135,18 +146,6 @@ const std::vector<Graph::ValueWait>& Graph::SortedValueWaits() {
   return sorted_value_waits_;
 }
 
-bool Graph::TakeReady(uint32_t host_call) {
-  const std::atomic_ref<uint32_t> ready(words_[host_call].ready);
-  if (ready.load(std::memory_order_acquire) == 0) return false;
-  // Not written again before `done`, which comes later.
-  ready.store(0, std::memory_order_relaxed);
-  return true;
-}
-
-void Graph::SetDone(uint32_t host_call) {
-  std::atomic_ref<uint32_t>(words_[host_call].done).store(1, std::memory_order_release);
-}
-
 void Graph::Build(GraphPlan* plan, uint32_t flags) {
   const Driver& cuda = device_->cuda();
   // The youngest of what is called here; drivers before CUDA 12.3 lack it.
@@ -155,39 +154,57 @@ void Graph::Build(GraphPlan* plan, uint32_t flags) {
     return;
   }
   plan->result = Lay(*plan);
-  if (plan->result != CUDA_SUCCESS) return;
-  if (reservation_ != nullptr) {
-    graph_ = reservation_->graph;
-    Renew(plan);
-  } else {
-    plan->result = cuda.cuGraphCreate(&graph_, 0);
-    if (plan->result == CUDA_SUCCESS) AddAll(plan);
+  for (Section& section : sections_) {
+    if (plan->result != CUDA_SUCCESS) return;
+    if (section.is_reserved || !(section.has_nodes || sections_.size() == 1)) continue;
+    plan->result = cuda.cuGraphCreate(&section.graph, 0);
   }
   if (plan->result != CUDA_SUCCESS) return;
+  if (reservation_ != nullptr) {
+    Renew(plan);
+  } else {
+    AddAll(plan);
+  }
+  if (plan->result == CUDA_SUCCESS) plan->result = Instantiate(flags);
+}
+
+CUresult Graph::Instantiate(uint32_t flags) {
+  const Driver& cuda = device_->cuda();
   unsigned long long driver_flags = 0;
   if ((flags & wire::kGraphUseNodePriority) != 0) {
     driver_flags |= CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
   }
-  plan->result = cuda.cuGraphInstantiateWithFlags(&exec_, graph_, driver_flags);
-  if (plan->result == CUDA_SUCCESS && IsUploaded()) {
-    plan->result = cuda.cuGraphUpload(exec_, room_->stream);
+  for (Section& section : sections_) {
+    if (section.graph == nullptr) continue;
+    CUDA_RETURN_IF_ERROR(
+        cuda.cuGraphInstantiateWithFlags(&section.exec, section.graph, driver_flags));
+    if (IsUploaded()) CUDA_RETURN_IF_ERROR(cuda.cuGraphUpload(section.exec, room_->stream));
   }
+  return CUDA_SUCCESS;
+}
+
+bool Graph::IsThere(uint32_t node) const {
+  return sections_[nodes_[node].section].is_reserved &&
+         reservation_->state == Reservation::State::kBuilt;
 }
 
 void Graph::AddAll(GraphPlan* plan) {
-  std::vector<CUgraph> graphs = {graph_};  // by scope
+  std::vector<CUgraph> bodies = {nullptr};  // by scope
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
-    const CUgraph graph = graphs[plan->scopes.ScopeOf(i)];
+    const Section& section = sections_[nodes_[i].section];
+    if (nodes_[i].on_host || IsThere(i)) continue;
+    const uint32_t scope = plan->scopes.ScopeOf(i);
+    const CUgraph graph = scope == 0 ? section.graph : bodies[scope];
     const bool conditional = nodes_[i].kind == GraphNodeKind::kConditional;
     const CUresult added =
-        conditional ? AddConditional(*plan, i, graph, &graphs) : AddNode(*plan, i, graph);
+        conditional ? AddConditional(*plan, i, graph, &bodies) : AddNode(*plan, i, graph);
     if (added != CUDA_SUCCESS) return plan->Fail(added, i);
   }
-  plan->result = AddEdges(*plan, graphs);
+  plan->result = AddEdges(*plan, bodies);
 }
 
 CUresult Graph::AddConditional(const GraphPlan& plan, uint32_t i, CUgraph graph,
-                               std::vector<CUgraph>* graphs) {
+                               std::vector<CUgraph>* bodies) {
   const auto asked = plan.reader.Body<wire::GraphConditional>(plan.reader.Node(i));
   CUgraphNodeParams params = {};
   params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
@@ -197,8 +214,8 @@ CUresult Graph::AddConditional(const GraphPlan& plan, uint32_t i, CUgraph graph,
   params.conditional.ctx = device_->context();
   CUDA_RETURN_IF_ERROR(
       device_->cuda().cuGraphAddNode_v2(&nodes_[i].handle, graph, nullptr, nullptr, 0, &params));
-  const CUgraph* bodies = params.conditional.phGraph_out;
-  graphs->insert(graphs->end(), bodies, bodies + asked.bodies);
+  const CUgraph* made = params.conditional.phGraph_out;
+  bodies->insert(bodies->end(), made, made + asked.bodies);
   return CUDA_SUCCESS;
 }
 
@@ -209,6 +226,8 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
   switch (node.kind) {
     case GraphNodeKind::kConditional:
       break;  // AddConditional
+    case GraphNodeKind::kHost:
+      break;  // between sections
     case GraphNodeKind::kEmpty:
     case GraphNodeKind::kEventWait:  // the whole launch waits: see Session::On(GraphLaunch)
       return cuda.cuGraphAddEmptyNode(handle, graph, nullptr, 0);
@@ -227,8 +246,6 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
       const auto fill = FillNode(plan.reader.Body<wire::GraphFill>(node));
       return cuda.cuGraphAddMemsetNode(handle, graph, nullptr, 0, &fill, device_->context());
     }
-    case GraphNodeKind::kHost:
-      return AddHostCall(&nodes_[i], graph);
     case GraphNodeKind::kEventRecord:
       return cuda.cuGraphAddEventRecordNode(handle, graph, nullptr, 0,
                                             records_[nodes_[i].place].cuda->event);
@@ -241,71 +258,38 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-// No host node of CUDA's: its thread would run, and wait, for all tenants.
-std::vector<CUstreamBatchMemOpParams> Graph::HostCallOperations(const Node& node) const {
-  const GraphHostWord* word = &words_[node.place];
-  const auto ready = reinterpret_cast<uint64_t>(&word->ready);
-  const auto done = reinterpret_cast<uint64_t>(&word->done);
-  return {Operation({CU_STREAM_MEM_OP_WRITE_VALUE_32, 0, ready, 1}),
-          Operation({CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_EQ, done, 1}),
-          Operation({CU_STREAM_MEM_OP_WRITE_VALUE_32, 0, done, 0})};
-}
-
-CUresult Graph::AddHostCall(Node* node, CUgraph graph) {
-  std::vector<CUstreamBatchMemOpParams> operations = HostCallOperations(*node);
-  const auto batch = BatchNode(&operations, device_->context());
-  return device_->cuda().cuGraphAddBatchMemOpNode(&node->handle, graph, nullptr, 0, &batch);
-}
-
-CUresult Graph::AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& graphs) {
+CUresult Graph::AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& bodies) {
   struct Edges {
+    CUgraph graph = nullptr;
     std::vector<CUgraphNode> from;
     std::vector<CUgraphNode> to;
     std::vector<CUgraphEdgeData> data;
   };
-  std::vector<Edges> of_graph(graphs.size());
+  std::vector<Edges> of_section(sections_.size()), of_body(bodies.size());
   for (uint32_t i = 0; i < plan.reader.edges(); ++i) {
     const wire::GraphEdge edge = plan.reader.Edge(i);
-    Edges& edges = of_graph[plan.scopes.ScopeOf(edge.from)];
-    edges.from.push_back(nodes_[edge.from].handle);
-    edges.to.push_back(nodes_[edge.to].handle);
+    const Node &from = nodes_[edge.from], &to = nodes_[edge.to];
+    if (from.section != to.section || from.on_host || to.on_host || IsThere(edge.from)) continue;
+    const uint32_t scope = plan.scopes.ScopeOf(edge.from);
+    const CUgraph graph = scope == 0 ? sections_[from.section].graph : bodies[scope];
+    Edges& edges = scope == 0 ? of_section[from.section] : of_body[scope];
+    edges.graph = graph;
+    edges.from.push_back(from.handle);
+    edges.to.push_back(to.handle);
     CUgraphEdgeData data = {};
     data.from_port = edge.from_port;
     data.to_port = edge.to_port;
     data.type = edge.type;
     edges.data.push_back(data);
   }
-  for (size_t i = 0; i < graphs.size(); ++i) {
-    const Edges& edges = of_graph[i];
-    if (edges.from.empty()) continue;
-    CUDA_RETURN_IF_ERROR(device_->cuda().cuGraphAddDependencies_v2(
-        graphs[i], edges.from.data(), edges.to.data(), edges.data.data(), edges.from.size()));
+  for (const auto* all : {&of_section, &of_body}) {
+    for (const Edges& edges : *all) {
+      if (edges.from.empty()) continue;
+      CUDA_RETURN_IF_ERROR(device_->cuda().cuGraphAddDependencies_v2(
+          edges.graph, edges.from.data(), edges.to.data(), edges.data.data(), edges.from.size()));
+    }
   }
-  return OrderHostCalls(plan);
-}
-
-// The tenant runs one function at a time anyway, as CUDA does; one after the other they never keep more than
-// one of the device's queues. Beside nodes that wait for values there is no such order, because a
-// value may come from a function.
-CUresult Graph::OrderHostCalls(const GraphPlan& plan) {
-  if (waits_at_once_ != 1 || host_calls_.size() < 2) return CUDA_SUCCESS;
-  std::vector<bool> ordered(host_calls_.size());
-  for (uint32_t i = 0; i < plan.reader.edges(); ++i) {
-    const wire::GraphEdge edge = plan.reader.Edge(i);
-    const Node &from = nodes_[edge.from], &to = nodes_[edge.to];
-    if (from.kind != GraphNodeKind::kHost || to.kind != GraphNodeKind::kHost) continue;
-    if (to.place == from.place + 1) ordered[to.place] = true;
-  }
-  std::vector<CUgraphNode> from, to;
-  for (size_t place = 1; place < host_calls_.size(); ++place) {
-    if (ordered[place]) continue;
-    from.push_back(nodes_[host_calls_[place - 1].node].handle);
-    to.push_back(nodes_[host_calls_[place].node].handle);
-  }
-  if (from.empty()) return CUDA_SUCCESS;
-  const std::vector<CUgraphEdgeData> data(from.size());
-  return device_->cuda().cuGraphAddDependencies_v2(graph_, from.data(), to.data(), data.data(),
-                                                   from.size());
+  return CUDA_SUCCESS;
 }
 
 CUresult Graph::SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const {
@@ -327,14 +311,20 @@ CUresult Graph::SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode
 }
 
 void Graph::Apply(GraphPlan* plan) {
-  bool whole = false;
+  std::vector<bool> whole(sections_.size());
   for (uint32_t i = 0; i < plan->reader.nodes(); ++i) {
-    const CUresult applied = ApplyEntry(*plan, i, &whole);
-    if (applied != CUDA_SUCCESS) return plan->Fail(applied, plan->reader.Node(i).index);
+    bool whole_section = false;
+    const CUresult applied = ApplyEntry(*plan, i, &whole_section);
+    const uint32_t node = plan->reader.Node(i).index;
+    if (applied != CUDA_SUCCESS) return plan->Fail(applied, node);
+    if (whole_section) whole[nodes_[node].section] = true;
   }
-  if (!whole) return;
-  CUgraphExecUpdateResultInfo info = {};
-  plan->result = device_->cuda().cuGraphExecUpdate_v2(exec_, graph_, &info);
+  for (size_t i = 0; i < sections_.size() && plan->result == CUDA_SUCCESS; ++i) {
+    if (!whole[i]) continue;
+    CUgraphExecUpdateResultInfo info = {};
+    plan->result =
+        device_->cuda().cuGraphExecUpdate_v2(sections_[i].exec, sections_[i].graph, &info);
+  }
 }
 
 // The graph behind the executable one gets the same parameters, so that it can be updated as a whole
@@ -343,7 +333,14 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
   const Driver& cuda = device_->cuda();
   const wire::GraphNode form = plan.reader.Node(entry);
   Node& node = nodes_[form.index];
+  const CUgraphExec exec = sections_[node.section].exec;
   CUresult result = CUDA_SUCCESS;
+  // From one kind of memory to another no copy is changed, as CUDA says.
+  if (form.kind == GraphNodeKind::kCopy && form.body_bytes != 0 &&
+      RunsOnHost(plan.reader, form) != node.on_host) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (node.on_host) return CUDA_SUCCESS;  // AdoptUpdate
   if (form.body_bytes != 0) {
     switch (form.kind) {
       case GraphNodeKind::kKernel: {
@@ -352,7 +349,7 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
         if (reservation_ != nullptr && HashAttributes(plan, form) != node.attributes_hash) {
           return CUDA_ERROR_NOT_SUPPORTED;
         }
-        result = cuda.cuGraphExecKernelNodeSetParams_v2(exec_, node.handle, &kernel.value());
+        result = cuda.cuGraphExecKernelNodeSetParams_v2(exec, node.handle, &kernel.value());
         if (result != CUDA_SUCCESS) return result;
         result = cuda.cuGraphKernelNodeSetParams_v2(node.handle, &kernel.value());
         const uint64_t hash = HashAttributes(plan, form);
@@ -364,20 +361,20 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
       }
       case GraphNodeKind::kCopy: {
         const CUDA_MEMCPY3D copy = CopyNode(plan, entry);
-        result = cuda.cuGraphExecMemcpyNodeSetParams(exec_, node.handle, &copy, device_->context());
+        result = cuda.cuGraphExecMemcpyNodeSetParams(exec, node.handle, &copy, device_->context());
         if (result == CUDA_SUCCESS) result = cuda.cuGraphMemcpyNodeSetParams(node.handle, &copy);
         break;
       }
       case GraphNodeKind::kFill: {
         const auto fill = FillNode(plan.reader.Body<wire::GraphFill>(form));
-        result = cuda.cuGraphExecMemsetNodeSetParams(exec_, node.handle, &fill, device_->context());
+        result = cuda.cuGraphExecMemsetNodeSetParams(exec, node.handle, &fill, device_->context());
         if (result == CUDA_SUCCESS) result = cuda.cuGraphMemsetNodeSetParams(node.handle, &fill);
         break;
       }
       case GraphNodeKind::kMemoryOperations: {
         auto operations = Operations(plan, form);
         const auto batch = BatchNode(&operations, device_->context());
-        result = cuda.cuGraphExecBatchMemOpNodeSetParams(exec_, node.handle, &batch);
+        result = cuda.cuGraphExecBatchMemOpNodeSetParams(exec, node.handle, &batch);
         if (result == CUDA_SUCCESS) {
           result = cuda.cuGraphBatchMemOpNodeSetParams(node.handle, &batch);
         }
@@ -393,7 +390,7 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
   if (!has_switch) return CUDA_SUCCESS;
   const bool enabled = (form.flags & wire::kGraphNodeDisabled) == 0;
   if (enabled == !node.disabled) return CUDA_SUCCESS;
-  result = cuda.cuGraphNodeSetEnabled(exec_, node.handle, enabled ? 1 : 0);
+  result = cuda.cuGraphNodeSetEnabled(exec, node.handle, enabled ? 1 : 0);
   if (result == CUDA_SUCCESS) node.disabled = !enabled;
   return result;
 }
@@ -419,8 +416,15 @@ void Graph::AdoptUpdate(const GraphPlan& plan) {
   for (const uint32_t i : plan.special) {
     const wire::GraphNode form = plan.reader.Node(i);
     if (plan.result != CUDA_SUCCESS && form.index == plan.failed_node) return;
+    const Node& node = nodes_[form.index];
+    const uint32_t place = node.place;
+    if (node.on_host && form.kind == GraphNodeKind::kCopy) {
+      HostNode& host_node = sections_[node.section].host_nodes[place];
+      if (form.body_bytes != 0) host_node.copy = plan.reader.Body<wire::GraphCopy>(form);
+      host_node.disabled = (form.flags & wire::kGraphNodeDisabled) != 0;
+      continue;
+    }
     if (form.body_bytes == 0) continue;
-    const uint32_t place = nodes_[form.index].place;
     if (form.kind == GraphNodeKind::kMemoryOperations) {
       SetValueWaits(plan, i);
     } else if (form.kind == GraphNodeKind::kEventRecord) {
@@ -428,7 +432,8 @@ void Graph::AdoptUpdate(const GraphPlan& plan) {
     } else if (form.kind == GraphNodeKind::kEventWait) {
       waits_[place].event = plan.reader.Body<wire::GraphEvent>(form).event;
     } else if (form.kind == GraphNodeKind::kHost) {
-      host_calls_[place].token = plan.reader.Body<wire::GraphHostCall>(form).token;
+      sections_[node.section].host_nodes[place].token =
+          plan.reader.Body<wire::GraphHostCall>(form).token;
     }
   }
 }

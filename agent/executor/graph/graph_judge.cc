@@ -3,6 +3,7 @@
 // and still name memory that is gone by now, so these are answers, with the node that is wrong.
 #include <algorithm>
 
+#include "agent/executor/copy/host_copy.h"
 #include "agent/executor/event/events.h"
 #include "agent/executor/graph/conditionals.h"
 #include "agent/executor/graph/graphs.h"
@@ -61,7 +62,7 @@ bool NothingEnds(const wire::GraphMemoryOperation& operation) {
 
 CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
   const wire::GraphNode node = plan->reader.Node(entry);
-  if (!plan->Count(entry, node.kind)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!plan->Count(entry)) return CUDA_ERROR_NOT_SUPPORTED;
   if (node.body_bytes == 0) return CUDA_SUCCESS;
   switch (node.kind) {
     case GraphNodeKind::kKernel:
@@ -88,7 +89,9 @@ CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
                                : device_memory_->OwnsDevice(end->address, bytes);
         if (!owned) return CUDA_ERROR_INVALID_VALUE;
       }
-      return CUDA_SUCCESS;
+      // A body runs on the device, again and again, and launching it would wait for the copy.
+      return IsHostCopy(copy) && plan->scopes.ScopeOf(entry) != 0 ? CUDA_ERROR_NOT_SUPPORTED
+                                                                  : CUDA_SUCCESS;
     }
     case GraphNodeKind::kFill: {
       const auto fill = plan->reader.Body<wire::GraphFill>(node);

@@ -13,6 +13,7 @@ using wire::GraphNodeKind;
 void Graph::Renew(GraphPlan* plan) {
   Reservation& reserved = *reservation_;
   const uint64_t shape = HashShape(*plan);
+  // The reservation's graph is the section with the conditions; the other sections are this Graph's own.
   if (reserved.state == Reservation::State::kEmpty) {
     reserved.state = Reservation::State::kBroken;
     reserved.libraries = plan->libraries;
@@ -31,7 +32,10 @@ void Graph::Renew(GraphPlan* plan) {
     plan->result = CUDA_ERROR_NOT_SUPPORTED;
     return;
   }
+  AddAll(plan);
+  if (plan->result != CUDA_SUCCESS) return;
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    if (!sections_[nodes_[i].section].is_reserved || nodes_[i].on_host) continue;
     nodes_[i].handle = reserved.nodes[i];
     const CUresult renewed = RenewNode(*plan, i);
     if (renewed != CUDA_SUCCESS) {
@@ -64,11 +68,6 @@ CUresult Graph::RenewNode(const GraphPlan& plan, uint32_t i) {
       const auto fill = FillNode(plan.reader.Body<wire::GraphFill>(form));
       return cuda.cuGraphMemsetNodeSetParams(node.handle, &fill);
     }
-    case GraphNodeKind::kHost: {
-      auto operations = HostCallOperations(node);
-      const auto batch = BatchNode(&operations, device_->context());
-      return cuda.cuGraphBatchMemOpNodeSetParams(node.handle, &batch);
-    }
     case GraphNodeKind::kMemoryOperations: {
       auto operations = Operations(plan, form);
       const auto batch = BatchNode(&operations, device_->context());
@@ -78,6 +77,7 @@ CUresult Graph::RenewNode(const GraphPlan& plan, uint32_t i) {
       return cuda.cuGraphEventRecordNodeSetEvent(node.handle, records_[node.place].cuda->event);
     case GraphNodeKind::kEmpty:
     case GraphNodeKind::kEventWait:
+    case GraphNodeKind::kHost:
     case GraphNodeKind::kConditional:
       return CUDA_SUCCESS;
   }

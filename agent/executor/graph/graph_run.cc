@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs at CUDA: launched, asked for their host functions, let go at the session's end.
+// Graphs at CUDA: launched, section by section, let go at the session's end.
 #include <algorithm>
-#include <optional>
 
+#include "agent/executor/copy/host_copy.h"
 #include "agent/executor/device/device.h"
 #include "agent/executor/graph/graph_waits.h"
 #include "agent/executor/graph/graphs.h"
 #include "agent/executor/memory/device_memory.h"
 #include "agent/executor/stream/host_functions.h"
-#include "agent/executor/stream/stand_in.h"
 #include "agent/executor/stream/stream_set.h"
 
 namespace gpuloom::executor {
@@ -17,46 +16,103 @@ namespace {
 // A graph whose session ends has so long to come to its next wait.
 constexpr uint64_t kLetGoEveryNs = 2'000'000;
 constexpr size_t kLetGoAtATime = 64;  // places
-// Functions of running graphs that are looked at in a round.
-constexpr size_t kCallsAtATime = 1024;
 
 }  // namespace
 
 bool Graphs::MayLaunchGraph(const GraphWork& work, wire::Ticket ticket) const {
   if (!work.graph->MayLaunch(ticket)) return false;
-  const uint32_t waits = work.upload ? 0 : work.graph->waits_at_once();
+  const bool has_begun = work.sections != nullptr && work.sections->is_counted;
+  const uint32_t waits = work.upload || has_begun ? 0 : work.graph->waits_at_once();
   if (waits == 0) return true;
   return services_.graphs->waits + waits <= kMostGraphWaits &&
          (graph_waits_.at_once == 0 || graph_waits_.at_once + waits <= kMostSessionGraphWaits);
 }
 
+std::shared_ptr<SectionedLaunch> Graphs::CutLaunch(const Stream& stream, const GraphRef& graph,
+                                                   StreamCommand* command) {
+  auto launch =
+      std::make_shared<SectionedLaunch>(SectionedLaunch{graph, command->ticket, stream.id});
+  for (uint32_t i = 0; i + 1 < graph->sections(); ++i) {
+    command->parts += graph->exec(i) != nullptr;
+  }
+  command->gate = std::make_shared<Gate>();
+  command->gate->knock = [this, launch](Gate* gate) { gate->open = ReachesSection(launch); };
+  return launch;
+}
+
+bool Graphs::ReachesSection(const std::shared_ptr<SectionedLaunch>& launch) {
+  Graph& graph = *launch->graph;
+  if (!launch->begun) {
+    // Launches of one graph run one after the other.
+    if (graph.between_sections || graph.in_flight != 0 || !graph.MayLaunch(launch->ticket)) {
+      return false;
+    }
+    launch->begun = graph.between_sections = true;
+  }
+  for (;; launch->GoOn()) {
+    if (launch->next != 0 && !TakesHostsTurn(launch)) return false;
+    if (graph.exec(launch->next) != nullptr || launch->next + 1 == graph.sections()) return true;
+  }
+}
+
+bool Graphs::TakesHostsTurn(const std::shared_ptr<SectionedLaunch>& launch) {
+  const auto& nodes = launch->graph->HostNodesBehind(launch->next - 1);
+  for (; launch->begun_nodes < nodes.size(); ++launch->begun_nodes) {
+    const Graph::HostNode& node = nodes[launch->begun_nodes];
+    const auto on_done = [launch] { ++launch->done_nodes; };
+    if (node.disabled) {
+      on_done();
+    } else if (node.copy) {
+      host_copies_->Copy(HostBlockOf(*node.copy), launch->stream, on_done);
+    } else if (host_functions_->Call(node.token, on_done)) {
+      port_->Publish();
+    } else {
+      break;  // the board is full
+    }
+  }
+  return launch->done_nodes == nodes.size();
+}
+
 CUresult Graphs::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work) {
   const Driver& cuda = services_.device->cuda();
   const GraphRef graph = work.graph;
+  SectionedLaunch* const launch = work.sections.get();
+  const uint32_t section = launch == nullptr ? 0 : launch->next;
   CUresult result = CUDA_SUCCESS;
-  uint32_t waits = 0;
-  if (graph->MayWait() && graph->in_flight == 0) graph_waits_.graphs.push_back(graph);
   if (work.upload) {
-    if (!graph->IsUploaded()) result = cuda.cuGraphUpload(graph->exec(), stream.cuda);
-  } else {
-    std::optional<StandIn::Absence> absence;
-    if (graph->MayWait()) absence.emplace(services_.stand_in);
-    result = cuda.cuGraphLaunch(graph->exec(), stream.cuda);
-    absence.reset();
-    port_->CountKernels(graph->kernels());
-    waits = graph->waits_at_once();
+    for (uint32_t i = 0; i < graph->sections() && !graph->IsUploaded(); ++i) {
+      if (graph->exec(i) == nullptr || result != CUDA_SUCCESS) continue;
+      result = cuda.cuGraphUpload(graph->exec(i), stream.cuda);
+    }
+  } else if (graph->exec(section) != nullptr) {
+    result = cuda.cuGraphLaunch(graph->exec(section), stream.cuda);
+  }
+  if (launch == nullptr || !launch->is_counted) {
+    if (graph->MayWait() && graph->in_flight == 0) graph_waits_.graphs.push_back(graph);
+    const uint32_t waits = work.upload ? 0 : graph->waits_at_once();
     graph_waits_.at_once += waits;
     services_.graphs->waits += waits;
+    ++graph->in_flight;
+    stream.graphs.push_back({static_cast<uint64_t>(ticket), graph, waits, {}});
   }
-  ++graph->in_flight;
-  stream.graphs.push_back({static_cast<uint64_t>(ticket), graph, waits, std::move(work.points)});
+  if (launch != nullptr) {
+    launch->is_counted = true;
+    if (section + 1 != graph->sections()) {
+      launch->GoOn();
+      return result;
+    }
+    graph->between_sections = false;
+  }
+  if (!work.upload) port_->CountKernels(graph->kernels());
+  stream.graphs.back().points = std::move(work.points);
   graph->OnSubmitted();
   TryUpdate(graph);
   return result;
 }
 
 void Graphs::FinishGraphs(Stream& stream) {
-  while (!stream.graphs.empty() && stream.graphs.front().ticket <= stream.completed) {
+  while (!stream.graphs.empty() &&
+         (stream.graphs.front().ticket <= stream.completed || stream.Idle())) {
     const GraphRun run = std::move(stream.graphs.front());
     stream.graphs.pop_front();
     for (const PointRef& point : run.points) point->done = true;
@@ -116,41 +172,6 @@ bool Graphs::GraphsLetGo() {
   services_.device->GiveEvent(false, graph_waits_.let_go);
   graph_waits_.let_go = nullptr;
   return true;
-}
-
-// Asks the tenant for the functions that the GPU has come to. At the session's end the GPU goes on
-// without them.
-bool Graphs::PollGraphCalls() {
-  bool any = false;
-  size_t looks = 0;
-  // Where the last round has stopped; all of them are a few as a rule.
-  for (size_t turn = 0; turn < graph_waits_.graphs.size() && looks < kCallsAtATime; ++turn) {
-    graph_waits_.turn = (graph_waits_.turn + 1) % graph_waits_.graphs.size();
-    const GraphRef& graph = graph_waits_.graphs[graph_waits_.turn];
-    auto& calls = graph->host_calls();
-    looks += calls.size() + 1;
-    for (uint32_t i = 0; i < calls.size(); ++i) {
-      if (!serving()) {
-        if (graph->TakeReady(i) || calls[i].ready || calls[i].called) graph->SetDone(i);
-        calls[i].ready = calls[i].called = false;
-        continue;
-      }
-      if (calls[i].called) continue;
-      if (!calls[i].ready && !(calls[i].ready = graph->TakeReady(i))) continue;
-      calls[i].called = host_functions_->Call(calls[i].token, [weak = std::weak_ptr(graph), i] {
-        // Gone, or let go already, when the session has ended meanwhile.
-        const GraphRef caller = weak.lock();
-        if (caller == nullptr || !caller->host_calls()[i].called) return;
-        caller->host_calls()[i].called = false;
-        caller->SetDone(i);
-      });
-      if (!calls[i].called) continue;  // the board is full
-      calls[i].ready = false;
-      port_->Publish();
-      any = true;
-    }
-  }
-  return any;
 }
 
 }  // namespace gpuloom::executor

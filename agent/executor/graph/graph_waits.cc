@@ -8,7 +8,6 @@
 #include "proto/cuda/cuda_all.h"
 
 namespace gpuloom::executor {
-namespace {
 
 using wire::GraphNodeKind;
 
@@ -24,18 +23,14 @@ bool WaitsForValue(const wire::GraphReader& reader, const wire::GraphNode& node)
   return false;
 }
 
-}  // namespace
-
 // Nodes that wait are put into rows in which each comes behind the one before it, so that of a row one
 // waits at a time. A node knows how far along each row it is behind what stands there.
 uint32_t WaitsAtOnce(const wire::GraphReader& reader) {
-  bool host = false, value = false;
-  for (uint32_t i = 0; i < reader.nodes(); ++i) {
-    const wire::GraphNode node = reader.Node(i);
-    host |= node.kind == GraphNodeKind::kHost;
-    value |= WaitsForValue(reader, node);
+  bool any = false;
+  for (uint32_t i = 0; i < reader.nodes() && !any; ++i) {
+    any = WaitsForValue(reader, reader.Node(i));
   }
-  if (!value) return host ? 1 : 0;
+  if (!any) return 0;
 
   std::vector<uint32_t> first_edge(reader.nodes() + 1);  // of those into a node
   for (uint32_t i = 0; i < reader.edges(); ++i) ++first_edge[reader.Edge(i).to + 1];
@@ -57,8 +52,7 @@ uint32_t WaitsAtOnce(const wire::GraphReader& reader) {
       const Along& before = along[from[edge]];
       for (uint32_t row = 0; row < rows; ++row) mine[row] = std::max(mine[row], before[row]);
     }
-    const wire::GraphNode node = reader.Node(i);
-    if (node.kind != GraphNodeKind::kHost && !WaitsForValue(reader, node)) continue;
+    if (!WaitsForValue(reader, reader.Node(i))) continue;
     uint32_t row = 0;
     while (row < rows && mine[row] != length[row]) ++row;
     if (row == rows && ++rows > kMostGraphWaits) return rows;

@@ -9,16 +9,18 @@
 
 namespace gpuloom::executor {
 
-// So many nodes of all graphs at CUDA may wait at a time, for a host function or for a value: each keeps
+// So many nodes of all graphs at CUDA may wait for values at a time: each keeps
 // one of the device's 16 queues from going on, and with all of them nothing of anybody runs
 // (measured). Half of them stay free.
 inline constexpr uint32_t kMostGraphWaits = 8;
 // Of a session, unless a single graph has more.
 inline constexpr uint32_t kMostSessionGraphWaits = 2;
 
-// Never too few; kMostGraphWaits + 1 stands for more. Host nodes count as one, because they are put in an
-// order, unless others wait for values. Any thread; linear in nodes and edges. `reader` has parsed a
-// definition.
+// Never too few; kMostGraphWaits + 1 stands for more. Any thread; linear in nodes and edges. `reader` has
+// parsed a definition.
 uint32_t WaitsAtOnce(const wire::GraphReader& reader);
+
+// A node with a memory operation that waits.
+bool WaitsForValue(const wire::GraphReader& reader, const wire::GraphNode& node);
 
 }  // namespace gpuloom::executor

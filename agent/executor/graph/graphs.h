@@ -16,16 +16,20 @@ class Arrays;
 class Conditionals;
 class DeviceMemory;
 class Events;
+class HostCopies;
 class HostFunctions;
 class Libraries;
 struct GraphWork;
+struct StreamCommand;
 
 class Graphs final : public Part {
  public:
-  Graphs(SessionPort* port, HostFunctions* host_functions, Events* events, const Arrays* arrays,
-         const DeviceMemory* device_memory, Libraries* libraries, Conditionals* conditions)
+  Graphs(SessionPort* port, HostFunctions* host_functions, HostCopies* host_copies, Events* events,
+         const Arrays* arrays, const DeviceMemory* device_memory, Libraries* libraries,
+         Conditionals* conditions)
       : Part(port),
         host_functions_(host_functions),
+        host_copies_(host_copies),
         events_(events),
         arrays_(arrays),
         device_memory_(device_memory),
@@ -43,10 +47,8 @@ class Graphs final : public Part {
   bool MayLaunchGraph(const GraphWork& work, wire::Ticket ticket) const;
   // To CUDA.
   CUresult SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work);
-  // Of commands of the stream that are done.
+  // Of commands of the stream that are done, or will never be given to CUDA.
   void FinishGraphs(Stream& stream);
-  // Asks the tenant for the functions that the GPU has come to. True when there was one.
-  bool PollGraphCalls();
   // Those whose reservation's earlier Graph is gone.
   void MakeWaitingGraphs();
 
@@ -79,6 +81,12 @@ class Graphs final : public Part {
   Graph* FindGraph(wire::GraphId id_untrusted);  // refuses when there is none
   void JudgeUpdate(const GraphRef& graph, wire::Ticket ticket);
   void TryUpdate(const GraphRef& graph);
+  // Makes the launch one of several parts, between which the host has its turn.
+  std::shared_ptr<SectionedLaunch> CutLaunch(const Stream& stream, const GraphRef& graph,
+                                             StreamCommand* command);
+  // The launch has come to `launch->next`, which may go. False: the host's turn before it is not over.
+  bool ReachesSection(const std::shared_ptr<SectionedLaunch>& launch);
+  bool TakesHostsTurn(const std::shared_ptr<SectionedLaunch>& launch);  // true when it is over
   void FinishUpdate(Graph& graph);
   // False: it waits, or the session ends.
   bool TakesReservation(Caller caller, const wire::GraphInstantiate::Request& request,
@@ -90,6 +98,7 @@ class Graphs final : public Part {
   CUresult JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNode& node) const;
 
   HostFunctions* const host_functions_;
+  HostCopies* const host_copies_;
   Events* const events_;
   const Arrays* const arrays_;
   const DeviceMemory* const device_memory_;

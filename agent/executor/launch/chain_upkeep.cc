@@ -125,7 +125,7 @@ void Chains::MakeWanted() {
   if (slots_.size() + chains > kMaxChains) DropChains(chains, &work->dropped);
   lock.Unlock();
   TakeFromRoom(work->dropped);
-  const bool fits = room_->graphs + work->wanted.size() <= room_->most_graphs && room_->Fits(nodes);
+  const bool fits = room_->Fits(work->wanted.size(), nodes);
   room_->graphs += work->wanted.size();
   room_->nodes += nodes;
   auto make = [this, work] {

@@ -58,10 +58,10 @@ TEST_F(SystemCalls, WhatAnIntruderWantsIsRefused) {
                 if (!Refused(socket(AF_UNIX, type | SOCK_CLOEXEC, 0))) return 5;
               }
               if (!Refused(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair))) return 4;
-              for (const int number : {SYS_connect, SYS_accept, SYS_accept4, SYS_ptrace,
-                                       SYS_process_vm_readv, SYS_unshare, SYS_setns, SYS_bpf,
-                                       SYS_mount, SYS_seccomp, SYS_setresuid, SYS_capset,
-                                       SYS_rt_sigqueueinfo, SYS_tkill, SYS_shmget, SYS_keyctl}) {
+              for (const int number :
+                   {SYS_connect, SYS_accept, SYS_accept4, SYS_ptrace, SYS_process_vm_readv,
+                    SYS_unshare, SYS_setns, SYS_bpf, SYS_mount, SYS_seccomp, SYS_setresuid,
+                    SYS_capset, SYS_rt_sigqueueinfo, SYS_tkill, SYS_shmget, SYS_keyctl}) {
                 if (!Refused(syscall(number, 0, 0, 0, 0, 0, 0))) return number;
               }
               constexpr int kIoUringSetup = 425, kPidfdOpen = 434, kPidfdGetfd = 438;

@@ -96,9 +96,6 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
                   !batches             ? 0
                   : submit_threads < 0 ? SubmitThreads()
                                        : submit_threads),
-      stand_in_([this] {
-        for (const auto& session : sessions_) session->ServeGraphCalls();
-      }),
       batches_(batches),
       printer_(device, &memory_, output),
       budget_(std::make_shared<DomainBudget>(memory_limit_bytes)),
@@ -404,7 +401,6 @@ void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t)
                           &printer_,
                           &tenants_,
                           &room_,
-                          &stand_in_,
                           budget_,
                           &context_memory_,
                           batches_ ? &chains_ : nullptr,

@@ -33,7 +33,6 @@
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/session/tenant.h"
 #include "agent/executor/session/work_pool.h"
-#include "agent/executor/stream/stand_in.h"
 #include "agent/node/line_budget.h"
 
 namespace gpuloom::executor {
@@ -112,7 +111,6 @@ class Loop {
   Submitters submitters_;
   std::vector<SubmitJobPtr> handed_;  // of Serve
   DriverRoom room_;
-  StandIn stand_in_;
   bool several_at_work_ = false;
   const bool batches_;
   Printer printer_;

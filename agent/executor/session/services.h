@@ -19,7 +19,6 @@ class Quiet;
 class SchedulerLink;
 class SharedMemory;
 class SpareGreens;
-class StandIn;
 class Staging;
 class Submitters;
 class Tenants;
@@ -42,7 +41,6 @@ struct Services {
   Printer* printer;
   Tenants* tenants;
   DriverRoom* room;
-  StandIn* stand_in;
   std::shared_ptr<DomainBudget> budget;
   ContextMemory* context;
   Chains* chains = nullptr;               // null: every launch goes by itself

@@ -211,21 +211,12 @@ bool Session::AnyoneWaitsForUs() const {
   });
 }
 
-void Session::ServeGraphCalls() {
-  bool any = false;
-  // A count that is impossible is for the ring thread to find again.
-  if (state_ == State::kServing && !parts_->host_functions.Poll(&any)) return;
-  parts_->graphs.PollGraphCalls();
-  Notify();
-}
-
 bool Session::Poll(uint64_t now_ns, Slice* slice) {
   now_ns_ = now_ns;
   bool any = chores_.Run(slice);
   any |= PollStreams();
   any |= parts_->submission.PollText();
   if (state_ == State::kEnding) parts_->graphs.LetGraphsGo();
-  any |= parts_->graphs.PollGraphCalls();
   parts_->graphs.MakeWaitingGraphs();
   // At the end all at once, when nothing of the session runs any more: looks at words, too, whose waits are
   // in no queue then.

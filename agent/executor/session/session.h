@@ -50,8 +50,6 @@ class Session final : private SessionPort {
   bool SubmitWaiting(uint64_t now_ns, Slice* slice);
   // Looks at what CUDA has done, and goes on with ending. True when something changed.
   bool Poll(uint64_t now_ns, Slice* slice);
-  // Host functions of graphs, while the ring thread is in the driver (stand_in.h).
-  void ServeGraphCalls();
   // It has sent commands a moment ago.
   bool AtWork(uint64_t now_ns) const { return now_ns - last_read_ns_ < kAtWorkNs; }
   // Whether somebody may wait for what Poll finds: not for what the device tells, nor for nothing.

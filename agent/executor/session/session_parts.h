@@ -43,13 +43,15 @@ struct Session::Parts {
   Arrays arrays{port, [this](const ArrayRef& array) { texture_references.LetReferencesGo(array); }};
   DeviceMemory device_memory{port};
   MemoryOperations memory_operations{port, &device_memory};
-  Copies copies{port, &device_memory, &arrays};
+  HostCopies host_copies{port};
+  Copies copies{port, &device_memory, &arrays, &host_copies};
   Libraries libraries{port, &device_memory};
   LibraryLoader library_loader{port, &libraries};
   Kernels kernels{port, &libraries};
   TextureReferences texture_references{port, &libraries, &arrays};
   Conditionals conditions{port};
-  Graphs graphs{port, &host_functions, &events, &arrays, &device_memory, &libraries, &conditions};
+  Graphs graphs{port,    &host_functions, &host_copies, &events,
+                &arrays, &device_memory,  &libraries,   &conditions};
   Launches launches{port, &kernels};
   Submission submission{port, &copies, &graphs, &launches, &events};
 

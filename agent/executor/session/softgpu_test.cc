@@ -221,6 +221,69 @@ TEST_F(SoftGpuTest, ComputesInOrder) {
   EXPECT_EQ(tenant_->reader.async_error_count(), 0u);
 }
 
+// CUDA makes these while its caller waits for the stream.
+TEST_F(SoftGpuTest, ACopyFromHostToHostKeepsNobodyWaiting) {
+  ASSERT_TRUE(LoadProgram(tenant_.get()));
+  ASSERT_TRUE(tenant_->CreateStream(1, /*nonblocking=*/true));
+  const uint64_t memory = tenant_->Alloc(4096);
+  uint32_t* host = Pin(tenant_.get());
+  ASSERT_NE(host, nullptr);
+  auto neighbour = scheduler_.AddTenant();
+  ASSERT_TRUE(LoadProgram(neighbour.get()));
+  const uint64_t theirs = neighbour->Alloc(4096);
+  const auto at = [host](uint32_t word) { return reinterpret_cast<uint64_t>(host + word); };
+  for (uint32_t i = 0; i < 16; ++i) host[128 + i] = i;
+
+  Gate gate(host + 64);
+  Hold(tenant_.get(), 1, memory, gate);
+  tenant_->Post<wire::Copy>({StreamId{1}, wire::CopyKind::kHostToHost, at(256), at(128), 64});
+  // Two rows of 8 bytes, each 16 bytes behind the one before it.
+  wire::CopyBlock::Request block{};
+  block.stream = StreamId{1};
+  block.copy = {{wire::GraphCopySpace::kHost, 0, at(512), 16, 2, 0, 0, 0},
+                {wire::GraphCopySpace::kHost, 0, at(256), 16, 2, 0, 0, 0},
+                8,
+                2,
+                1};
+  const Ticket copied = tenant_->Post<wire::CopyBlock>(block);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(neighbour->WaitDone(0, Scale(neighbour.get(), 0, theirs, 2)));
+  }
+  EXPECT_FALSE(tenant_->reader.Done(StreamId{1}, copied));
+  EXPECT_EQ(host[257], 0u);
+  gate.Open();
+  ASSERT_TRUE(tenant_->WaitDone(1, copied));
+  for (uint32_t i = 0; i < 16; ++i) EXPECT_EQ(host[256 + i], i);
+  EXPECT_EQ(host[513], 1u);
+  EXPECT_EQ(host[514], 0u) << "not of the block";
+  EXPECT_EQ(host[517], 5u);
+  EXPECT_EQ(tenant_->reader.async_error_count(), 0u);
+}
+
+TEST_F(SoftGpuTest, ACopyFromHostToHostOfManyPiecesIsWhole) {
+  constexpr uint64_t kRows = 20'000;  // of 8 bytes each; a row counts like a page
+  constexpr uint64_t kPitch = 16;
+  constexpr uint64_t kBytes = 1u << 20;
+  const uint64_t from = tenant_->order.host_range_begin + (1u << 20);
+  const uint64_t to = from + kBytes;
+  auto* words = reinterpret_cast<uint32_t*>(from);
+  for (uint32_t i = 0; i < 2 * kBytes / 4; ++i) words[i] = i < kBytes / 4 ? i * 7 : 0;
+  ASSERT_EQ(tenant_->Call<wire::HostRegister>({HostPtr{from}, 2 * kBytes}), CUDA_SUCCESS);
+  wire::CopyBlock::Request block{};
+  block.copy = {{wire::GraphCopySpace::kHost, 0, to, kPitch, kRows / 2, 0, 0, 0},
+                {wire::GraphCopySpace::kHost, 0, from, kPitch, kRows / 2, 0, 0, 0},
+                8,
+                kRows / 2,
+                2};
+  ASSERT_TRUE(tenant_->WaitDone(0, tenant_->Post<wire::CopyBlock>(block)));
+  uint64_t wrong = 0;
+  for (uint64_t i = 0; i < kRows * kPitch / 4; ++i) {
+    wrong += words[kBytes / 4 + i] != (i % 4 < 2 ? words[i] : 0);
+  }
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(words[kBytes / 4 + kRows * kPitch / 4], 0u);
+}
+
 TEST_F(SoftGpuTest, LegacyStreamIsABarrierForBlockingStreamsOnly) {
   ASSERT_TRUE(LoadProgram(tenant_.get()));
   ASSERT_TRUE(tenant_->CreateStream(1, /*nonblocking=*/false));

@@ -21,6 +21,7 @@ namespace gpuloom::executor {
 
 class Graph;
 struct Bindings;
+struct SectionedLaunch;
 
 // Commands that run later hold what they need by value; `payload` is the one exception.
 struct LaunchWork {
@@ -68,8 +69,9 @@ struct RecordWork {
 };
 struct GraphWork {
   std::shared_ptr<Graph> graph;
-  bool upload;                   // instead of a launch
-  std::vector<PointRef> points;  // of the events that it records
+  bool upload;                                // instead of a launch
+  std::vector<PointRef> points;               // of the events that it records
+  std::shared_ptr<SectionedLaunch> sections;  // null: it goes as a whole
 };
 // Launches that go together. Its ticket is the last one's.
 struct ChunkWork {
@@ -115,6 +117,8 @@ struct StreamCommand {
   uint32_t commands = 1;  // of the tenant's, the last with this ticket
   // How much of the driver's queue it fills. The sink says so of a chunk.
   uint32_t weight = 1;
+  // It is handed over so many times more, each time through its gate, which closes behind all but the last.
+  uint32_t parts = 1;
 
   void OwnPayload() {
     if (payload.empty() || owned_payload != nullptr) return;

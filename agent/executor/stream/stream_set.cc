@@ -98,7 +98,7 @@ void StreamSet::Enqueue(Stream& stream, StreamCommand&& command) {
   CloseBefore(command.dependencies);
   stream.enqueued = static_cast<uint64_t>(command.ticket);
   SetActive(stream);
-  if (stream.waiting.empty() && CanSubmit(stream, command)) {
+  if (stream.waiting.empty() && command.parts == 1 && CanSubmit(stream, command)) {
     SubmitNow(stream, command);
     return;
   }
@@ -261,6 +261,16 @@ void StreamSet::SubmitNow(Stream& stream, StreamCommand& command) {
   Count(stream, first, ticket, command.commands, command.weight);
 }
 
+// Counted like a command of its own behind which the stream has come no further. Of what went before no
+// mark is left that it could be taken for: its gate waits for all of that.
+void StreamSet::SubmitPart(Stream& stream, StreamCommand& command) {
+  sink_->Submit(stream, command);
+  command.gate->open = false;
+  --command.parts;
+  TakePlaces(1);
+  Count(stream, static_cast<uint64_t>(command.ticket), stream.submitted, 1, 1);
+}
+
 void StreamSet::OnSubmitted(Stream& stream, uint32_t weight) {
   stream.busy = false;
   // The session may have ended meanwhile.
@@ -319,6 +329,11 @@ bool StreamSet::SubmitWaiting(Slice* slice) {
           progress |= stream->waiting.front().dependencies.size() != before;
         }
         if (!CanSubmit(*stream, stream->waiting.front())) break;
+        if (stream->waiting.front().parts != 1) {
+          SubmitPart(*stream, stream->waiting.front());
+          progress = true;
+          break;
+        }
         StreamCommand command = std::move(stream->waiting.front());
         stream->waiting.pop_front();
         waiting_commands_ -= command.commands;
@@ -380,7 +395,7 @@ uint64_t StreamSet::SlowestCommandNs() const {
 
 bool StreamSet::AtDevice() const {
   return std::any_of(active_.begin(), active_.end(), [](const Stream* stream) {
-    return stream->busy || stream->submitted > stream->completed;
+    return stream->busy || stream->in_flight != 0 || stream->submitted > stream->completed;
   });
 }
 

@@ -8,7 +8,8 @@
 // blocking streams of this session and they for it, as CUDA's does; other sessions are never
 // involved. At most kMaxInFlight launches of a stream are at CUDA at a time, because a full queue
 // of the driver (about 1,024 launches) would block the thread that serves everybody; what all streams of
-// all sessions have there is bounded too (driver_room.h). A command with a gate goes when everything before it is done and the gate is open.
+// all sessions have there is bounded too (driver_room.h). A command with a gate goes when everything before it is done and the gate is open;
+// one of several parts goes part by part, each when the part before it is done and the gate is open again.
 //
 // Launches that may go together (Collect) gather at the end of their stream, in a chunk, while there
 // are more in the ring. The chunk is closed, and goes like one command, when its content says so, when
@@ -131,7 +132,8 @@ struct Stream {
   bool listed_unmarked = false;
   bool listed_open = false;
 
-  bool Idle() const { return enqueued == completed && !busy; }
+  // A part of a command may be at CUDA whose last part never comes.
+  bool Idle() const { return enqueued == completed && !busy && in_flight == 0; }
 };
 
 class StreamSink {
@@ -228,6 +230,8 @@ class StreamSet {
   void ThinOut(Stream& stream);
   bool PassesGate(const Stream& stream, const StreamCommand& command) const;
   void SubmitNow(Stream& stream, StreamCommand& command);
+  // Not the last of its parts: the command stays where it is.
+  void SubmitPart(Stream& stream, StreamCommand& command);
   // Of the driver's queues.
   void TakePlaces(uint32_t places);
   void GivePlaces(uint32_t places);

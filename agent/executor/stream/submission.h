@@ -74,7 +74,7 @@ class Submission final : public Part, public StreamSink {
   };
   bool TextTaken(Stream& stream, const PointRef& point);
   CUresult MakeStream(Stream& stream);
-  void GiveStream(const Stream& stream);
+  void GiveStream(Stream& stream);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
   // With `tell` the tenant sees the mark reached before we do.
   void AddMark(Stream& stream, PointRef point, bool tell = false);

@@ -55,7 +55,8 @@ CUresult Submission::MakeStream(Stream& stream) {
                                  : services_.device->TakeStream(stream.priority, &stream.cuda);
 }
 
-void Submission::GiveStream(const Stream& stream) {
+void Submission::GiveStream(Stream& stream) {
+  graphs_->FinishGraphs(stream);
   if (stream.green != nullptr) return services_.device->DropStream(stream.cuda);
   services_.device->GiveStream(stream.priority, stream.cuda);
 }
@@ -113,7 +114,7 @@ CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command) {
       case wire::CopyKind::kDeviceToDevice:
         return cuda.cuMemcpyDtoDAsync_v2(r.destination, r.source, r.size_bytes, stream.cuda);
       case wire::CopyKind::kHostToHost:
-        return cuda.cuMemcpyAsync(r.destination, r.source, r.size_bytes, stream.cuda);
+        break;  // Copies::EnqueueHostCopy
     }
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -260,7 +261,7 @@ bool Submission::TextTaken(Stream& stream, const PointRef& point) {
 
 bool Submission::TakeDone(Stream& stream) {
   const Driver& cuda = services_.device->cuda();
-  const uint64_t before = stream.completed;
+  bool any = false;
   while (!stream.marks.empty()) {
     const Mark& mark = stream.marks.front();
     // An event that is asked too early costs as much as a launch, and nobody waits for us.
@@ -275,8 +276,9 @@ bool Submission::TakeDone(Stream& stream) {
     if (!TextTaken(stream, mark.point)) break;
     done_marks_.push_back({mark.order, stream.id, mark.point->ticket});
     streams_.CompleteOldestMark(stream, now_ns());
+    any = true;
   }
-  if (stream.completed == before) return false;
+  if (!any) return false;
   copies_->FreeStaged(stream);
   graphs_->FinishGraphs(stream);
   launches_->FinishChains(stream);

@@ -392,7 +392,7 @@ const Driver& TestingDriver::Reset() {
   const MutexLock lock(S().mutex);
   S().held = false;
   ++S().release;
-  S().loads_block = S().launches_wait = false;
+  S().loads_block = false;
   S().failure = S().graph_failure = CUDA_SUCCESS;
   S().streams = S().events = 0;
   S().stream_work.clear();
@@ -438,7 +438,6 @@ int TestingDriver::held_calls() {
 
 void TestingDriver::Fail(CUresult result) { Set(&TestingState::failure, result); }
 void TestingDriver::RefuseGraphs(CUresult result) { Set(&TestingState::graph_failure, result); }
-void TestingDriver::LaunchesWait(bool wait) { Set(&TestingState::launches_wait, wait); }
 void TestingDriver::SetLoadsBlock(bool block) { Set(&TestingState::loads_block, block); }
 
 std::vector<std::string> TestingDriver::TakeCalls() {

@@ -26,8 +26,6 @@ class TestingDriver {
   // Like a device fault: every later call answers this.
   static void Fail(CUresult result);
 
-  // Launching a graph returns when its memory operations have run, as it may on a real driver.
-  static void LaunchesWait(bool wait);
   // Executable graphs cannot be changed or launched from now on; plain launches can.
   static void RefuseGraphs(CUresult result);
 

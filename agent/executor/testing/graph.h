@@ -41,6 +41,14 @@ class TestingGraph {
     copy.depth = depth;
     AddStruct(wire::GraphNodeKind::kCopy, copy);
   }
+  void AddHostCopy(uint64_t to, uint64_t from, uint64_t bytes) {
+    wire::GraphCopy copy = {};
+    copy.to = {wire::GraphCopySpace::kHost, 0, to, bytes, 1, 0, 0, 0};
+    copy.from = {wire::GraphCopySpace::kHost, 0, from, bytes, 1, 0, 0, 0};
+    copy.width_bytes = bytes;
+    copy.height = copy.depth = 1;
+    AddStruct(wire::GraphNodeKind::kCopy, copy);
+  }
   // Of 4-byte elements.
   void AddFill(uint64_t address, uint64_t width, uint64_t height, uint64_t pitch_bytes,
                uint32_t value = 0) {
@@ -73,6 +81,7 @@ class TestingGraph {
   void AddEdge(uint32_t from, uint32_t to) { edges_.push_back({from, to, 0, 0, 0, {}}); }
   // Makes entry `entry` say that it is node `index`: an update.
   void Rename(uint32_t entry, uint32_t index) { nodes_[entry].index = index; }
+  void Disable(uint32_t entry) { nodes_[entry].flags |= wire::kGraphNodeDisabled; }
 
   std::vector<uint8_t> Block() const {
     const auto node_count = static_cast<uint32_t>(nodes_.size());

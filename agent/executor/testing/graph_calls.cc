@@ -93,17 +93,12 @@ void FillGraphTable(Driver* d) {
       return S().graph_failure;
     }
     const CUresult result = Work("graph", stream);
-    MutexLock lock(S().mutex);
+    const MutexLock lock(S().mutex);
     const auto& operations = S().graph_operations[S().graph_of[Number(exec)]];
     if (!operations.empty()) {
       auto program = std::make_shared<TestingProgram>();
       program->operations = operations;
       S().stream_work[Number(stream)].program = program;
-      while (S().launches_wait && !program->Run()) {
-        lock.Unlock();
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        lock.Lock();
-      }
     }
     return result;
   };

@@ -87,7 +87,6 @@ void TestingRounds::Begin(const control::AddSession& order) {
                           &printer_,
                           &tenants_,
                           &room_,
-                          &stand_in_,
                           budget_,
                           context_memory_.get(),
                           habits_.batches ? &chains_ : nullptr};

@@ -25,7 +25,6 @@
 #include "agent/executor/session/session.h"
 #include "agent/executor/session/tenant.h"
 #include "agent/executor/session/work_pool.h"
-#include "agent/executor/stream/stand_in.h"
 #include "agent/executor/testing/grants.h"
 #include "agent/executor/testing/regions.h"
 
@@ -91,7 +90,6 @@ class TestingRounds {
   Printer printer_{&device_, &memory_, nullptr};
   Tenants tenants_;
   DriverRoom room_;
-  StandIn stand_in_{[] {}};
   uint64_t sessions_ = 0;
   uint64_t device_end_, host_end_;  // of the ranges given so far
   TestingRegions tenant_;

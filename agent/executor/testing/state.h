@@ -25,8 +25,6 @@ struct TestingState {
   bool loads_block GPULOOM_GUARDED_BY(mutex) = false;
   CUresult failure GPULOOM_GUARDED_BY(mutex) = CUDA_SUCCESS;
   CUresult graph_failure GPULOOM_GUARDED_BY(mutex) = CUDA_SUCCESS;
-  bool launches_wait GPULOOM_GUARDED_BY(mutex) =
-      false;  // those of graphs, until their operations have run
   uint64_t streams GPULOOM_GUARDED_BY(mutex) = 0;
   uint64_t events GPULOOM_GUARDED_BY(mutex) = 0;
   uint64_t objects GPULOOM_GUARDED_BY(mutex) = 0;

@@ -128,8 +128,9 @@ CUresult SubmitCopy(Stream& stream, const Copy& copy, bool wait) {
   };
   const Point done = stream.context.Enqueue(stream, std::move(work));
   const bool between_devices = to.on_device && from.on_device;
+  const bool between_hosts = !to.on_device && !from.on_device;  // CUDA's are synchronous
   const bool buffer_in_use = !to.known || (!from.known && staged == nullptr);
-  if (wait ? between_devices : !buffer_in_use) return CUDA_SUCCESS;
+  if (wait ? between_devices : !buffer_in_use && !between_hosts) return CUDA_SUCCESS;
   done.Wait();
   return Fault();
 }

@@ -48,8 +48,7 @@ bool NamesItsThread() {
     number.set_value(gettid());
     done.get_future().wait();
   });
-  const std::string path =
-      "/proc/self/task/" + std::to_string(number.get_future().get()) + "/comm";
+  const std::string path = "/proc/self/task/" + std::to_string(number.get_future().get()) + "/comm";
   std::FILE* const name = std::fopen(path.c_str(), "w");
   const bool named = name != nullptr && std::fputs("softgpu-start", name) >= 0;
   if (name != nullptr) std::fclose(name);

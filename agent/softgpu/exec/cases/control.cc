@@ -53,7 +53,7 @@ constexpr Case kCases[] = {
      'r',
      {21},
      42},
-    {"{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; @%p10 bra SKIP; call (b), factorial, "
+    {"{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; @%p0 bra SKIP; call (b), factorial, "
      "(a); "
      "SKIP: ld.param.b32 %r0, [b]; }",
      'r',

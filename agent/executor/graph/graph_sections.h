@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a graph with nodes of the host's is cut, the tenant's functions and copies from pinned memory to pinned
+// memory: into sections, which go to the device one after the other, with those nodes between them.
+// docs/design/running-graphs.md says why the device never waits for one itself.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "proto/wire/graph_nodes.h"
+#include "proto/wire/graph_scopes.h"
+
+namespace gpuloom::executor {
+
+struct GraphSections {
+  uint32_t count = 1;
+  std::vector<uint32_t> of_node;  // by node; one of the host's runs behind its section
+  std::vector<uint32_t> nodes;    // by section, the host's apart
+  // A condition may be set in one section and asked for in another, which the driver's graphs, one for a section,
+  // do not do.
+  bool conditions_are_cut = false;
+
+  // Those that the driver has a graph for.
+  uint32_t graphs() const;
+};
+
+// A node of the host's. In bodies there are none.
+bool RunsOnHost(const wire::GraphReader& reader, const wire::GraphNode& node);
+
+// Everything goes as late as the host's nodes allow that come behind it: what none of them needs goes behind
+// all, so that what sets a condition stays with who asks for it. A node that waits for a value goes behind
+// functions that do not need it: the value may come from one. Linear in nodes and edges; any thread.
+// `reader` has parsed a definition, of which `scopes` are.
+GraphSections CutIntoSections(const wire::GraphReader& reader, const wire::GraphScopes& scopes);
+
+}  // namespace gpuloom::executor
