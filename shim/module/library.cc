@@ -259,13 +259,14 @@ CUresult Unload(Library* library) {
   CUresult result = CUDA_SUCCESS;
   // Kernels that are still to write into the managed variables come first.
   if (library->managed_begin != 0) (void)session.WaitForAll();
+  // Before: what the driver has back, it may give to another thread's library at once.
+  ForgetGlobals(IdOf(library));
   if (library->loaded.load(std::memory_order_acquire)) result = CallUnload(library);
   // Afterwards: an id that is free here must be free there.
   ReleaseKernels(library);
   ReleaseReferences(library);
   if (library->is_module) ForgetMade(MadeKind::kModule, reinterpret_cast<uint64_t>(library));
   free(library->listed);
-  ForgetGlobals(IdOf(library));
   ReleaseManaged(library);
   Holding holding(&libraries.lock);
   libraries.table.Give(library);
@@ -364,11 +365,11 @@ void ResetAllLibraries() {
     if (library->is_module) {
       (void)Unload(library);
     } else if (library->image != nullptr && library->loaded.load(std::memory_order_acquire)) {
+      ForgetGlobals(IdOf(library));
       (void)CallUnload(library);
       library->loaded.store(false, std::memory_order_release);
       MarkKernelsStale(library);
       ReleaseReferences(library);
-      ForgetGlobals(IdOf(library));
     }
   }
 }

@@ -407,6 +407,28 @@ TEST_F(Calls, GlobalsAreMemoryOnceAskedFor) {
   EXPECT_EQ(cu_.cuMemcpyDtoH_v2(&back, address, sizeof(back)), CUDA_ERROR_INVALID_VALUE);
 }
 
+// What the driver has back it gives to another thread's library at once, whose variable is noted then: it
+// must not be taken for the old one, and be forgotten with it.
+TEST_F(Calls, GlobalsAreForgottenBeforeTheirLibraryIsUnloaded) {
+  CUmodule module = nullptr;
+  ASSERT_EQ(cu_.cuModuleLoadData(&module, ".version 8.0"), CUDA_SUCCESS);
+  CUcontext context = nullptr;
+  ASSERT_EQ(cu_.cuCtxGetCurrent(&context), CUDA_SUCCESS);
+  CUdeviceptr address = 0;
+  size_t size = 0;
+  ASSERT_EQ(cu_.cuModuleGetGlobal_v2(&address, &size, module, "variable"), CUDA_SUCCESS);
+  ASSERT_EQ(cu_.cuMemGetAddressRange_v2(nullptr, &size, address), CUDA_SUCCESS);
+  node_.PauseReading(true);
+  std::thread unloads([&] {
+    EXPECT_EQ(cu_.cuCtxSetCurrent(context), CUDA_SUCCESS);
+    EXPECT_EQ(cu_.cuModuleUnload(module), CUDA_SUCCESS);
+  });
+  node_.WaitForSleeper();  // for the answer
+  EXPECT_EQ(cu_.cuMemGetAddressRange_v2(nullptr, &size, address), CUDA_ERROR_NOT_FOUND);
+  node_.PauseReading(false);
+  unloads.join();
+}
+
 TEST_F(Calls, EventsAreReadFromTheirStreamsProgress) {
   CUevent event = nullptr, other = nullptr;
   CUstream stream = nullptr;
