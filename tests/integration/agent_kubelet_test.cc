@@ -235,7 +235,7 @@ TEST_F(AgentKubelet, PolicyIsReloadedForRunningPodsAndABadOneKeepsTheOld) {
   EXPECT_TRUE(node_.WaitFor([&] { return Quota(container) == 48 * kMiB; })) << node_.AgentLog();
   node_.WritePolicy("defaults: {memroy: 8MiB}\n");
   EXPECT_TRUE(
-      node_.WaitForLog("policy.yaml:1: defaults.memroy: unknown key; did you mean memory?"));
+      node_.WaitForLog("policy.yaml:1:12: defaults.memroy: unknown key; did you mean memory?"));
   EXPECT_THAT(node_.AgentLog(), HasSubstr("the old policy stays in force"));
   EXPECT_EQ(Quota(container), 48 * kMiB);
   // More than there is: 10 slots of a GPU of 1 GiB.
@@ -259,9 +259,10 @@ TEST_F(AgentKubelet, ABadPolicyHoldsNobodyUpOverARestart) {
   EXPECT_EQ(Quota(before), 32 * kMiB);
   EXPECT_EQ(Quota(Run("a", "q", 1)), 16 * kMiB);
   EXPECT_EQ(node_.RunAgentProbe("--probe"), "");
-  EXPECT_THAT(node_.RunAgentProbe("--probe-ready"),
-              AllOf(HasSubstr("policy.yaml:1: defaults.memroy: unknown key; did you mean memory?"),
-                    HasSubstr("the last good policy stays in force")));
+  EXPECT_THAT(
+      node_.RunAgentProbe("--probe-ready"),
+      AllOf(HasSubstr("policy.yaml:1:12: defaults.memroy: unknown key; did you mean memory?"),
+            HasSubstr("the last good policy stays in force")));
 }
 
 TEST_F(AgentKubelet, ABadFirstPolicyOffersNothingUntilItIsMended) {
@@ -273,7 +274,7 @@ TEST_F(AgentKubelet, ABadFirstPolicyOffersNothingUntilItIsMended) {
   EXPECT_EQ(node_.kubelet().healthy_devices(), 0u);
   EXPECT_EQ(node_.RunAgentProbe("--probe"), "");
   EXPECT_THAT(node_.RunAgentProbe("--probe-ready"),
-              AllOf(HasSubstr("policy.yaml:2: defaults.memory: 'lots' is not a size"),
+              AllOf(HasSubstr("policy.yaml:2:11: defaults.memory: 'lots' is not a size"),
                     HasSubstr("there has been no good one")));
   node_.WritePolicy("defaults:\n  memory: 16MiB\n");
   ASSERT_TRUE(node_.kubelet().WaitForDevices(20, kPatience).ok()) << node_.AgentLog();
