@@ -4,6 +4,7 @@
 // a pod settings.h, the policy in force in_force/. The rules are explained in docs/policy.md.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,6 +26,9 @@ struct Setting {
   T value{};
   Place place;
 };
+
+inline constexpr std::array<std::string_view, arbiter::kPriorities> kPriorityNames = {
+    "high", "normal", "low"};
 
 struct TrustDomainRule {
   enum class Kind { kPod, kNamespace, kNode, kNamed };

@@ -25,8 +25,6 @@ constexpr std::array<std::string_view, 9> kKeys = {"weight",      "priority",   
 constexpr Words kNamespaceKeys = kKeys;
 constexpr Words kDefaultsKeys = kNamespaceKeys.first(8);
 constexpr Words kPodKeys = kNamespaceKeys.first(5);
-constexpr std::array<std::string_view, arbiter::kPriorities> kPriorityNames = {"high", "normal",
-                                                                               "low"};
 constexpr uint32_t kMaxWeight = 1000;
 constexpr uint32_t kMaxTenants = 1000;
 constexpr uint32_t kMaxGpuIndex = 1023;

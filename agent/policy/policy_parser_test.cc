@@ -161,8 +161,8 @@ TEST(ParsePolicy, APodsRuleAboveItsNamespacesPriorityIsRefused) {
 
 TEST(ParsePolicy, TheExamplesAndTheChartsDefaultAreGood) {
   const std::filesystem::path root = GPULOOM_SOURCE_DIR;
-  for (const char* name :
-       {"deploy/examples/policy.yaml", "deploy/examples/policy-overcommit.yaml"}) {
+  for (const char* name : {"deploy/examples/policy.yaml", "deploy/examples/policy-overcommit.yaml",
+                           "deploy/examples/policy-shares.yaml"}) {
     std::ostringstream text;
     text << std::ifstream(root / name).rdbuf();
     ASSERT_FALSE(text.str().empty()) << name;

@@ -109,7 +109,7 @@ class PolicySchema(unittest.TestCase):
 
     def test_what_is_given_as_an_example_is_good(self):
         validator = jsonschema.Draft7Validator(self.schema)
-        for path in ["deploy/examples/policy.yaml", "deploy/examples/policy-overcommit.yaml"]:
+        for path in ["deploy/examples/policy.yaml", "deploy/examples/policy-overcommit.yaml", "deploy/examples/policy-shares.yaml"]:
             validator.validate(yaml.safe_load((ROOT / path).read_text()))
         values = jsonschema.Draft7Validator(self.chart)
         default = yaml.safe_load((ROOT / "charts/gpuloom/values.yaml").read_text())
