@@ -371,7 +371,7 @@ TEST_F(AllocatorTest, MaxTenantsCountsWhatTheKubeletShowsAndWasAdmitted) {
   // c holds its slot, too, but has not been admitted.
   EXPECT_TRUE(allocator_->PreStart(Ids({2})).ok());
   EXPECT_THAT(std::string(allocator_->PreStart(Ids({3})).message()),
-              AllOf(HasSubstr("namespaces.two.maxTenants: 2 tenants of namespace two use GPU"),
+              AllOf(HasSubstr("namespaces.two.maxTenants: namespace two has 2 containers on GPU"),
                     HasSubstr("pod two/c, container main")));
   EXPECT_TRUE(allocator_->PreStart(Ids({4})).ok()) << "another namespace";
   EXPECT_TRUE(allocator_->PreStart(Ids({2})).ok()) << "a container that starts again";

@@ -44,6 +44,14 @@ bool IsLabel(std::string_view text) { return IsName(text, 63, ""); }
 bool IsLabelOrGlob(std::string_view text) { return IsName(text, 63, "*?"); }
 bool IsPodOrGlob(std::string_view text) { return IsName(text, 253, ".*?"); }
 
+// The path of a key in messages; the path of the file's top is empty.
+std::string Below(const std::string& path, const std::string& key) {
+  std::string below = path;
+  if (!path.empty()) below += ".";
+  below += key;
+  return below;
+}
+
 // One parse. Each step says whether all was right; the first mistake is kept as the parse's.
 class Parser {
  public:
@@ -79,7 +87,7 @@ class Parser {
     for (const auto& entry : map) {
       if (!entry.first.IsScalar()) return Fail(entry.first, path, "a key must be a word");
       const std::string key = entry.first.Scalar();
-      const std::string full = path.empty() ? key : path + "." + key;
+      const std::string full = Below(path, key);
       const int line = PlaceOf(entry.first).line;
       if (const auto [first, is_new] = seen.emplace(key, line); !is_new) {
         return Fail(entry.first, full,
@@ -161,7 +169,7 @@ class Parser {
       const std::string name = entry.first.Scalar();
       const size_t slash = name.find('/');
       PodRule rule;
-      rule.path = path + "." + name;
+      rule.path = Below(path, name);
       rule.pod = name.substr(0, slash);
       if (slash != name.npos) rule.container = name.substr(slash + 1);
       if (!IsPodOrGlob(rule.pod) || !IsLabelOrGlob(rule.container.value_or("*"))) {
@@ -311,13 +319,14 @@ class Parser {
         const arbiter::Priority highest =
             SettingsOfNamespace(policy_, space.pattern).priority.value;
         if (arbiter::Index(pod.priority->value) >= arbiter::Index(highest)) continue;
-        const std::string own(kPriorityNames[arbiter::Index(pod.priority->value)]);
-        const std::string of_namespace(kPriorityNames[arbiter::Index(highest)]);
-        return Fail(
-            pod.priority->place, pod.path + ".priority",
-            own + " is above " + of_namespace +
-                ", the namespace's, and tenants choose their pods' names: write priority: " + own +
-                " for the namespace, and a lower one for its other pods");
+        const std::string_view own = kPriorityNames[arbiter::Index(pod.priority->value)];
+        std::string message(own);
+        message += " is above ";
+        message += kPriorityNames[arbiter::Index(highest)];
+        message += ", the namespace's, and tenants choose their pods' names: write priority: ";
+        message += own;
+        message += " for the namespace, and a lower one for its other pods";
+        return Fail(pod.priority->place, pod.path + ".priority", message);
       }
     }
     return true;

@@ -152,8 +152,9 @@ std::string Refusal(const Policy& policy, const Capacity& gpu, const Candidate& 
   if (!refusal.empty()) return refusal;
   const Chosen<uint32_t>& most = of_namespace.max_tenants;
   if (most.value == 0 || candidate.tenants_of_namespace < most.value) return "";
-  return Where(policy, most.place, most.key) + std::to_string(candidate.tenants_of_namespace) +
-         " tenants of " + name + " use GPU " + gpu.gpu + " already";
+  return Where(policy, most.place, most.key) + name + " has " +
+         std::to_string(candidate.tenants_of_namespace) + " containers on GPU " + gpu.gpu +
+         ", of at most " + std::to_string(most.value);
 }
 
 }  // namespace gpuloom

@@ -170,9 +170,10 @@ namespaces:
               HasSubstr("p.yaml:7:11: namespaces.some.gpus: namespace some may not use GPU GPU-1 "
                         "(number 3, NVIDIA H200)"));
   EXPECT_EQ(refusal("most", "p", 1), "");
-  EXPECT_EQ(refusal("most", "p", 2),
-            "p.yaml:10:17: namespaces.most.maxTenants: 2 tenants of namespace most use GPU GPU-1 "
-            "already");
+  EXPECT_EQ(
+      refusal("most", "p", 2),
+      "p.yaml:10:17: namespaces.most.maxTenants: namespace most has 2 containers on GPU GPU-1, "
+      "of at most 2");
   EXPECT_THAT(refusal("most", "batch", 0), HasSubstr("pod batch of namespace most may not use"));
   EXPECT_THAT(refusal("most", "other", 0), HasSubstr("pods.other.gpus: pod other of namespace"));
 }

@@ -244,6 +244,28 @@ TEST_F(AgentKubelet, PolicyIsReloadedForRunningPodsAndABadOneKeepsTheOld) {
   EXPECT_EQ(Quota(container), 48 * kMiB);
 }
 
+TEST_F(AgentKubelet, APodThatThePolicyRefusesStartsWhenItIsAllowed) {
+  node_.WritePolicy("namespaces:\n  a: {gpus: [7]}\n  one: {maxTenants: 1, weight: 200}\n");
+  Start();
+  EXPECT_TRUE(node_.WaitForLog("namespaces.one.weight: weight is read and not enforced yet"));
+  ASSERT_TRUE(node_.kubelet().Admit(Pod("a", "p", 1)).ok());
+  const auto start = [&] { return node_.kubelet().PrepareStart("a", "p", "main"); };
+  EXPECT_THAT(std::string(start().status().message()),
+              AllOf(HasSubstr("policy: pod a/p, container main: "),
+                    HasSubstr("policy.yaml:2:13: namespaces.a.gpus: namespace a may not use GPU "
+                              "GPU-")));
+  node_.WritePolicy("namespaces:\n  a: {gpus: [0, 1]}\n  one: {maxTenants: 1}\n");
+  EXPECT_TRUE(node_.WaitFor([&] { return start().ok(); })) << node_.AgentLog();
+
+  Run("one", "first", 1);
+  ASSERT_TRUE(node_.kubelet().Admit(Pod("one", "second", 1)).ok());
+  EXPECT_THAT(std::string(node_.kubelet().PrepareStart("one", "second", "main").status().message()),
+              HasSubstr("namespaces.one.maxTenants: namespace one has 1 containers on GPU"));
+  node_.kubelet().RemovePod("one", "first");
+  const auto second = node_.kubelet().PrepareStart("one", "second", "main");
+  EXPECT_TRUE(second.ok()) << second.status();
+}
+
 TEST_F(AgentKubelet, ABadPolicyHoldsNobodyUpOverARestart) {
   node_.WritePolicy("defaults: {memory: 16MiB}\n");
   Start();
