@@ -25,11 +25,12 @@ RUN cmake --preset release -DGPULOOM_CUDA_PROGRAMS=OFF \
       build/release/bin/gpuloom-executor /opt/gpuloom/bin/ \
  && cp build/release/lib/libgpuloom.so build/release/lib/libgpuloom-nvml.so /opt/gpuloom/lib/ \
  && cp -L build/release/lib/softgpu/libcuda.so.1 /opt/gpuloom/lib/softgpu/ \
+ && cp /usr/share/doc/libyaml-cpp-dev/copyright /opt/gpuloom/LICENSE.yaml-cpp \
  && strip /opt/gpuloom/bin/* /opt/gpuloom/lib/softgpu/libcuda.so.1
 
 FROM debian:12-slim
 RUN apt-get update -qq \
- && apt-get install -y -qq --no-install-recommends libgrpc++1.51 libprotobuf32 libyaml-cpp0.7 libspdlog1.10 \
+ && apt-get install -y -qq --no-install-recommends libgrpc++1.51 libprotobuf32 libspdlog1.10 \
       libzstd1 liblz4-1 \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/gpuloom /opt/gpuloom

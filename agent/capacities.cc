@@ -13,9 +13,12 @@ absl::StatusOr<std::map<std::string, Capacity>> CapacitiesOf(const std::vector<G
                                                              const std::string& reserve) {
   std::map<std::string, Capacity> capacities;
   for (const Gpu& gpu : gpus) {
-    const absl::StatusOr<Capacity> capacity =
-        MakeCapacity(gpu.uuid, gpu.total_bytes, slots, reserve);
-    if (!capacity.ok()) return capacity.status();
+    std::string error;
+    std::optional<Capacity> capacity =
+        MakeCapacity(gpu.uuid, gpu.total_bytes, slots, reserve, &error);
+    if (!capacity) return absl::InvalidArgumentError(error);
+    capacity->index = gpu.index;
+    capacity->product = gpu.name;
     capacities[gpu.uuid] = *capacity;
     spdlog::info("inventory: {} {}: {}, {} slots of {} each unless the policy says otherwise",
                  gpu.uuid, gpu.name, FormatSize(gpu.total_bytes), slots,

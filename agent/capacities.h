@@ -12,7 +12,7 @@
 
 namespace gpuloom {
 
-// By GPU uuid; says it in the log. Fails as MakeCapacity does (agent/policy/capacity.h).
+// By GPU uuid; says it in the log. InvalidArgument where MakeCapacity refuses (agent/policy/capacity.h).
 absl::StatusOr<std::map<std::string, Capacity>> CapacitiesOf(const std::vector<Gpu>& gpus,
                                                              int slots, const std::string& reserve);
 

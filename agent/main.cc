@@ -19,7 +19,7 @@
 #include "agent/node_agent.h"
 #include "agent/plugin/probe.h"
 #include "agent/plugin/runtime_check.h"
-#include "agent/policy/policy_watcher.h"
+#include "agent/policy/in_force/policy_watcher.h"
 #include "agent/state_lock.h"
 #include "agent/steady_clock.h"
 #include "agent/supervisor/schedulers_only.h"
@@ -96,7 +96,12 @@ int Main(int argc, char** argv) {
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &exit_status);
   if (!line) return exit_status;
   if (line->probe) return Answer(Probe(line->kubelet_directory, *line->probe));
-  if (line->check_policy) return Answer(CheckPolicyFile(line->policy));
+  if (line->check_policy) {
+    std::vector<std::string> notes;
+    const absl::Status status = CheckPolicyFile(line->policy, &notes);
+    for (const std::string& note : notes) printf("%s\n", note.c_str());
+    return Answer(status);
+  }
   // A write to a peer that has gone is told by its result.
   signal(SIGPIPE, SIG_IGN);
   struct sigaction action = {};

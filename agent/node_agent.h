@@ -27,7 +27,7 @@
 #include "agent/plugin/plugin_server.h"
 #include "agent/plugin/registrar.h"
 #include "agent/plugin/shim_store.h"
-#include "agent/policy/policy_watcher.h"
+#include "agent/policy/in_force/policy_watcher.h"
 #include "agent/supervisor/supervisor.h"
 #include "agent/upkeep.h"
 

@@ -14,7 +14,7 @@
 #include "agent/plugin/allocator.h"
 #include "agent/plugin/device_board.h"
 #include "agent/plugin/registrar.h"
-#include "agent/policy/policy_watcher.h"
+#include "agent/policy/in_force/policy_watcher.h"
 #include "agent/supervisor/supervisor.h"
 #include "agent/supervisor/unsupported_log.h"
 

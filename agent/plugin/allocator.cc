@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
 
 #include "absl/strings/str_join.h"
@@ -141,6 +142,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   const absl::StatusOr<std::shared_ptr<SchedulerClient>> scheduler = WaitForScheduler(*gpu_uuid);
   if (!scheduler.ok()) return scheduler.status();
 
+  const MutexLock lock(admission_mutex_);
+  if (absl::Status status = Admit(*gpu_uuid, device_ids, *owner); !status.ok()) return status;
   // The kubelet does not say which of a pod's containers starts. Those with the same IDs are an
   // init container and the app container that takes them over: both are bound, as of one pod they
   // are. An unbound one of an earlier pod may be among them; no container was ever started with it,
@@ -181,6 +184,49 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
     spdlog::debug("start: {}: {}", bound_name, std::string(status.message()));
   }
   return absl::OkStatus();
+}
+
+absl::Status Allocator::Admit(const std::string& gpu_uuid,
+                              const std::vector<std::string>& device_ids,
+                              const PodContainer& owner) const {
+  const std::shared_ptr<const Policy> policy = options_.policy->Current();
+  if (policy == nullptr) return absl::OkStatus();
+  absl::StatusOr<uint32_t> others = 0;
+  if (SettingsOfNamespace(*policy, owner.pod_namespace).max_tenants.value != 0) {
+    others = OtherTenants(gpu_uuid, device_ids, owner.pod_namespace);
+    if (!others.ok()) return others.status();
+  }
+  const std::string refusal = Refusal(*policy, options_.capacities.at(gpu_uuid),
+                                      {owner.pod_namespace, owner.pod, owner.container, *others});
+  if (refusal.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(Cat("policy: ", Describe(owner), ": ", refusal));
+}
+
+absl::StatusOr<uint32_t> Allocator::OtherTenants(const std::string& gpu_uuid,
+                                                 const std::vector<std::string>& device_ids,
+                                                 const std::string& pod_namespace) const {
+  const auto share_an_id = [](const std::vector<std::string>& a,
+                              const std::vector<std::string>& b) {
+    return std::any_of(a.begin(), a.end(), [&](const std::string& id) {
+      return std::find(b.begin(), b.end(), id) != b.end();
+    });
+  };
+  const absl::StatusOr<std::vector<ContainerDevices>> held = options_.pod_resources->List();
+  if (!held.ok()) return held.status();
+  const std::vector<Allocation> allocations = options_.book->All();
+  return static_cast<uint32_t>(
+      std::count_if(held->begin(), held->end(), [&](const ContainerDevices& container) {
+        if (container.owner.pod_namespace != pod_namespace ||
+            share_an_id(container.device_ids, device_ids)) {
+          return false;
+        }
+        return std::any_of(
+            allocations.begin(), allocations.end(), [&](const Allocation& allocation) {
+              return allocation.gpu_uuid == gpu_uuid && allocation.binding.has_value() &&
+                     IsSamePod(allocation.binding->owner, container.owner) &&
+                     share_an_id(allocation.device_ids, container.device_ids);
+            });
+      }));
 }
 
 absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* scheduler) {

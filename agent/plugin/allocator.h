@@ -23,7 +23,8 @@
 #include "agent/identity/kubelet_record.h"
 #include "agent/identity/resolver.h"
 #include "agent/plugin/shim_store.h"
-#include "agent/policy/policy_watcher.h"
+#include "agent/policy/in_force/policy_watcher.h"
+#include "agent/policy/settings.h"
 #include "agent/supervisor/scheduler_client.h"
 #include "proto/sync/mutex.h"
 
@@ -87,6 +88,14 @@ class Allocator {
   void KubeletSeen(const std::string& kubelet_id);
 
  private:
+  // What the policy has against the start of this container. OK: nothing.
+  absl::Status Admit(const std::string& gpu_uuid, const std::vector<std::string>& device_ids,
+                     const PodContainer& owner) const GPULOOM_REQUIRES(admission_mutex_);
+  // Other containers of the namespace that the kubelet shows on this GPU and that were admitted. Those that were not
+  // may be waiting for a place themselves.
+  absl::StatusOr<uint32_t> OtherTenants(const std::string& gpu_uuid,
+                                        const std::vector<std::string>& device_ids,
+                                        const std::string& pod_namespace) const;
   // Empty while no policy is in force.
   std::optional<Grant> GrantFor(const std::string& gpu_uuid, const PodContainer& owner) const;
   absl::Status Tell(SchedulerClient* scheduler, const Allocation& allocation) const;
@@ -95,6 +104,8 @@ class Allocator {
 
   const Options options_;
   Resolver resolver_;
+  // From Admit until the allocation is bound: of two that start at once the second counts the first.
+  Mutex admission_mutex_;
   Mutex collector_mutex_;
   Collector collector_ GPULOOM_GUARDED_BY(collector_mutex_);
 };

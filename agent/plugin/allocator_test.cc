@@ -336,6 +336,50 @@ TEST_F(AllocatorTest, WithoutAPolicyNothingStartsAndWhatRunsKeepsItsGrant) {
   EXPECT_TRUE(allocator_->PreStart(Ids({1})).ok());
 }
 
+TEST_F(AllocatorTest, WhatThePolicyForbidsDoesNotStart) {
+  WritePolicy("namespaces:\n  no: {deny: true}\n  elsewhere: {gpus: [1]}\n");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_TRUE(allocator_->Allocate(Ids({0})).ok());
+  Holds("no", "p", Ids({0}));
+  EXPECT_THAT(std::string(allocator_->PreStart(Ids({0})).message()),
+              AllOf(HasSubstr("policy: pod no/p, container main: "),
+                    HasSubstr("policy.yaml:2:14: namespaces.no.deny: namespace no may not use")));
+  ASSERT_TRUE(allocator_->Allocate(Ids({1})).ok());
+  Holds("elsewhere", "q", Ids({1}));
+  EXPECT_THAT(std::string(allocator_->PreStart(Ids({1})).message()),
+              AllOf(HasSubstr("policy.yaml:3:21: namespaces.elsewhere.gpus: "), HasSubstr(kUuid)));
+  EXPECT_THAT(scheduler_->bound, IsEmpty());
+  WritePolicy("namespaces: {elsewhere: {gpus: [GPU-aaaa*]}}");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  EXPECT_TRUE(allocator_->PreStart(Ids({0})).ok()) << "the kubelet tries again";
+  EXPECT_TRUE(allocator_->PreStart(Ids({1})).ok());
+}
+
+TEST_F(AllocatorTest, MaxTenantsCountsWhatTheKubeletShowsAndWasAdmitted) {
+  WritePolicy("namespaces: {two: {maxTenants: 2}}");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  // One GPU's slots: an init container and the container that takes over its ID are one tenant.
+  for (const auto& slots : {std::vector<int>{0, 1}, {0}, {2}, {3}, {4}, {5}}) {
+    ASSERT_TRUE(allocator_->Allocate(Ids(slots)).ok());
+  }
+  Holds("two", "a", Ids({0}));
+  Holds("two", "b", Ids({2}));
+  Holds("two", "c", Ids({3}));
+  Holds("other", "d", Ids({4}));
+  EXPECT_TRUE(allocator_->PreStart(Ids({0, 1})).ok());
+  EXPECT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  // c holds its slot, too, but has not been admitted.
+  EXPECT_TRUE(allocator_->PreStart(Ids({2})).ok());
+  EXPECT_THAT(std::string(allocator_->PreStart(Ids({3})).message()),
+              AllOf(HasSubstr("namespaces.two.maxTenants: namespace two has 2 containers on GPU"),
+                    HasSubstr("pod two/c, container main")));
+  EXPECT_TRUE(allocator_->PreStart(Ids({4})).ok()) << "another namespace";
+  EXPECT_TRUE(allocator_->PreStart(Ids({2})).ok()) << "a container that starts again";
+  // a has ended: its place is free before its allocation is swept.
+  pods_.held.erase(pods_.held.begin());
+  EXPECT_TRUE(allocator_->PreStart(Ids({3})).ok());
+}
+
 TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {
   const auto setup = allocator_->Allocate(Ids({0}));
   const std::string old_shim = setup->mounts[1].host_path;

@@ -2,16 +2,17 @@
 // What one GPU has to give, from the operator's flags. Pure; safe from any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "agent/policy/policy.h"
 
 namespace gpuloom {
 
-// `reserve`: "auto" or a size. InvalidArgument, naming --reserve, when it is neither, or leaves
-// nothing for the slots.
-absl::StatusOr<Capacity> MakeCapacity(const std::string& gpu, uint64_t total_bytes, int slots,
-                                      const std::string& reserve);
+// `reserve`: "auto" or a size. nullopt with a message that names --reserve, when it is neither, or
+// leaves nothing for the slots.
+[[nodiscard]] std::optional<Capacity> MakeCapacity(const std::string& gpu, uint64_t total_bytes,
+                                                   int slots, const std::string& reserve,
+                                                   std::string* error);
 
 }  // namespace gpuloom

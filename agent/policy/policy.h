@@ -1,19 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operator grants: memory per slot and the trust domain, by namespace. Plain values and
-// pure functions, safe from any thread; reading the file is policy_parser.h, watching it
-// policy_watcher.h. The rules are explained in docs/policy.md.
+// What the operator grants, by namespace and by pod, as it stands in the file. Plain values and
+// pure functions, safe from any thread. Reading the file is policy_parser.h, which of its rules apply to
+// a pod settings.h, the policy in force in_force/. The rules are explained in docs/policy.md.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
+#include "agent/arbiter/priority.h"
 
 namespace gpuloom {
+
+// Where something is written, for messages.
+struct Place {
+  int line = 0;
+  int column = 0;
+};
+
+template <typename T>
+struct Setting {
+  T value{};
+  Place place;
+};
+
+inline constexpr std::array<std::string_view, arbiter::kPriorities> kPriorityNames = {
+    "high", "normal", "low"};
 
 struct TrustDomainRule {
   enum class Kind { kPod, kNamespace, kNode, kNamed };
@@ -26,18 +41,42 @@ struct TrustDomainRule {
 struct MemoryRule {
   bool is_auto = true;
   uint64_t slot_bytes = 0;
-  int line = 0;  // where it is written, for messages
-  bool operator==(const MemoryRule& other) const {
-    return is_auto == other.is_auto && slot_bytes == other.slot_bytes;
-  }
+  bool operator==(const MemoryRule&) const = default;
+};
+
+// One entry of `gpus`: a GPU's number, or else a glob of its UUID or of its product's name.
+struct GpuPattern {
+  std::optional<int> index;
+  std::string glob;
+  bool operator==(const GpuPattern&) const = default;
+};
+
+// What a pod's rule may set; a namespace's may, too. Of a namespace, weight is among the namespaces
+// and time_share_max_percent of all its allocations together; of a pod, among the namespace's allocations and of each.
+struct PodKeys {
+  std::optional<Setting<uint32_t>> weight;  // 1–1000
+  std::optional<Setting<arbiter::Priority>> priority;
+  std::optional<Setting<uint32_t>> time_share_max_percent;  // 1–100
+  std::optional<Setting<bool>> deny;
+  std::optional<Setting<std::vector<GpuPattern>>> gpus;
+};
+
+// One entry of `pods`.
+struct PodRule : PodKeys {
+  std::string path;                      // "namespaces.team-a.pods.server-*"
+  std::string pod;                       // a name or glob
+  std::optional<std::string> container;  // the same
 };
 
 // One entry of `namespaces`, or `defaults` (pattern empty). What is not set is looked up in the
 // next less specific rule.
-struct PolicyRule {
+struct PolicyRule : PodKeys {
+  std::string path;     // "defaults", "namespaces.team-a"
   std::string pattern;  // a namespace, or a glob with * and ?
-  std::optional<MemoryRule> memory;
-  std::optional<TrustDomainRule> trust_domain;
+  std::optional<Setting<MemoryRule>> memory;
+  std::optional<Setting<TrustDomainRule>> trust_domain;
+  std::optional<Setting<uint32_t>> max_tenants;  // from 1
+  std::vector<PodRule> pods;
 };
 
 struct Policy {
@@ -49,22 +88,13 @@ struct Policy {
 
 // What one GPU has to give.
 struct Capacity {
-  std::string gpu;  // for messages
+  std::string gpu;  // its UUID, or what else it is called in messages
   uint64_t total_bytes = 0;
   uint64_t reserve_bytes = 0;  // for the executors' own contexts
   int slots = 1;
+  int index = 0;
+  std::string product = {};
 };
-
-struct Grant {
-  uint64_t slot_bytes = 0;
-  // Equal strings share an executor. The prefix keeps the kinds apart: a domain named by the
-  // operator can never be the same as a namespace's own.
-  std::string trust_domain;
-  bool operator==(const Grant&) const = default;
-};
-
-// * matches any run of characters, ? one.
-bool GlobMatches(std::string_view pattern, std::string_view text);
 
 // What is kept for the executors' own contexts when the operator does not say: 600 MiB for as many
 // executors as there are slots (a context was measured at 554 MiB), but at most an eighth of the
@@ -74,14 +104,14 @@ uint64_t AutoReserveBytes(uint64_t total_bytes, int slots);
 // (total - reserve) / slots, rounded down to the granule of quota.
 uint64_t AutoSlotBytes(const Capacity& capacity);
 
-// What a pod of this namespace gets on this GPU: the exact name wins over globs, among globs the
-// longer literal prefix, then more literal characters, then the earlier line; then `defaults`; then
-// auto memory and one domain per namespace.
-Grant Decide(const Policy& policy, const Capacity& capacity, std::string_view pod_namespace,
-             std::string_view pod);
+// "policy.yaml:3:5: namespaces.team-a.memory: ", which every message about a key begins with.
+std::string Where(const Policy& policy, const Place& place, const std::string& key);
 
-// FailedPrecondition, with file, line and key, when some rule's memory times the slots of this GPU,
-// and the reserve, is more than the GPU has, and `overcommit` is not set.
-absl::Status CheckPromise(const Policy& policy, const Capacity& capacity);
+// Why the policy cannot be kept to on this GPU, with file, line and key: some rule's memory times the slots,
+// and the reserve, is more than the GPU has, and `overcommit` is not set. Empty: it can.
+std::string BrokenPromise(const Policy& policy, const Capacity& capacity);
+
+// One line for each key that is set and has no effect on tenants yet, with the first place that sets it.
+std::vector<std::string> NotEnforced(const Policy& policy);
 
 }  // namespace gpuloom

@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <string>
 
+#include "agent/policy/glob.h"
 #include "agent/policy/policy.h"
 #include "agent/policy/policy_parser.h"
+#include "agent/policy/settings.h"
 
 namespace gpuloom {
 namespace {
@@ -20,29 +22,57 @@ void Check(bool ok, int line = __builtin_LINE()) {
   abort();
 }
 
-// Begins with file and line.
+// Begins with file, line and column.
 bool NamesItsPlace(std::string_view message) {
   const std::string start = std::string(kFile) + ":";
   if (!message.starts_with(start)) return false;
   message.remove_prefix(start.size());
-  size_t digits = 0;
-  while (digits < message.size() && isdigit(static_cast<unsigned char>(message[digits]))) ++digits;
-  return digits > 0 && message.substr(digits).starts_with(": ");
+  for (const char* end : {":", ": "}) {
+    size_t digits = 0;
+    while (digits < message.size() && isdigit(static_cast<unsigned char>(message[digits])))
+      ++digits;
+    message.remove_prefix(digits);
+    if (digits == 0 || !message.starts_with(end)) return false;
+    message.remove_prefix(1);
+  }
+  return true;
+}
+
+// No pod has more than its namespace, whatever it is called.
+void CheckPod(const Policy& policy, const Capacity& gpu, const std::string& space,
+              const std::string& pod, const std::string& container) {
+  const NamespaceSettings of_namespace = SettingsOfNamespace(policy, space);
+  const PodSettings of_pod = SettingsOfPod(policy, space, pod, container);
+  for (const PodSettings& settings : {PodSettings(of_namespace), of_pod}) {
+    Check(settings.weight.value >= 1 && settings.weight.value <= 1000);
+    Check(settings.time_share_max_percent.value >= 1 &&
+          settings.time_share_max_percent.value <= 100);
+  }
+  Check(arbiter::Index(of_pod.priority.value) >= arbiter::Index(of_namespace.priority.value));
+  const std::string refusal = Refusal(policy, gpu, {space, pod, container, 3});
+  Check(refusal.empty() || NamesItsPlace(refusal));
+  const uint32_t most = of_namespace.max_tenants.value;
+  if (of_namespace.deny.value || (most != 0 && most <= 3)) Check(!refusal.empty());
 }
 
 void Run(const std::string& text) {
-  const absl::StatusOr<Policy> policy = ParsePolicy(kFile, text);
-  if (!policy.ok()) return Check(NamesItsPlace(std::string(policy.status().message())));
-  const absl::StatusOr<Policy> again = ParsePolicy(kFile, text);
-  Check(again.ok() && again->namespaces.size() == policy->namespaces.size());
+  std::string error;
+  const std::optional<Policy> policy = ParsePolicy(kFile, text, &error);
+  if (!policy) return Check(NamesItsPlace(error));
+  const std::optional<Policy> again = ParsePolicy(kFile, text, &error);
+  Check(again && again->namespaces.size() == policy->namespaces.size());
+  for (const std::string& line : NotEnforced(*policy)) Check(NamesItsPlace(line));
 
   Capacity capacity{"gpu", uint64_t{80} << 30, 0, 16};
   capacity.reserve_bytes = AutoReserveBytes(capacity.total_bytes, capacity.slots);
-  const bool is_kept = CheckPromise(*policy, capacity).ok();
+  const bool is_kept = BrokenPromise(*policy, capacity).empty();
   std::vector<std::string> namespaces = {"default", "team-a", "x"};
   for (const PolicyRule& rule : policy->namespaces) {
     Check(GlobMatches(rule.pattern, rule.pattern));
     if (rule.pattern.find_first_of("*?") == std::string::npos) namespaces.push_back(rule.pattern);
+    for (const PodRule& pod : rule.pods) {
+      CheckPod(*policy, capacity, rule.pattern, pod.pod, pod.container.value_or("main"));
+    }
   }
   for (const std::string& name : namespaces) {
     const Grant grant = Decide(*policy, capacity, name, "pod");
@@ -57,6 +87,7 @@ void Run(const std::string& text) {
     const Grant other = Decide(*policy, capacity, name, "other-pod");
     Check(other.slot_bytes == grant.slot_bytes);
     Check((other.trust_domain != domain) == domain.starts_with("pod/"));
+    CheckPod(*policy, capacity, name, "pod", "main");
   }
 }
 

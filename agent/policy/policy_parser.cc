@@ -1,253 +1,346 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/policy/policy_parser.h"
 
-#include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <map>
-#include <optional>
 #include <span>
-#include <sstream>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "agent/cat.h"
 #include "agent/node/size.h"
+#include "agent/policy/nearest_word.h"
+#include "agent/policy/settings.h"
+#include "agent/policy/yaml_document.h"
 
 namespace gpuloom {
 namespace {
 
+using Words = std::span<const std::string_view>;
+
 constexpr std::array<std::string_view, 3> kTopKeys = {"defaults", "namespaces", "overcommit"};
-constexpr std::array<std::string_view, 2> kRuleKeys = {"memory", "trustDomain"};
+// What a pod's rule may set stands first, `pods` last.
+constexpr std::array<std::string_view, 9> kKeys = {"weight",      "priority",   "timeShareMax",
+                                                   "deny",        "gpus",       "memory",
+                                                   "trustDomain", "maxTenants", "pods"};
+constexpr Words kNamespaceKeys = kKeys;
+constexpr Words kDefaultsKeys = kNamespaceKeys.first(8);
+constexpr Words kPodKeys = kNamespaceKeys.first(5);
+constexpr uint32_t kMaxWeight = 1000;
+constexpr uint32_t kMaxTenants = 1000;
+constexpr uint32_t kMaxGpuIndex = 1023;
+constexpr size_t kMaxGpus = 64;
+constexpr size_t kMaxGpuLetters = 128;
 
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      const bool same = absl::ascii_tolower(a[i - 1]) == absl::ascii_tolower(b[j - 1]);
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (same ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
+// Lower-case letters, digits and -, as names of namespaces and containers are; of pods points, too. A glob's * and ? stand for some.
+bool IsName(std::string_view text, size_t most_letters, std::string_view further_letters) {
+  return !text.empty() && text.size() <= most_letters &&
+         std::all_of(text.begin(), text.end(), [&](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+                  further_letters.find(c) != further_letters.npos;
+         });
 }
 
-bool IsDnsLabel(std::string_view text) {
-  return !text.empty() && text.size() <= 63 && std::all_of(text.begin(), text.end(), [](char c) {
-    return absl::ascii_isdigit(c) || absl::ascii_islower(c) || c == '-';
-  });
+bool IsLabel(std::string_view text) { return IsName(text, 63, ""); }
+bool IsLabelOrGlob(std::string_view text) { return IsName(text, 63, "*?"); }
+bool IsPodOrGlob(std::string_view text) { return IsName(text, 253, ".*?"); }
+
+// The path of a key in messages; the path of the file's top is empty.
+std::string Below(const std::string& path, const std::string& key) {
+  std::string below = path;
+  if (!path.empty()) below += ".";
+  below += key;
+  return below;
 }
 
-bool IsPlain(const YAML::Node& node) { return node.Tag() == "?"; }
-
-// What is written without quotes, and what readers of YAML take for something else than text: a
-// number, a date, a truth value. Some would hand on another word than the one that was written.
-bool IsNoText(const YAML::Node& node) {
-  if (!IsPlain(node)) return false;
-  const std::string text = absl::AsciiStrToLower(node.Scalar());
-  for (const char* word : {"true", "false", "yes", "no", "on", "off", "y", "n"}) {
-    if (text == word) return true;
-  }
-  const std::string digits = text.substr(text.starts_with('-') ? 1 : 0);
-  if (digits.empty() || !absl::ascii_isdigit(digits[0])) return false;
-  char* end = nullptr;
-  (void)strtod(digits.c_str(), &end);  // hexadecimal ones and those with an exponent too
-  if (*end == '\0') return true;
-  const bool has_base = digits.starts_with("0b") || digits.starts_with("0o");
-  return digits.find_first_not_of("0123456789-", has_base ? 2 : 0) == std::string::npos;
-}
-
-// Where a document begins, and nothing of what is in it.
-class DocumentStart : public YAML::EventHandler {
- public:
-  YAML::Mark mark;
-  void OnDocumentStart(const YAML::Mark& at) override { mark = at; }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {}
-  void OnMapEnd() override {}
-};
-
-// The line of a second document, from 0. Not by YAML::LoadAll: where no node can begin (", a"), it finds empty documents
-// without end.
-std::optional<int> SecondDocument(const std::string& text) {
-  std::istringstream stream(text);
-  YAML::Parser parser(stream);
-  DocumentStart first, second;
-  if (!parser.HandleNextDocument(first) || !parser.HandleNextDocument(second)) return std::nullopt;
-  if (second.mark.pos == first.mark.pos) {
-    throw YAML::ParserException(first.mark, "nothing can begin with this");
-  }
-  return second.mark.line;
-}
-
-// One parse; holds the file name so that every message can carry it.
+// One parse. Each step says whether all was right; the first mistake is kept as the parse's.
 class Parser {
  public:
-  explicit Parser(const std::string& file) : file_(file) {}
+  Parser(const std::string& file, std::string* error) : error_(error) { policy_.file = file; }
 
-  absl::StatusOr<Policy> Parse(const std::string& text) {
-    Policy policy;
-    policy.file = file_;
-    YAML::Node root;
-    try {
-      if (const std::optional<int> line = SecondDocument(text)) {
-        return absl::InvalidArgumentError(
-            Cat(file_, ":", *line + 1, ": a second YAML document: a policy is one"));
-      }
-      root = YAML::Load(text);
-    } catch (const YAML::Exception& e) {
-      return absl::InvalidArgumentError(Cat(file_, ":", e.mark.line + 1, ": not YAML: ", e.msg));
+  std::optional<Policy> Parse(const std::string& text) {
+    YamlMistake mistake;
+    const std::optional<YAML::Node> root = LoadDocument(text, &mistake);
+    if (!root) {
+      Fail(mistake.place, "", mistake.message);
+      return std::nullopt;
     }
-    if (!root.IsDefined() || root.IsNull()) return policy;
-    if (!root.IsMap())
-      return At(root, "", "a policy is a map with the keys defaults, namespaces, overcommit");
-    if (absl::Status status = CheckKeys(root, "", kTopKeys); !status.ok()) return status;
-    if (const YAML::Node node = root["overcommit"]) {
-      if (!node.IsScalar() || !IsPlain(node) ||
-          (node.Scalar() != "true" && node.Scalar() != "false")) {
-        return At(node, "overcommit", "write true or false, without quotes");
-      }
-      policy.overcommit = node.Scalar() == "true";
+    policy_.defaults.path = "defaults";
+    if (root->IsDefined() && !root->IsNull() && !(ParseRoot(*root) && CheckPriorities())) {
+      return std::nullopt;
     }
-    if (const YAML::Node node = root["defaults"]; node && !node.IsNull()) {
-      if (absl::Status status = ParseRule(node, "defaults", &policy.defaults); !status.ok())
-        return status;
-    }
-    if (const YAML::Node node = root["namespaces"]; node && !node.IsNull()) {
-      if (absl::Status status = ParseNamespaces(node, &policy); !status.ok()) return status;
-    }
-    return policy;
+    return std::move(policy_);
   }
 
  private:
-  absl::Status At(const YAML::Node& node, const std::string& key,
-                  const std::string& message) const {
-    return absl::InvalidArgumentError(
-        Cat(file_, ":", node.Mark().line + 1, ": ", key, key.empty() ? "" : ": ", message));
+  bool Fail(const Place& place, const std::string& key, const std::string& message) {
+    *error_ = policy_.file + ":" + std::to_string(place.line) + ":" + std::to_string(place.column) +
+              ": " + key + (key.empty() ? "" : ": ") + message;
+    return false;
+  }
+  bool Fail(const YAML::Node& node, const std::string& key, const std::string& message) {
+    return Fail(PlaceOf(node), key, message);
   }
 
-  absl::Status CheckKeys(const YAML::Node& map, const std::string& path,
-                         std::span<const std::string_view> known) const {
+  // `known` empty: the keys are names.
+  bool CheckKeys(const YAML::Node& map, const std::string& path, Words known) {
     std::map<std::string, int> seen;
     for (const auto& entry : map) {
-      if (!entry.first.IsScalar()) return At(entry.first, path, "a key must be a word");
+      if (!entry.first.IsScalar()) return Fail(entry.first, path, "a key must be a word");
       const std::string key = entry.first.Scalar();
-      const std::string full = path.empty() ? key : Cat(path, ".", key);
-      const int line = entry.first.Mark().line + 1;
+      const std::string full = Below(path, key);
+      const int line = PlaceOf(entry.first).line;
       if (const auto [first, is_new] = seen.emplace(key, line); !is_new) {
-        return At(entry.first, full, Cat("written twice, first in line ", first->second));
+        return Fail(entry.first, full,
+                    "written twice, first in line " + std::to_string(first->second));
       }
       if (known.empty() || std::find(known.begin(), known.end(), key) != known.end()) continue;
-      std::string_view nearest = known[0];
-      for (const std::string_view candidate : known) {
-        if (EditDistance(key, candidate) < EditDistance(key, nearest)) nearest = candidate;
-      }
-      // A third of the letters wrong is a typo, more is another word.
-      const bool is_typo = EditDistance(key, nearest) <= std::max<size_t>(1, nearest.size() / 3);
-      std::string list;
-      for (const std::string_view word : known) list += Cat(list.empty() ? "" : ", ", word);
-      return At(entry.first, full,
-                is_typo ? Cat("unknown key; did you mean ", nearest, "?")
-                        : Cat("unknown key; known here: ", list));
+      const std::string nearest(NearestWord(key, known));
+      return Fail(entry.first, full,
+                  nearest.empty() ? "unknown key; known here: " + ListWords(known)
+                                  : "unknown key; did you mean " + nearest + "?");
     }
-    return absl::OkStatus();
+    return true;
   }
 
-  absl::Status ParseNamespaces(const YAML::Node& map, Policy* policy) const {
-    if (!map.IsMap())
-      return At(map, "namespaces", "must be a map from a namespace or glob to its settings");
-    if (absl::Status status = CheckKeys(map, "namespaces", {}); !status.ok()) return status;
+  bool ParseRoot(const YAML::Node& root) {
+    if (!root.IsMap()) {
+      return Fail(root, "", "a policy is a map with the keys defaults, namespaces, overcommit");
+    }
+    if (!CheckKeys(root, "", kTopKeys)) return false;
+    if (const YAML::Node node = root["overcommit"]) {
+      const std::optional<bool> value = TruthValue(node);
+      if (!value) return Fail(node, "overcommit", "write true or false, without quotes");
+      policy_.overcommit = *value;
+    }
+    if (const YAML::Node node = root["defaults"]; node && !node.IsNull()) {
+      if (!ParseRule(node, kDefaultsKeys, &policy_.defaults)) return false;
+    }
+    const YAML::Node node = root["namespaces"];
+    return !node || node.IsNull() || ParseNamespaces(node);
+  }
+
+  bool ParseNamespaces(const YAML::Node& map) {
+    if (!map.IsMap()) {
+      return Fail(map, "namespaces", "must be a map from a namespace or glob to its settings");
+    }
+    if (!CheckKeys(map, "namespaces", {})) return false;
     for (const auto& entry : map) {
       PolicyRule rule;
       rule.pattern = entry.first.Scalar();
-      const std::string path = Cat("namespaces.", rule.pattern);
-      std::string letters = rule.pattern;
-      std::replace_if(
-          letters.begin(), letters.end(), [](char c) { return c == '*' || c == '?'; }, 'x');
-      if (!IsDnsLabel(letters)) {
-        return At(entry.first, path,
-                  "not a namespace name or glob: lower-case letters, digits, -, * and ?");
+      rule.path = "namespaces." + rule.pattern;
+      if (!IsLabelOrGlob(rule.pattern)) {
+        return Fail(entry.first, rule.path,
+                    "not a namespace name or glob: lower-case letters, digits, -, * and ?");
       }
-      if (!entry.second.IsNull()) {
-        if (absl::Status status = ParseRule(entry.second, path, &rule); !status.ok()) return status;
-      }
-      policy->namespaces.push_back(rule);
+      if (!entry.second.IsNull() && !ParseRule(entry.second, kNamespaceKeys, &rule)) return false;
+      policy_.namespaces.push_back(std::move(rule));
     }
-    return absl::OkStatus();
+    return true;
   }
 
-  absl::Status ParseRule(const YAML::Node& map, const std::string& path, PolicyRule* rule) const {
-    if (!map.IsMap()) return At(map, path, "must be a map with memory and trustDomain");
-    if (absl::Status status = CheckKeys(map, path, kRuleKeys); !status.ok()) return status;
+  bool ParseRule(const YAML::Node& map, Words known, PolicyRule* rule) {
+    if (!ParsePodKeys(map, rule->path, known, rule)) return false;
     if (const YAML::Node node = map["memory"]) {
-      const std::string key = path + ".memory";
-      if (!node.IsScalar()) return At(node, key, "write a size like 8GiB, or auto");
-      MemoryRule memory;
-      memory.line = node.Mark().line + 1;
-      if (node.Scalar() != "auto") {
-        std::string error;
-        const std::optional<uint64_t> size = ParseSize(node.Scalar(), &error);
-        if (!size) return At(node, key, Cat(error, ", or auto"));
-        // Bytes by themselves are a number in YAML, which some tools write anew as 4.29e+09.
-        if (node.Scalar().find('i') == std::string::npos) {
-          return At(node, key,
-                    Cat("size '", node.Scalar(), "' has no unit: write KiB, MiB, GiB or TiB"));
-        }
-        if (*size < kQuotaGranuleBytes) {
-          return At(node, key, "less than 2MiB, the smallest piece of GPU memory");
-        }
-        memory.is_auto = false;
-        memory.slot_bytes = *size;
-      }
-      rule->memory = memory;
+      if (!ParseMemory(node, rule->path + ".memory", &rule->memory)) return false;
     }
     if (const YAML::Node node = map["trustDomain"]) {
-      const std::string key = path + ".trustDomain";
-      if (!node.IsScalar() || !IsDnsLabel(node.Scalar())) {
-        return At(node, key,
-                  "write pod, namespace, node, or a name of lower-case letters, digits and -");
-      }
-      if (IsNoText(node)) {
-        return At(node, key,
-                  Cat("write it in quotes, \"", node.Scalar(),
-                      "\": without them YAML has it for a number, a date or a truth value"));
-      }
-      TrustDomainRule domain;
-      if (node.Scalar() == "pod") {
-        domain.kind = TrustDomainRule::Kind::kPod;
-      } else if (node.Scalar() == "node") {
-        domain.kind = TrustDomainRule::Kind::kNode;
-      } else if (node.Scalar() != "namespace") {
-        domain.kind = TrustDomainRule::Kind::kNamed;
-        domain.name = node.Scalar();
-      }
-      rule->trust_domain = domain;
+      if (!ParseTrustDomain(node, rule->path + ".trustDomain", &rule->trust_domain)) return false;
     }
-    return absl::OkStatus();
+    if (const YAML::Node node = map["maxTenants"]) {
+      const std::optional<uint32_t> value = WholeNumber(node, 1, kMaxTenants);
+      if (!value) {
+        return Fail(
+            node, rule->path + ".maxTenants",
+            "write a whole number from 1 to 1000, without quotes; none at all is deny: true");
+      }
+      rule->max_tenants = {*value, PlaceOf(node)};
+    }
+    const YAML::Node pods = map["pods"];
+    return !pods || pods.IsNull() || ParsePods(pods, rule);
   }
 
-  const std::string& file_;
+  bool ParsePods(const YAML::Node& map, PolicyRule* space) {
+    const std::string path = space->path + ".pods";
+    if (!map.IsMap()) {
+      return Fail(map, path, "must be a map from a pod's name or glob to its settings");
+    }
+    if (!CheckKeys(map, path, {})) return false;
+    for (const auto& entry : map) {
+      const std::string name = entry.first.Scalar();
+      const size_t slash = name.find('/');
+      PodRule rule;
+      rule.path = Below(path, name);
+      rule.pod = name.substr(0, slash);
+      if (slash != name.npos) rule.container = name.substr(slash + 1);
+      if (!IsPodOrGlob(rule.pod) || !IsLabelOrGlob(rule.container.value_or("*"))) {
+        return Fail(entry.first, rule.path,
+                    "not a pod's name or glob (lower-case letters, digits, -, ., * and ?), "
+                    "or POD/CONTAINER");
+      }
+      if (!entry.second.IsNull() && !ParsePodKeys(entry.second, rule.path, kPodKeys, &rule)) {
+        return false;
+      }
+      space->pods.push_back(std::move(rule));
+    }
+    return true;
+  }
+
+  // Those keys of the map that a pod's rule has, too.
+  bool ParsePodKeys(const YAML::Node& map, const std::string& path, Words known, PodKeys* keys) {
+    if (!map.IsMap()) return Fail(map, path, "must be a map with the keys " + ListWords(known));
+    if (!CheckKeys(map, path, known)) return false;
+    if (const YAML::Node node = map["weight"]) {
+      const std::optional<uint32_t> value = WholeNumber(node, 1, kMaxWeight);
+      if (!value) {
+        return Fail(node, path + ".weight", "write a whole number from 1 to 1000, without quotes");
+      }
+      keys->weight = {*value, PlaceOf(node)};
+    }
+    if (const YAML::Node node = map["priority"]) {
+      if (!ParsePriority(node, path + ".priority", &keys->priority)) return false;
+    }
+    if (const YAML::Node node = map["timeShareMax"]) {
+      if (!ParsePercent(node, path + ".timeShareMax", &keys->time_share_max_percent)) return false;
+    }
+    if (const YAML::Node node = map["deny"]) {
+      const std::optional<bool> value = TruthValue(node);
+      if (!value) return Fail(node, path + ".deny", "write true or false, without quotes");
+      keys->deny = {*value, PlaceOf(node)};
+    }
+    const YAML::Node gpus = map["gpus"];
+    return !gpus || ParseGpus(gpus, path + ".gpus", &keys->gpus);
+  }
+
+  bool ParseMemory(const YAML::Node& node, const std::string& key,
+                   std::optional<Setting<MemoryRule>>* memory) {
+    if (!node.IsScalar()) return Fail(node, key, "write a size like 8GiB, or auto");
+    MemoryRule rule;
+    if (node.Scalar() != "auto") {
+      std::string error;
+      const std::optional<uint64_t> size = ParseSize(node.Scalar(), &error);
+      if (!size) return Fail(node, key, error + ", or auto");
+      // Bytes by themselves are a number in YAML, which some tools write anew as 4.29e+09.
+      if (node.Scalar().find('i') == std::string::npos) {
+        return Fail(node, key,
+                    "size '" + node.Scalar() + "' has no unit: write KiB, MiB, GiB or TiB");
+      }
+      if (*size < kQuotaGranuleBytes) {
+        return Fail(node, key, "less than 2MiB, the smallest piece of GPU memory");
+      }
+      rule = {false, *size};
+    }
+    *memory = {rule, PlaceOf(node)};
+    return true;
+  }
+
+  bool ParseTrustDomain(const YAML::Node& node, const std::string& key,
+                        std::optional<Setting<TrustDomainRule>>* trust_domain) {
+    if (!node.IsScalar() || !IsLabel(node.Scalar())) {
+      return Fail(node, key,
+                  "write pod, namespace, node, or a name of lower-case letters, digits and -");
+    }
+    if (IsNoText(node)) {
+      return Fail(node, key,
+                  "write it in quotes, \"" + node.Scalar() +
+                      "\": without them YAML has it for a number, a date or a truth value");
+    }
+    TrustDomainRule domain;
+    if (node.Scalar() == "pod") {
+      domain.kind = TrustDomainRule::Kind::kPod;
+    } else if (node.Scalar() == "node") {
+      domain.kind = TrustDomainRule::Kind::kNode;
+    } else if (node.Scalar() != "namespace") {
+      domain.kind = TrustDomainRule::Kind::kNamed;
+      domain.name = node.Scalar();
+    }
+    *trust_domain = {domain, PlaceOf(node)};
+    return true;
+  }
+
+  bool ParsePriority(const YAML::Node& node, const std::string& key,
+                     std::optional<Setting<arbiter::Priority>>* priority) {
+    const std::string text = node.IsScalar() ? node.Scalar() : "";
+    for (const arbiter::Priority each : arbiter::kAllPriorities) {
+      if (text == kPriorityNames[arbiter::Index(each)]) *priority = {each, PlaceOf(node)};
+    }
+    if (priority->has_value()) return true;
+    const std::string nearest(NearestWord(text, kPriorityNames));
+    return Fail(node, key,
+                nearest.empty() ? "write high, normal or low" : "did you mean " + nearest + "?");
+  }
+
+  bool ParsePercent(const YAML::Node& node, const std::string& key,
+                    std::optional<Setting<uint32_t>>* percent) {
+    if (WholeNumber(node, 1, 100)) {
+      return Fail(node, key, "'" + node.Scalar() + "' has no unit: write " + node.Scalar() + "%");
+    }
+    const std::string text = node.IsScalar() ? node.Scalar() : "";
+    const std::optional<uint32_t> value =
+        text.ends_with('%') ? WholeNumber(text.substr(0, text.size() - 1), 1, 100) : std::nullopt;
+    if (!value) return Fail(node, key, "write a share from 1% to 100%, in whole numbers");
+    *percent = {*value, PlaceOf(node)};
+    return true;
+  }
+
+  bool ParseGpus(const YAML::Node& list, const std::string& key,
+                 std::optional<Setting<std::vector<GpuPattern>>>* gpus) {
+    constexpr char kKinds[] =
+        "write a list of GPUs: their numbers without quotes, UUIDs (GPU-…), products "
+        "(\"NVIDIA H200\"), or globs of these two";
+    if (!list.IsSequence() || list.size() == 0 || list.size() > kMaxGpus) {
+      return Fail(list, key, kKinds);
+    }
+    std::vector<GpuPattern> patterns;
+    for (const YAML::Node& node : list) {
+      if (const std::optional<uint32_t> index = WholeNumber(node, 0, kMaxGpuIndex)) {
+        patterns.push_back({static_cast<int>(*index), ""});
+        continue;
+      }
+      const std::string text = node.IsScalar() ? node.Scalar() : "";
+      const bool is_printable =
+          std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+      const bool has_letter = std::any_of(text.begin(), text.end(), [](char c) {
+        return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '*';
+      });
+      if (!is_printable || !has_letter || text.size() > kMaxGpuLetters || IsNoText(node)) {
+        return Fail(node, key, kKinds);
+      }
+      patterns.push_back({std::nullopt, text});
+    }
+    *gpus = {std::move(patterns), PlaceOf(list)};
+    return true;
+  }
+
+  // A pod's rule that says more than it can give is a misunderstanding.
+  bool CheckPriorities() {
+    for (const PolicyRule& space : policy_.namespaces) {
+      for (const PodRule& pod : space.pods) {
+        if (!pod.priority || pod.priority->value == arbiter::kAllPriorities.back()) continue;
+        const arbiter::Priority highest =
+            SettingsOfNamespace(policy_, space.pattern).priority.value;
+        if (arbiter::Index(pod.priority->value) >= arbiter::Index(highest)) continue;
+        const std::string_view own = kPriorityNames[arbiter::Index(pod.priority->value)];
+        std::string message(own);
+        message += " is above ";
+        message += kPriorityNames[arbiter::Index(highest)];
+        message += ", the namespace's, and tenants choose their pods' names: write priority: ";
+        message += own;
+        message += " for the namespace, and a lower one for its other pods";
+        return Fail(pod.priority->place, pod.path + ".priority", message);
+      }
+    }
+    return true;
+  }
+
+  Policy policy_;
+  std::string* const error_;
 };
 
 }  // namespace
 
-absl::StatusOr<Policy> ParsePolicy(const std::string& file, const std::string& text) {
-  return Parser(file).Parse(text);
+std::optional<Policy> ParsePolicy(const std::string& file, const std::string& text,
+                                  std::string* error) {
+  return Parser(file, error).Parse(text);
 }
 
 }  // namespace gpuloom

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "agent/node/size.h"
+#include "agent/policy_command/command_line.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::run {
@@ -57,6 +58,8 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   run->add_option("command", line.command, "the command and its arguments, behind --");
   run->prefix_command(false);
   run->positionals_at_end();
+  PolicyCommand policy;
+  const CLI::App* about_policy = AddPolicyCommand(&app, &policy);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& mistake) {
@@ -67,6 +70,10 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
     printf("%s\n", VersionLine("gpuloom").c_str());
     *exit_status = 0;
     return std::nullopt;
+  }
+  if (*about_policy) {
+    line.policy = policy;
+    return line;
   }
   if (!*run) {
     printf("%s", app.help().c_str());

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "agent/policy_command/policy_command.h"
+
 namespace gpuloom::run {
 
 inline constexpr int kSlotsPerGpu = 10;  // as the node agent's default
@@ -19,6 +21,7 @@ struct CommandLine {
   std::string domain = "local";
   std::string state_dir;  // empty: the default
   std::vector<std::string> command;
+  std::optional<PolicyCommand> policy;  // instead of all that
 };
 
 // nullopt: there is nothing to run, end with *exit_status.

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// gpuloom policy: questions about a policy file, answered without a GPU, a node or a cluster; it reads
+// the file and prints.
+//
 // gpuloom run: a tenant on a bare machine, for people without Kubernetes, for tests and for
 // benchmarks.
 //
@@ -37,6 +40,12 @@ int Main(int argc, char** argv) {
   int status = 0;
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &status);
   if (!line) return status;
+  if (line->policy) {
+    const PolicyAnswer answer = AnswerAboutPolicy(*line->policy);
+    fputs(answer.text.c_str(), stdout);
+    fputs(answer.trouble.c_str(), stderr);
+    return answer.exit_status;
+  }
 
   std::string error;
   Installation installation;

@@ -5,8 +5,8 @@
 usage: policy_schema_test.py GPULOOM_AGENT
 
 What a schema cannot say, and so stands in no table here: a key or namespace that is written twice, a second YAML
-document, a size beyond 64 bits, how a truth value is spelled (YAML 1.1 has yes and on for true, the agent has true), and
-what depends on the node: whether its GPUs have as much memory as is promised.
+document, a size beyond 64 bits, how a truth value or a whole number is spelled (YAML 1.1 has yes and on for true, the agent has true),
+a pod's priority that is above its namespace's, and what depends on the node: whether its GPUs have as much memory as is promised.
 """
 
 import json
@@ -35,11 +35,37 @@ NO_NAMESPACES = ["Team", "a_b", "a.b", "''", "x" * 64, "'[ab]'", "a/b"]
 
 GOOD = ["", "{}", "null", "# nothing but a comment", "overcommit: true", "overcommit: false", "defaults:", "namespaces:",
         "defaults: {}", "namespaces: {}", "namespaces: {a: }", "namespaces: {a: {}}",
-        "namespaces: {a: {memory: 8GiB, trustDomain: pod}, 'b-*': {memory: auto}}"]
+        "namespaces: {a: {memory: 8GiB, trustDomain: pod}, 'b-*': {memory: auto}}",
+        "namespaces: {a: {pods: }}", "namespaces: {a: {pods: {}}}", "namespaces: {a: {pods: {p: }}}"]
 BAD = ["- a", "text", "3", "default: {}", "weights: {}", "Defaults: {}", "defaults: 3", "defaults: [memory]", "namespaces: [a]",
        "namespaces: a", "namespaces: {a: 3}", "namespaces: {a: [memory]}", "namespaces: {a: {memroy: 8GiB}}",
        "namespaces: {a: {trustdomain: pod}}", "namespaces: {a: {overcommit: true}}", "overcommit:", "overcommit: maybe", "overcommit: 1",
-       "overcommit: 'true'", "overcommit: [true]", "memory: 8GiB", "trustDomain: pod", "defaults: {weight: 3}"]
+       "overcommit: 'true'", "overcommit: [true]", "memory: 8GiB", "trustDomain: pod", "defaults: {weights: 3}",
+       "defaults: {pods: {}}", "namespaces: {a: {pods: [p]}}", "namespaces: {a: {pods: {p: 3}}}",
+       "namespaces: {a: {pods: {p: {memory: 1GiB}}}}", "namespaces: {a: {pods: {p: {maxTenants: 1}}}}",
+       "namespaces: {a: {pods: {p: {pods: {}}}}}"]
+# Of what a pod's rule may set, too.
+VALUES = {"weight": ["1", "100", "1000"],
+          "priority": ["normal", "low", "'low'"],
+          "timeShareMax": ["1%", "25%", "99%", "100%", "'5%'"],
+          "deny": ["true", "false"],
+          "gpus": ["[0]", "[0, 1023]", "[GPU-8d7e6a90-3f6c-4b1a-9d52-0c7f5e1b2a34]", "['GPU-8d*', 3]", "[NVIDIA H200]", "['*']"]}
+NO_VALUES = {"weight": ["0", "1001", "-1", "1.5", "'5'", "[5]", "null", "true", "many"],
+             "priority": ["highest", "High", "''", "1", "null", "[low]", "true"],
+             "timeShareMax": ["25", "0%", "101%", "05%", "2.5%", "'%'", "'25 %'", "null", "[5%]", "0.25"],
+             "deny": ["'true'", "1", "null", "[]", "never"],
+             "gpus": ["0", "[]", "null", "['0']", "[-1]", "[1024]", "[1.5]", "[true]", "[[0]]", "[null]", "['']", "GPU-8d7e6a90",
+                      "[\"a\\nb\"]", "['%s']" % ("x" * 129)]}
+PODS = ["a", "'*'", "server-*", "'s?rver.example-1'", "server-*/main", "'*/*'", "x" * 253 + "/" + "y" * 63]
+NO_PODS = ["A", "''", "a_b", "a/", "/a", "a/b/c", "a/b.c", "x" * 254, "a/" + "y" * 64]
+for rule in ["defaults: {%s}", "namespaces: {a: {%s}}", "namespaces: {a: {pods: {p: {%s}}}}"]:
+    GOOD += [rule % f"{key}: {value}" for key, values in VALUES.items() for value in values]
+    BAD += [rule % f"{key}: {value}" for key, values in NO_VALUES.items() for value in values]
+GOOD += ["namespaces: {a: {pods: {%s: {weight: 5}}}}" % name for name in PODS]
+BAD += ["namespaces: {a: {pods: {%s: {weight: 5}}}}" % name for name in NO_PODS]
+for rule in ["defaults: {maxTenants: %s}", "namespaces: {a: {maxTenants: %s}}"]:
+    GOOD += [rule % value for value in ["1", "10", "1000"]]
+    BAD += [rule % value for value in ["0", "1001", "-1", "1.5", "'5'", "null", "lots"]]
 for rule in ["defaults: {%s}", "namespaces: {a: {%s}}"]:
     GOOD += [rule % f"memory: {size}" for size in SIZES] + [rule % f"trustDomain: {domain}" for domain in DOMAINS]
     BAD += [rule % f"memory: {size}" for size in NO_SIZES] + [rule % f"trustDomain: {domain}" for domain in NO_DOMAINS]
@@ -76,14 +102,14 @@ class PolicySchema(unittest.TestCase):
                     agent = subprocess.run([AGENT, "--check-policy", "--policy", path], capture_output=True, text=True)
                     self.assertEqual(agent.returncode == 0, is_good, f"agent: {agent.stdout}{agent.stderr}")
                     if not is_good:
-                        self.assertRegex(agent.stdout + agent.stderr, r"policy\.yaml:\d+: ")
+                        self.assertRegex(agent.stdout + agent.stderr, r"policy\.yaml:\d+:\d+: ")
                     policy = yaml.safe_load(text)
                     self.assertEqual(of_policy.is_valid(policy), is_good, "docs/policy.schema.json")
                     self.assertEqual(of_values.is_valid({"policy": policy}), is_good, "charts/gpuloom/values.schema.json")
 
     def test_what_is_given_as_an_example_is_good(self):
         validator = jsonschema.Draft7Validator(self.schema)
-        for path in ["deploy/examples/policy.yaml", "deploy/examples/policy-overcommit.yaml"]:
+        for path in ["deploy/examples/policy.yaml", "deploy/examples/policy-overcommit.yaml", "deploy/examples/policy-shares.yaml"]:
             validator.validate(yaml.safe_load((ROOT / path).read_text()))
         values = jsonschema.Draft7Validator(self.chart)
         default = yaml.safe_load((ROOT / "charts/gpuloom/values.yaml").read_text())

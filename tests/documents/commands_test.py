@@ -97,6 +97,7 @@ def CheckRuntimeConfig(test, text):
 
 # {(document, first line): what must be true of the text}
 FORMATS = {("docs/policy.md", "defaults:"): CheckPolicy,
+           ("docs/policy.md", "namespaces:"): CheckPolicy,
            ("docs/installation.md", "resources:"): CheckResources,
            ("docs/installation.md", "accept-nvidia-visible-devices-envvar-when-unprivileged = false"): CheckRuntimeConfig}
 

@@ -235,13 +235,35 @@ TEST_F(AgentKubelet, PolicyIsReloadedForRunningPodsAndABadOneKeepsTheOld) {
   EXPECT_TRUE(node_.WaitFor([&] { return Quota(container) == 48 * kMiB; })) << node_.AgentLog();
   node_.WritePolicy("defaults: {memroy: 8MiB}\n");
   EXPECT_TRUE(
-      node_.WaitForLog("policy.yaml:1: defaults.memroy: unknown key; did you mean memory?"));
+      node_.WaitForLog("policy.yaml:1:12: defaults.memroy: unknown key; did you mean memory?"));
   EXPECT_THAT(node_.AgentLog(), HasSubstr("the old policy stays in force"));
   EXPECT_EQ(Quota(container), 48 * kMiB);
   // More than there is: 10 slots of a GPU of 1 GiB.
   node_.WritePolicy("defaults: {memory: 512MiB}\n");
   EXPECT_TRUE(node_.WaitForLog("is more than GPU"));
   EXPECT_EQ(Quota(container), 48 * kMiB);
+}
+
+TEST_F(AgentKubelet, APodThatThePolicyRefusesStartsWhenItIsAllowed) {
+  node_.WritePolicy("namespaces:\n  a: {gpus: [7]}\n  one: {maxTenants: 1, weight: 200}\n");
+  Start();
+  EXPECT_TRUE(node_.WaitForLog("namespaces.one.weight: weight is read and not enforced yet"));
+  ASSERT_TRUE(node_.kubelet().Admit(Pod("a", "p", 1)).ok());
+  const auto start = [&] { return node_.kubelet().PrepareStart("a", "p", "main"); };
+  EXPECT_THAT(std::string(start().status().message()),
+              AllOf(HasSubstr("policy: pod a/p, container main: "),
+                    HasSubstr("policy.yaml:2:13: namespaces.a.gpus: namespace a may not use GPU "
+                              "GPU-")));
+  node_.WritePolicy("namespaces:\n  a: {gpus: [0, 1]}\n  one: {maxTenants: 1}\n");
+  EXPECT_TRUE(node_.WaitFor([&] { return start().ok(); })) << node_.AgentLog();
+
+  Run("one", "first", 1);
+  ASSERT_TRUE(node_.kubelet().Admit(Pod("one", "second", 1)).ok());
+  EXPECT_THAT(std::string(node_.kubelet().PrepareStart("one", "second", "main").status().message()),
+              HasSubstr("namespaces.one.maxTenants: namespace one has 1 containers on GPU"));
+  node_.kubelet().RemovePod("one", "first");
+  const auto second = node_.kubelet().PrepareStart("one", "second", "main");
+  EXPECT_TRUE(second.ok()) << second.status();
 }
 
 TEST_F(AgentKubelet, ABadPolicyHoldsNobodyUpOverARestart) {
@@ -259,9 +281,10 @@ TEST_F(AgentKubelet, ABadPolicyHoldsNobodyUpOverARestart) {
   EXPECT_EQ(Quota(before), 32 * kMiB);
   EXPECT_EQ(Quota(Run("a", "q", 1)), 16 * kMiB);
   EXPECT_EQ(node_.RunAgentProbe("--probe"), "");
-  EXPECT_THAT(node_.RunAgentProbe("--probe-ready"),
-              AllOf(HasSubstr("policy.yaml:1: defaults.memroy: unknown key; did you mean memory?"),
-                    HasSubstr("the last good policy stays in force")));
+  EXPECT_THAT(
+      node_.RunAgentProbe("--probe-ready"),
+      AllOf(HasSubstr("policy.yaml:1:12: defaults.memroy: unknown key; did you mean memory?"),
+            HasSubstr("the last good policy stays in force")));
 }
 
 TEST_F(AgentKubelet, ABadFirstPolicyOffersNothingUntilItIsMended) {
@@ -273,7 +296,7 @@ TEST_F(AgentKubelet, ABadFirstPolicyOffersNothingUntilItIsMended) {
   EXPECT_EQ(node_.kubelet().healthy_devices(), 0u);
   EXPECT_EQ(node_.RunAgentProbe("--probe"), "");
   EXPECT_THAT(node_.RunAgentProbe("--probe-ready"),
-              AllOf(HasSubstr("policy.yaml:2: defaults.memory: 'lots' is not a size"),
+              AllOf(HasSubstr("policy.yaml:2:11: defaults.memory: 'lots' is not a size"),
                     HasSubstr("there has been no good one")));
   node_.WritePolicy("defaults:\n  memory: 16MiB\n");
   ASSERT_TRUE(node_.kubelet().WaitForDevices(20, kPatience).ok()) << node_.AgentLog();

@@ -43,8 +43,10 @@ RULES = [
     ("agent/executor", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda", "agent/arbiter"], [GRPC], []),
     ("agent/scheduler", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda", "agent/arbiter"], [GRPC, CUDA], []),
     ("agent/softgpu", ["proto/cuda", "proto/libcuda", "agent/node/size.h"], [GRPC, BOOST], []),
-    ("agent/run", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
-    ("agent/policy", AGENT + ["agent/identity/state_file.h"], [CUDA, BOOST, r"^grpc"], []),
+    ("agent/policy_command", NODE + ["agent/policy", "agent/simulator"], [GRPC, CUDA, BOOST], []),
+    ("agent/run", NODE + ["agent/policy_command", "proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
+    ("agent/policy/in_force", AGENT + ["agent/policy", "agent/identity/state_file.h"], [CUDA, BOOST, r"^grpc"], []),
+    ("agent/policy", NODE + ["agent/arbiter/priority.h", "proto/channel/unique_fd.h"], [GRPC, CUDA, BOOST], []),
     ("agent/inventory", AGENT + ["proto/cuda"], [r"^grpc", BOOST], []),
     ("agent/supervisor", AGENT + ["proto/wire", "proto/channel", "proto/control", "agent/inventory"],
      [CUDA, r"^grpc", BOOST], []),
@@ -53,7 +55,7 @@ RULES = [
      [CUDA, BOOST], []),
 ]
 # Folders whose insides nobody else may include, whatever RULES say.
-PRIVATE = ["shim", "agent/executor", "agent/scheduler", "agent/simulator", "agent/softgpu"]
+PRIVATE = ["shim", "agent/executor", "agent/scheduler", "agent/softgpu"]
 
 # The rooms of a folder that is cut by nouns (docs/contributing.md), and the sources that stand at its door.
 NOUNS = {"process", "session", "device", "memory", "copy", "module", "launch", "stream", "event", "graph", "image", "testing"}

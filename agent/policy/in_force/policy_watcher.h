@@ -18,13 +18,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "agent/policy/policy.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom {
 
-// Whether the file is a policy; no GPU is looked at.
-absl::Status CheckPolicyFile(const std::string& path);
+// Whether the file is a policy; no GPU is looked at. `notes`: as Look's.
+absl::Status CheckPolicyFile(const std::string& path, std::vector<std::string>* notes);
 
 class PolicyWatcher {
  public:
@@ -35,6 +36,7 @@ class PolicyWatcher {
     // Why the policy in force could not be kept for the next start; each reason is said once. It is
     // tried again at every look.
     std::string not_kept;
+    std::vector<std::string> notes;  // of kReloaded: a line for each key that is not enforced yet
   };
 
   // An empty `path` means the built-in defaults, for ever; then nothing is kept. `kept_path`: where
@@ -60,7 +62,7 @@ class PolicyWatcher {
   // Reads and judges the file, unless its content is the one judged last.
   Look ReadFile();
   void Use(Policy policy);
-  Look Refuse(const absl::Status& reason);
+  Look Refuse(const std::string& reason);
   // Writes the content in force to kept_path_ unless it lies there. Returns Look::not_kept.
   std::string Keep();
 

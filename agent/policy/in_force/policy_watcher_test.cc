@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/policy/policy_watcher.h"
+#include "agent/policy/in_force/policy_watcher.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <optional>
 #include <sstream>
 
-#include "agent/policy/last_good_policy.h"
+#include "agent/policy/in_force/last_good_policy.h"
 #include "agent/testing_full_disk.h"
 
 namespace gpuloom {
@@ -48,7 +48,7 @@ class PolicyFile : public ::testing::Test {
     return watcher;
   }
   static uint64_t SlotBytes(const std::unique_ptr<PolicyWatcher>& watcher) {
-    return watcher->Current()->defaults.memory->slot_bytes;
+    return watcher->Current()->defaults.memory->value.slot_bytes;
   }
 
   fs::path directory_;
@@ -79,7 +79,7 @@ TEST_F(PolicyFile, ABadFileKeepsTheOldPolicyAndSaysSoOnce) {
     Write("p.yaml", bad);
     const PolicyWatcher::Look look = watcher->LookAgain();
     EXPECT_EQ(look.outcome, Outcome::kRefused);
-    EXPECT_THAT(look.reason, AllOf(HasSubstr("p.yaml:1: defaults.memory"),
+    EXPECT_THAT(look.reason, AllOf(HasSubstr("p.yaml:1:20: defaults.memory"),
                                    HasSubstr("the old policy stays in force")));
     EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
     EXPECT_EQ(watcher->Trouble(), look.reason) << "said once, but wrong until it is mended";
@@ -143,7 +143,7 @@ TEST_F(PolicyFile, TheLastGoodOneHoldsOverAStartWithABadFile) {
     const PolicyWatcher::Look look = watcher->LoadFirst();
     EXPECT_EQ(look.outcome, Outcome::kRefused);
     EXPECT_THAT(look.reason,
-                AllOf(HasSubstr("p.yaml:1: defaults.memory: "),
+                AllOf(HasSubstr("p.yaml:1:20: defaults.memory: "),
                       HasSubstr("the last good policy stays in force"), HasSubstr(kept_.string())));
     EXPECT_EQ(watcher->Trouble(), look.reason);
     EXPECT_EQ(SlotBytes(watcher), 2 * kGiB);
@@ -206,8 +206,8 @@ TEST_F(PolicyFile, ALastGoodOneThatCannotBeUsedIsNoPolicy) {
   // A key that a newer agent knew; and a GPU that is smaller than the one that the policy was for.
   ASSERT_TRUE(KeepPolicy(kept_, "defaults: {colour: blue}").ok());
   const auto newer_key = Start();
-  EXPECT_THAT(newer_key->LoadFirst().reason,
-              HasSubstr("is refused as well: " + kept_.string() + ":1: defaults.colour: unknown"));
+  EXPECT_THAT(newer_key->LoadFirst().reason, HasSubstr("is refused as well: " + kept_.string() +
+                                                       ":1:12: defaults.colour: unknown"));
   EXPECT_EQ(newer_key->Current(), nullptr);
   ASSERT_TRUE(KeepPolicy(kept_, "defaults: {memory: 8GiB}").ok());
   const auto smaller = Start(40 * kGiB);

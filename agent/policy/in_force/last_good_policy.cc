@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/policy/last_good_policy.h"
+#include "agent/policy/in_force/last_good_policy.h"
 
 #include <cstdint>
 #include <cstdio>

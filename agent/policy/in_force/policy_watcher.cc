@@ -1,77 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/policy/policy_watcher.h"
-
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
+#include "agent/policy/in_force/policy_watcher.h"
 
 #include "agent/cat.h"
-#include "agent/policy/last_good_policy.h"
+#include "agent/policy/in_force/last_good_policy.h"
+#include "agent/policy/policy_file.h"
 #include "agent/policy/policy_parser.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom {
-namespace {
-
-// A ConfigMap holds at most 1 MiB.
-constexpr size_t kMaxPolicyBytes = size_t{1} << 20;
-
-// Who runs on must not wait for a pipe's other end; who checks a policy may be given one.
-enum class From { kFile, kAnything };
-
-absl::StatusOr<std::string> ReadPolicyFile(const std::string& path, From from) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | (from == From::kFile ? O_NONBLOCK : 0));
-  if (fd < 0) return absl::NotFoundError(Cat("policy ", path, ": ", strerror(errno)));
-  struct stat info = {};
-  if (from == From::kFile && (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))) {
-    close(fd);
-    return absl::InvalidArgumentError(Cat("policy ", path, ": is not a file"));
-  }
-  std::string text;
-  char buffer[16384];
-  for (;;) {
-    const ssize_t got = read(fd, buffer, sizeof(buffer));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      const int error = errno;
-      close(fd);
-      return absl::InternalError(Cat("policy ", path, ": ", strerror(error)));
-    }
-    if (got == 0) break;
-    text.append(buffer, static_cast<size_t>(got));
-    if (text.size() > kMaxPolicyBytes) {
-      close(fd);
-      return absl::InvalidArgumentError(Cat("policy ", path, ": larger than 1MiB"));
-    }
-  }
-  close(fd);
-  return text;
-}
-
-}  // namespace
-
-absl::Status CheckPolicyFile(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadPolicyFile(path, From::kAnything);
-  return text.ok() ? ParsePolicy(path, *text).status() : text.status();
+absl::Status CheckPolicyFile(const std::string& path, std::vector<std::string>* notes) {
+  std::string error;
+  const std::optional<std::string> text = ReadPolicyFile(path, PolicySource::kAnything, &error);
+  const std::optional<Policy> policy = text ? ParsePolicy(path, *text, &error) : std::nullopt;
+  if (!policy) return absl::InvalidArgumentError(error);
+  *notes = NotEnforced(*policy);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Policy> PolicyWatcher::Judge(const std::string& name,
                                             const std::string& text) const {
-  absl::StatusOr<Policy> policy = ParsePolicy(name, text);
-  if (!policy.ok()) return policy;
+  std::string error;
+  std::optional<Policy> policy = ParsePolicy(name, text, &error);
+  if (!policy) return absl::InvalidArgumentError(error);
   for (const Capacity& capacity : capacities_) {
-    if (absl::Status status = CheckPromise(*policy, capacity); !status.ok()) return status;
+    const std::string broken = BrokenPromise(*policy, capacity);
+    if (!broken.empty()) return absl::FailedPreconditionError(broken);
   }
-  return policy;
+  return *std::move(policy);
 }
 
 PolicyWatcher::Look PolicyWatcher::LoadFirst() {
   if (path_.empty()) {
     Use(Policy());
-    return {Outcome::kReloaded, "", ""};
+    return {Outcome::kReloaded, "", "", {}};
   }
   const absl::StatusOr<std::string> kept =
       kept_path_.empty() ? absl::NotFoundError("") : KeptPolicy(kept_path_);
@@ -103,11 +64,12 @@ PolicyWatcher::Look PolicyWatcher::LookAgain() {
 }
 
 PolicyWatcher::Look PolicyWatcher::ReadFile() {
-  const absl::StatusOr<std::string> text = ReadPolicyFile(path_, From::kFile);
-  if (!text.ok()) {
-    const bool is_new = std::string(text.status().message()) != last_read_error_;
-    last_read_error_ = std::string(text.status().message());
-    Look look = Refuse(text.status());
+  std::string error;
+  const std::optional<std::string> text = ReadPolicyFile(path_, PolicySource::kFile, &error);
+  if (!text) {
+    const bool is_new = error != last_read_error_;
+    last_read_error_ = error;
+    Look look = Refuse(error);
     if (!is_new) look = {};
     look.not_kept = Keep();
     return look;
@@ -119,12 +81,12 @@ PolicyWatcher::Look PolicyWatcher::ReadFile() {
       const MutexLock lock(mutex_);
       trouble_ = content_trouble_;
     }
-    return {Outcome::kUnchanged, "", Keep()};
+    return {Outcome::kUnchanged, "", Keep(), {}};
   }
   last_content_ = *text;
   absl::StatusOr<Policy> policy = Judge(path_, *text);
   if (!policy.ok()) {
-    Look look = Refuse(policy.status());
+    Look look = Refuse(std::string(policy.status().message()));
     content_trouble_ = look.reason;
     look.not_kept = Keep();
     return look;
@@ -133,8 +95,9 @@ PolicyWatcher::Look PolicyWatcher::ReadFile() {
   in_force_ = "; the old policy stays in force";
   is_kept_ = is_kept_ && good_content_ == *text;
   good_content_ = *text;
+  std::vector<std::string> notes = NotEnforced(*policy);
   Use(*std::move(policy));
-  return {Outcome::kReloaded, "", Keep()};
+  return {Outcome::kReloaded, "", Keep(), std::move(notes)};
 }
 
 void PolicyWatcher::Use(Policy policy) {
@@ -143,8 +106,8 @@ void PolicyWatcher::Use(Policy policy) {
   trouble_.clear();
 }
 
-PolicyWatcher::Look PolicyWatcher::Refuse(const absl::Status& reason) {
-  Look look{Outcome::kRefused, Cat(std::string(reason.message()), in_force_), ""};
+PolicyWatcher::Look PolicyWatcher::Refuse(const std::string& reason) {
+  Look look{Outcome::kRefused, reason + in_force_, "", {}};
   const MutexLock lock(mutex_);
   trouble_ = look.reason;
   return look;

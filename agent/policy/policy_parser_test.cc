@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/policy/policy_parser.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yaml-cpp/yaml.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace gpuloom {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+Policy MustParse(const std::string& text) {
+  std::string error;
+  const std::optional<Policy> policy = ParsePolicy("p.yaml", text, &error);
+  EXPECT_TRUE(policy) << error;
+  return policy.value_or(Policy());
+}
+
+TEST(ParsePolicy, MessagesCarryFileLineAndKey) {
+  struct Case {
+    const char* text;
+    const char* message;
+  };
+  for (const Case& c : {
+           Case{"defaults:\n  memroy: 8GiB\n",
+                "p.yaml:2:3: defaults.memroy: unknown key; did you mean memory?"},
+           Case{"default: {}\n", "p.yaml:1:1: default: unknown key; did you mean defaults?"},
+           Case{"weights: {}\n", "known here: defaults, namespaces, overcommit"},
+           Case{"namespaces:\n  a: {memory: 8GB}\n",
+                "p.yaml:2:15: namespaces.a.memory: size '8GB'"},
+           Case{"namespaces:\n  a: {trustdomain: pod}\n", "did you mean trustDomain?"},
+           Case{"namespaces:\n  a: {trustDomain: Team_A}\n",
+                "p.yaml:2:20: namespaces.a.trustDomain: write pod"},
+           Case{"namespaces:\n  Team_A: {}\n", "p.yaml:2:3: namespaces.Team_A: not a namespace"},
+           Case{"namespaces:\n  a: {}\n  a: {}\n",
+                "p.yaml:3:3: namespaces.a: written twice, first in line 2"},
+           Case{"namespaces: [a]\n", "p.yaml:1:13: namespaces: must be a map"},
+           Case{"defaults: 3\n", "p.yaml:1:11: defaults: must be a map"},
+           Case{"overcommit: maybe\n", "p.yaml:1:13: overcommit: write true or false"},
+           Case{"overcommit: \"true\"\n", "without quotes"},
+           Case{"defaults: {memory: 4294967296}\n",
+                "p.yaml:1:20: defaults.memory: size '4294967296' has no unit"},
+           Case{"defaults: {trustDomain: on}\n",
+                "defaults.trustDomain: write it in quotes, \"on\""},
+           Case{"defaults: {trustDomain: 2001-01-01}\n", "write it in quotes"},
+           Case{"defaults: {trustDomain: 0x1f}\n", "write it in quotes"},
+           Case{"defaults: {memory: 1KiB}\n", "less than 2MiB"},
+           Case{"defaults: {memory: [1]}\n", "write a size"},
+           Case{"a: [\n", "p.yaml:2:1: not YAML"},
+           Case{"- a\n", "a policy is a map"},
+           Case{"---\n{}\n---\n{}\n", "p.yaml:3:1: a second YAML document"},
+           Case{"\n, a: 1\n", "p.yaml:2:1: not YAML: nothing can begin"},
+       }) {
+    std::string error;
+    EXPECT_FALSE(ParsePolicy("p.yaml", c.text, &error)) << c.text;
+    EXPECT_THAT(error, HasSubstr(c.message)) << c.text;
+  }
+  MustParse("");
+  MustParse("defaults:\nnamespaces:\n  a:\n");
+}
+
+TEST(ParsePolicy, WrongValuesOfEachKeySayWhatToWrite) {
+  struct Case {
+    const char* rule;
+    const char* message;
+  };
+  for (const Case& c : {
+           Case{"weight: 0", ".weight: write a whole number from 1 to 1000"},
+           Case{"weight: 1001", ".weight: write"},
+           Case{"weight: 1.5", ".weight: write"},
+           Case{"weight: 010", ".weight: write"},
+           Case{"weight: '5'", "without quotes"},
+           Case{"weight: [5]", ".weight: write"},
+           Case{"weight:", ".weight: write"},
+           Case{"wieght: 5", "did you mean weight?"},
+           Case{"priority: hgh", ".priority: did you mean high?"},
+           Case{"priority: High", ".priority: did you mean high?"},
+           Case{"priority: urgent", ".priority: write high, normal or low"},
+           Case{"priority: 1", ".priority: write high, normal or low"},
+           Case{"priority: [low]", ".priority: write high, normal or low"},
+           Case{"timeShareMax: 25", "'25' has no unit: write 25%"},
+           Case{"timeShareMax: 0%", ".timeShareMax: write a share from 1% to 100%"},
+           Case{"timeShareMax: 101%", ".timeShareMax: write a share"},
+           Case{"timeShareMax: 2.5%", "in whole numbers"},
+           Case{"timeShareMax: '%'", ".timeShareMax: write a share"},
+           Case{"timeShareMax: '[%'", ".timeShareMax: write a share"},
+           Case{"timesharemax: 5%", "did you mean timeShareMax?"},
+           Case{"deny: yes", ".deny: write true or false"},
+           Case{"deny: 'true'", ".deny: write true or false"},
+           Case{"gpus: 0", ".gpus: write a list of GPUs"},
+           Case{"gpus: []", ".gpus: write a list"},
+           Case{"gpus: ['0']", "their numbers without quotes"},
+           Case{"gpus: [-1]", ".gpus: write a list"},
+           Case{"gpus: [1024]", ".gpus: write a list"},
+           Case{"gpus: [true]", ".gpus: write a list"},
+           Case{"gpus: [[0]]", ".gpus: write a list"},
+           Case{"gpus: [\"a\\nb\"]", ".gpus: write a list"},
+       }) {
+    for (const std::string& text :
+         {"defaults:\n  " + std::string(c.rule) + "\n",
+          "namespaces:\n  a:\n    " + std::string(c.rule) + "\n",
+          "namespaces:\n  a:\n    pods:\n      p:\n        " + std::string(c.rule) + "\n"}) {
+      std::string error;
+      EXPECT_FALSE(ParsePolicy("p.yaml", text, &error)) << text;
+      EXPECT_THAT(error, AllOf(StartsWith("p.yaml:"), HasSubstr(c.message))) << text;
+    }
+  }
+}
+
+TEST(ParsePolicy, WhatBelongsElsewhereIsRefusedWithWhatBelongsThere) {
+  struct Case {
+    const char* text;
+    const char* message;
+  };
+  for (const Case& c : {
+           Case{"defaults: {maxTenants: 0}", "defaults.maxTenants: write a whole number from 1"},
+           Case{"defaults: {maxTenants: lots}", "none at all is deny: true"},
+           Case{"defaults: {pods: {}}", "defaults.pods: unknown key; known here: weight,"},
+           Case{"namespaces: {a: {pods: {p: {memory: 1GiB}}}}",
+                "p.yaml:1:29: namespaces.a.pods.p.memory: unknown key; known here: weight, "
+                "priority, timeShareMax, deny, gpus"},
+           Case{"namespaces: {a: {pods: [p]}}", "namespaces.a.pods: must be a map"},
+           Case{"namespaces: {a: {pods: {p: 3}}}", "namespaces.a.pods.p: must be a map"},
+           Case{"namespaces: {a: {pods: {p: , p: }}}", "namespaces.a.pods.p: written twice"},
+           Case{"namespaces: {a: {pods: {P: }}}", "namespaces.a.pods.P: not a pod's name or glob"},
+           Case{"namespaces: {a: {pods: {'p/': }}}", "not a pod's name"},
+           Case{"namespaces: {a: {pods: {/c: }}}", "not a pod's name"},
+           Case{"namespaces: {a: {pods: {p/c/d: }}}", "not a pod's name"},
+           Case{"namespaces: {a: {pods: {p/c.d: }}}", "not a pod's name"},
+       }) {
+    std::string error;
+    EXPECT_FALSE(ParsePolicy("p.yaml", c.text, &error)) << c.text;
+    EXPECT_THAT(error, HasSubstr(c.message)) << c.text;
+  }
+  MustParse("namespaces: {a: {pods: {'p.q-1': , 'p*/c?': {weight: 1}, p: {}}}, b: {pods: }}");
+}
+
+TEST(ParsePolicy, APodsRuleAboveItsNamespacesPriorityIsRefused) {
+  for (const char* text :
+       {"namespaces: {a: {pods: {p: {priority: high}}}}",
+        "namespaces: {a: {priority: low, pods: {p: {priority: normal}}}}",
+        "defaults: {priority: low}\nnamespaces: {a: {pods: {p: {priority: normal}}}}",
+        "namespaces: {'*': {priority: low}, 'a*': {pods: {p: {priority: normal}}}}"}) {
+    std::string error;
+    EXPECT_FALSE(ParsePolicy("p.yaml", text, &error)) << text;
+    EXPECT_THAT(error, HasSubstr(", the namespace's, and tenants choose their pods' names"))
+        << text;
+  }
+  MustParse("namespaces: {a: {priority: high, pods: {p: {priority: high}, q: {priority: low}}}}");
+  MustParse("defaults: {priority: high}\nnamespaces: {'a*': {pods: {p: {priority: high}}}}");
+}
+
+TEST(ParsePolicy, TheExamplesAndTheChartsDefaultAreGood) {
+  const std::filesystem::path root = GPULOOM_SOURCE_DIR;
+  for (const char* name : {"deploy/examples/policy.yaml", "deploy/examples/policy-overcommit.yaml",
+                           "deploy/examples/policy-shares.yaml"}) {
+    std::ostringstream text;
+    text << std::ifstream(root / name).rdbuf();
+    ASSERT_FALSE(text.str().empty()) << name;
+    EXPECT_EQ(BrokenPromise(MustParse(text.str()), {"GPU-1", 140 * kGiB, 6 * kGiB, 10, 0, ""}), "");
+  }
+  YAML::Emitter chart;
+  chart << YAML::LoadFile(root / "charts/gpuloom/values.yaml")["policy"];
+  MustParse(chart.c_str());
+}
+
+}  // namespace
+}  // namespace gpuloom

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/policy/settings.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "agent/node/size.h"
+#include "agent/policy/glob.h"
+
+namespace gpuloom {
+namespace {
+
+// Most specific first, `defaults` last.
+std::vector<const PolicyRule*> RulesOf(const Policy& policy, std::string_view pod_namespace) {
+  std::vector<const PolicyRule*> rules;
+  for (const PolicyRule& rule : policy.namespaces) {
+    if (GlobMatches(rule.pattern, pod_namespace)) rules.push_back(&rule);
+  }
+  std::stable_sort(rules.begin(), rules.end(), [](const PolicyRule* a, const PolicyRule* b) {
+    return SpecificityOf(a->pattern) > SpecificityOf(b->pattern);
+  });
+  rules.push_back(&policy.defaults);
+  return rules;
+}
+
+bool Applies(const PodRule& rule, std::string_view pod, std::string_view container) {
+  return GlobMatches(rule.pod, pod) &&
+         (!rule.container.has_value() ||
+          (!container.empty() && GlobMatches(*rule.container, container)));
+}
+
+// All of a more specific namespace's before those of a wider one.
+std::vector<const PodRule*> PodRulesOf(const Policy& policy, std::string_view pod_namespace,
+                                       std::string_view pod, std::string_view container) {
+  const auto specificity = [](const PodRule& rule) {
+    return std::tuple(SpecificityOf(rule.pod), rule.container.has_value(),
+                      SpecificityOf(rule.container.value_or("")));
+  };
+  std::vector<const PodRule*> all;
+  for (const PolicyRule* space : RulesOf(policy, pod_namespace)) {
+    std::vector<const PodRule*> rules;
+    for (const PodRule& rule : space->pods) {
+      if (Applies(rule, pod, container)) rules.push_back(&rule);
+    }
+    std::stable_sort(rules.begin(), rules.end(), [&](const PodRule* a, const PodRule* b) {
+      return specificity(*a) > specificity(*b);
+    });
+    all.insert(all.end(), rules.begin(), rules.end());
+  }
+  return all;
+}
+
+template <typename Rule, typename Key, typename T>
+void Choose(const std::vector<const Rule*>& rules, Key key, const char* name, Chosen<T>* chosen) {
+  for (const Rule* rule : rules) {
+    if (!(rule->*key).has_value()) continue;
+    *chosen = {(rule->*key)->value, rule->path + "." + name, (rule->*key)->place};
+    return;
+  }
+}
+
+template <typename Rule>
+void ChoosePodKeys(const std::vector<const Rule*>& rules, PodSettings* settings) {
+  Choose(rules, &PodKeys::weight, "weight", &settings->weight);
+  Choose(rules, &PodKeys::priority, "priority", &settings->priority);
+  Choose(rules, &PodKeys::time_share_max_percent, "timeShareMax",
+         &settings->time_share_max_percent);
+  Choose(rules, &PodKeys::deny, "deny", &settings->deny);
+  Choose(rules, &PodKeys::gpus, "gpus", &settings->gpus);
+}
+
+std::string DomainName(const TrustDomainRule& rule, std::string_view pod_namespace,
+                       std::string_view pod) {
+  switch (rule.kind) {
+    case TrustDomainRule::Kind::kPod:
+      return "pod/" + std::string(pod_namespace) + "/" + std::string(pod);
+    case TrustDomainRule::Kind::kNamespace:
+      return "namespace/" + std::string(pod_namespace);
+    case TrustDomainRule::Kind::kNode:
+      return "node";
+    case TrustDomainRule::Kind::kNamed:
+      return "name/" + rule.name;
+  }
+  return {};
+}
+
+bool IsAmong(const Capacity& gpu, const std::vector<GpuPattern>& patterns) {
+  return patterns.empty() ||
+         std::any_of(patterns.begin(), patterns.end(), [&](const GpuPattern& pattern) {
+           return pattern.index.has_value() ? *pattern.index == gpu.index
+                                            : GlobMatches(pattern.glob, gpu.gpu) ||
+                                                  GlobMatches(pattern.glob, gpu.product);
+         });
+}
+
+std::string RefusalOf(const Policy& policy, const Capacity& gpu, const PodSettings& settings,
+                      const std::string& who) {
+  if (settings.deny.value) {
+    return Where(policy, settings.deny.place, settings.deny.key) + who + " may not use GPUs";
+  }
+  if (!IsAmong(gpu, settings.gpus.value)) {
+    return Where(policy, settings.gpus.place, settings.gpus.key) + who + " may not use GPU " +
+           gpu.gpu + " (number " + std::to_string(gpu.index) + ", " + gpu.product +
+           "), which the kubelet has chosen; choose nodes by their labels";
+  }
+  return "";
+}
+
+}  // namespace
+
+NamespaceSettings SettingsOfNamespace(const Policy& policy, std::string_view pod_namespace) {
+  const std::vector<const PolicyRule*> rules = RulesOf(policy, pod_namespace);
+  NamespaceSettings settings;
+  ChoosePodKeys(rules, &settings);
+  Choose(rules, &PolicyRule::memory, "memory", &settings.memory);
+  Choose(rules, &PolicyRule::trust_domain, "trustDomain", &settings.trust_domain);
+  Choose(rules, &PolicyRule::max_tenants, "maxTenants", &settings.max_tenants);
+  return settings;
+}
+
+PodSettings SettingsOfPod(const Policy& policy, std::string_view pod_namespace,
+                          std::string_view pod, std::string_view container) {
+  const Chosen<arbiter::Priority> highest = SettingsOfNamespace(policy, pod_namespace).priority;
+  PodSettings settings;
+  settings.priority = highest;
+  ChoosePodKeys(PodRulesOf(policy, pod_namespace, pod, container), &settings);
+  if (arbiter::Index(settings.priority.value) < arbiter::Index(highest.value)) {
+    settings.priority = highest;
+  }
+  return settings;
+}
+
+Grant Decide(const Policy& policy, const Capacity& capacity, std::string_view pod_namespace,
+             std::string_view pod) {
+  const NamespaceSettings settings = SettingsOfNamespace(policy, pod_namespace);
+  const MemoryRule& memory = settings.memory.value;
+  Grant grant;
+  grant.slot_bytes = memory.is_auto ? AutoSlotBytes(capacity)
+                                    : memory.slot_bytes / kQuotaGranuleBytes * kQuotaGranuleBytes;
+  grant.trust_domain = DomainName(settings.trust_domain.value, pod_namespace, pod);
+  return grant;
+}
+
+std::string Refusal(const Policy& policy, const Capacity& gpu, const Candidate& candidate) {
+  const NamespaceSettings of_namespace = SettingsOfNamespace(policy, candidate.pod_namespace);
+  const std::string name = "namespace " + std::string(candidate.pod_namespace);
+  std::string refusal = RefusalOf(policy, gpu, of_namespace, name);
+  if (!refusal.empty()) return refusal;
+  const PodSettings of_pod =
+      SettingsOfPod(policy, candidate.pod_namespace, candidate.pod, candidate.container);
+  refusal = RefusalOf(policy, gpu, of_pod, "pod " + std::string(candidate.pod) + " of " + name);
+  if (!refusal.empty()) return refusal;
+  const Chosen<uint32_t>& most = of_namespace.max_tenants;
+  if (most.value == 0 || candidate.tenants_of_namespace < most.value) return "";
+  return Where(policy, most.place, most.key) + name + " has " +
+         std::to_string(candidate.tenants_of_namespace) + " containers on GPU " + gpu.gpu +
+         ", of at most " + std::to_string(most.value);
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/policy_command/command_line.h"
+
+#include <CLI/CLI.hpp>
+
+#include "agent/node/size.h"
+
+namespace gpuloom {
+namespace {
+
+CLI::App* AddQuestion(CLI::App* policy, const std::string& name, const std::string& text,
+                      PolicyCommand::Kind kind, PolicyCommand* command) {
+  CLI::App* question = policy->add_subcommand(name, text);
+  question->add_option("file", command->file, "the policy file")->required();
+  question->callback([command, kind] { command->kind = kind; });
+  return question;
+}
+
+}  // namespace
+
+const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
+  using Kind = PolicyCommand::Kind;
+  CLI::App* policy = program->add_subcommand("policy", "Answers questions about a policy file.");
+  policy->require_subcommand(1);
+
+  CLI::App* check = AddQuestion(policy, "check",
+                                "Says whether a file is a policy. Exit status: 0 it is, 1 it is "
+                                "not, 2 it cannot be read.",
+                                Kind::kCheck, command);
+  check
+      ->add_option_function<std::vector<std::string>>(
+          "--gpu",
+          [command](const std::vector<std::string>& sizes) {
+            for (const std::string& text : sizes) {
+              std::string error;
+              const std::optional<uint64_t> size_bytes = ParseSize(text, &error);
+              if (!size_bytes) throw CLI::ValidationError("--gpu", error);
+              command->gpu_bytes.push_back(*size_bytes);
+            }
+          },
+          "memory of a GPU that must keep what the policy promises: 80GiB; once for each")
+      ->allow_extra_args(false);
+  check->add_option("--slots", command->slots, "slots of each GPU")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100));
+  check
+      ->add_option("--reserve", command->reserve,
+                   "memory of each GPU that is kept for the executors: auto, or 2GiB")
+      ->capture_default_str();
+
+  CLI::App* explain =
+      AddQuestion(policy, "explain", "Says what a namespace or a pod gets, and by which rule.",
+                  Kind::kExplain, command);
+  explain->add_option("namespace", command->pod_namespace, "the namespace")->required();
+  explain->add_option("pod", command->pod, "a pod of it: POD, or POD/CONTAINER");
+
+  CLI::App* simulate = AddQuestion(
+      policy, "simulate",
+      "Prints the shares and latencies that the policy would give to tenants of a simulated GPU.\n"
+      "Example: gpuloom policy simulate policy.yaml --tenant namespace=a,name=server,requests=8ms",
+      Kind::kSimulate, command);
+  simulate
+      ->add_option("--tenant", command->tenants,
+                   "namespace=NAME,name=POD[/CONTAINER], and what gpuloom-simulate --help lists, "
+                   "but for what the policy says; once for each")
+      ->required()
+      ->allow_extra_args(false);
+  for (const char* name : {"--seconds", "--seed"}) {
+    simulate->add_option_function<std::string>(
+        name,
+        [command, name](const std::string& value) {
+          command->simulator.insert(command->simulator.end(), {name, value});
+        },
+        "as gpuloom-simulate's");
+  }
+  return policy;
+}
+
+}  // namespace gpuloom

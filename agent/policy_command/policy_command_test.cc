@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/policy_command/policy_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "agent/policy_command/command_line.h"
+
+namespace gpuloom {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using Kind = PolicyCommand::Kind;
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+class PolicyQuestion : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "policyXXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = name;
+    command_.file = directory_ / "p.yaml";
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  PolicyAnswer Ask(const std::string& policy) {
+    std::ofstream(command_.file) << policy;
+    return AnswerAboutPolicy(command_);
+  }
+
+  std::filesystem::path directory_;
+  PolicyCommand command_;
+};
+
+TEST_F(PolicyQuestion, CheckSaysWhereAFileIsNoPolicy) {
+  const PolicyAnswer good = Ask("defaults: {memory: 1GiB}");
+  EXPECT_EQ(good.exit_status, 0);
+  EXPECT_EQ(good.text, command_.file + ": good\n");
+  EXPECT_EQ(good.trouble, "");
+  const PolicyAnswer bad = Ask("defaults:\n  memroy: 1GiB\n");
+  EXPECT_EQ(bad.exit_status, 1);
+  EXPECT_EQ(bad.text, "");
+  EXPECT_EQ(bad.trouble,
+            command_.file + ":2:3: defaults.memroy: unknown key; did you mean memory?\n");
+  command_.file += ".not";
+  const PolicyAnswer none = AnswerAboutPolicy(command_);
+  EXPECT_EQ(none.exit_status, 2);
+  EXPECT_THAT(none.trouble, AllOf(HasSubstr("gpuloom: policy "), HasSubstr("No such file")));
+}
+
+TEST_F(PolicyQuestion, CheckJudgesPromisesAgainstEachGpu) {
+  command_.gpu_bytes = {80 * kGiB, 40 * kGiB};
+  EXPECT_THAT(Ask("defaults: {memory: 3GiB}").text,
+              HasSubstr("a GPU of 80GiB: 10 slots, 6000MiB kept for the executors, auto is "
+                        "7592MiB a slot\na GPU of 40GiB: 10 slots, 5GiB kept"));
+  const PolicyAnswer broken = Ask("defaults: {memory: 7GiB}");
+  EXPECT_EQ(broken.exit_status, 1);
+  EXPECT_THAT(broken.trouble, HasSubstr("p.yaml:1:20: defaults.memory: 10 slots x 7GiB is more "
+                                        "than GPU of 40GiB has"));
+  EXPECT_EQ(Ask("overcommit: true\ndefaults: {memory: 7GiB}").exit_status, 0);
+  command_.slots = 4;
+  EXPECT_EQ(Ask("defaults: {memory: 7GiB}").exit_status, 0);
+  command_.reserve = "20GiB";
+  EXPECT_EQ(Ask("defaults: {memory: 7GiB}").exit_status, 1);
+  command_.reserve = "much";
+  EXPECT_EQ(Ask("").exit_status, 2);
+}
+
+TEST_F(PolicyQuestion, CheckSaysWhatIsNotEnforced) {
+  EXPECT_THAT(Ask("defaults: {weight: 5}").text,
+              HasSubstr(":1:20: defaults.weight: weight is read and not enforced yet\n"));
+}
+
+TEST_F(PolicyQuestion, ExplainSaysWhichRuleGivesWhat) {
+  const char* policy =
+      "defaults: {weight: 50, memory: 2GiB}\n"
+      "namespaces:\n"
+      "  team-a:\n"
+      "    priority: high\n"
+      "    gpus: [0, \"NVIDIA*\"]\n"
+      "    pods:\n"
+      "      \"train-*/main\": {priority: low, weight: 7}\n";
+  command_.kind = Kind::kExplain;
+  command_.pod_namespace = "team-a";
+  const std::string of_namespace = Ask(policy).text;
+  EXPECT_THAT(of_namespace,
+              MatchesRegex("namespace team-a\n"
+                           "  memory +2GiB +[^\n]*p.yaml:1:32: defaults.memory\n"
+                           "  trustDomain +namespace +built in\n"
+                           "  maxTenants +no bound +built in\n"
+                           "  weight +50 +[^\n]*:1:20: defaults.weight .not enforced yet.\n"
+                           "  priority +high +[^\n]*:4:15: "
+                           "namespaces.team-a.priority .not enforced yet.\n"
+                           "  timeShareMax +100% +built in .not enforced yet.\n"
+                           "  deny +false +built in\n"
+                           "  gpus +0, NVIDIA\\* +[^\n]*namespaces.team-a.gpus\n"));
+  command_.pod = "train-1/main";
+  EXPECT_THAT(
+      Ask(policy).text,
+      AllOf(HasSubstr(of_namespace + "pod train-1, container main\n"),
+            HasSubstr(":7:47: namespaces.team-a.pods.train-*/main.weight (not enforced yet)\n"),
+            HasSubstr(":7:34: namespaces.team-a.pods.train-*/main.priority (not")));
+  command_.pod = "train-1";
+  EXPECT_THAT(Ask(policy).text, AllOf(HasSubstr("pod train-1\n  weight        100 "),
+                                      HasSubstr("  gpus          as above")));
+}
+
+TEST_F(PolicyQuestion, SimulateGivesTenantsWhatThePolicySays) {
+  command_.kind = Kind::kSimulate;
+  command_.tenants = {"namespace=a,name=server-1,kernel=1ms", "namespace=b,name=x,kernel=1ms"};
+  command_.simulator = {"--seconds", "1"};
+  const auto share = [&](const std::string& policy, const std::string& tenant) {
+    const PolicyAnswer answer = Ask(policy);
+    EXPECT_EQ(answer.exit_status, 0) << answer.trouble;
+    std::istringstream lines(answer.text);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string name, space, priority;
+      double percent = 0;
+      if (words >> name >> space >> priority >> percent && name == tenant) return percent;
+    }
+    ADD_FAILURE() << "no line of " << tenant << ":\n" << answer.text;
+    return 0.0;
+  };
+  EXPECT_NEAR(share("", "server-1"), 50, 3);
+  EXPECT_NEAR(share("namespaces: {a: {weight: 300}}", "server-1"), 75, 3);
+  EXPECT_NEAR(share("namespaces: {a: {timeShareMax: 10%}}", "server-1"), 10, 3);
+  EXPECT_NEAR(share("namespaces: {a: {pods: {'server-*': {timeShareMax: 20%}}}}", "server-1"), 20,
+              3);
+  EXPECT_GT(share("namespaces: {a: {priority: high}}", "server-1"), 85);
+  EXPECT_NEAR(share("defaults: {trustDomain: node}\nnamespaces: {b: {weight: 300}}", "x"), 75, 3);
+
+  for (const char* wrong : {"name=a", "namespace=a,weight=3", "namespace=a,priority=high",
+                            "namespace=a,max=5", "namespace=a,domain=d", "namespace=a,colour=3"}) {
+    command_.tenants = {wrong};
+    const PolicyAnswer answer = Ask("");
+    EXPECT_EQ(answer.exit_status, 2) << wrong;
+    EXPECT_THAT(answer.trouble, HasSubstr("gpuloom: --tenant: ")) << wrong;
+  }
+}
+
+// As the program's own, but for where mistakes go.
+bool Parse(std::vector<std::string> words, PolicyCommand* command) {
+  CLI::App app;
+  const CLI::App* policy = AddPolicyCommand(&app, command);
+  std::reverse(words.begin(), words.end());
+  try {
+    app.parse(words);
+  } catch (const CLI::ParseError&) {
+    return false;
+  }
+  return static_cast<bool>(*policy);
+}
+
+TEST(PolicyCommandLine, TakesQuestionsAndRefusesHalfOnes) {
+  PolicyCommand command;
+  ASSERT_TRUE(Parse({"policy", "check", "--gpu", "80GiB", "f", "--gpu", "141GiB", "--slots", "4",
+                     "--reserve", "2GiB"},
+                    &command));
+  EXPECT_EQ(command.kind, Kind::kCheck);
+  EXPECT_EQ(command.file, "f");
+  EXPECT_THAT(command.gpu_bytes, ElementsAre(80 * kGiB, 141 * kGiB));
+  EXPECT_EQ(command.slots, 4);
+  EXPECT_EQ(command.reserve, "2GiB");
+  command = {};
+  ASSERT_TRUE(Parse({"policy", "explain", "f", "team-a", "p/c"}, &command));
+  EXPECT_EQ(command.kind, Kind::kExplain);
+  EXPECT_EQ(command.pod_namespace, "team-a");
+  EXPECT_EQ(command.pod, "p/c");
+  command = {};
+  ASSERT_TRUE(Parse({"policy", "simulate", "--tenant", "namespace=a", "f", "--tenant",
+                     "namespace=b", "--seconds", "2"},
+                    &command));
+  EXPECT_EQ(command.kind, Kind::kSimulate);
+  EXPECT_THAT(command.tenants, ElementsAre("namespace=a", "namespace=b"));
+  EXPECT_THAT(command.simulator, ElementsAre("--seconds", "2"));
+  for (const auto& words :
+       std::vector<std::vector<std::string>>{{"policy"},
+                                             {"policy", "check"},
+                                             {"policy", "check", "f", "g"},
+                                             {"policy", "check", "f", "--gpu"},
+                                             {"policy", "check", "f", "--gpu", "80GB"},
+                                             {"policy", "check", "f", "--slots", "0"},
+                                             {"policy", "explain", "f"},
+                                             {"policy", "simulate", "f"},
+                                             {"policy", "obey", "f"}}) {
+    EXPECT_FALSE(Parse(words, &command)) << ::testing::PrintToString(words);
+  }
+}
+
+}  // namespace
+}  // namespace gpuloom

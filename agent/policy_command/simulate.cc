@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+
+#include "agent/policy/settings.h"
+#include "agent/policy_command/answers.h"
+#include "agent/simulator/cluster.h"
+
+namespace gpuloom {
+namespace {
+
+// What a tenant may not say itself, and one key that it must.
+std::string WrongTenant(const std::string& tenant) {
+  bool has_namespace = false;
+  for (size_t begin = 0; begin <= tenant.size();) {
+    const size_t end = std::min(tenant.find(',', begin), tenant.size());
+    const std::string word = tenant.substr(begin, end - begin);
+    for (const char* key : {"weight=", "namespace-weight=", "priority=", "max=", "domain="}) {
+      if (word.starts_with(key)) return word + ": that is the policy's to say";
+    }
+    has_namespace |= word.starts_with("namespace=");
+    begin = end + 1;
+  }
+  return has_namespace ? "" : tenant + ": namespace=NAME is missing";
+}
+
+uint32_t PermilleOf(const Chosen<uint32_t>& percent) { return percent.value * 10; }
+
+}  // namespace
+
+PolicyAnswer Simulate(const PolicyCommand& command, const Policy& policy) {
+  std::vector<std::string> words = command.simulator;
+  for (const std::string& tenant : command.tenants) {
+    const std::string wrong = WrongTenant(tenant);
+    if (!wrong.empty()) return {"", "gpuloom: --tenant: " + wrong + "\n", 2};
+    words.insert(words.end(), {"--tenant", tenant});
+  }
+  simulator::Arguments arguments;
+  std::string error;
+  if (!simulator::Parse(words, &arguments, &error)) return {"", "gpuloom: " + error + "\n", 2};
+
+  for (size_t i = 0; i < arguments.spaces.size(); ++i) {
+    const NamespaceSettings settings = SettingsOfNamespace(policy, arguments.spaces[i]);
+    arguments.gpu.spaces[i] = {settings.weight.value, PermilleOf(settings.time_share_max_percent)};
+  }
+  std::map<std::string, uint32_t> domains;
+  for (simulator::TenantSpec& tenant : arguments.gpu.tenants) {
+    const std::string& space = arguments.spaces[tenant.space];
+    const size_t slash = std::min(tenant.name.find('/'), tenant.name.size());
+    const std::string pod = tenant.name.substr(0, slash);
+    const std::string container = slash < tenant.name.size() ? tenant.name.substr(slash + 1) : "";
+    const PodSettings settings = SettingsOfPod(policy, space, pod, container);
+    tenant.policy = {settings.weight.value, tenant.policy.slots, settings.priority.value,
+                     PermilleOf(settings.time_share_max_percent)};
+    const std::string domain = Decide(policy, Capacity(), space, pod).trust_domain;
+    tenant.domain = domains.emplace(domain, static_cast<uint32_t>(domains.size())).first->second;
+  }
+  PolicyAnswer answer{simulator::Report(arguments), "", 0};
+  for (const std::string& line : NotEnforced(policy)) answer.text += line + "\n";
+  return answer;
+}
+
+}  // namespace gpuloom
