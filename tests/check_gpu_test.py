@@ -66,7 +66,7 @@ class CheckGpu(unittest.TestCase):
         self.assertIn("| conformance, shard 2 of 2 | failed (1) |", report)
 
     def testARefusedCallFailsWhatPassed(self):
-        self.log(CONFINED + "gpuloom-scheduler: executor of domain a was refused system call 313\n")
+        self.log(CONFINED + "2026-01-01T00:00:00.000Z warning gpuloom-scheduler: executor of domain a was refused system call 313\n")
         status, report = self.check("--stages", "conformance")
         self.assertEqual(1, status)
         self.assertEqual(2, report.count("| failed (log) |"), report)
