@@ -98,7 +98,9 @@ CUresult JudgeLinear(const Side& side, const Shape& shape, BlockEnd* end) {
   }
   KnownMemory found;
   if (FindMemory(end->address, span, &found)) {
-    end->kind = LiesInArena(found.kind) ? BlockEnd::Kind::kPinned : BlockEnd::Kind::kDevice;
+    end->kind = !LiesInArena(found.kind)             ? BlockEnd::Kind::kDevice
+                : found.kind == MemoryKind::kManaged ? BlockEnd::Kind::kManaged
+                                                     : BlockEnd::Kind::kPinned;
     return CUDA_SUCCESS;
   }
   if (uint64_t place; side.type != CU_MEMORYTYPE_DEVICE && FindMoved(end->address, span, &place)) {
@@ -131,7 +133,9 @@ CUresult Judge(const Side& side, const Shape& shape, BlockEnd* end) {
 
 wire::GraphCopyEnd OnWire(const BlockEnd& end) {
   auto space = wire::GraphCopySpace::kDevice;
-  if (end.kind == BlockEnd::Kind::kPinned) space = wire::GraphCopySpace::kHost;
+  if (end.kind == BlockEnd::Kind::kPinned || end.kind == BlockEnd::Kind::kManaged) {
+    space = wire::GraphCopySpace::kHost;
+  }
   if (end.kind == BlockEnd::Kind::kArray) space = wire::GraphCopySpace::kArray;
   return {space, end.array, end.address, end.pitch_bytes, end.rows, end.x_bytes, end.y, end.z};
 }
@@ -284,8 +288,12 @@ CUresult Run(const BlockCopy& copy, wire::StreamId stream, CopyTiming timing) {
   using Kind = BlockEnd::Kind;
   wire::Ticket ticket{0};
   CUresult result;
-  if (copy.to.kind == Kind::kPageable && copy.from.kind == Kind::kPageable) {
-    // In the stream's order, though no device takes part.
+  const auto is_hosts = [](const BlockEnd& end) {
+    return end.kind == Kind::kPinned || end.kind == Kind::kPageable;
+  };
+  if (is_hosts(copy.to) && (is_hosts(copy.from) || (copy.to.kind == Kind::kPageable &&
+                                                    copy.from.kind == Kind::kManaged))) {
+    // In the stream's order, though no device takes part: see copy.cc.
     result = SynchronizeStream(stream);
     if (result == CUDA_SUCCESS) result = session.TakeAsyncError();
     if (result == CUDA_SUCCESS) {

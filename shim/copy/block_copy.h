@@ -11,7 +11,7 @@ namespace gpuloom {
 
 // Where a block's side lies, as far as a program may name it.
 struct BlockEnd {
-  enum class Kind : uint32_t { kDevice, kPinned, kPageable, kArray } kind;
+  enum class Kind : uint32_t { kDevice, kManaged, kPinned, kPageable, kArray } kind;
   uint32_t array;  // its id
   uint64_t address;
   uint64_t pitch_bytes;

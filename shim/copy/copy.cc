@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One-dimensional copies, by what the two addresses are. Pinned memory is copied where it lies, and
 // so is registered memory that the device reaches; pageable sources are taken over before the call returns (inline for small ones, else through
-// staging buffers), pageable destinations are filled before it returns, as CUDA does.
+// staging buffers), pageable destinations are filled before it returns, as CUDA does. Between memory that is the
+// host's on both sides the caller copies when the stream has come to it, as CUDA's does: programs may look at once.
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
@@ -19,7 +20,10 @@
 namespace gpuloom {
 namespace {
 
-enum class Side { kDevice, kPinned, kPageable };
+enum class Side { kDevice, kManaged, kPinned, kPageable };
+
+// Managed memory is the device's to CUDA here, though it lies in the arena.
+bool IsHosts(Side side) { return side == Side::kPinned || side == Side::kPageable; }
 
 // Does the call return before the copy is done, where CUDA's may?
 enum class Timing : bool { kSync, kAsync };
@@ -37,7 +41,9 @@ bool Classify(uint64_t address, uint64_t size_bytes, Side* side, uint64_t* place
   KnownMemory found;
   *place = address;
   if (FindMemory(address, size_bytes, &found)) {
-    *side = LiesInArena(found.kind) ? Side::kPinned : Side::kDevice;
+    *side = !LiesInArena(found.kind)             ? Side::kDevice
+            : found.kind == MemoryKind::kManaged ? Side::kManaged
+                                                 : Side::kPinned;
     return true;
   }
   // Kernels may be about to write to it, or to read it.
@@ -171,7 +177,7 @@ CUresult Copy(const Request& copy, Side to, Side from, Timing timing) {
   const wire::CopyKind kind = KindOf(to_device, from_device);
   wire::Ticket ticket{0};
   CUresult result;
-  if (to == Side::kPageable && from == Side::kPageable) {
+  if (IsHosts(to) && (IsHosts(from) || (to == Side::kPageable && from == Side::kManaged))) {
     // In the stream's order, though no device takes part.
     result = Finish(copy);
     if (result == CUDA_SUCCESS) {

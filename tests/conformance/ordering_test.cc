@@ -56,6 +56,41 @@ TEST_F(Ordering, AnEventRecordedInAnotherThread) {
   EXPECT_EQ(Cu().cuEventQuery(event), CUDA_SUCCESS);
 }
 
+// From host memory to host memory asynchronous copies are synchronous, and programs look at once.
+TEST_F(Ordering, ACopyFromHostToHostIsDoneWhenTheCallReturns) {
+  const CUstream stream = Stream();
+  const auto from = reinterpret_cast<CUdeviceptr>(word_);
+  auto* pinned = static_cast<volatile uint32_t*>(HostAlloc(4096));
+  ASSERT_NE(pinned, nullptr);
+  volatile uint32_t pageable = 0;
+  uint32_t value = 0;
+  for (volatile uint32_t* to : {pinned, static_cast<volatile uint32_t*>(&pageable)}) {
+    Spin(stream);
+    Store(stream, ++value);
+    ASSERT_EQ(Cu().cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(to), from, sizeof(value), stream),
+              CUDA_SUCCESS);
+    EXPECT_EQ(*to, value);
+  }
+  pageable = 77;
+  Spin(stream);
+  ASSERT_EQ(Cu().cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(pinned),
+                               reinterpret_cast<CUdeviceptr>(&pageable), sizeof(value), stream),
+            CUDA_SUCCESS);
+  EXPECT_EQ(*pinned, 77u);
+  EXPECT_EQ(Cu().cuStreamQuery(stream), CUDA_SUCCESS) << "what came before is done, too";
+
+  Spin(stream);
+  Store(stream, ++value);
+  CUDA_MEMCPY3D block = {};
+  block.srcMemoryType = block.dstMemoryType = CU_MEMORYTYPE_HOST;
+  block.srcHost = const_cast<uint32_t*>(word_);
+  block.dstHost = const_cast<uint32_t*>(pinned + 8);
+  block.WidthInBytes = sizeof(value);
+  block.Height = block.Depth = 1;
+  ASSERT_EQ(Cu().cuMemcpy3DAsync_v2(&block, stream), CUDA_SUCCESS);
+  EXPECT_EQ(pinned[8], value);
+}
+
 // When a query says "done", what stands before the event can be seen, in every thread.
 TEST_F(Ordering, AQueryNeverLies) {
   CUstream stream = Stream();
