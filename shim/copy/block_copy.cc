@@ -294,7 +294,7 @@ CUresult Run(const BlockCopy& copy, wire::StreamId stream, CopyTiming timing) {
   if (is_hosts(copy.to) && (is_hosts(copy.from) || (copy.to.kind == Kind::kPageable &&
                                                     copy.from.kind == Kind::kManaged))) {
     // In the stream's order, though no device takes part: see copy.cc.
-    result = SynchronizeStream(stream);
+    result = SynchronizeForTurn(stream);
     if (result == CUDA_SUCCESS) result = session.TakeAsyncError();
     if (result == CUDA_SUCCESS) {
       CopyRows(copy.to, copy.from, {copy.width_bytes, copy.height, copy.depth});

@@ -167,7 +167,7 @@ CUresult ToPageable(wire::CopyKind kind, const Request& copy) {
 }
 
 CUresult Finish(const Request& copy) {
-  CUDA_RETURN_IF_ERROR(SynchronizeStream(copy.stream));
+  CUDA_RETURN_IF_ERROR(SynchronizeForTurn(copy.stream));
   return session.TakeAsyncError();
 }
 

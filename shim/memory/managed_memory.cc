@@ -89,8 +89,8 @@ CUresult Advise(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
 }
 
 CUresult TakePlaceIn(wire::StreamId stream) {
-  return session.PostOnStream<wire::StreamMark>(
-      stream, 0, [&](wire::StreamMark::Request& request, uint8_t*) { request = {stream}; });
+  wire::Ticket ticket;
+  return MarkStream(stream, &ticket);
 }
 
 CUresult Prefetch(uint64_t address, uint64_t size_bytes, const CUmemLocation& location,

@@ -66,8 +66,7 @@ CUresult AllocateFromPool(CUdeviceptr* address, size_t size_bytes, CUmemoryPool 
 CUresult PlaceOfFreeing(wire::StreamId stream, wire::Ticket* ticket) {
   *ticket = session.LastTicket(stream);
   if (!BlocksLegacy(stream)) return CUDA_SUCCESS;
-  return session.PostOnStream<wire::StreamMark>(
-      stream, 0, [&](wire::StreamMark::Request& request, uint8_t*) { request = {stream}; }, ticket);
+  return MarkStream(stream, ticket);
 }
 
 CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {

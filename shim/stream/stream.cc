@@ -316,6 +316,18 @@ CUresult SynchronizeStream(wire::StreamId id) {
   return result;
 }
 
+CUresult SynchronizeForTurn(wire::StreamId id) {
+  if (id == wire::kLegacyStream || !BlocksLegacy(id)) return SynchronizeStream(id);
+  wire::Ticket ticket;
+  CUDA_RETURN_IF_ERROR(MarkStream(id, &ticket));
+  return session.WaitFor(id, ticket);
+}
+
+CUresult MarkStream(wire::StreamId id, wire::Ticket* ticket) {
+  return session.PostOnStream<wire::StreamMark>(
+      id, 0, [&](wire::StreamMark::Request& request, uint8_t*) { request = {id}; }, ticket);
+}
+
 bool BlocksLegacy(wire::StreamId id) { return Blocks(static_cast<uint32_t>(id)); }
 
 int PriorityOf(wire::StreamId id) {

@@ -45,6 +45,12 @@ bool BlocksLegacy(wire::StreamId id);
 // blocking streams, whose earlier work its barrier waits for.
 [[nodiscard]] CUresult SynchronizeStream(wire::StreamId id);
 
+// Until all is done that a command would wait for which came to the stream now: for a blocking stream that
+// includes the legacy stream's work.
+[[nodiscard]] CUresult SynchronizeForTurn(wire::StreamId id);
+// A command that does nothing but have its turn.
+[[nodiscard]] CUresult MarkStream(wire::StreamId id, wire::Ticket* ticket);
+
 // The thread ends: its own stream may go. No error is possible.
 void ReleaseThreadStream(ThreadState* thread);
 

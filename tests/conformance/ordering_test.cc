@@ -79,6 +79,17 @@ TEST_F(Ordering, ACopyFromHostToHostIsDoneWhenTheCallReturns) {
   EXPECT_EQ(*pinned, 77u);
   EXPECT_EQ(Cu().cuStreamQuery(stream), CUDA_SUCCESS) << "what came before is done, too";
 
+  // In a blocking stream behind the legacy stream's work, of which that stream knows nothing yet.
+  CUstream blocking = nullptr;
+  ASSERT_EQ(Cu().cuStreamCreate(&blocking, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+  Spin(nullptr);
+  Store(nullptr, ++value);
+  ASSERT_EQ(
+      Cu().cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(pinned), from, sizeof(value), blocking),
+      CUDA_SUCCESS);
+  EXPECT_EQ(*pinned, value);
+  EXPECT_EQ(Cu().cuStreamDestroy_v2(blocking), CUDA_SUCCESS);
+
   Spin(stream);
   Store(stream, ++value);
   CUDA_MEMCPY3D block = {};

@@ -281,6 +281,37 @@ TEST_F(ConditionTest, HandlesAreBounded) {
   EXPECT_EQ(Create(1), CUDA_SUCCESS);
 }
 
+// What of the definition lies in the driver's graph depends on what its copies copy.
+TEST_F(ConditionTest, ADefinitionThatIsCutElsewhereIsAnother) {
+  const uint64_t host = tenant_->order.host_range_begin + (1u << 20);
+  std::memset(reinterpret_cast<void*>(host), 0, 4096);
+  ASSERT_EQ(tenant_->Call<wire::HostRegister>({HostPtr{host}, 4096}), CUDA_SUCCESS);
+  const uint64_t memory = tenant_->Alloc(4096);
+  const auto define = [&](uint32_t reservation, bool on_host) {
+    TestingGraph graph;
+    graph.AddKernel(1, PlainParams());
+    if (on_host) {
+      graph.AddHostCopy(host, host + 1024, 64);
+    } else {
+      graph.AddCopy(memory, memory + 1024, 64, 1, 1, 64, 1);
+    }
+    graph.AddConditional(reservation, 0, CU_GRAPH_COND_TYPE_IF, {1});
+    graph.AddEdge(0, 1);
+    graph.AddKernel(1, PlainParams());
+    return graph;
+  };
+  for (const bool host_first : {true, false}) {
+    const uint32_t reservation = host_first ? 1 : 2;
+    ASSERT_EQ(Create(reservation), CUDA_SUCCESS);
+    for (int again = 0; again < 2; ++again) {
+      ASSERT_EQ(Instantiate(1, define(reservation, host_first)), CUDA_SUCCESS);
+      EXPECT_TRUE(tenant_->WaitDone(0, Launch(1)));
+      Destroy(1);
+    }
+    EXPECT_EQ(Instantiate(1, define(reservation, !host_first)), CUDA_ERROR_NOT_SUPPORTED);
+  }
+}
+
 class MaliciousConditionTest : public ConditionTest {
  protected:
   void ExpectEnds(Fatal fatal) {

@@ -209,7 +209,9 @@ class Graph {
   uint32_t kernels() const { return kernels_; }
   bool prints() const { return prints_; }
   // By Build: no upload of its own is needed.
-  bool IsUploaded() const { return nodes() >= kUploadNodes || reservation_ != nullptr; }
+  bool IsUploaded() const {
+    return nodes() >= kUploadNodes || reservation_ != nullptr || sections() > 1;
+  }
   wire::GraphNodeKind KindOf(uint32_t node) const { return nodes_[node].kind; }
 
   struct Record {
@@ -252,10 +254,11 @@ class Graph {
     bool rewaits = false;  // memory operations are others
   };
   std::deque<Update> updates;
-  uint32_t launches_queued = 0;   // behind the last update
-  uint32_t in_flight = 0;         // launches at CUDA, with all of their sections or some
-  bool between_sections = false;  // a launch has begun, and its last section is not at CUDA
-  uint64_t let_go_rounds = 0;     // at the session's end
+  uint32_t launches_queued = 0;  // behind the last update
+  uint32_t in_flight = 0;        // launches at CUDA, with all of their sections or some
+  // Launches in sections whose last one is not at CUDA, by their tickets. Only the first may begin.
+  std::deque<uint64_t> cut_launches;
+  uint64_t let_go_rounds = 0;  // at the session's end
 
   // A launch was queued, or handed over.
   void OnQueued() { ++launches_queued; }

@@ -72,7 +72,8 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   kernels_ = plan.kernels;
   prints_ = plan.prints;
   libraries_ = plan.libraries;
-  const bool nodes_are_uploaded = plan.reader.nodes() >= kUploadNodes || reservation_ != nullptr;
+  const bool nodes_are_uploaded =
+      plan.reader.nodes() >= kUploadNodes || reservation_ != nullptr || plan.sections.count > 1;
   if ((nodes_are_uploaded || plan.memory_nodes != 0) && room_->stream == nullptr) {
     CUDA_RETURN_IF_ERROR(device_->TakeStream(0, &room_->stream));
   }

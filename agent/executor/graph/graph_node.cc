@@ -125,6 +125,8 @@ uint64_t HashShape(const GraphPlan& plan) {
   for (uint32_t i = 0; i < plan.reader.nodes(); ++i) {
     const wire::GraphNode node = plan.reader.Node(i);
     hash = HashBytes(hash, &node.kind, sizeof(node.kind));
+    const uint32_t place[] = {plan.sections.of_node[i], RunsOnHost(plan.reader, node) ? 1u : 0u};
+    hash = HashBytes(hash, place, sizeof(place));
     if (node.kind == wire::GraphNodeKind::kKernel) {
       const uint64_t attributes = HashAttributes(plan, node);
       hash = HashBytes(hash, &attributes, sizeof(attributes));

@@ -19,7 +19,10 @@ void Graph::Renew(GraphPlan* plan) {
     reserved.libraries = plan->libraries;
     AddAll(plan);
     if (plan->result != CUDA_SUCCESS) return;
-    for (const Node& node : nodes_) reserved.nodes.push_back(node.handle);
+    for (const Node& node : nodes_) {
+      // Others end with this Graph.
+      reserved.nodes.push_back(sections_[node.section].is_reserved ? node.handle : nullptr);
+    }
     reserved.shape_hash = shape;
     reserved.state = Reservation::State::kBuilt;
     return;

@@ -35,6 +35,7 @@ std::shared_ptr<SectionedLaunch> Graphs::CutLaunch(const Stream& stream, const G
   for (uint32_t i = 0; i + 1 < graph->sections(); ++i) {
     command->parts += graph->exec(i) != nullptr;
   }
+  graph->cut_launches.push_back(static_cast<uint64_t>(command->ticket));
   command->gate = std::make_shared<Gate>();
   command->gate->knock = [this, launch](Gate* gate) { gate->open = ReachesSection(launch); };
   return launch;
@@ -43,11 +44,12 @@ std::shared_ptr<SectionedLaunch> Graphs::CutLaunch(const Stream& stream, const G
 bool Graphs::ReachesSection(const std::shared_ptr<SectionedLaunch>& launch) {
   Graph& graph = *launch->graph;
   if (!launch->begun) {
-    // Launches of one graph run one after the other.
-    if (graph.between_sections || graph.in_flight != 0 || !graph.MayLaunch(launch->ticket)) {
+    // Launches of one graph run one after the other, as they came.
+    if (graph.cut_launches.front() != static_cast<uint64_t>(launch->ticket) ||
+        graph.in_flight != 0 || !graph.MayLaunch(launch->ticket)) {
       return false;
     }
-    launch->begun = graph.between_sections = true;
+    launch->begun = true;
   }
   for (;; launch->GoOn()) {
     if (launch->next != 0 && !TakesHostsTurn(launch)) return false;
@@ -80,10 +82,7 @@ CUresult Graphs::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wor
   const uint32_t section = launch == nullptr ? 0 : launch->next;
   CUresult result = CUDA_SUCCESS;
   if (work.upload) {
-    for (uint32_t i = 0; i < graph->sections() && !graph->IsUploaded(); ++i) {
-      if (graph->exec(i) == nullptr || result != CUDA_SUCCESS) continue;
-      result = cuda.cuGraphUpload(graph->exec(i), stream.cuda);
-    }
+    if (!graph->IsUploaded()) result = cuda.cuGraphUpload(graph->exec(0), stream.cuda);
   } else if (graph->exec(section) != nullptr) {
     result = cuda.cuGraphLaunch(graph->exec(section), stream.cuda);
   }
@@ -101,7 +100,7 @@ CUresult Graphs::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wor
       launch->GoOn();
       return result;
     }
-    graph->between_sections = false;
+    graph->cut_launches.pop_front();
   }
   if (!work.upload) port_->CountKernels(graph->kernels());
   stream.graphs.back().points = std::move(work.points);

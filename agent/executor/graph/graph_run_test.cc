@@ -145,6 +145,32 @@ TEST_F(GraphSectionsTest, LaunchesOfOneGraphDoNotMixTheirSections) {
   EXPECT_EQ(tenant_->reader.HostFunction(2), 42u);
 }
 
+TEST_F(GraphSectionsTest, LaunchesOfOneGraphRunAsTheyCame) {
+  TestingGraph graph;
+  graph.AddHostCall(41);
+  graph.AddKernel(1, PlainParams());
+  graph.AddEdge(0, 1);
+  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  ASSERT_TRUE(tenant_->CreateStream(1, true));
+  ASSERT_TRUE(tenant_->CreateStream(2, true));
+  ASSERT_TRUE(tenant_->CreateStream(3, true));
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(1, 1);
+  const Ticket first = Launch(1, 1);
+  const Ticket second = Launch(1, 2);
+  // Nothing stands before the second in its stream.
+  EXPECT_FALSE(tenant_->Wait([&] { return tenant_->reader.host_functions_due() != 0; },
+                             std::chrono::milliseconds(50)));
+  TestingDriver::Release();
+  ASSERT_TRUE(WaitDue(1));
+  Ran(1);
+  ASSERT_TRUE(WaitDue(2));
+  EXPECT_TRUE(tenant_->reader.Done(StreamId{1}, first));
+  EXPECT_FALSE(tenant_->reader.Done(StreamId{2}, second));
+  Ran(2);
+  EXPECT_TRUE(tenant_->WaitDone(2, second));
+}
+
 TEST_F(GraphSectionsTest, AnUpdateWaitsForTheLastSectionOfTheLaunchesBeforeIt) {
   TestingGraph graph;
   graph.AddHostCall(41);

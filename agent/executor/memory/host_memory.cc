@@ -2,7 +2,11 @@
 // Pinning parts of the arena.
 #include "agent/executor/memory/host_memory.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <array>
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/quiet.h"
@@ -10,7 +14,35 @@
 
 namespace gpuloom::executor {
 
+namespace {
+
+// Of pages that are there, swapped ones apart.
+bool AreResident(uint64_t address, uint64_t size_bytes) {
+  constexpr uint64_t kPagesAtATime = 4096;
+  std::array<unsigned char, kPagesAtATime> pages;
+  uint64_t page = address / wire::kPageBytes;
+  uint64_t left = (address + size_bytes - 1) / wire::kPageBytes - page + 1;
+  while (left != 0) {
+    const uint64_t count = std::min(left, kPagesAtATime);
+    if (mincore(reinterpret_cast<void*>(page * wire::kPageBytes), count * wire::kPageBytes,
+                pages.data()) != 0) {
+      return false;
+    }
+    if (std::any_of(pages.begin(), pages.begin() + count,
+                    [](unsigned char bits) { return (bits & 1) == 0; })) {
+      return false;
+    }
+    page += count;
+    left -= count;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool HostMemory::Populated(uint64_t address, uint64_t size_bytes) const {
+  // Looking for the next hole walks over all pages before it, however few are asked for.
+  if (mapping.data() != nullptr && size_bytes != 0 && AreResident(address, size_bytes)) return true;
   const auto offset = static_cast<off_t>(address - range.begin);
   const off_t hole = lseek(arena.get(), offset, SEEK_HOLE);
   return hole >= 0 && static_cast<uint64_t>(hole - offset) >= size_bytes;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "agent/executor/testing/driver.h"
+#include "agent/executor/testing/graph.h"
 #include "agent/executor/testing/peer.h"
 
 namespace gpuloom::executor {
@@ -75,6 +76,31 @@ TEST_F(PrinterTest, KernelsThatDoNotPrintWaitForNobody) {
   ASSERT_TRUE(Reaches(1));
   b_->LaunchPlain(1, kPlain);
   EXPECT_TRUE(Reaches(2));
+}
+
+// Between the sections of a launch the turn is free, and what a session that ends there leaves takes no turn.
+TEST_F(PrinterTest, ALaunchInSectionsHasATurnForEach) {
+  TestingGraph graph;
+  graph.AddKernel(kPrints, PlainParams());
+  graph.AddHostCall(7);
+  graph.AddKernel(kPrints, PlainParams());
+  graph.AddEdge(0, 1);
+  graph.AddEdge(1, 2);
+  ASSERT_EQ(a_->Call<wire::GraphInstantiate>({wire::GraphId{1}, 0, wire::HostPtr{0}, 0}, nullptr,
+                                             graph.Block()),
+            CUDA_SUCCESS);
+  for (uint32_t round = 1; round <= 2; ++round) {
+    const Ticket launch = a_->Post<wire::GraphLaunch>({wire::GraphId{1}, wire::StreamId{1}});
+    ASSERT_TRUE(a_->Wait([&] { return a_->reader.host_functions_due() == round; }));
+    EXPECT_TRUE(b_->WaitDone(1, b_->LaunchPlain(1, kPrints)));
+    if (round == 2) break;
+    a_->writer.PublishHostFunctionsDone(round);
+    if (a_->writer.ExecutorSleeps()) channel::RingDoorbell(a_->doorbell.get());
+    EXPECT_TRUE(a_->WaitDone(1, launch));
+  }
+  scheduler_.RemoveTenant(*a_);
+  ASSERT_TRUE(scheduler_.WaitEnded(a_->order.session_id));
+  EXPECT_TRUE(b_->WaitDone(1, b_->LaunchPlain(1, kPrints)));
 }
 
 TEST_F(PrinterTest, WhoWaitsAndEndsIsForgotten) {

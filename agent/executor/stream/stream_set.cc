@@ -332,6 +332,7 @@ bool StreamSet::SubmitWaiting(Slice* slice) {
         if (stream->waiting.front().parts != 1) {
           SubmitPart(*stream, stream->waiting.front());
           progress = true;
+          over = slice->Over();
           break;
         }
         StreamCommand command = std::move(stream->waiting.front());

@@ -67,7 +67,9 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
   if (!std::holds_alternative<NoWork>(command.work)) result = MakeStream(stream);
   if (result == CUDA_SUCCESS && Prints(command.work)) {
     services_.printer->Began(id());
-    stream.printing.push_back(static_cast<uint64_t>(command.ticket));
+    // As the mark behind it has: of a command in parts, that of what went before.
+    stream.printing.push_back(command.parts == 1 ? static_cast<uint64_t>(command.ticket)
+                                                 : stream.submitted);
   }
   if (result == CUDA_SUCCESS) result = services_.device->Judge(SubmitWork(stream, command));
   for (uint32_t i = 0; i < command.commands && result != CUDA_SUCCESS; ++i) {
