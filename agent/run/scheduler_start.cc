@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "agent/node/lock_file.h"
 #include "agent/node/log_line.h"
 #include "agent/node/process.h"
 #include "agent/run/tenant_folder.h"
@@ -193,8 +194,12 @@ bool ReachScheduler(const SchedulerPlace& place, control::Client* client, std::s
       *error = WhyItEnded(place, started, status);
       return false;
     }
-    // Started again when another one held the lock and has ended since, without answering us.
-    if (!started.running() && !started.Start(error)) return false;
+    // Started again when another one held the lock and has ended since, without answering us. While it
+    // holds it, ours would only say so in its log.
+    if (!started.running() && !IsLocked(place.state_dir + "/" + control::kLockName) &&
+        !started.Start(error)) {
+      return false;
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   *error = "no scheduler answered in " + std::to_string(place.patience.count()) +
