@@ -70,6 +70,13 @@ TEST_F(GraphSectionsTest, CopiesFromHostToHostAreNoneOfTheDevices) {
   const uint64_t to = from + 4096;
   auto* words = reinterpret_cast<uint32_t*>(from);
   for (uint32_t i = 0; i < 2048; ++i) words[i] = i < 1024 ? i + 1 : 0;
+  // ThreadSanitizer does not see that the ring orders this and what the worker does: each side has its own
+  // mapping of it. Of a lock that both take it knows.
+  const auto word = [words](uint32_t i) {
+    (void)TestingDriver::TakeCalls();
+    return words[i];
+  };
+  EXPECT_EQ(word(0), 1u);
   ASSERT_EQ(tenant_->Call<wire::HostRegister>({HostPtr{from}, 8192}), CUDA_SUCCESS);
   TestingGraph graph;
   graph.AddKernel(1, PlainParams());
@@ -82,18 +89,18 @@ TEST_F(GraphSectionsTest, CopiesFromHostToHostAreNoneOfTheDevices) {
   (void)TestingDriver::TakeCalls();
   const Ticket launch = Launch(1);
   ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("graph"); }));
-  EXPECT_EQ(words[1024], 0u);
+  EXPECT_EQ(word(1024), 0u);
   TestingDriver::Release();
   ASSERT_TRUE(tenant_->WaitDone(0, launch));
-  EXPECT_EQ(words[1024 + 15], 16u);
-  EXPECT_EQ(words[1024 + 16], 0u);
+  EXPECT_EQ(word(1024 + 15), 16u);
+  EXPECT_EQ(word(1024 + 16), 0u);
 
   TestingGraph update;
   update.AddHostCopy(to + 256, from, 64);
   update.Rename(0, 1);
   EXPECT_EQ(Update(1, update), CUDA_SUCCESS);
   ASSERT_TRUE(tenant_->WaitDone(0, Launch(1)));
-  EXPECT_EQ(words[1024 + 64], 1u);
+  EXPECT_EQ(word(1024 + 64), 1u);
 
   TestingGraph off;
   off.AddHostCopy(to + 512, from, 64);
@@ -101,7 +108,7 @@ TEST_F(GraphSectionsTest, CopiesFromHostToHostAreNoneOfTheDevices) {
   off.Disable(0);
   EXPECT_EQ(Update(1, off), CUDA_SUCCESS);
   ASSERT_TRUE(tenant_->WaitDone(0, Launch(1)));
-  EXPECT_EQ(words[1024 + 128], 0u);
+  EXPECT_EQ(word(1024 + 128), 0u);
 
   TestingGraph other;
   const uint64_t memory = tenant_->Alloc(4096);
