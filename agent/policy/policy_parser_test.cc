@@ -9,6 +9,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "agent/policy/testing/policies.h"
+
 namespace gpuloom {
 namespace {
 
@@ -17,13 +19,6 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
-
-Policy MustParse(const std::string& text) {
-  std::string error;
-  const std::optional<Policy> policy = ParsePolicy("p.yaml", text, &error);
-  EXPECT_TRUE(policy) << error;
-  return policy.value_or(Policy());
-}
 
 TEST(ParsePolicy, MessagesCarryFileLineAndKey) {
   struct Case {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "agent/policy/policy_parser.h"
+#include "agent/policy/testing/policies.h"
 
 namespace gpuloom {
 namespace {
@@ -15,15 +15,6 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-Capacity H200() { return {"GPU-1", 140 * kGiB, 6 * kGiB, 10, 3, "NVIDIA H200"}; }
-
-Policy MustParse(const std::string& text) {
-  std::string error;
-  const std::optional<Policy> policy = ParsePolicy("p.yaml", text, &error);
-  EXPECT_TRUE(policy) << error;
-  return policy.value_or(Policy());
-}
 
 TEST(Decide, EmptyPolicySharesEvenlyAndSeparatesNamespaces) {
   const Grant grant = Decide(Policy{}, H200(), "team-a", "p");

@@ -219,19 +219,14 @@ TEST_F(GpuloomRun, ManyAtOnceShareOneScheduler) {
   for (int i = 0; i < 8; ++i) runs.push_back(Start({"sh", "-c", "sleep 0.3"}));
   for (const pid_t run : runs) EXPECT_EQ(Wait(run), 0);
   const std::string log = Read(state_ / "scheduler.log");
-  size_t served = 0;
-  for (size_t at = log.find("serves gpuloom softgpu"); at != std::string::npos;
-       at = log.find("serves gpuloom softgpu", at + 1)) {
-    ++served;
-  }
-  EXPECT_EQ(served, 1u) << log;
+  const auto count = [&log](const char* text) {
+    size_t found = 0;
+    for (size_t at = log.find(text); at != std::string::npos; at = log.find(text, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("serves gpuloom softgpu"), 1u) << log;
   // Each has tried once at the most: the first to lock serves all.
-  size_t in_vain = 0;
-  for (size_t at = log.find("another scheduler holds"); at != std::string::npos;
-       at = log.find("another scheduler holds", at + 1)) {
-    ++in_vain;
-  }
-  EXPECT_LE(in_vain, runs.size()) << log;
+  EXPECT_LE(count("another scheduler holds"), runs.size()) << log;
 }
 
 TEST_F(GpuloomRun, OneAfterTheOtherFindsASchedulerEachTime) {

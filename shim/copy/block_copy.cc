@@ -98,9 +98,7 @@ CUresult JudgeLinear(const Side& side, const Shape& shape, BlockEnd* end) {
   }
   KnownMemory found;
   if (FindMemory(end->address, span, &found)) {
-    end->kind = !LiesInArena(found.kind)             ? BlockEnd::Kind::kDevice
-                : found.kind == MemoryKind::kManaged ? BlockEnd::Kind::kManaged
-                                                     : BlockEnd::Kind::kPinned;
+    end->kind = SideOf(found.kind);
     return CUDA_SUCCESS;
   }
   if (uint64_t place; side.type != CU_MEMORYTYPE_DEVICE && FindMoved(end->address, span, &place)) {
@@ -288,14 +286,8 @@ CUresult Run(const BlockCopy& copy, wire::StreamId stream, CopyTiming timing) {
   using Kind = BlockEnd::Kind;
   wire::Ticket ticket{0};
   CUresult result;
-  const auto is_hosts = [](const BlockEnd& end) {
-    return end.kind == Kind::kPinned || end.kind == Kind::kPageable;
-  };
-  if (is_hosts(copy.to) && (is_hosts(copy.from) || (copy.to.kind == Kind::kPageable &&
-                                                    copy.from.kind == Kind::kManaged))) {
-    // In the stream's order, though no device takes part: see copy.cc.
+  if (CallerCopies(copy.to.kind, copy.from.kind)) {
     result = SynchronizeForTurn(stream);
-    if (result == CUDA_SUCCESS) result = session.TakeAsyncError();
     if (result == CUDA_SUCCESS) {
       CopyRows(copy.to, copy.from, {copy.width_bytes, copy.height, copy.depth});
     }

@@ -5,13 +5,15 @@
 
 #include "proto/cuda/cuda_all.h"
 #include "proto/wire/graph_nodes.h"
+#include "shim/copy/copy_side.h"
 #include "shim/stream/stream.h"
 
 namespace gpuloom {
 
 // Where a block's side lies, as far as a program may name it.
 struct BlockEnd {
-  enum class Kind : uint32_t { kDevice, kManaged, kPinned, kPageable, kArray } kind;
+  using Kind = CopySide;
+  Kind kind;
   uint32_t array;  // its id
   uint64_t address;
   uint64_t pitch_bytes;

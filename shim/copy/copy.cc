@@ -7,6 +7,7 @@
 
 #include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
+#include "shim/copy/copy_side.h"
 #include "shim/copy/staged_copy.h"
 #include "shim/copy/staging.h"
 #include "shim/copy/streaming_copy.h"
@@ -20,10 +21,7 @@
 namespace gpuloom {
 namespace {
 
-enum class Side { kDevice, kManaged, kPinned, kPageable };
-
-// Managed memory is the device's to CUDA here, though it lies in the arena.
-bool IsHosts(Side side) { return side == Side::kPinned || side == Side::kPageable; }
+using Side = CopySide;
 
 // Does the call return before the copy is done, where CUDA's may?
 enum class Timing : bool { kSync, kAsync };
@@ -41,9 +39,7 @@ bool Classify(uint64_t address, uint64_t size_bytes, Side* side, uint64_t* place
   KnownMemory found;
   *place = address;
   if (FindMemory(address, size_bytes, &found)) {
-    *side = !LiesInArena(found.kind)             ? Side::kDevice
-            : found.kind == MemoryKind::kManaged ? Side::kManaged
-                                                 : Side::kPinned;
+    *side = SideOf(found.kind);
     return true;
   }
   // Kernels may be about to write to it, or to read it.
@@ -166,20 +162,14 @@ CUresult ToPageable(wire::CopyKind kind, const Request& copy) {
   return CopyOut(&pieces, copy.stream).Run(HelpFor(copy.size_bytes));
 }
 
-CUresult Finish(const Request& copy) {
-  CUDA_RETURN_IF_ERROR(SynchronizeForTurn(copy.stream));
-  return session.TakeAsyncError();
-}
-
 CUresult Copy(const Request& copy, Side to, Side from, Timing timing) {
   const bool to_device = to == Side::kDevice;
   const bool from_device = from == Side::kDevice;
   const wire::CopyKind kind = KindOf(to_device, from_device);
   wire::Ticket ticket{0};
   CUresult result;
-  if (IsHosts(to) && (IsHosts(from) || (to == Side::kPageable && from == Side::kManaged))) {
-    // In the stream's order, though no device takes part.
-    result = Finish(copy);
+  if (CallerCopies(to, from)) {
+    result = SynchronizeForTurn(copy.stream);
     if (result == CUDA_SUCCESS) {
       memmove(reinterpret_cast<void*>(copy.destination), reinterpret_cast<void*>(copy.source),
               copy.size_bytes);

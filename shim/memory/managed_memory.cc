@@ -88,11 +88,6 @@ CUresult Advise(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
   }
 }
 
-CUresult TakePlaceIn(wire::StreamId stream) {
-  wire::Ticket ticket;
-  return MarkStream(stream, &ticket);
-}
-
 CUresult Prefetch(uint64_t address, uint64_t size_bytes, const CUmemLocation& location,
                   unsigned flags, CUstream handle, DefaultStream null_means) {
   CUDA_RETURN_IF_ERROR(NeedContext());
@@ -107,7 +102,7 @@ CUresult Prefetch(uint64_t address, uint64_t size_bytes, const CUmemLocation& lo
       said->prefetched = location;
     }
   }
-  return TakePlaceIn(stream);
+  return MarkStream(stream);
 }
 
 int DeviceOf(const CUmemLocation& location) {
@@ -182,7 +177,7 @@ CUresult Attach(CUstream handle, CUdeviceptr address, size_t size_bytes, unsigne
     return CUDA_ERROR_INVALID_VALUE;
   }
   const CUresult result = RefuseInCapture(stream);
-  return result != CUDA_SUCCESS ? result : TakePlaceIn(stream);
+  return result != CUDA_SUCCESS ? result : MarkStream(stream);
 }
 
 }  // namespace

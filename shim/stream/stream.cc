@@ -317,10 +317,14 @@ CUresult SynchronizeStream(wire::StreamId id) {
 }
 
 CUresult SynchronizeForTurn(wire::StreamId id) {
-  if (id == wire::kLegacyStream || !BlocksLegacy(id)) return SynchronizeStream(id);
-  wire::Ticket ticket;
-  CUDA_RETURN_IF_ERROR(MarkStream(id, &ticket));
-  return session.WaitFor(id, ticket);
+  if (id == wire::kLegacyStream || !BlocksLegacy(id)) {
+    CUDA_RETURN_IF_ERROR(SynchronizeStream(id));
+  } else {
+    wire::Ticket ticket;
+    CUDA_RETURN_IF_ERROR(MarkStream(id, &ticket));
+    CUDA_RETURN_IF_ERROR(session.WaitFor(id, ticket));
+  }
+  return session.TakeAsyncError();
 }
 
 CUresult MarkStream(wire::StreamId id, wire::Ticket* ticket) {

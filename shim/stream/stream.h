@@ -46,10 +46,10 @@ bool BlocksLegacy(wire::StreamId id);
 [[nodiscard]] CUresult SynchronizeStream(wire::StreamId id);
 
 // Until all is done that a command would wait for which came to the stream now: for a blocking stream that
-// includes the legacy stream's work.
+// includes the legacy stream's work. And what commands have failed with.
 [[nodiscard]] CUresult SynchronizeForTurn(wire::StreamId id);
 // A command that does nothing but have its turn.
-[[nodiscard]] CUresult MarkStream(wire::StreamId id, wire::Ticket* ticket);
+[[nodiscard]] CUresult MarkStream(wire::StreamId id, wire::Ticket* ticket = nullptr);
 
 // The thread ends: its own stream may go. No error is possible.
 void ReleaseThreadStream(ThreadState* thread);

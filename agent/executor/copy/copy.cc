@@ -56,11 +56,7 @@ void Copies::EnqueueHostCopy(Stream& stream, wire::Ticket ticket, const HostBloc
   command.ticket = ticket;
   command.gate = std::make_shared<Gate>();
   command.gate->knock = [this, block, id = stream.id, begun = false](Gate* gate) mutable {
-    if (std::exchange(begun, true)) return;
-    host_copies_->Copy(block, id, [weak = gate->weak_from_this()] {
-      // Not there any more when the queue was dropped meanwhile.
-      if (const auto caller = weak.lock()) caller->open = true;
-    });
+    if (!std::exchange(begun, true)) host_copies_->Copy(block, id, gate->Opener());
   };
   streams_.Enqueue(stream, std::move(command));
 }

@@ -195,7 +195,6 @@ class Graph {
   CUgraphExec exec(uint32_t section) const { return sections_[section].exec; }
   // What the host does behind a section, one or the other: none of it needs another.
   struct HostNode {
-    uint32_t node;
     uint64_t token;                       // of the tenant's function
     std::optional<wire::GraphCopy> copy;  // instead
     bool disabled = false;                // the same

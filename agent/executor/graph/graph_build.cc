@@ -73,7 +73,7 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   prints_ = plan.prints;
   libraries_ = plan.libraries;
   const bool nodes_are_uploaded =
-      plan.reader.nodes() >= kUploadNodes || reservation_ != nullptr || plan.sections.count > 1;
+      plan.reader.nodes() >= kUploadNodes || reservation_ != nullptr || plan.sections.count() > 1;
   if ((nodes_are_uploaded || plan.memory_nodes != 0) && room_->stream == nullptr) {
     CUDA_RETURN_IF_ERROR(device_->TakeStream(0, &room_->stream));
   }
@@ -83,7 +83,7 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
 // What there is of each node, in a table.
 CUresult Graph::Lay(const GraphPlan& plan) {
   nodes_.resize(plan.reader.nodes());
-  sections_.resize(plan.sections.count);
+  sections_.resize(plan.sections.count());
   for (uint32_t i = 0; i < sections_.size(); ++i) {
     sections_[i].has_nodes = plan.sections.nodes[i] != 0;
   }
@@ -105,11 +105,11 @@ CUresult Graph::Lay(const GraphPlan& plan) {
     } else if (node.kind == GraphNodeKind::kHost) {
       nodes_[i].on_host = true;
       nodes_[i].place = static_cast<uint32_t>(section.host_nodes.size());
-      section.host_nodes.push_back({i, plan.reader.Body<wire::GraphHostCall>(node).token, {}});
+      section.host_nodes.push_back({plan.reader.Body<wire::GraphHostCall>(node).token, {}});
     } else if (node.kind == GraphNodeKind::kCopy && RunsOnHost(plan.reader, node)) {
       nodes_[i].on_host = true;
       nodes_[i].place = static_cast<uint32_t>(section.host_nodes.size());
-      section.host_nodes.push_back({i, 0, plan.reader.Body<wire::GraphCopy>(node)});
+      section.host_nodes.push_back({0, plan.reader.Body<wire::GraphCopy>(node)});
     } else if (node.kind == GraphNodeKind::kConditional) {
       section.graph = reservation_->graph;
       section.is_reserved = true;

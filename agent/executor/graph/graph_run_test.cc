@@ -36,13 +36,7 @@ TEST_F(GraphSectionsTest, HostFunctionsRunInTheTenant) {
 
 // The device waits for no function: what comes behind one is handed over when it has returned.
 TEST_F(GraphSectionsTest, FunctionsRunBetweenItsSections) {
-  TestingGraph graph;
-  graph.AddKernel(1, PlainParams());  // 0, which the function needs
-  graph.AddHostCall(41);              // 1
-  graph.AddKernel(1, PlainParams());  // 2, which needs the function
-  graph.AddEdge(0, 1);
-  graph.AddEdge(1, 2);
-  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  ASSERT_EQ(Instantiate(1, AroundFunction(41)), CUDA_SUCCESS);
   ASSERT_TRUE(tenant_->CreateStream(1, true));
   for (uint32_t round = 1; round <= 3; ++round) {
     TestingDriver::Hold();
@@ -118,13 +112,7 @@ TEST_F(GraphSectionsTest, CopiesFromHostToHostAreNoneOfTheDevices) {
 }
 
 TEST_F(GraphSectionsTest, LaunchesOfOneGraphDoNotMixTheirSections) {
-  TestingGraph graph;
-  graph.AddKernel(1, PlainParams());
-  graph.AddHostCall(41);
-  graph.AddKernel(1, PlainParams());
-  graph.AddEdge(0, 1);
-  graph.AddEdge(1, 2);
-  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  ASSERT_EQ(Instantiate(1, AroundFunction(41)), CUDA_SUCCESS);
   ASSERT_TRUE(tenant_->CreateStream(1, true));
   ASSERT_TRUE(tenant_->CreateStream(2, true));
   const Ticket first = Launch(1, 1);
@@ -201,13 +189,7 @@ TEST_F(GraphSectionsTest, AnUpdateWaitsForTheLastSectionOfTheLaunchesBeforeIt) {
 }
 
 TEST_F(GraphSectionsTest, ASessionThatEndsBetweenSectionsDrains) {
-  TestingGraph graph;
-  graph.AddKernel(1, PlainParams());
-  graph.AddHostCall(1);
-  graph.AddKernel(1, PlainParams());
-  graph.AddEdge(0, 1);
-  graph.AddEdge(1, 2);
-  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  ASSERT_EQ(Instantiate(1, AroundFunction(1)), CUDA_SUCCESS);
   TestingDriver::Hold();
   (void)TestingDriver::TakeCalls();
   Launch(1);
@@ -216,11 +198,7 @@ TEST_F(GraphSectionsTest, ASessionThatEndsBetweenSectionsDrains) {
   // It has work at the device, and ends when that is done.
   EXPECT_FALSE(scheduler_.WaitEnded(tenant_->order.session_id, std::chrono::milliseconds(50)));
   TestingDriver::Release();
-  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
-  ASSERT_TRUE(ended.has_value());
-  EXPECT_EQ(ended->drained, 1u);
-  auto next = scheduler_.AddTenant();
-  EXPECT_TRUE(next->Wait([&] { return TestingDriver::live_graphs() == graphs_before_; }));
+  ExpectDrained();
 }
 
 TEST_F(GraphSectionsTest, ASessionThatEndsInAHostFunctionDrains) {
@@ -231,12 +209,7 @@ TEST_F(GraphSectionsTest, ASessionThatEndsInAHostFunctionDrains) {
   Launch(1);
   ASSERT_TRUE(WaitDue(2)) << "neither needs the other";
   tenant_->doorbell.Reset();
-  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
-  ASSERT_TRUE(ended.has_value());
-  EXPECT_EQ(ended->drained, 1u);
-  EXPECT_EQ(ended->fatal, 0u);
-  auto next = scheduler_.AddTenant();
-  EXPECT_TRUE(next->Wait([&] { return TestingDriver::live_graphs() == graphs_before_; }));
+  ExpectDrained();
 }
 
 }  // namespace

@@ -4,37 +4,12 @@
 #include <algorithm>
 
 #include "agent/executor/copy/host_copy.h"
+#include "agent/executor/graph/graph_edges.h"
 #include "agent/executor/graph/graph_waits.h"
 
 namespace gpuloom::executor {
-namespace {
 
 using wire::GraphNodeKind;
-
-// Edges lead from lower to higher nodes, and are in no order. By the node that they come from.
-class EdgesOut {
- public:
-  explicit EdgesOut(const wire::GraphReader& reader)
-      : first_(reader.nodes() + 1), to_(reader.edges()) {
-    for (uint32_t i = 0; i < reader.edges(); ++i) ++first_[reader.Edge(i).from + 1];
-    for (uint32_t i = 0; i < reader.nodes(); ++i) first_[i + 1] += first_[i];
-    std::vector<uint32_t> next = first_;
-    for (uint32_t i = 0; i < reader.edges(); ++i) {
-      const wire::GraphEdge edge = reader.Edge(i);
-      to_[next[edge.from]++] = edge.to;
-    }
-  }
-  template <typename F>
-  void ForEach(uint32_t node, F f) const {
-    for (uint32_t i = first_[node]; i < first_[node + 1]; ++i) f(to_[i]);
-  }
-
- private:
-  std::vector<uint32_t> first_;
-  std::vector<uint32_t> to_;
-};
-
-}  // namespace
 
 bool RunsOnHost(const wire::GraphReader& reader, const wire::GraphNode& node) {
   if (node.kind != GraphNodeKind::kCopy) return node.kind == GraphNodeKind::kHost;
@@ -70,8 +45,7 @@ GraphSections CutIntoSections(const wire::GraphReader& reader, const wire::Graph
   std::sort(depths.begin(), depths.end());
   depths.erase(std::unique(depths.begin(), depths.end()), depths.end());
   const auto last = static_cast<uint32_t>(depths.size());
-  cut.count = last + 1;
-  cut.nodes.assign(cut.count, 0);
+  cut.nodes.assign(last + 1, 0);
 
   std::vector<bool> leads_to_condition(own);
   uint32_t first_condition = last;

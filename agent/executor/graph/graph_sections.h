@@ -13,13 +13,13 @@
 namespace gpuloom::executor {
 
 struct GraphSections {
-  uint32_t count = 1;
   std::vector<uint32_t> of_node;  // by node; one of the host's runs behind its section
   std::vector<uint32_t> nodes;    // by section, the host's apart
   // A condition may be set in one section and asked for in another, which the driver's graphs, one for a section,
   // do not do.
   bool conditions_are_cut = false;
 
+  uint32_t count() const { return static_cast<uint32_t>(nodes.size()); }
   // Those that the driver has a graph for.
   uint32_t graphs() const;
 };

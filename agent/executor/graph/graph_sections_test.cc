@@ -31,7 +31,7 @@ TEST(GraphSections, WithoutFunctionsThereIsOne) {
   for (int i = 0; i < 3; ++i) graph.AddEmpty();
   graph.AddOperation(kWait);
   const GraphSections cut = Cut(graph);
-  EXPECT_EQ(cut.count, 1u);
+  EXPECT_EQ(cut.count(), 1u);
   EXPECT_THAT(cut.of_node, ElementsAre(0, 0, 0, 0));
   EXPECT_THAT(cut.nodes, ElementsAre(4));
   EXPECT_EQ(cut.graphs(), 1u);
@@ -39,7 +39,7 @@ TEST(GraphSections, WithoutFunctionsThereIsOne) {
 
 TEST(GraphSections, OfNothingThereIsOne) {
   const GraphSections cut = Cut(TestingGraph());
-  EXPECT_EQ(cut.count, 1u);
+  EXPECT_EQ(cut.count(), 1u);
   EXPECT_EQ(cut.graphs(), 0u);
 }
 
@@ -52,7 +52,7 @@ TEST(GraphSections, WhatAFunctionNeedsGoesBeforeItAndAllElseBehind) {
   graph.AddEdge(0, 2);
   graph.AddEdge(2, 3);
   const GraphSections cut = Cut(graph);
-  EXPECT_EQ(cut.count, 2u);
+  EXPECT_EQ(cut.count(), 2u);
   EXPECT_THAT(cut.of_node, ElementsAre(0, 1, 0, 1));
   EXPECT_THAT(cut.nodes, ElementsAre(1, 2));
 }
@@ -62,7 +62,7 @@ TEST(GraphSections, FunctionsThatDoNotNeedEachOtherGoTogether) {
   for (int i = 0; i < 4; ++i) graph.AddHostCall(i);
   graph.AddEdge(1, 3);
   const GraphSections cut = Cut(graph);
-  EXPECT_EQ(cut.count, 3u);
+  EXPECT_EQ(cut.count(), 3u);
   EXPECT_THAT(cut.of_node, ElementsAre(0, 0, 0, 1));
   EXPECT_THAT(cut.nodes, ElementsAre(0, 0, 0));
   EXPECT_EQ(cut.graphs(), 0u);
@@ -76,7 +76,7 @@ TEST(GraphSections, WhatWaitsForAValueGoesBehindTheFunctionsThatDoNotNeedIt) {
   graph.AddHostCall(2);       // 2, does not
   graph.AddEdge(0, 1);
   const GraphSections cut = Cut(graph);
-  EXPECT_EQ(cut.count, 3u);
+  EXPECT_EQ(cut.count(), 3u);
   EXPECT_THAT(cut.of_node, ElementsAre(1, 1, 0));
 }
 
@@ -92,7 +92,7 @@ TEST(GraphSections, ConditionsStayWithWhatSetsThem) {
   graph.AddEdge(1, 2);
   graph.AddEdge(2, 3);
   const GraphSections cut = Cut(graph);
-  EXPECT_EQ(cut.count, 3u);
+  EXPECT_EQ(cut.count(), 3u);
   EXPECT_THAT(cut.of_node, ElementsAre(0, 1, 1, 1, 1, 1));
   EXPECT_THAT(cut.nodes, ElementsAre(0, 4, 0));
   EXPECT_FALSE(cut.conditions_are_cut);
@@ -142,7 +142,7 @@ TEST(GraphSections, KeepsTheOrderOfAnyGraph) {
       EXPECT_LE(cut.of_node[from] + (host[from] ? 1 : 0), cut.of_node[to]) << from << " " << to;
     }
     for (uint32_t i = 0; i < nodes; ++i) {
-      EXPECT_LT(cut.of_node[i] + (host[i] ? 1 : 0), cut.count);
+      EXPECT_LT(cut.of_node[i] + (host[i] ? 1 : 0), cut.count());
     }
   }
 }

@@ -220,11 +220,7 @@ TEST_F(GraphTest, ASessionThatDiesWithGraphsQueuedGivesThemBack) {
   ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("graph"); }));
   tenant_->doorbell.Reset();
   TestingDriver::Release();
-  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
-  ASSERT_TRUE(ended.has_value());
-  EXPECT_EQ(ended->drained, 1u);
-  auto next = scheduler_.AddTenant();
-  EXPECT_TRUE(next->Wait([&] { return TestingDriver::live_graphs() == graphs_before_; }));
+  ExpectDrained();
 }
 
 TEST_F(GraphTest, ASessionsNodesAreBounded) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "agent/executor/graph/graph_edges.h"
 #include "proto/cuda/cuda_all.h"
 
 namespace gpuloom::executor {
@@ -32,31 +33,24 @@ uint32_t WaitsAtOnce(const wire::GraphReader& reader) {
   }
   if (!any) return 0;
 
-  std::vector<uint32_t> first_edge(reader.nodes() + 1);  // of those into a node
-  for (uint32_t i = 0; i < reader.edges(); ++i) ++first_edge[reader.Edge(i).to + 1];
-  for (uint32_t i = 0; i < reader.nodes(); ++i) first_edge[i + 1] += first_edge[i];
-  std::vector<uint32_t> from(reader.edges());
-  std::vector<uint32_t> next = first_edge;
-  for (uint32_t i = 0; i < reader.edges(); ++i) {
-    const wire::GraphEdge edge = reader.Edge(i);
-    from[next[edge.to]++] = edge.from;
-  }
-
+  const EdgesOut edges(reader);
   using Along = std::array<uint32_t, kMostGraphWaits>;
   std::vector<Along> along(reader.nodes(), Along{});
   Along length{};
   uint32_t rows = 0;
   for (uint32_t i = 0; i < reader.nodes(); ++i) {
     Along& mine = along[i];
-    for (uint32_t edge = first_edge[i]; edge < first_edge[i + 1]; ++edge) {
-      const Along& before = along[from[edge]];
-      for (uint32_t row = 0; row < rows; ++row) mine[row] = std::max(mine[row], before[row]);
+    if (WaitsForValue(reader, reader.Node(i))) {
+      uint32_t row = 0;
+      while (row < rows && mine[row] != length[row]) ++row;
+      if (row == rows && ++rows > kMostGraphWaits) return rows;
+      mine[row] = ++length[row];
     }
-    if (!WaitsForValue(reader, reader.Node(i))) continue;
-    uint32_t row = 0;
-    while (row < rows && mine[row] != length[row]) ++row;
-    if (row == rows && ++rows > kMostGraphWaits) return rows;
-    mine[row] = ++length[row];
+    edges.ForEach(i, [&](uint32_t to) {
+      for (uint32_t row = 0; row < rows; ++row) {
+        along[to][row] = std::max(along[to][row], mine[row]);
+      }
+    });
   }
   return rows;
 }

@@ -268,7 +268,7 @@ class Filter {
     Add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch));
     Add(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0);
     Return(SECCOMP_RET_KILL_PROCESS);
-    Add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
+    LoadNumber();
   }
 
   void Add(uint16_t code, uint32_t value, uint8_t if_true = 0, uint8_t if_false = 0) {
@@ -288,8 +288,7 @@ class Filter {
     const auto count = static_cast<uint8_t>(values.size());
     // The load, the mask, two for each value, and the last word.
     Add(BPF_JMP | BPF_JEQ | BPF_K, number, 0, static_cast<uint8_t>(2 + 2 * count + 1));
-    Add(BPF_LD | BPF_W | BPF_ABS,
-        static_cast<uint32_t>(offsetof(seccomp_data, args) + sizeof(uint64_t) * index));
+    LoadArgument(index);
     Add(BPF_ALU | BPF_AND | BPF_K, mask);
     const bool allowed = those == Those::kAllowed;
     for (const uint32_t value : values) Answer(value, allowed ? SECCOMP_RET_ALLOW : refuse_);
@@ -298,16 +297,21 @@ class Filter {
   // Refused unless the argument is `value`; otherwise whatever follows decides.
   void Require(uint32_t number, int index, uint32_t value) {
     Add(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 4);
-    Add(BPF_LD | BPF_W | BPF_ABS,
-        static_cast<uint32_t>(offsetof(seccomp_data, args) + sizeof(uint64_t) * index));
+    LoadArgument(index);
     Add(BPF_JMP | BPF_JEQ | BPF_K, value, 1, 0);
     Return(refuse_);
-    Add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
+    LoadNumber();
   }
 
   const std::vector<sock_filter>& program() const { return program_; }
 
  private:
+  void LoadNumber() { Add(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)); }
+  void LoadArgument(int index) {
+    Add(BPF_LD | BPF_W | BPF_ABS,
+        static_cast<uint32_t>(offsetof(seccomp_data, args) + sizeof(uint64_t) * index));
+  }
+
   uint32_t refuse_;
   std::vector<sock_filter> program_;
 };

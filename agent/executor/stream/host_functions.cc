@@ -14,10 +14,7 @@ void HostFunctions::On(wire::Tag<wire::HostFunction>, const wire::HostFunction::
   command.gate = std::make_shared<Gate>();
   command.gate->knock = [this, id = request.id, asked = false](Gate* gate) mutable {
     if (asked) return;
-    asked = Call(id, [weak = gate->weak_from_this()] {
-      // Not there any more when the queue was dropped meanwhile.
-      if (const auto caller = weak.lock()) caller->open = true;
-    });
+    asked = Call(id, gate->Opener());
     if (asked) port_->Publish();
   };
   streams_.Enqueue(*stream, std::move(command));

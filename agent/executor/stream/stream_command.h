@@ -95,6 +95,13 @@ CUresult SubmitWriteValue(const Driver& cuda, const wire::StreamWriteValue::Requ
 struct Gate : std::enable_shared_from_this<Gate> {
   bool open = false;
   std::function<void(Gate* gate)> knock;  // may set `open`; must not touch the queues
+
+  // Opens it, unless the queue was dropped meanwhile, and the gate with it. For later.
+  std::function<void()> Opener() {
+    return [weak = weak_from_this()] {
+      if (const auto gate = weak.lock()) gate->open = true;
+    };
+  }
 };
 
 // "Not before `ticket` of `stream`." `point` lies exactly there when it is known.

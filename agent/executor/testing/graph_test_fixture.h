@@ -46,6 +46,25 @@ class GraphTest : public ::testing::Test {
     tenant_->writer.PublishHostFunctionsDone(functions);
     if (tenant_->writer.ExecutorSleeps()) channel::RingDoorbell(tenant_->doorbell.get());
   }
+  // A kernel, a function that needs it, and a kernel that needs the function.
+  static TestingGraph AroundFunction(uint64_t token) {
+    TestingGraph graph;
+    graph.AddKernel(1, PlainParams());
+    graph.AddHostCall(token);
+    graph.AddKernel(1, PlainParams());
+    graph.AddEdge(0, 1);
+    graph.AddEdge(1, 2);
+    return graph;
+  }
+  // The session has ended as it should, and nothing of it is left.
+  void ExpectDrained() {
+    const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+    ASSERT_TRUE(ended.has_value());
+    EXPECT_EQ(ended->drained, 1u);
+    EXPECT_EQ(ended->fatal, 0u);
+    auto next = scheduler_.AddTenant();
+    EXPECT_TRUE(next->Wait([&] { return TestingDriver::live_graphs() == graphs_before_; }));
+  }
   bool WaitGraphs(int live) {
     return tenant_->Wait([&] { return TestingDriver::live_graphs() == live; });
   }

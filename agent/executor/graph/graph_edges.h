@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// A definition's edges by the node that they come from. They lead from lower to higher nodes, and are in no
+// order where they lie.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "proto/wire/graph_nodes.h"
+
+namespace gpuloom::executor {
+
+class EdgesOut {
+ public:
+  explicit EdgesOut(const wire::GraphReader& reader)
+      : first_(reader.nodes() + 1), to_(reader.edges()) {
+    for (uint32_t i = 0; i < reader.edges(); ++i) ++first_[reader.Edge(i).from + 1];
+    for (uint32_t i = 0; i < reader.nodes(); ++i) first_[i + 1] += first_[i];
+    std::vector<uint32_t> next = first_;
+    for (uint32_t i = 0; i < reader.edges(); ++i) {
+      const wire::GraphEdge edge = reader.Edge(i);
+      to_[next[edge.from]++] = edge.to;
+    }
+  }
+  // With each node that an edge leads to.
+  template <typename F>
+  void ForEach(uint32_t node, F f) const {
+    for (uint32_t i = first_[node]; i < first_[node + 1]; ++i) f(to_[i]);
+  }
+
+ private:
+  std::vector<uint32_t> first_;
+  std::vector<uint32_t> to_;
+};
+
+}  // namespace gpuloom::executor
