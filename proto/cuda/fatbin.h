@@ -111,6 +111,17 @@ inline constexpr size_t kUnknownSize = SIZE_MAX;
 inline constexpr uint16_t kElfMachineCuda = 190;
 inline constexpr uint32_t kElfSectionNoBits = 8;
 
+// A section of this type takes memory of the device and none of the file: ELF's own, and CUDA's for
+// uninitialized global, local and shared memory (those that cubins of NCCL and cudadevrt have).
+inline bool HasNoContent(uint32_t section_type) {
+  constexpr uint32_t kGlobal = 0x70000007;
+  constexpr uint32_t kLocal = 0x70000009;
+  constexpr uint32_t kShared = 0x7000000a;
+  constexpr uint32_t kSharedReserved = 0x70000015;
+  return section_type == kElfSectionNoBits || section_type == kGlobal || section_type == kLocal ||
+         section_type == kShared || section_type == kSharedReserved;
+}
+
 // sum = a + b, false on overflow.
 inline bool Add(uint64_t a, uint64_t b, uint64_t* sum) {
   return !__builtin_add_overflow(a, b, sum);
@@ -203,7 +214,7 @@ inline ImageError MeasureElf(const uint8_t* bytes, size_t limit, Image* image) {
   for (uint32_t i = 0; i < header.section_count; ++i) {
     const auto section = ReadAt<ElfSection>(bytes + header.section_offset +
                                             uint64_t{i} * header.section_entry_bytes);
-    if (section.type == 0 || section.type == kElfSectionNoBits) continue;
+    if (section.type == 0 || HasNoContent(section.type)) continue;
     uint64_t end = 0;
     if (!Add(section.offset, section.size, &end)) return ImageError::kBadHeader;
     if (end > total) total = end;
@@ -320,6 +331,10 @@ class FatbinReader {
     if (header.header_bytes > left || header.padded_payload_bytes > left - header.header_bytes) {
       return Fail(ImageError::kTruncated);
     }
+    if (!LiesIn(header.options_offset, 0, header.header_bytes) ||
+        !LiesIn(header.name_offset, header.name_bytes, header.header_bytes)) {
+      return Fail(ImageError::kBadHeader);
+    }
     const bool lz4 = (header.flags & kFatbinFlagLz4) != 0;
     const bool zstd = (header.flags & kFatbinFlagZstd) != 0;
     if (lz4 && zstd) return Fail(ImageError::kBadHeader);
@@ -344,6 +359,9 @@ class FatbinReader {
   ImageError error() const { return error_; }
 
  private:
+  static bool LiesIn(uint32_t offset, uint64_t bytes, uint32_t room) {
+    return offset <= room && bytes <= room - offset;
+  }
   bool Fail(ImageError error) {
     error_ = error;
     return false;

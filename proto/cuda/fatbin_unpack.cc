@@ -10,14 +10,11 @@
 #include <string_view>
 
 #include "proto/cuda/device_bytes.h"
+#include "proto/cuda/image_check.h"
 #include "proto/cuda/ptx_tokens.h"
 
 namespace gpuloom {
 namespace {
-
-// What one member of an image may unpack to here. The largest cubins of NVIDIA's own libraries are
-// some tens of MiB.
-constexpr size_t kMaxMemberBytes = size_t{512} << 20;
 
 constexpr uint32_t kSymbolTable = 2;  // an ELF section's type
 
@@ -196,15 +193,18 @@ bool MayPrint(std::span<const uint8_t> bytes) {
 }
 
 ImageContent LookInto(std::span<const uint8_t> bytes) {
-  ImageContent content = {false, false, 0};
+  ImageContent content = {false, false, true, 0};
   const bool unclear =
       AnyMember(bytes, [&](FatbinMemberKind kind, std::span<const uint8_t> member) {
         content.variables = content.variables || HasVariables(kind, member);
         content.prints = content.prints || NamesPrintf(member);
+        content.is_sound =
+            content.is_sound && (kind != FatbinMemberKind::kElf || IsSoundCubin(member));
         content.device_bytes = std::max(content.device_bytes, DeviceBytes(kind, member));
         return content.variables && content.prints;
       });
-  return unclear ? ImageContent{true, true, content.device_bytes} : content;
+  if (unclear) content.variables = content.prints = true;
+  return content;
 }
 
 }  // namespace gpuloom

@@ -14,6 +14,10 @@
 
 namespace gpuloom {
 
+// What one member of an image may unpack to here. The largest cubins of NVIDIA's own libraries are
+// some tens of MiB.
+inline constexpr size_t kMaxMemberBytes = size_t{512} << 20;
+
 // The payload of `member`, unpacked: exactly member.uncompressed_bytes, which may not exceed
 // `limit_bytes`. False and *error ("zstd: Corrupted block detected") when it cannot be.
 [[nodiscard]] bool UnpackMember(const FatbinMember& member, size_t limit_bytes,
@@ -35,11 +39,13 @@ namespace gpuloom {
 // vprintf), or when the image cannot be read.
 [[nodiscard]] bool MayPrint(std::span<const uint8_t> image);
 
-// Both at once: a member is unpacked only once. And what the image takes of a device's memory at most
-// (device_bytes.h), of the members that were looked at: all of them where there are no variables.
+// Both at once: a member is unpacked only once. Further, of the members that were looked at, which are all
+// of them where there are no variables: what the image takes of a device's memory at most (device_bytes.h),
+// and whether its cubins are sound (image_check.h).
 struct ImageContent {
   bool variables;
   bool prints;
+  bool is_sound;
   uint64_t device_bytes;
 };
 [[nodiscard]] ImageContent LookInto(std::span<const uint8_t> image);

@@ -21,7 +21,6 @@ constexpr uint8_t kTypeObject = 1;
 constexpr uint8_t kBindGlobal = 1;
 // nvcc's mark on a managed variable, in a symbol's `other`.
 constexpr uint8_t kOtherManaged = 0x04;
-constexpr size_t kMaxMemberBytes = size_t{512} << 20;
 constexpr uint64_t kMostAlignedBytes = 512;
 // More than a declaration has without its initial value; bounds what text without an end makes us hold.
 constexpr size_t kMaxDeclarationTokens = 256;

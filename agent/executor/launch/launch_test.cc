@@ -202,6 +202,29 @@ TEST_F(LaunchTest, ALinkIsMadeReadAndDestroyed) {
   EXPECT_THAT(TestingDriver::TakeCalls(), Contains("unlink"));
 }
 
+TEST_F(LaunchTest, Malicious_WhatTheLinkerMightNotSurviveNeverReachesIt) {
+  ASSERT_EQ(tenant_->Call<wire::LinkCreate>({LinkId{1}}), CUDA_SUCCESS);
+  const auto add = [&](CUjitInputType type, std::string_view bytes) {
+    const HostPtr place = Services("part");
+    std::memcpy(reinterpret_cast<void*>(place), bytes.data(), bytes.size());
+    return tenant_->Call<wire::LinkAdd>(
+        {LinkId{1}, static_cast<uint32_t>(type), place, bytes.size(), 0, 0});
+  };
+  constexpr std::string_view kFatbin("\x50\xed\x55\xba\1\0\x10\0//77", 12);
+  for (const auto type :
+       {CU_JIT_INPUT_CUBIN, CU_JIT_INPUT_FATBINARY, CU_JIT_INPUT_OBJECT, CU_JIT_INPUT_LIBRARY}) {
+    for (const std::string_view bytes : {std::string_view("!<arch>\nmore"), kFatbin,
+                                         std::string_view("\x7f"
+                                                          "ELF..."),
+                                         std::string_view(".version 8.0")}) {
+      EXPECT_EQ(add(type, bytes), CUDA_ERROR_INVALID_IMAGE) << type << ": " << bytes;
+    }
+  }
+  EXPECT_EQ(add(CU_JIT_INPUT_PTX, kFatbin), CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(add(CU_JIT_INPUT_PTX, "part"), CUDA_SUCCESS);
+  EXPECT_EQ(tenant_->Call<wire::LinkComplete>({LinkId{1}}), CUDA_SUCCESS);
+}
+
 // NVIDIA's compiler crashes otherwise.
 TEST_F(LaunchTest, ALinkHasAThreadOfItsOwn) {
   const HostPtr text = Services("part");

@@ -121,21 +121,27 @@ std::string Cubin(uint64_t code_bytes, uint64_t variable_bytes) {
               "\x7f"
               "ELF\2\1\1",
               7);
+  header.type = 2;
   header.machine = fatbin_internal::kElfMachineCuda;
+  header.header_bytes = sizeof(header);
   header.section_offset = sizeof(header);
   header.section_entry_bytes = sizeof(ElfSection);
-  header.section_count = 4;
+  header.section_count = 5;
   header.section_names = 1;
   constexpr char kNames[] = "\0.text.k\0.nv.global";
-  constexpr uint64_t kNamesAt = sizeof(header) + 4 * sizeof(ElfSection);
-  ElfSection sections[4] = {};
+  constexpr uint64_t kNamesAt = sizeof(header) + 5 * sizeof(ElfSection);
+  constexpr uint64_t kCodeAt = kNamesAt + sizeof(kNames);
+  const fatbin_internal::ElfSymbol symbol = {};
+  ElfSection sections[5] = {};
   sections[1] = {0, 3, 0, 0, kNamesAt, sizeof(kNames), 0, 0, 1, 0};
-  sections[2] = {1, 1, 6, 0, kNamesAt + sizeof(kNames), code_bytes, 0, 0, 128, 0};
+  sections[2] = {1, 1, 6, 0, kCodeAt, code_bytes, 4, 0, 128, 0};
   sections[3] = {9, 8, 3, 0, 0, variable_bytes, 0, 0, 4, 0};
+  sections[4] = {0, 2, 0, 0, kCodeAt + code_bytes, sizeof(symbol), 1, 0, 8, sizeof(symbol)};
   std::string image(reinterpret_cast<const char*>(&header), sizeof(header));
   image.append(reinterpret_cast<const char*>(sections), sizeof(sections));
   image.append(kNames, sizeof(kNames));
-  return image.append(code_bytes, 'c');
+  image.append(code_bytes, 'c');
+  return image.append(reinterpret_cast<const char*>(&symbol), sizeof(symbol));
 }
 
 TEST_F(LibraryLoadTest, Malicious_VariablesBeyondTheQuotaNeverReachTheDriver) {
@@ -148,6 +154,18 @@ TEST_F(LibraryLoadTest, Malicious_VariablesBeyondTheQuotaNeverReachTheDriver) {
     EXPECT_EQ(scheduler_.memory_in_use(), 0u);
   }
   EXPECT_EQ(neighbour_->LoadLibrary(1, kEmptyPtx), CUDA_SUCCESS);
+}
+
+TEST_F(LibraryLoadTest, Malicious_ADamagedCubinNeverReachesTheDriver) {
+  std::string image = Cubin(512, 4);
+  const uint32_t nowhere = 77;
+  std::memcpy(&image[sizeof(fatbin_internal::ElfHeader) + 2 * sizeof(fatbin_internal::ElfSection) +
+                     offsetof(fatbin_internal::ElfSection, link)],
+              &nowhere, sizeof(nowhere));
+  EXPECT_EQ(tenant_->LoadLibrary(1, image), CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(Loads(), 0);
+  EXPECT_EQ(neighbour_->LoadLibrary(1, Cubin(512, 4)), CUDA_SUCCESS);
+  EXPECT_EQ(Loads(), 1);
 }
 
 TEST_F(LibraryLoadTest, VariablesAreChargedToEachWhoLoadsThemUntilTheyAreUnloaded) {

@@ -11,6 +11,7 @@
 #include "agent/executor/module/linker.h"
 #include "agent/executor/module/links.h"
 #include "agent/executor/session/host_budget.h"
+#include "proto/cuda/image_check.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -47,6 +48,17 @@ struct Links::Link {
         "gpuloom: other programs of the trust domain have kept the driver's linker for a minute; "
         "try again, or give this one a trust domain of its own");
     return CUDA_ERROR_TIMEOUT;
+  }
+  // False: the driver's linker might not survive it, as the tenant is told.
+  bool MayBeLinked(CUjitInputType type, std::span<const uint8_t> data) {
+    const bool is_text = type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_NVVM;
+    const bool may = is_text ? IsSoundLinkText(data) : IsSoundLinkInput(data);
+    if (!may) {
+      jit.SetError(
+          "gpuloom: what is to be linked is damaged, or is no cubin, fatbin, object file or "
+          "archive");
+    }
+    return may;
   }
   // False: the session may not cost that much more, as the tenant is told.
   bool Afford(uint64_t bytes) {
@@ -182,6 +194,7 @@ void Links::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request,
         if (!host->Read(address, data.data(), request.data_bytes)) return;
         if (link->state == nullptr) return;  // a tenant that did not wait for its creation
         const auto type = static_cast<CUjitInputType>(request.type);
+        if (!link->MayBeLinked(type, {data.data(), request.data_bytes})) return;
         const size_t bytes = request.data_bytes + (type == CU_JIT_INPUT_PTX ? 1 : 0);
         const Linker::Turn turn(&link->device->linker(), link->tenant, *link->left,
                                 Linker::kLongPatience);

@@ -24,6 +24,7 @@
 #include "agent/executor/session/host_budget.h"
 #include "proto/cuda/fatbin.h"
 #include "proto/cuda/fatbin_unpack.h"
+#include "proto/cuda/image_check.h"
 #include "proto/cuda/ptx_tokens.h"
 
 namespace gpuloom::executor {
@@ -213,7 +214,13 @@ struct Loading {
     fresh->device_bytes = content.device_bytes;
     look_ms = MillisecondsSince(begin);
     DeviceCode code;
-    if (content.variables && ChooseFor(device, WithoutNul(fresh->bytes), &code)) {
+    const bool has_code = content.variables && ChooseFor(device, WithoutNul(fresh->bytes), &code);
+    if (!content.is_sound ||
+        (has_code && code.kind == ImageKind::kElf && !IsSoundCubin(code.bytes))) {
+      jit.SetError("gpuloom: the image is damaged: its code refers to what is not in it");
+      return;
+    }
+    if (has_code) {
       fresh->device_bytes = DeviceBytes(code);
       managed = ManagedImage::Find(device, &code, &jit, tenant, *left,
                                    [this](uint64_t bytes) { return Afford(bytes); });

@@ -31,6 +31,8 @@ struct TestCubin {
                 "ELF\2\1\1",
                 7);
     header.machine = fatbin_internal::kElfMachineCuda;
+    header.type = 2;
+    header.header_bytes = sizeof(header);
     header.section_offset = offsetof(TestCubin, sections);
     header.section_entry_bytes = sizeof(ElfSection);
     header.section_count = 4;

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/cuda/image_check.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "proto/cuda/fatbin.h"
+#include "proto/cuda/fatbin_unpack.h"
+
+namespace gpuloom {
+namespace {
+
+using fatbin_internal::ElfHeader;
+using fatbin_internal::ElfSection;
+using fatbin_internal::ElfSymbol;
+using fatbin_internal::HasNoContent;
+using fatbin_internal::ReadAt;
+
+// Types of sections: ELF's own, and CUDA's.
+constexpr uint32_t kNull = 0;
+constexpr uint32_t kSymbolTable = 2;
+constexpr uint32_t kStringTable = 3;
+constexpr uint32_t kRelocationsWithAddend = 4;
+constexpr uint32_t kRelocations = 9;
+constexpr uint32_t kCudaInfo = 0x70000000;
+constexpr uint32_t kCudaCallGraph = 0x70000001;
+constexpr uint32_t kCudaPrototype = 0x70000002;
+
+constexpr uint32_t kElfMagic = 0x464c457f;
+constexpr uint16_t kExecutableFile = 2;  // a file's type
+
+constexpr uint16_t kFirstReservedSection = 0xff00;
+
+struct ElfSegment {
+  uint32_t type;
+  uint32_t flags;
+  uint64_t offset;
+  uint64_t address;
+  uint64_t physical_address;
+  uint64_t file_bytes;
+  uint64_t memory_bytes;
+  uint64_t align;
+};
+static_assert(sizeof(ElfSegment) == 56);
+
+bool Fits(uint64_t offset, uint64_t bytes, uint64_t room) {
+  return offset <= room && bytes <= room - offset;
+}
+
+// An ELF file of 64 bits, CUDA's or a host's.
+class ElfFile {
+ public:
+  explicit ElfFile(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+
+  bool IsSound() {
+    if (!HeaderIsSound()) return false;
+    for (uint32_t i = 0; i < header_.section_count; ++i) {
+      sections_.push_back(
+          ReadAt<ElfSection>(bytes_.data() + header_.section_offset + i * sizeof(ElfSection)));
+    }
+    for (const ElfSection& section : sections_) name_ends_.push_back(NamesEnd(section));
+    const auto all = [this](bool (ElfFile::*holds)(const ElfSection&) const) {
+      return std::all_of(sections_.begin(), sections_.end(),
+                         [&](const ElfSection& section) { return (this->*holds)(section); });
+    };
+    return TableIsSound() && SegmentsAreSound() && all(&ElfFile::LiesInside) &&
+           all(&ElfFile::ContentIsSound);
+  }
+
+  bool is_cuda() const { return header_.machine == fatbin_internal::kElfMachineCuda; }
+
+  // What the sections of this name hold. Of a sound file only.
+  template <typename Take>
+  bool EachNamed(std::string_view name, Take take) const {
+    for (const ElfSection& section : sections_) {
+      if (section.type == kNull || HasNoContent(section.type) || NameOf(section) != name) continue;
+      if (!take(bytes_.subspan(section.offset, section.size))) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool HeaderIsSound() {
+    constexpr uint8_t kBegin[] = {0x7f, 'E', 'L', 'F',
+                                  2,    1,   1};  // 64 bits, little-endian, version 1
+    if (bytes_.size() < sizeof(ElfHeader) ||
+        !std::equal(std::begin(kBegin), std::end(kBegin), bytes_.begin())) {
+      return false;
+    }
+    header_ = ReadAt<ElfHeader>(bytes_.data());
+    return IsKnownMachine() && header_.header_bytes == sizeof(ElfHeader) &&
+           header_.section_count != 0 && header_.section_entry_bytes == sizeof(ElfSection) &&
+           Fits(header_.section_offset, header_.section_count * sizeof(ElfSection),
+                bytes_.size()) &&
+           (header_.program_count == 0 || header_.program_entry_bytes == sizeof(ElfSegment)) &&
+           Fits(header_.program_offset, header_.program_count * sizeof(ElfSegment),
+                bytes_.size()) &&
+           header_.section_names < header_.section_count;
+  }
+
+  bool IsKnownMachine() const {
+    constexpr uint16_t kRelocatable = 1;
+    constexpr uint16_t kX86_64 = 62;
+    constexpr uint16_t kAArch64 = 183;
+    if (is_cuda()) return header_.type == kRelocatable || header_.type == kExecutableFile;
+    return header_.type == kRelocatable &&
+           (header_.machine == kX86_64 || header_.machine == kAArch64);
+  }
+
+  bool SegmentsAreSound() const {
+    for (uint32_t i = 0; i < header_.program_count; ++i) {
+      const auto segment =
+          ReadAt<ElfSegment>(bytes_.data() + header_.program_offset + i * sizeof(ElfSegment));
+      if (!Fits(segment.offset, segment.file_bytes, bytes_.size()) ||
+          segment.file_bytes > segment.memory_bytes || segment.memory_bytes > kMaxMemoryBytes) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // The first has nothing, by ELF's rule, and one has the others' names.
+  bool TableIsSound() const {
+    const ElfSection& first = sections_.front();
+    return first.type == kNull && first.offset == 0 && first.size == 0 && first.entry_bytes == 0 &&
+           sections_[header_.section_names].type == kStringTable;
+  }
+
+  // Where it lies, what it is called, and to which others it refers.
+  bool LiesInside(const ElfSection& section) const {
+    if (section.type == kNull) return &section == &sections_.front();
+    if (!HasNoContent(section.type) && !Fits(section.offset, section.size, bytes_.size())) {
+      return false;
+    }
+    const uint64_t align = section.align;
+    if (section.size > kMaxMemoryBytes || (align & (align - 1)) != 0 || align > kMaxAlign ||
+        section.link >= sections_.size()) {
+      return false;
+    }
+    const bool is_data = (section.flags & (kAllocated | kExecutable)) == kAllocated;
+    const bool info_is_section = (section.flags & kInfoIsSection) != 0 || (is_cuda() && is_data);
+    if (info_is_section && section.info >= sections_.size()) return false;
+    if (is_cuda() && section.type != kStringTable && (align == 0 || section.address != 0)) {
+      return false;
+    }
+    // Of code: its function's symbol, and the number of registers.
+    const bool is_code = is_cuda() && (section.flags & kExecutable) != 0;
+    if (is_code && (section.info & 0xffffff) >= SymbolCount(section)) return false;
+    return IsName(header_.section_names, section.name);
+  }
+
+  bool ContentIsSound(const ElfSection& section) const {
+    switch (section.type) {
+      case kSymbolTable:
+        return SymbolsAreSound(section);
+      case kRelocations:
+        return RelocationsAreSound(section, 16);
+      case kRelocationsWithAddend:
+        return RelocationsAreSound(section, 24);
+      case kCudaInfo:
+        return !is_cuda() || AttributesAreSound(section);
+      case kCudaCallGraph:
+      case kCudaPrototype:
+        return !is_cuda() || PairsAreSound(section);
+      default:
+        return true;
+    }
+  }
+
+  bool SymbolsAreSound(const ElfSection& table) const {
+    if (table.entry_bytes != sizeof(ElfSymbol) || table.size % sizeof(ElfSymbol) != 0) return false;
+    for (uint64_t at = 0; at < table.size; at += sizeof(ElfSymbol)) {
+      const auto symbol = ReadAt<ElfSymbol>(bytes_.data() + table.offset + at);
+      if (!IsName(table.link, symbol.name)) return false;
+      if (symbol.section >= kFirstReservedSection) continue;
+      if (symbol.section >= sections_.size()) return false;
+      // What a debugger shows counts from somewhere else in sections without content.
+      const ElfSection& section = sections_[symbol.section];
+      if (section.type == kStringTable || section.type == kSymbolTable) return false;
+      const uint64_t begin = HasNoContent(section.type) ? 0 : symbol.value;
+      if (symbol.section != 0 &&
+          (symbol.value > section.size || !Fits(begin, symbol.size, section.size))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool RelocationsAreSound(const ElfSection& table, uint64_t entry_bytes) const {
+    if (table.size == 0) return true;
+    if (table.entry_bytes != entry_bytes || table.size % entry_bytes != 0 ||
+        table.info >= sections_.size() || sections_[table.link].type != kSymbolTable) {
+      return false;
+    }
+    const ElfSection& target = sections_[table.info];
+    const uint64_t symbol_count = SymbolCount(table);
+    for (uint64_t at = 0; at < table.size; at += entry_bytes) {
+      const uint8_t* entry = bytes_.data() + table.offset + at;
+      if (ReadAt<uint64_t>(entry) >= target.size) return false;
+      if (ReadAt<uint64_t>(entry + 8) >> 32 >= symbol_count) return false;
+    }
+    return true;
+  }
+
+  // Of the table that a section names, or else of the file's own.
+  uint64_t SymbolCount(const ElfSection& of) const {
+    const auto is_table = [](const ElfSection& section) { return section.type == kSymbolTable; };
+    auto table = sections_.begin() + of.link;
+    if (!is_table(*table)) table = std::find_if(sections_.begin(), sections_.end(), is_table);
+    return table == sections_.end() ? 0 : table->size / sizeof(ElfSymbol);
+  }
+
+  // Who calls whom: pairs of symbols, or of what has no symbol, which are the last numbers. Or each with its
+  // prototype: a symbol and a name.
+  bool PairsAreSound(const ElfSection& section) const {
+    constexpr uint32_t kFirstOther = 0xfffffff0;
+    if (section.size == 0) return true;
+    if (section.entry_bytes != 8 || section.size % 8 != 0) return false;
+    const uint64_t symbol_count = SymbolCount(section);
+    for (uint64_t at = 0; at < section.size; at += 8) {
+      const auto is_symbol = [&](uint32_t number) {
+        return number < symbol_count || number >= kFirstOther;
+      };
+      const uint8_t* pair = bytes_.data() + section.offset + at;
+      const auto second = ReadAt<uint32_t>(pair + 4);
+      const bool second_is_sound = section.type == kCudaPrototype
+                                       ? IsName(sections_[section.link].link, second)
+                                       : is_symbol(second);
+      if (!is_symbol(ReadAt<uint32_t>(pair)) || !second_is_sound) return false;
+    }
+    return true;
+  }
+
+  // Attributes one behind the other: how one is written, which it is, then two bytes of its value, or
+  // of its value's size.
+  bool AttributesAreSound(const ElfSection& section) const {
+    constexpr uint8_t kSized = 4;
+    constexpr uint8_t kParameter = 0x17;
+    constexpr uint64_t kMaxParameters = 1 << 16;
+    if (section.info >= sections_.size()) return false;
+    for (uint64_t at = 0; at < section.size;) {
+      if (!Fits(at, 4, section.size)) return false;
+      const uint8_t* attribute = bytes_.data() + section.offset + at;
+      const uint8_t form = attribute[0];
+      if (form == 0 || form > kSized) return false;
+      at += 4;
+      if (form != kSized) continue;
+      const auto value_bytes = ReadAt<uint16_t>(attribute + 2);
+      if (!Fits(at, value_bytes, section.size)) return false;
+      const uint64_t limit = BeginsWithSymbol(attribute[1]) ? SymbolCount(section)
+                             : attribute[1] == kParameter   ? kMaxParameters
+                                                            : 0;
+      if (limit != 0 && (value_bytes < 4 || ReadAt<uint32_t>(attribute + 4) >= limit)) return false;
+      at += value_bytes;
+    }
+    return true;
+  }
+
+  // Of a function or a variable: its frame, stack, registers, parameters.
+  static bool BeginsWithSymbol(uint8_t attribute) {
+    constexpr uint8_t kAttributes[] = {0x0a, 0x11, 0x12, 0x23, 0x2f};
+    return std::find(std::begin(kAttributes), std::end(kAttributes), attribute) !=
+           std::end(kAttributes);
+  }
+
+  // Where the last name of a table of names ends; 0 when it holds none.
+  uint64_t NamesEnd(const ElfSection& table) const {
+    if (table.type != kStringTable || !Fits(table.offset, table.size, bytes_.size())) return 0;
+    const auto begin = bytes_.begin() + static_cast<ptrdiff_t>(table.offset);
+    uint64_t end = table.size;
+    while (end != 0 && begin[static_cast<ptrdiff_t>(end - 1)] != 0) --end;
+    return end;
+  }
+  bool IsName(uint32_t table, uint32_t at) const { return at < name_ends_[table]; }
+  std::string_view NameOf(const ElfSection& section) const {
+    return reinterpret_cast<const char*>(bytes_.data()) + sections_[header_.section_names].offset +
+           section.name;
+  }
+
+  // No device has as much, and no sum of two overflows.
+  static constexpr uint64_t kMaxMemoryBytes = uint64_t{1} << 40;
+  static constexpr uint64_t kMaxAlign = uint64_t{1} << 30;
+  // Flags of a section.
+  static constexpr uint64_t kAllocated = 2;
+  static constexpr uint64_t kExecutable = 4;
+  static constexpr uint64_t kInfoIsSection = 0x40;
+
+  const std::span<const uint8_t> bytes_;
+  ElfHeader header_{};
+  std::vector<ElfSection> sections_;
+  std::vector<uint64_t> name_ends_;  // of those that are tables of names; a name begins before
+};
+
+bool IsSoundMember(FatbinMemberKind kind, std::span<const uint8_t> unpacked) {
+  if (kind == FatbinMemberKind::kElf) return IsSoundCubin(unpacked);
+  // The driver looks for its end.
+  return kind != FatbinMemberKind::kPtx || (!unpacked.empty() && unpacked.back() == 0);
+}
+
+bool IsSoundFatbin(std::span<const uint8_t> fatbin) {
+  FatbinReader members(fatbin.data(), fatbin.size());
+  FatbinMember member;
+  std::vector<uint8_t> unpacked;
+  std::string error;
+  while (members.Next(&member)) {
+    if (member.kind != FatbinMemberKind::kElf && member.kind != FatbinMemberKind::kPtx) continue;
+    if (!UnpackMember(member, kMaxMemberBytes, &unpacked, &error)) return false;
+    if (!IsSoundMember(member.kind, unpacked)) return false;
+  }
+  return members.error() == ImageError::kNone;
+}
+
+// Fatbins one behind the other, each where a multiple of 8 begins, as the host's linker lays them out.
+bool AreSoundFatbins(std::span<const uint8_t> bytes) {
+  while (bytes.size() >= sizeof(FatbinHeader)) {
+    Image image;
+    if (ReadAt<uint32_t>(bytes.data()) != kFatbinMagic) {
+      if (ReadAt<uint64_t>(bytes.data()) != 0) return false;
+      bytes = bytes.subspan(sizeof(uint64_t));
+      continue;
+    }
+    if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone ||
+        !IsSoundFatbin({image.bytes, image.size_bytes})) {
+      return false;
+    }
+    bytes = bytes.subspan(std::min((image.size_bytes + 7) & ~size_t{7}, bytes.size()));
+  }
+  return true;
+}
+
+// A cubin, or a host's object file.
+bool IsSoundObject(std::span<const uint8_t> object) {
+  ElfFile file(object);
+  if (!file.IsSound()) return false;
+  return file.is_cuda() || (file.EachNamed(".nv_fatbin", AreSoundFatbins) &&
+                            file.EachNamed("__nv_relfatbin", AreSoundFatbins));
+}
+
+// "!<arch>\n", then members: 60 bytes that say its name, times and size in decimal digits, then as many
+// bytes, and one more where that is odd.
+bool IsSoundArchive(std::span<const uint8_t> archive) {
+  constexpr std::string_view kMagic = "!<arch>\n";
+  constexpr size_t kHeaderBytes = 60;
+  constexpr std::string_view kHeaderEnd = "`\n";
+  const std::string_view text(reinterpret_cast<const char*>(archive.data()), archive.size());
+  if (!text.starts_with(kMagic)) return false;
+  for (size_t at = kMagic.size(); at < text.size();) {
+    if (text.size() - at < kHeaderBytes) return false;
+    const std::string_view header = text.substr(at, kHeaderBytes);
+    const std::string_view digits = header.substr(48, 10);
+    size_t size = 0;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), size);
+    if (error != std::errc() || std::any_of(end, digits.end(), [](char c) { return c != ' '; }) ||
+        header.substr(58) != kHeaderEnd || size > text.size() - at - kHeaderBytes) {
+      return false;
+    }
+    at += kHeaderBytes;
+    // The index of symbols, and the names that are too long, have names that begin with a slash.
+    const bool is_table = header.starts_with("/ ") || header.starts_with("//");
+    if (!is_table && !IsSoundObject(archive.subspan(at, size))) return false;
+    at += size + size % 2;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool IsSoundCubin(std::span<const uint8_t> cubin) {
+  ElfFile file(cubin);
+  return file.IsSound() && file.is_cuda();
+}
+
+bool IsSoundLinkInput(std::span<const uint8_t> input) {
+  return IsSoundFatbin(input) || IsSoundObject(input) || IsSoundArchive(input);
+}
+
+bool IsSoundLinkText(std::span<const uint8_t> text) {
+  if (text.size() < sizeof(uint32_t)) return true;
+  const auto begin = ReadAt<uint32_t>(text.data());
+  return (begin != kFatbinMagic && begin != kElfMagic) || IsSoundLinkInput(text);
+}
+
+}  // namespace gpuloom
