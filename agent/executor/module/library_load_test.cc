@@ -168,6 +168,27 @@ TEST_F(LibraryLoadTest, Malicious_ADamagedCubinNeverReachesTheDriver) {
   EXPECT_EQ(Loads(), 1);
 }
 
+TEST_F(LibraryLoadTest, Malicious_TextWithoutAnEndNeverReachesTheDriver) {
+  for (const bool ends : {true, false}) {
+    std::string text(kEmptyPtx);
+    text.resize((text.size() + 8) & ~size_t{7}, ends ? '\0' : ' ');
+    FatbinMemberHeader member{};
+    member.kind = static_cast<uint16_t>(FatbinMemberKind::kPtx);
+    member.header_bytes = sizeof(member);
+    member.padded_payload_bytes = text.size();
+    member.sm = 70;
+    const FatbinHeader header{kFatbinMagic, 1, sizeof(header), sizeof(member) + text.size()};
+    const std::string image = std::string(reinterpret_cast<const char*>(&header), sizeof(header)) +
+                              std::string(reinterpret_cast<const char*>(&member), sizeof(member)) +
+                              text;
+    EXPECT_EQ(tenant_->LoadLibrary(1, image), ends ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE);
+    EXPECT_EQ(Loads(), ends ? 1 : 0);
+    if (ends) {
+      EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+    }
+  }
+}
+
 TEST_F(LibraryLoadTest, VariablesAreChargedToEachWhoLoadsThemUntilTheyAreUnloaded) {
   const std::string image = Cubin(1000, 1'000'000);
   ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);

@@ -34,7 +34,8 @@ inline double MillisecondsSince(std::chrono::steady_clock::time_point begin) {
       .count();
 }
 
-// True when every length in the image lies inside it, so that the driver can be given it.
+// True when every length in the image lies inside it, and so does the end of text that is stored plainly,
+// so that the driver can be given it.
 inline bool IsWhole(std::span<const uint8_t> bytes) {
   Image image;
   if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone) return false;
@@ -42,6 +43,11 @@ inline bool IsWhole(std::span<const uint8_t> bytes) {
   FatbinReader members(image.bytes, image.size_bytes);
   FatbinMember member;
   while (members.Next(&member)) {
+    const bool is_plain_text =
+        member.kind == FatbinMemberKind::kPtx && member.compression == FatbinCompression::kNone;
+    if (is_plain_text && (member.payload_bytes == 0 || member.payload[member.payload_bytes - 1])) {
+      return false;
+    }
   }
   return members.error() == ImageError::kNone;
 }
