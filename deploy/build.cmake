@@ -46,6 +46,13 @@ function(gpuloom_test_results name)
     ENVIRONMENT "GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/results/${name}.xml;${ARGN}")
 endfunction()
 
+# gpuloom_test_with_grpc(NAME): ThreadSanitizer leaves alone what gRPC, which is not instrumented, has the C library do.
+# tests/tsan.supp has the rest.
+function(gpuloom_test_with_grpc name)
+  set_tests_properties(${name} PROPERTIES
+    ENVIRONMENT_MODIFICATION "TSAN_OPTIONS=string_append: ignore_noninstrumented_modules=1")
+endfunction()
+
 # gpuloom_fuzzer(NAME SOURCES a.cc … LIBS x …): a libFuzzer target; the corpus lies in tests/fuzz/NAME/.
 function(gpuloom_fuzzer name)
   if(NOT GPULOOM_FUZZ)
