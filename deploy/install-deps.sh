@@ -5,7 +5,7 @@
 set -euo pipefail
 
 packages=(
-  git ca-certificates ccache cmake ninja-build g++ clang clang-format libclang-rt-14-dev binutils procps
+  git ca-certificates ccache cmake ninja-build g++ clang clang-format clang-tidy libclang-rt-14-dev binutils procps
   python3 python3-jsonschema python3-yaml
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libboost-dev libyaml-cpp-dev libspdlog-dev libcli11-dev libzstd-dev liblz4-dev

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, and runs all tests. The closing line counts everything.
-#   tests/run.sh           everything: dev, AddressSanitizer with the fuzzers, ThreadSanitizer
+#   tests/run.sh           everything: dev, AddressSanitizer with the fuzzers, clang-tidy, ThreadSanitizer
 #   tests/run.sh --quick   the dev build and its tests only
 #   tests/run.sh --long    everything, then what is shipped (the release build with its short tests), an hour of random hostile
 #                          tenants under AddressSanitizer and an hour of valid sequences
@@ -80,6 +80,12 @@ run_fuzzers() {
   done
 }
 
+# clang-tidy, over the sources that a clang build has compiled.
+run_tidy() {
+  say "tidy"
+  if tests/tidy.py build/asan; then ((++passed)); else ((++failed)); fi
+}
+
 # New seeds each time; what goes wrong names its seed.
 run_random() {  # name how-long command…
   local name=$1 log=build/long/$1.log
@@ -100,6 +106,7 @@ build dev && run_tests dev
 if ((!quick)); then
   export ASAN_OPTIONS=detect_stack_use_after_return=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1
   if build asan; then
+    run_tidy
     run_tests asan
     run_fuzzers
     ((long)) || run_random hostility "two minutes" build/asan/tests/gpuloom-random-hostility --seconds 120 --log build/long/executors.log

@@ -105,7 +105,7 @@ Session* Scheduler::FindServed(uint64_t session_id_untrusted, const Executor& ex
 }
 
 void Scheduler::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint64_t size_bytes,
-                         OnRoom then) {
+                         const OnRoom& then) {
   Session* session = FindServed(session_id_untrusted, *executor);
   const auto again = [this, executor_id = executor->id, session_id = session_id_untrusted, then] {
     const auto it = executors_.find(executor_id);

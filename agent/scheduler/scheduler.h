@@ -171,7 +171,7 @@ class Scheduler {
   // Calls `then`; before that, or again, when what sessions keep has been asked back, where the
   // quota or the device has no room without.
   void WithRoom(Executor* executor, uint64_t session_id_untrusted, uint64_t size_bytes,
-                OnRoom then);
+                const OnRoom& then);
   [[nodiscard]] bool Grant(Executor* executor, Session* session,
                            const control::MemoryRequest& message, uint32_t request, bool last_try);
   Session* FindServed(uint64_t session_id_untrusted, const Executor& executor);

@@ -173,11 +173,13 @@ bool Parse(const std::vector<std::string>& words, Arguments* arguments, std::str
       good = Decimal(value, 0.001, 3600, &seconds);
       arguments->span_ns = static_cast<uint64_t>(seconds * 1e9);
     } else {
-      *error = word + ": no such argument; see --help";
+      *error = word;
+      *error += ": no such argument; see --help";
       return false;
     }
     if (!good) {
-      *error = word + " " + value + ": not a value of it; see --help";
+      *error = word;
+      error->append(" ").append(value).append(": not a value of it; see --help");
       return false;
     }
   }

@@ -8,7 +8,6 @@ namespace gpuloom::simulator {
 namespace {
 
 using arbiter::Engine;
-using arbiter::Work;
 
 // What an endless tenant has in its ring at a time.
 constexpr size_t kRingDepth = 32;

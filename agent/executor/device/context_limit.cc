@@ -57,18 +57,19 @@ void ContextLimits::On(wire::Tag<wire::ContextSetLimit>,
       *result = cuda.cuCtxSetLimit(limit, request.value);
     }
   };
-  Charge(price, [this, result, request, caller, set](CUresult charged, DeviceChargeRef charge) {
-    if (!serving()) return;
-    if (charged != CUDA_SUCCESS) return Reply<wire::ContextSetLimit>(caller, charged);
-    ++outstanding_;
-    services_.quiet->Need(owner(), set, [this, result, request, caller, charge] {
-      --outstanding_;
-      if (*result == CUDA_SUCCESS && MayGrow(request.limit)) {
-        services_.context->Raise(KindOf(request.limit), request.value, charge);
-      }
-      Reply<wire::ContextSetLimit>(caller, services_.device->Judge(*result));
-    });
-  });
+  Charge(price,
+         [this, result, request, caller, set](CUresult charged, const DeviceChargeRef& charge) {
+           if (!serving()) return;
+           if (charged != CUDA_SUCCESS) return Reply<wire::ContextSetLimit>(caller, charged);
+           ++outstanding_;
+           services_.quiet->Need(owner(), set, [this, result, request, caller, charge] {
+             --outstanding_;
+             if (*result == CUDA_SUCCESS && MayGrow(request.limit)) {
+               services_.context->Raise(KindOf(request.limit), request.value, charge);
+             }
+             Reply<wire::ContextSetLimit>(caller, services_.device->Judge(*result));
+           });
+         });
 }
 
 }  // namespace gpuloom::executor

@@ -225,10 +225,9 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
   const wire::GraphNode node = plan.reader.Node(i);
   CUgraphNode* handle = &nodes_[i].handle;
   switch (node.kind) {
-    case GraphNodeKind::kConditional:
-      break;  // AddConditional
-    case GraphNodeKind::kHost:
-      break;  // between sections
+    case GraphNodeKind::kConditional:  // AddConditional
+    case GraphNodeKind::kHost:         // between sections
+      break;
     case GraphNodeKind::kEmpty:
     case GraphNodeKind::kEventWait:  // the whole launch waits: see Session::On(GraphLaunch)
       return cuda.cuGraphAddEmptyNode(handle, graph, nullptr, 0);

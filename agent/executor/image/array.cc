@@ -263,14 +263,13 @@ void Arrays::On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request
       arrays_.Take(levels.back());
     }
     if (!levels.empty()) return false;
-    AfterEarlierWork(ticket, [this, caller, whole = std::move(named->whole)]() mutable {
-      DestroyArray(caller, std::move(whole));
-    });
+    AfterEarlierWork(
+        ticket, [this, caller, whole = std::move(named->whole)] { DestroyArray(caller, whole); });
     return true;
   });
 }
 
-void Arrays::DestroyArray(Caller caller, ArrayRef whole) {
+void Arrays::DestroyArray(Caller caller, const ArrayRef& whole) {
   on_destroy_(whole);
   // A view or a graph that still has it ends it later.
   if (whole.use_count() > 1) return Reply<wire::ArrayDestroy>(caller, CUDA_SUCCESS);

@@ -40,7 +40,7 @@ class Arrays final : public Part {
  private:
   struct NewArray;
   void MakeArray(Caller caller, const wire::ArrayCreate::Request& request, uint64_t memory_id);
-  void DestroyArray(Caller caller, ArrayRef whole);
+  void DestroyArray(Caller caller, const ArrayRef& whole);
   ArrayEntry* FindArray(wire::ArrayId id_untrusted);  // refuses when there is none
 
   const std::function<void(const ArrayRef&)> on_destroy_;

@@ -33,9 +33,7 @@ bool MayBeSetForAll(int32_t attribute) {
          attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
 }
 
-uint32_t Limit(int32_t attribute) {
-  return attribute == wire::kNoAttribute || attribute < 0 ? 0 : static_cast<uint32_t>(attribute);
-}
+uint32_t Limit(int32_t attribute) { return attribute < 0 ? 0 : static_cast<uint32_t>(attribute); }
 
 }  // namespace
 

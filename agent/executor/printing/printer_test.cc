@@ -11,7 +11,6 @@
 namespace gpuloom::executor {
 namespace {
 
-using std::chrono::milliseconds;
 using wire::Ticket;
 
 constexpr std::string_view kPrinting =
@@ -45,7 +44,7 @@ class PrinterTest : public ::testing::Test {
     return a_->Wait([&] { return Launches() == launches; });
   }
   bool Stays(int launches) {
-    return !a_->Wait([&] { return Launches() != launches; }, milliseconds(50));
+    return a_->Never([&] { return Launches() != launches; });
   }
 
   TestingScheduler scheduler_{TestingDriver::Reset()};

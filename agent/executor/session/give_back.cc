@@ -25,11 +25,12 @@ constexpr size_t kMemoryPiece = 32;
 void DeviceMemory::Unmap(uint64_t address, PhysicalRef memory, std::function<void()> done) {
   BeginReturn();
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+  const uint64_t size_bytes = memory->size_bytes;
   memory_.Post(
-      [result, address, size_bytes = memory->size_bytes, &cuda = services_.device->cuda()] {
+      [result, address, size_bytes, &cuda = services_.device->cuda()] {
         *result = cuda.cuMemUnmap(address, size_bytes);
       },
-      [this, result, memory, done = std::move(done)] {
+      [this, result, memory = std::move(memory), done = std::move(done)] {
         JudgeUnmap(*result);
         Drop(memory, [this, done] {
           done();

@@ -179,7 +179,10 @@ bool Loop::Serve(uint64_t now_ns) {
   }
   worked |= internal_.Poll();
   submitters_.TakeDone(&handed_);
-  for (SubmitJobPtr& job : handed_) job->launches->OnHanded(std::move(job));
+  for (SubmitJobPtr& job : handed_) {
+    Launches* const launches = job->launches;
+    launches->OnHanded(std::move(job));
+  }
   worked |= !handed_.empty();
   handed_.clear();
   int at_work = 0;

@@ -129,8 +129,7 @@ TEST_F(SessionTest, FreeWaitsForEarlierWorkOnly) {
   TestingDriver::Hold();
   const Ticket launch = tenant_->LaunchPlain(0, 1);
   const Ticket free = tenant_->Post<wire::MemFree>({DevicePtr{memory}}, {}, 3);
-  EXPECT_FALSE(tenant_->Wait([&] { return tenant_->reader.FindReply(3, free) != nullptr; },
-                             milliseconds(50)));
+  EXPECT_TRUE(tenant_->Never([&] { return tenant_->reader.FindReply(3, free) != nullptr; }));
   EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, launch));
   TestingDriver::Release();
   EXPECT_TRUE(tenant_->Wait([&] { return tenant_->reader.FindReply(3, free) != nullptr; }));
@@ -177,8 +176,11 @@ TEST_F(SessionTest, MoreLaunchesThanTheDriverTakesAreQueuedAndRun) {
     return launches >= kFirstInFlight;
   };
   EXPECT_TRUE(tenant_->Wait(count));
-  std::this_thread::sleep_for(milliseconds(50));  // time for what must not happen
-  count();
+  const auto neighbour = scheduler_.AddTenant();
+  EXPECT_TRUE(neighbour->Never([&] {
+    count();
+    return launches >= kFirstInFlight + kMaxChunkLaunches;
+  }));
   EXPECT_LT(launches, kFirstInFlight + kMaxChunkLaunches);
   TestingDriver::Release();
   EXPECT_TRUE(tenant_->WaitDone(0, last));
@@ -193,8 +195,8 @@ TEST_F(SessionTest, NeighboursLongKernelDoesNotKeepASessionFromEnding) {
   TestingDriver::Hold();
   tenant_->LaunchPlain(0, 1);
   const uint8_t name[] = {'k'};
-  neighbour->Post<wire::KernelGet>({LibraryId{1}, KernelId{1}}, name, 9);
-  std::this_thread::sleep_for(milliseconds(50));
+  const Ticket get = neighbour->Post<wire::KernelGet>({LibraryId{1}, KernelId{1}}, name, 9);
+  EXPECT_TRUE(neighbour->Never([&] { return neighbour->reader.FindReply(9, get) != nullptr; }));
   scheduler_.RemoveTenant(*neighbour);
   const auto ended = scheduler_.WaitEnded(neighbour->order.session_id);
   ASSERT_TRUE(ended.has_value());
@@ -242,8 +244,8 @@ TEST_F(SessionTest, SmallCopiesWaitForTheirRoomNotTheRingThread) {
     return copies >= 16;
   };
   EXPECT_TRUE(tenant_->Wait(count));
-  std::this_thread::sleep_for(milliseconds(50));  // time for what must not happen
-  count();
+  const auto neighbour = scheduler_.AddTenant();
+  EXPECT_TRUE(neighbour->Never([&] { return count() && copies > 16; }));
   EXPECT_EQ(copies, 16u);
   TestingDriver::Release();
   EXPECT_TRUE(tenant_->WaitDone(0, last));

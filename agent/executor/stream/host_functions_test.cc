@@ -8,7 +8,6 @@
 namespace gpuloom::executor {
 namespace {
 
-using std::chrono::milliseconds;
 using wire::EventId;
 using wire::Fatal;
 using wire::StreamId;
@@ -26,8 +25,7 @@ class HostFunctionTest : public ::testing::Test {
     return tenant_->Wait([&] { return tenant_->reader.host_functions_due() == count; });
   }
   bool StaysDue(uint32_t count) {
-    return !tenant_->Wait([&] { return tenant_->reader.host_functions_due() != count; },
-                          milliseconds(50));
+    return tenant_->Never([&] { return tenant_->reader.host_functions_due() != count; });
   }
   void Ran(uint32_t count) {
     tenant_->writer.PublishHostFunctionsDone(count);
@@ -74,8 +72,7 @@ TEST_F(HostFunctionTest, WaitsForEventsAndIsWaitedFor) {
   EXPECT_TRUE(StaysDue(0));
   TestingDriver::Release();
   ASSERT_TRUE(WaitDue(1));
-  EXPECT_FALSE(
-      tenant_->Wait([&] { return tenant_->reader.Done(StreamId{1}, last); }, milliseconds(50)));
+  EXPECT_TRUE(tenant_->Never([&] { return tenant_->reader.Done(StreamId{1}, last); }));
   Ran(1);
   EXPECT_TRUE(tenant_->WaitDone(1, last));
 }
@@ -104,7 +101,7 @@ TEST_F(HostFunctionTest, EndsAlthoughTheRingIsNotRead) {
   for (int i = 0; i < 75'000; ++i) {
     last = tenant_->Post<wire::Fill>({StreamId{0}, 4, 7, 0, memory, 1});
   }
-  std::this_thread::sleep_for(milliseconds(20));  // until the executor sleeps
+  EXPECT_TRUE(tenant_->Wait([&] { return tenant_->writer.ExecutorSleeps(); }));
   Ran(1);
   EXPECT_TRUE(tenant_->WaitDone(0, last));
 }

@@ -117,9 +117,9 @@ std::string PolicyWatcher::Keep() {
   if (kept_path_.empty() || is_kept_ || !good_content_.has_value()) return "";
   const absl::Status status = KeepPolicy(kept_path_, *good_content_);
   is_kept_ = status.ok();
-  const std::string not_kept = status.ok() ? ""
-                                           : Cat("policy: cannot be kept for the next start: ",
-                                                 std::string(status.message()));
+  std::string not_kept = status.ok() ? ""
+                                     : Cat("policy: cannot be kept for the next start: ",
+                                           std::string(status.message()));
   if (not_kept == last_not_kept_) return "";
   last_not_kept_ = not_kept;
   return not_kept;

@@ -96,7 +96,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool handle,
   uint64_t begin = 0;
   const CUresult mapped =
       Memory::Instance().Allocate(*pool->device.primary, RegionKind::kDevice, size_bytes, 0, begin,
-                                  std::make_shared<PoolShare>(pool, size_bytes), std::move(piece));
+                                  std::make_shared<PoolShare>(pool, size_bytes), piece);
   if (mapped == CUDA_SUCCESS) *pointer = pool->mapped[offset_bytes] = begin;
   return mapped;
 }

@@ -50,7 +50,7 @@ Memory& Memory::Instance() {
 
 CUresult Memory::Allocate(Context& context, RegionKind kind, uint64_t size_bytes, unsigned flags,
                           uint64_t& begin, std::shared_ptr<PoolShare> share,
-                          std::shared_ptr<FilePiece> piece) {
+                          const std::shared_ptr<FilePiece>& piece) {
   if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (size_bytes > uint64_t{1} << 46) return CUDA_ERROR_OUT_OF_MEMORY;
   Region region;

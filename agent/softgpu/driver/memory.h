@@ -29,7 +29,7 @@ class Memory {
   [[nodiscard]] CUresult Allocate(Context& context, RegionKind kind, uint64_t size_bytes,
                                   unsigned flags, uint64_t& begin,
                                   std::shared_ptr<PoolShare> share = nullptr,
-                                  std::shared_ptr<FilePiece> piece = nullptr);
+                                  const std::shared_ptr<FilePiece>& piece = nullptr);
   // The region must begin exactly there and be of that kind; INVALID_VALUE otherwise.
   [[nodiscard]] CUresult Free(uint64_t begin, RegionKind kind);
 

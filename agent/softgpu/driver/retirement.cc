@@ -19,8 +19,8 @@ void Retirement::Blank(uint64_t begin, uint64_t size_bytes) {
   // MAP_FIXED replaces in one step: there is no moment without a mapping. Only the kernel's own
   // lack of memory for the bookkeeping can make it fail, and then the old pages stay, which is as
   // safe.
-  mmap(reinterpret_cast<void*>(begin), size_bytes, PROT_READ | PROT_WRITE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  (void)mmap(reinterpret_cast<void*>(begin), size_bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
 void Retirement::Unmap(uint64_t begin, uint64_t size_bytes) {

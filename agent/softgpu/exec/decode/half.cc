@@ -142,7 +142,7 @@ bool IsHalf(ptx::Type type) {
 
 bool DecodeHalf(Decoder& decoder, Op& op, HalfOp what) {
   Instr in;
-  if (op.mods.TakeOneOf({"rz", "rm", "rp"}).size() != 0) return false;
+  if (!op.mods.TakeOneOf({"rz", "rm", "rp"}).empty()) return false;
   const bool approximate = what == HalfOp::kEx2 || what == HalfOp::kTanh;
   if (approximate && !op.mods.Take("approx")) return false;
   in.extra = TakeFloatMode(op);
