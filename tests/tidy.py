@@ -70,7 +70,9 @@ class Keys:
 def look(build, name):
     done = subprocess.run(["clang-tidy", "-p", build, "--quiet", name], cwd=ROOT, capture_output=True, text=True, check=False)
     found = [line.replace(f"{ROOT}/", "") for line in done.stdout.splitlines()]
-    return [] if done.returncode == 0 else found or done.stderr.splitlines()
+    if done.returncode == 0:
+        return []
+    return found or done.stderr.splitlines() or [f"{name}: clang-tidy ended with {done.returncode}"]
 
 
 def main():

@@ -69,6 +69,8 @@ static_assert(offsetof(FatbinMemberHeader, sm) == 28);
 static_assert(offsetof(FatbinMemberHeader, flags) == 40);
 static_assert(offsetof(FatbinMemberHeader, uncompressed_bytes) == 56);
 
+// All that the members in CUDA 13.0's libraries have.
+inline constexpr uint64_t kFatbinKnownFlags = 0x131afff;
 inline constexpr uint64_t kFatbinFlagLz4 = 0x2000;
 inline constexpr uint64_t kFatbinFlagZstd = 0x8000;
 

@@ -21,7 +21,8 @@ void Check(bool condition) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::make_unique<uint8_t[]>(size);
   if (size > 0) std::memcpy(bytes.get(), data, size);
-  (void)gpuloom::IsSoundLinkInput({bytes.get(), size});
+  (void)gpuloom::IsSoundLinkInput({bytes.get(), size},
+                                  [](uint64_t bytes) { return bytes < 1 << 24; });
   gpuloom::Image image{};
   if (gpuloom::FindImage(bytes.get(), size, &image) != gpuloom::ImageError::kNone) return 0;
   Check(image.bytes == bytes.get() && image.size_bytes <= size);

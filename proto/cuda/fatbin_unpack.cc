@@ -194,16 +194,39 @@ bool MayPrint(std::span<const uint8_t> bytes) {
 
 ImageContent LookInto(std::span<const uint8_t> bytes) {
   ImageContent content = {false, false, true, 0};
-  const bool unclear =
-      AnyMember(bytes, [&](FatbinMemberKind kind, std::span<const uint8_t> member) {
-        content.variables = content.variables || HasVariables(kind, member);
-        content.prints = content.prints || NamesPrintf(member);
-        content.is_sound =
-            content.is_sound && (kind != FatbinMemberKind::kElf || IsSoundCubin(member));
-        content.device_bytes = std::max(content.device_bytes, DeviceBytes(kind, member));
-        return content.variables && content.prints;
-      });
-  if (unclear) content.variables = content.prints = true;
+  bool is_clear = true;
+  const auto take = [&](FatbinMemberKind kind, std::span<const uint8_t> member) {
+    content.variables = content.variables || HasVariables(kind, member);
+    content.prints = content.prints || NamesPrintf(member);
+    content.device_bytes = std::max(content.device_bytes, DeviceBytes(kind, member));
+  };
+  Image image;
+  if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone)
+    return {true, true, false, 0};
+  const std::span<const uint8_t> whole(image.bytes, image.size_bytes);
+  if (image.kind != ImageKind::kFatbin) {
+    const bool is_cubin = image.kind == ImageKind::kElf;
+    take(is_cubin ? FatbinMemberKind::kElf : FatbinMemberKind::kPtx, whole);
+    content.is_sound = !is_cubin || IsSoundCubin(whole);
+    return content;
+  }
+  FatbinReader reader(image.bytes, image.size_bytes);
+  FatbinMember member;
+  std::vector<uint8_t> unpacked;
+  while (content.is_sound && reader.Next(&member)) {
+    std::string error;
+    const bool is_known = (member.flags & ~kFatbinKnownFlags) == 0;
+    if (!is_known || !UnpackMember(member, kMaxMemberBytes, &unpacked, &error)) {
+      is_clear = false;
+      // Of other kinds the way in which they are packed is not known here.
+      content.is_sound = !is_known || (member.kind != FatbinMemberKind::kElf &&
+                                       member.kind != FatbinMemberKind::kPtx);
+      continue;
+    }
+    content.is_sound = IsSoundMember(member.kind, unpacked);
+    take(member.kind, unpacked);
+  }
+  if (!is_clear || reader.error() != ImageError::kNone) content.variables = content.prints = true;
   return content;
 }
 

@@ -39,9 +39,8 @@ inline constexpr size_t kMaxMemberBytes = size_t{512} << 20;
 // vprintf), or when the image cannot be read.
 [[nodiscard]] bool MayPrint(std::span<const uint8_t> image);
 
-// Both at once: a member is unpacked only once. Further, of the members that were looked at, which are all
-// of them where there are no variables: what the image takes of a device's memory at most (device_bytes.h),
-// and whether its cubins are sound (image_check.h).
+// Both at once: a member is unpacked only once. Further: what the image takes of a device's memory at most
+// (device_bytes.h), and whether its members are sound (image_check.h).
 struct ImageContent {
   bool variables;
   bool prints;

@@ -96,6 +96,18 @@ TEST(HasVariables, WhatCannotBeReadIsNotShared) {
   EXPECT_TRUE(HasVariables(std::span<const uint8_t>()));
 }
 
+TEST(LookInto, Malicious_LooksIntoEveryMember) {
+  const auto ends = Bytes(std::string(kVariable) + "vprintf" + '\0');
+  EXPECT_TRUE(LookInto(Fatbin({ends, ends})).is_sound);
+  // What is known already does not end the look.
+  const auto image = Bytes(
+      "\x7f"
+      "ELF0000");
+  const ImageContent content = LookInto(Fatbin({ends, image}));
+  EXPECT_FALSE(content.is_sound);
+  EXPECT_TRUE(content.variables && content.prints);
+}
+
 TEST(HasVariables, HoweverTheyAreSpelt) {
   const std::string head = ".version 9.0\n.target sm_90\n.address_size 64\n";
   const std::string kernel(kCode.substr(kCode.find(".visible")));

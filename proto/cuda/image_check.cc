@@ -51,6 +51,15 @@ bool Fits(uint64_t offset, uint64_t bytes, uint64_t room) {
   return offset <= room && bytes <= room - offset;
 }
 
+// As what is not text, whatever it is called.
+bool BeginsAsImage(std::span<const uint8_t> bytes) {
+  constexpr uint32_t kArchiveMagic = 0x72613c21;  // "!<ar"
+  if (bytes.size() < sizeof(uint32_t)) return false;
+  const auto begin = ReadAt<uint32_t>(bytes.data());
+  return begin == kFatbinMagic || begin == kFatbinWrapperMagic || begin == kElfMagic ||
+         begin == kArchiveMagic;
+}
+
 // An ELF file of 64 bits, CUDA's or a host's.
 class ElfFile {
  public:
@@ -62,13 +71,16 @@ class ElfFile {
       sections_.push_back(
           ReadAt<ElfSection>(bytes_.data() + header_.section_offset + i * sizeof(ElfSection)));
     }
+    if (!TableIsSound() || !ContentsFit()) return false;
     for (const ElfSection& section : sections_) name_ends_.push_back(NamesEnd(section));
+    const auto is_symbols = [](const ElfSection& section) { return section.type == kSymbolTable; };
+    const auto symbols = std::find_if(sections_.begin(), sections_.end(), is_symbols);
+    if (symbols != sections_.end()) symbol_count_ = symbols->size / sizeof(ElfSymbol);
     const auto all = [this](bool (ElfFile::*holds)(const ElfSection&) const) {
       return std::all_of(sections_.begin(), sections_.end(),
                          [&](const ElfSection& section) { return (this->*holds)(section); });
     };
-    return TableIsSound() && SegmentsAreSound() && all(&ElfFile::LiesInside) &&
-           all(&ElfFile::ContentIsSound);
+    return SegmentsAreSound() && all(&ElfFile::LiesInside) && all(&ElfFile::ContentIsSound);
   }
 
   bool is_cuda() const { return header_.machine == fatbin_internal::kElfMachineCuda; }
@@ -77,7 +89,9 @@ class ElfFile {
   template <typename Take>
   bool EachNamed(std::string_view name, Take take) const {
     for (const ElfSection& section : sections_) {
-      if (section.type == kNull || HasNoContent(section.type) || NameOf(section) != name) continue;
+      if (section.type == kNull || HasNoContent(section.type) || !IsNamed(section, name)) {
+        continue;
+      }
       if (!take(bytes_.subspan(section.offset, section.size))) return false;
     }
     return true;
@@ -126,8 +140,21 @@ class ElfFile {
   // The first has nothing, by ELF's rule, and one has the others' names.
   bool TableIsSound() const {
     const ElfSection& first = sections_.front();
-    return first.type == kNull && first.offset == 0 && first.size == 0 && first.entry_bytes == 0 &&
+    return first.type == kNull && first.link == 0 && first.info == 0 && first.offset == 0 &&
+           first.size == 0 && first.entry_bytes == 0 &&
            sections_[header_.section_names].type == kStringTable;
+  }
+
+  // Nobody's content is another's, but for what a few tools share: what is walked is no more than the file
+  // is long, however many sections there are.
+  bool ContentsFit() const {
+    uint64_t room = 2 * static_cast<uint64_t>(bytes_.size());
+    for (const ElfSection& section : sections_) {
+      if (HasNoContent(section.type)) continue;
+      if (section.size > room) return false;
+      room -= section.size;
+    }
+    return true;
   }
 
   // Where it lies, what it is called, and to which others it refers.
@@ -197,21 +224,21 @@ class ElfFile {
       return false;
     }
     const ElfSection& target = sections_[table.info];
+    if (is_cuda() && HasNoContent(target.type)) return false;
     const uint64_t symbol_count = SymbolCount(table);
     for (uint64_t at = 0; at < table.size; at += entry_bytes) {
       const uint8_t* entry = bytes_.data() + table.offset + at;
-      if (ReadAt<uint64_t>(entry) >= target.size) return false;
+      // A host's section may be compressed, and places in it count as if it were not.
+      if (is_cuda() && !Fits(ReadAt<uint64_t>(entry), 4, target.size)) return false;
       if (ReadAt<uint64_t>(entry + 8) >> 32 >= symbol_count) return false;
     }
     return true;
   }
 
-  // Of the table that a section names, or else of the file's own.
+  // Of the table that a section names, or else of the file's first.
   uint64_t SymbolCount(const ElfSection& of) const {
-    const auto is_table = [](const ElfSection& section) { return section.type == kSymbolTable; };
-    auto table = sections_.begin() + of.link;
-    if (!is_table(*table)) table = std::find_if(sections_.begin(), sections_.end(), is_table);
-    return table == sections_.end() ? 0 : table->size / sizeof(ElfSymbol);
+    const ElfSection& table = sections_[of.link];
+    return table.type == kSymbolTable ? table.size / sizeof(ElfSymbol) : symbol_count_;
   }
 
   // Who calls whom: pairs of symbols, or of what has no symbol, which are the last numbers. Or each with its
@@ -242,6 +269,7 @@ class ElfFile {
     constexpr uint8_t kParameter = 0x17;
     constexpr uint64_t kMaxParameters = 1 << 16;
     if (section.info >= sections_.size()) return false;
+    const uint64_t symbol_count = SymbolCount(section);
     for (uint64_t at = 0; at < section.size;) {
       if (!Fits(at, 4, section.size)) return false;
       const uint8_t* attribute = bytes_.data() + section.offset + at;
@@ -251,10 +279,12 @@ class ElfFile {
       if (form != kSized) continue;
       const auto value_bytes = ReadAt<uint16_t>(attribute + 2);
       if (!Fits(at, value_bytes, section.size)) return false;
-      const uint64_t limit = BeginsWithSymbol(attribute[1]) ? SymbolCount(section)
+      const uint64_t limit = BeginsWithSymbol(attribute[1]) ? symbol_count
                              : attribute[1] == kParameter   ? kMaxParameters
-                                                            : 0;
-      if (limit != 0 && (value_bytes < 4 || ReadAt<uint32_t>(attribute + 4) >= limit)) return false;
+                                                            : UINT64_MAX;
+      if (limit != UINT64_MAX && (value_bytes < 4 || ReadAt<uint32_t>(attribute + 4) >= limit)) {
+        return false;
+      }
       at += value_bytes;
     }
     return true;
@@ -275,10 +305,15 @@ class ElfFile {
     while (end != 0 && begin[static_cast<ptrdiff_t>(end - 1)] != 0) --end;
     return end;
   }
-  bool IsName(uint32_t table, uint32_t at) const { return at < name_ends_[table]; }
-  std::string_view NameOf(const ElfSection& section) const {
-    return reinterpret_cast<const char*>(bytes_.data()) + sections_[header_.section_names].offset +
-           section.name;
+  bool IsName(uint32_t table, uint32_t at) const {
+    return table < name_ends_.size() && at < name_ends_[table];
+  }
+  bool IsNamed(const ElfSection& section, std::string_view name) const {
+    const ElfSection& table = sections_[header_.section_names];
+    const uint64_t room = table.size - section.name;
+    const auto* begin = reinterpret_cast<const char*>(bytes_.data()) + table.offset + section.name;
+    return room > name.size() && std::string_view(begin, name.size()) == name &&
+           begin[name.size()] == 0;
   }
 
   // No device has as much, and no sum of two overflows.
@@ -292,30 +327,22 @@ class ElfFile {
   const std::span<const uint8_t> bytes_;
   ElfHeader header_{};
   std::vector<ElfSection> sections_;
+  uint64_t symbol_count_ = 0;        // of the first table of symbols
   std::vector<uint64_t> name_ends_;  // of those that are tables of names; a name begins before
 };
 
-bool IsSoundMember(FatbinMemberKind kind, std::span<const uint8_t> unpacked) {
-  if (kind == FatbinMemberKind::kElf) return IsSoundCubin(unpacked);
-  // The driver looks for its end.
-  return kind != FatbinMemberKind::kPtx || (!unpacked.empty() && unpacked.back() == 0);
-}
-
-bool IsSoundFatbin(std::span<const uint8_t> fatbin) {
+bool IsSoundFatbin(std::span<const uint8_t> fatbin, const Afford& afford) {
   FatbinReader members(fatbin.data(), fatbin.size());
   FatbinMember member;
   std::vector<uint8_t> unpacked;
-  std::string error;
   while (members.Next(&member)) {
-    if (member.kind != FatbinMemberKind::kElf && member.kind != FatbinMemberKind::kPtx) continue;
-    if (!UnpackMember(member, kMaxMemberBytes, &unpacked, &error)) return false;
-    if (!IsSoundMember(member.kind, unpacked)) return false;
+    if (!IsSoundMember(member, afford, &unpacked)) return false;
   }
   return members.error() == ImageError::kNone;
 }
 
 // Fatbins one behind the other, each where a multiple of 8 begins, as the host's linker lays them out.
-bool AreSoundFatbins(std::span<const uint8_t> bytes) {
+bool AreSoundFatbins(std::span<const uint8_t> bytes, const Afford& afford) {
   while (bytes.size() >= sizeof(FatbinHeader)) {
     Image image;
     if (ReadAt<uint32_t>(bytes.data()) != kFatbinMagic) {
@@ -324,7 +351,7 @@ bool AreSoundFatbins(std::span<const uint8_t> bytes) {
       continue;
     }
     if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone ||
-        !IsSoundFatbin({image.bytes, image.size_bytes})) {
+        !IsSoundFatbin({image.bytes, image.size_bytes}, afford)) {
       return false;
     }
     bytes = bytes.subspan(std::min((image.size_bytes + 7) & ~size_t{7}, bytes.size()));
@@ -333,16 +360,19 @@ bool AreSoundFatbins(std::span<const uint8_t> bytes) {
 }
 
 // A cubin, or a host's object file.
-bool IsSoundObject(std::span<const uint8_t> object) {
+bool IsSoundObject(std::span<const uint8_t> object, const Afford& afford) {
   ElfFile file(object);
   if (!file.IsSound()) return false;
-  return file.is_cuda() || (file.EachNamed(".nv_fatbin", AreSoundFatbins) &&
-                            file.EachNamed("__nv_relfatbin", AreSoundFatbins));
+  const auto are_sound = [&](std::span<const uint8_t> bytes) {
+    return AreSoundFatbins(bytes, afford);
+  };
+  return file.is_cuda() ||
+         (file.EachNamed(".nv_fatbin", are_sound) && file.EachNamed("__nv_relfatbin", are_sound));
 }
 
 // "!<arch>\n", then members: 60 bytes that say its name, times and size in decimal digits, then as many
 // bytes, and one more where that is odd.
-bool IsSoundArchive(std::span<const uint8_t> archive) {
+bool IsSoundArchive(std::span<const uint8_t> archive, const Afford& afford) {
   constexpr std::string_view kMagic = "!<arch>\n";
   constexpr size_t kHeaderBytes = 60;
   constexpr std::string_view kHeaderEnd = "`\n";
@@ -361,7 +391,7 @@ bool IsSoundArchive(std::span<const uint8_t> archive) {
     at += kHeaderBytes;
     // The index of symbols, and the names that are too long, have names that begin with a slash.
     const bool is_table = header.starts_with("/ ") || header.starts_with("//");
-    if (!is_table && !IsSoundObject(archive.subspan(at, size))) return false;
+    if (!is_table && !IsSoundObject(archive.subspan(at, size), afford)) return false;
     at += size + size % 2;
   }
   return true;
@@ -374,14 +404,30 @@ bool IsSoundCubin(std::span<const uint8_t> cubin) {
   return file.IsSound() && file.is_cuda();
 }
 
-bool IsSoundLinkInput(std::span<const uint8_t> input) {
-  return IsSoundFatbin(input) || IsSoundObject(input) || IsSoundArchive(input);
+bool IsSoundMember(FatbinMemberKind kind, std::span<const uint8_t> unpacked) {
+  if (kind == FatbinMemberKind::kElf) return IsSoundCubin(unpacked);
+  if (kind != FatbinMemberKind::kPtx) return true;
+  return !unpacked.empty() && unpacked.back() == 0 && !BeginsAsImage(unpacked);
 }
 
-bool IsSoundLinkText(std::span<const uint8_t> text) {
-  if (text.size() < sizeof(uint32_t)) return true;
-  const auto begin = ReadAt<uint32_t>(text.data());
-  return (begin != kFatbinMagic && begin != kElfMagic) || IsSoundLinkInput(text);
+bool IsSoundMember(const FatbinMember& member, const Afford& afford,
+                   std::vector<uint8_t>* unpacked) {
+  const bool is_judged =
+      member.kind == FatbinMemberKind::kElf || member.kind == FatbinMemberKind::kPtx;
+  if (!is_judged || (member.flags & ~kFatbinKnownFlags) != 0) return true;
+  std::string error;
+  return member.uncompressed_bytes <= kMaxMemberBytes && afford(member.uncompressed_bytes) &&
+         UnpackMember(member, kMaxMemberBytes, unpacked, &error) &&
+         IsSoundMember(member.kind, *unpacked);
+}
+
+bool IsSoundLinkInput(std::span<const uint8_t> input, const Afford& afford) {
+  return IsSoundFatbin(input, afford) || IsSoundObject(input, afford) ||
+         IsSoundArchive(input, afford);
+}
+
+bool IsSoundLinkText(std::span<const uint8_t> text, const Afford& afford) {
+  return !BeginsAsImage(text) || IsSoundLinkInput(text, afford);
 }
 
 }  // namespace gpuloom

@@ -9,7 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <vector>
+
+#include "proto/cuda/fatbin.h"
 
 namespace gpuloom {
 
@@ -17,13 +21,23 @@ namespace gpuloom {
 // it: sections, symbols, relocations, segments, attributes of kernels (.nv.info).
 [[nodiscard]] bool IsSoundCubin(std::span<const uint8_t> cubin);
 
-// The same of whatever may be linked but text: a cubin; a fatbin and all cubins in it, which are unpacked
-// one at a time; a host's object file (ELF) and the fatbins in it; an archive of such, as ar makes it. False for
-// anything else.
-[[nodiscard]] bool IsSoundLinkInput(std::span<const uint8_t> input);
+// Whether so many bytes more may be taken, asked before a member is unpacked into as many; false ends the
+// check, and what was checked is not sound.
+using Afford = std::function<bool(uint64_t bytes)>;
 
-// The same of what is called text: it may be as wrong as it likes, but when it begins as an ELF file or a
-// fatbin does, the driver reads it as one, and it has to be a sound one.
-[[nodiscard]] bool IsSoundLinkText(std::span<const uint8_t> text);
+// Of a fatbin's member, unpacked: a cubin as above, or text that ends. Of other kinds nothing is known, nor of a
+// member that is written in a way that is not known here, which is the driver's to refuse: true.
+[[nodiscard]] bool IsSoundMember(FatbinMemberKind kind, std::span<const uint8_t> unpacked);
+[[nodiscard]] bool IsSoundMember(const FatbinMember& member, const Afford& afford,
+                                 std::vector<uint8_t>* unpacked);
+
+// The same of whatever may be linked but text: a cubin; a fatbin and its members, which are unpacked one at a
+// time; a host's object file (ELF) and the fatbins in it; an archive of such, as ar makes it. False for
+// anything else.
+[[nodiscard]] bool IsSoundLinkInput(std::span<const uint8_t> input, const Afford& afford);
+
+// The same of what is called text: it may be as wrong as it likes, but when it begins as one of those does,
+// the driver reads it as one, and it has to be a sound one.
+[[nodiscard]] bool IsSoundLinkText(std::span<const uint8_t> text, const Afford& afford);
 
 }  // namespace gpuloom

@@ -202,7 +202,7 @@ bool ListManagedVariables(std::span<const uint8_t> bytes, std::vector<ManagedVar
     if (std::has_single_bit(section.align)) {
       variable.align_bytes = std::clamp(section.align, variable.align_bytes, kMostAlignedBytes);
     }
-    if (section.type != fatbin_internal::kElfSectionNoBits) {
+    if (!fatbin_internal::HasNoContent(section.type)) {
       if (!cubin.Inside(section)) return false;
       copied_bytes += symbol.size;
       if (copied_bytes > bytes.size()) return false;

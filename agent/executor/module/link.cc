@@ -50,9 +50,14 @@ struct Links::Link {
     return CUDA_ERROR_TIMEOUT;
   }
   // False: the driver's linker might not survive it, as the tenant is told.
-  bool MayBeLinked(CUjitInputType type, std::span<const uint8_t> data) {
+  bool MayBeLinked(CUjitInputType type, std::span<const uint8_t> data, HostCharge* unpacking) {
+    // Of the largest member so far; the driver unpacks one, too.
+    const auto afford = [&](uint64_t bytes) {
+      const uint64_t takes = 2 * bytes;
+      return !*left && (takes <= unpacking->bytes() || unpacking->Add(takes - unpacking->bytes()));
+    };
     const bool is_text = type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_NVVM;
-    const bool may = is_text ? IsSoundLinkText(data) : IsSoundLinkInput(data);
+    const bool may = is_text ? IsSoundLinkText(data, afford) : IsSoundLinkInput(data, afford);
     if (!may) {
       jit.SetError(
           "gpuloom: what is to be linked is damaged, or is no cubin, fatbin, object file or "
@@ -194,8 +199,9 @@ void Links::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request,
         if (!host->Read(address, data.data(), request.data_bytes)) return;
         if (link->state == nullptr) return;  // a tenant that did not wait for its creation
         const auto type = static_cast<CUjitInputType>(request.type);
-        if (!link->MayBeLinked(type, {data.data(), request.data_bytes})) return;
         const size_t bytes = request.data_bytes + (type == CU_JIT_INPUT_PTX ? 1 : 0);
+        HostCharge unpacking(host->budget);
+        if (!link->MayBeLinked(type, {data.data(), request.data_bytes}, &unpacking)) return;
         const Linker::Turn turn(&link->device->linker(), link->tenant, *link->left,
                                 Linker::kLongPatience);
         if (!turn.taken()) {

@@ -24,7 +24,6 @@
 #include "agent/executor/session/host_budget.h"
 #include "proto/cuda/fatbin.h"
 #include "proto/cuda/fatbin_unpack.h"
-#include "proto/cuda/image_check.h"
 #include "proto/cuda/ptx_tokens.h"
 
 namespace gpuloom::executor {
@@ -34,8 +33,7 @@ inline double MillisecondsSince(std::chrono::steady_clock::time_point begin) {
       .count();
 }
 
-// True when every length in the image lies inside it, and so does the end of text that is stored plainly,
-// so that the driver can be given it.
+// True when every length in the image lies inside it, so that it can be looked into.
 inline bool IsWhole(std::span<const uint8_t> bytes) {
   Image image;
   if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone) return false;
@@ -43,11 +41,6 @@ inline bool IsWhole(std::span<const uint8_t> bytes) {
   FatbinReader members(image.bytes, image.size_bytes);
   FatbinMember member;
   while (members.Next(&member)) {
-    const bool is_plain_text =
-        member.kind == FatbinMemberKind::kPtx && member.compression == FatbinCompression::kNone;
-    if (is_plain_text && (member.payload_bytes == 0 || member.payload[member.payload_bytes - 1])) {
-      return false;
-    }
   }
   return members.error() == ImageError::kNone;
 }
@@ -219,14 +212,12 @@ struct Loading {
     fresh->prints = content.prints;
     fresh->device_bytes = content.device_bytes;
     look_ms = MillisecondsSince(begin);
-    DeviceCode code;
-    const bool has_code = content.variables && ChooseFor(device, WithoutNul(fresh->bytes), &code);
-    if (!content.is_sound ||
-        (has_code && code.kind == ImageKind::kElf && !IsSoundCubin(code.bytes))) {
+    if (!content.is_sound) {
       jit.SetError("gpuloom: the image is damaged: its code refers to what is not in it");
       return;
     }
-    if (has_code) {
+    DeviceCode code;
+    if (content.variables && ChooseFor(device, WithoutNul(fresh->bytes), &code)) {
       fresh->device_bytes = DeviceBytes(code);
       managed = ManagedImage::Find(device, &code, &jit, tenant, *left,
                                    [this](uint64_t bytes) { return Afford(bytes); });
