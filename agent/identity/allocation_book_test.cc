@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include "agent/identity/allocation_record.h"
 #include "agent/identity/state_file.h"
 #include "agent/testing_full_disk.h"
+#include "agent/testing_read_only.h"
 
 namespace gpuloom {
 namespace {
@@ -111,6 +113,58 @@ TEST_F(Book, AFullDiskRefusesAndLeavesTheOldState) {
   EXPECT_THAT(complaints_, IsEmpty());
   EXPECT_EQ(std::distance(fs::directory_iterator(state_ + "/allocations"), {}), 1);
   EXPECT_EQ(std::distance(fs::directory_iterator(state_ + "/records"), {}), 1);
+}
+
+// As ext4 becomes when its disk fails. Also after a restart: what is remembered can be read.
+TEST_F(Book, AReadOnlyDiskRefusesAndLeavesTheOldState) {
+  const auto a = book_->Add("GPU-1", {"x"}, {"s", "n"}, kNow);
+  ASSERT_TRUE(a.ok());
+  const auto refuses = [&] {
+    if (!MakeReadOnly(state_)) _exit(77);
+    for (int restart = 0; restart < 2; ++restart) {
+      const auto b = book_->Add("GPU-1", {"y"}, {"s", "n"}, kNow);
+      EXPECT_FALSE(b.ok());
+      EXPECT_THAT(b.status().message(), HasSubstr("Read-only file system"));
+      EXPECT_FALSE(book_->Bind(a->name, SomeBinding()).ok());
+      EXPECT_FALSE(book_->Find(a->name)->binding.has_value());
+      EXPECT_FALSE(book_->Remove(a->name).ok());
+      EXPECT_THAT(Reopen().All(), SizeIs(1));
+      EXPECT_THAT(complaints_, IsEmpty());
+    }
+    _exit(HasFailure() ? 1 : 0);
+  };
+  int status = 0;
+  const pid_t child = fork();
+  if (child == 0) refuses();
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+    GTEST_SKIP() << "this machine lets no process have mounts of its own";
+  }
+  EXPECT_EQ(status, 0) << "see above";
+  EXPECT_THAT(Reopen().All(), SizeIs(1));
+}
+
+// More than any node has: slots are some hundreds a GPU, and what has ended is kept for minutes.
+TEST_F(Book, VeryManySurviveARestartEachWithItsOwn) {
+  constexpr int kCount = 500;
+  std::vector<std::string> names;
+  for (int i = 0; i < kCount; ++i) {
+    const auto added = book_->Add("GPU-1", {"gpu-1::" + std::to_string(i)}, {"s", "n"}, kNow);
+    ASSERT_TRUE(added.ok());
+    names.push_back(added->name);
+    if (i % 200 == 0) {
+      ASSERT_TRUE(book_->Bind(added->name, SomeBinding()).ok());
+    }
+  }
+  EXPECT_THAT(Reopen().All(), SizeIs(kCount));
+  EXPECT_THAT(complaints_, IsEmpty());
+  // Each look goes through all of them: some milliseconds, once a container.
+  for (int i = 0; i < kCount; i += 100) {
+    const auto found = book_->FindByDevices({"gpu-1::" + std::to_string(i)});
+    ASSERT_THAT(found, SizeIs(1)) << i;
+    EXPECT_EQ(found.front().name, names[static_cast<size_t>(i)]);
+    EXPECT_EQ(found.front().binding.has_value(), i % 200 == 0);
+  }
 }
 
 TEST_F(Book, ABrokenRecordIsSetAsideAndItsDirectoryKept) {

@@ -239,7 +239,7 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
         allocation.binding->quota_bytes = grant->slot_bytes * allocation.device_ids.size();
       }
     }
-    const absl::Status told = Tell(scheduler, allocation);
+    absl::Status told = Tell(scheduler, allocation);
     if (absl::IsUnavailable(told)) return told;
     // One that is refused must not keep the others from their GPU.
     if (!told.ok()) spdlog::error("restore: {}: {}", allocation.name, std::string(told.message()));
