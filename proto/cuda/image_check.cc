@@ -25,6 +25,7 @@ constexpr uint32_t kNull = 0;
 constexpr uint32_t kSymbolTable = 2;
 constexpr uint32_t kStringTable = 3;
 constexpr uint32_t kRelocationsWithAddend = 4;
+constexpr uint32_t kNote = 7;
 constexpr uint32_t kRelocations = 9;
 constexpr uint32_t kCudaInfo = 0x70000000;
 constexpr uint32_t kCudaCallGraph = 0x70000001;
@@ -171,9 +172,9 @@ class ElfFile {
     const bool is_data = (section.flags & (kAllocated | kExecutable)) == kAllocated;
     const bool info_is_section = (section.flags & kInfoIsSection) != 0 || (is_cuda() && is_data);
     if (info_is_section && section.info >= sections_.size()) return false;
-    if (is_cuda() && section.type != kStringTable && (align == 0 || section.address != 0)) {
-      return false;
-    }
+    // The driver divides by it.
+    const bool is_aligned = align != 0 || (!(section.flags & kAllocated) && section.type != kNote);
+    if (is_cuda() && (!is_aligned || section.address != 0)) return false;
     // Of code: its function's symbol, and the number of registers.
     const bool is_code = is_cuda() && (section.flags & kExecutable) != 0;
     if (is_code && (section.info & 0xffffff) >= SymbolCount(section)) return false;
@@ -220,16 +221,18 @@ class ElfFile {
   bool RelocationsAreSound(const ElfSection& table, uint64_t entry_bytes) const {
     if (table.size == 0) return true;
     if (table.entry_bytes != entry_bytes || table.size % entry_bytes != 0 ||
-        table.info >= sections_.size() || sections_[table.link].type != kSymbolTable) {
+        table.info >= sections_.size()) {
       return false;
     }
+    // Tools that put sections into another order leave the old numbers here (cuBLAS has such cubins): then nothing is
+    // known of the target. A host's may be compressed, and places in it count as if it were not.
     const ElfSection& target = sections_[table.info];
-    if (is_cuda() && HasNoContent(target.type)) return false;
+    const bool knows_target = is_cuda() && sections_[table.link].type == kSymbolTable;
+    if (knows_target && HasNoContent(target.type)) return false;
     const uint64_t symbol_count = SymbolCount(table);
     for (uint64_t at = 0; at < table.size; at += entry_bytes) {
       const uint8_t* entry = bytes_.data() + table.offset + at;
-      // A host's section may be compressed, and places in it count as if it were not.
-      if (is_cuda() && !Fits(ReadAt<uint64_t>(entry), 4, target.size)) return false;
+      if (knows_target && !Fits(ReadAt<uint64_t>(entry), 4, target.size)) return false;
       if (ReadAt<uint64_t>(entry + 8) >> 32 >= symbol_count) return false;
     }
     return true;

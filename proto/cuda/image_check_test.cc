@@ -133,8 +133,6 @@ TEST(ImageCheck, Malicious_WhatLeadsNowhereIsRefused) {
       {"aligned to nothing", [](Cubin* c) { c->sections[Cubin::kText].align = 0; }},
       {"aligned to 3", [](Cubin* c) { c->sections[Cubin::kText].align = 3; }},
       {"linked to none", [](Cubin* c) { c->sections[Cubin::kRelocations].link = 77; }},
-      {"linked to no symbols",
-       [](Cubin* c) { c->sections[Cubin::kRelocations].link = Cubin::kText; }},
       {"for no section", [](Cubin* c) { c->sections[Cubin::kRelocations].info = 77; }},
       {"attributes of no section", [](Cubin* c) { c->sections[Cubin::kInfo].info = 0xe9000000; }},
       {"relocations of another size",

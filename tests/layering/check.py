@@ -26,7 +26,8 @@ HEAVY_STD = r"^(iostream|regex|filesystem|fstream|sstream|string|vector|map|unor
 # What the node's programs share.
 NODE = ["agent/node"]
 # What every part of gpuloom-agent shares: strings, statuses, time.
-AGENT = NODE + ["agent/cat.h", "agent/clock.h", "agent/testing_clock.h", "agent/testing_full_disk.h"]
+AGENT = NODE + ["agent/cat.h", "agent/clock.h", "agent/testing_clock.h", "agent/testing_full_disk.h",
+               "agent/testing_read_only.h"]
 RULES = [
     ("proto/sync", [], [CUDA, GRPC, BOOST, HEAVY_STD], []),
     ("proto/wire", [], [NO_OS, CUDA, GRPC, BOOST, r"\.h$"], ["stdint.h"]),

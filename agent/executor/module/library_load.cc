@@ -209,6 +209,11 @@ void LibraryLoader::AnswerLoad(const Loading& loading) {
 }
 
 void LibraryLoader::Settle(const Loading& loading) {
+  if (loading.is_damaged) {
+    LogFor(&tenant_->lines, LogLevel::kWarning,
+           "session %llu (%s): an image whose structure leads nowhere was not loaded",
+           static_cast<unsigned long long>(id()), label());
+  }
   services_.device->JudgeImage(loading.result);
   const uint64_t image_bytes = loading.image == nullptr ? 0 : loading.image->bytes.size() - 1;
   Log(LogLevel::kDebug,

@@ -92,6 +92,7 @@ struct Loading {
   ImageHash hash{};
   std::shared_ptr<KnownImage> fresh;  // until it is known
   ImageRef image;
+  bool is_damaged = false;   // its structure leads nowhere: the driver has not seen it
   bool is_text = false;      // PTX, of which the driver may not have seen all that is wrong
   bool is_compiled = false;  // of it, here: a compiler is told nothing any more
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
@@ -212,7 +213,8 @@ struct Loading {
     fresh->prints = content.prints;
     fresh->device_bytes = content.device_bytes;
     look_ms = MillisecondsSince(begin);
-    if (!content.is_sound) {
+    is_damaged = !content.is_sound;
+    if (is_damaged) {
       jit.SetError("gpuloom: the image is damaged: its code refers to what is not in it");
       return;
     }
