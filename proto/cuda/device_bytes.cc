@@ -129,7 +129,6 @@ uint64_t CubinDeviceBytes(std::span<const uint8_t> cubin) {
   using fatbin_internal::ElfHeader;
   using fatbin_internal::ElfSection;
   using fatbin_internal::ReadAt;
-  constexpr uint64_t kForTheDevice = 2;  // SHF_ALLOC
   Image image;
   if (FindImage(cubin.data(), cubin.size(), &image) != ImageError::kNone ||
       image.kind != ImageKind::kElf) {
@@ -153,7 +152,7 @@ uint64_t CubinDeviceBytes(std::span<const uint8_t> cubin) {
     std::string_view name = section.name < names.size() ? names.substr(section.name) : "";
     name = name.substr(0, name.find('\0'));
     const bool is_variables = name.starts_with(".nv.global") || name.starts_with(".nv.constant");
-    if ((section.flags & kForTheDevice) == 0 && !is_variables) continue;
+    if ((section.flags & fatbin_internal::kElfAllocated) == 0 && !is_variables) continue;
     if (name.starts_with(".nv.shared") || name.starts_with(".nv.local")) continue;
     if (!AddTo(&sum, section.size)) break;
   }

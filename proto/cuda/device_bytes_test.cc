@@ -7,6 +7,7 @@
 #include <string>
 
 #include "proto/cuda/fatbin.h"
+#include "proto/cuda/testing/images.h"
 
 namespace gpuloom {
 namespace {
@@ -50,15 +51,7 @@ struct TestCubin {
   uint8_t code[512] = {};
 
   TestCubin() {
-    std::memcpy(header.ident,
-                "\x7f"
-                "ELF\2\1\1",
-                7);
-    header.machine = fatbin_internal::kElfMachineCuda;
-    header.section_offset = offsetof(TestCubin, sections);
-    header.section_entry_bytes = sizeof(fatbin_internal::ElfSection);
-    header.section_count = 7;
-    header.section_names = 1;
+    header = testing_images::CubinHeader(offsetof(TestCubin, sections), 7, 1);
     sections[1] = {0, 3, 0, 0, offsetof(TestCubin, names), sizeof(names), 0, 0, 1, 0};
     sections[2] = {1, 1, 6, 0, offsetof(TestCubin, code), sizeof(code), 0, 0, 128, 0};  // .text.k
     sections[3] = {9, 8, 3, 0, 0, 1'500'000'000, 0, 0, 4, 0};                 // .nv.global

@@ -92,6 +92,11 @@ struct FatbinMember {
   size_t uncompressed_bytes;  // equals payload_bytes when stored plainly
 };
 
+// It has no flag that none of those members has.
+inline bool IsWrittenAsKnown(const FatbinMember& member) {
+  return (member.flags & ~kFatbinKnownFlags) == 0;
+}
+
 enum class ImageKind : uint8_t { kFatbin, kElf, kPtx };
 
 enum class ImageError : uint8_t {
@@ -111,7 +116,10 @@ namespace fatbin_internal {
 
 inline constexpr size_t kUnknownSize = SIZE_MAX;
 inline constexpr uint16_t kElfMachineCuda = 190;
+inline constexpr uint32_t kElfSectionSymbols = 2;
 inline constexpr uint32_t kElfSectionNoBits = 8;
+// A section's flag: it is for the device.
+inline constexpr uint64_t kElfAllocated = 2;
 
 // A section of this type takes memory of the device and none of the file: ELF's own, and CUDA's for
 // uninitialized global, local and shared memory (those that cubins of NCCL and cudadevrt have).

@@ -16,8 +16,6 @@
 namespace gpuloom {
 namespace {
 
-constexpr uint32_t kSymbolTable = 2;  // an ELF section's type
-
 // Whether a symbol of the table is a texture, sampler or surface reference. They have no section.
 bool HasReferences(std::span<const uint8_t> elf, const fatbin_internal::ElfSection& table) {
   constexpr uint8_t kTexture = 10;
@@ -45,7 +43,6 @@ bool IsCode(std::string_view section_name) {
 }
 
 bool ElfHasVariables(std::span<const uint8_t> elf) {
-  constexpr uint64_t kForTheDevice = 2;  // SHF_ALLOC
   Image image;
   if (FindImage(elf.data(), elf.size(), &image) != ImageError::kNone ||
       image.kind != ImageKind::kElf)
@@ -64,12 +61,13 @@ bool ElfHasVariables(std::span<const uint8_t> elf) {
   for (uint32_t i = 0; i < header.section_count; ++i) {
     const auto section = section_at(i);
     if (section.name >= strings.size()) return true;
-    if (section.type == kSymbolTable && HasReferences(elf, section)) return true;
+    if (section.type == fatbin_internal::kElfSectionSymbols && HasReferences(elf, section))
+      return true;
     std::string_view name = strings.substr(section.name);
     name = name.substr(0, name.find('\0'));
     if (section.size == 0) continue;
     if (name.starts_with(".nv.global") || name.starts_with(".nv.constant3")) return true;
-    if ((section.flags & kForTheDevice) != 0 && !IsCode(name)) return true;
+    if ((section.flags & fatbin_internal::kElfAllocated) != 0 && !IsCode(name)) return true;
   }
   return false;
 }
@@ -215,12 +213,9 @@ ImageContent LookInto(std::span<const uint8_t> bytes) {
   std::vector<uint8_t> unpacked;
   while (content.is_sound && reader.Next(&member)) {
     std::string error;
-    const bool is_known = (member.flags & ~kFatbinKnownFlags) == 0;
-    if (!is_known || !UnpackMember(member, kMaxMemberBytes, &unpacked, &error)) {
+    if (!IsWrittenAsKnown(member) || !UnpackMember(member, kMaxMemberBytes, &unpacked, &error)) {
       is_clear = false;
-      // Of other kinds the way in which they are packed is not known here.
-      content.is_sound = !is_known || (member.kind != FatbinMemberKind::kElf &&
-                                       member.kind != FatbinMemberKind::kPtx);
+      content.is_sound = !IsJudged(member);
       continue;
     }
     content.is_sound = IsSoundMember(member.kind, unpacked);

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "proto/cuda/testing/images.h"
+
 namespace gpuloom {
 namespace {
 
@@ -28,24 +30,11 @@ FatbinMember Member(FatbinCompression compression, const std::vector<uint8_t>& p
 }
 
 std::vector<uint8_t> Fatbin(const std::vector<std::vector<uint8_t>>& members) {
-  std::vector<uint8_t> body;
+  std::vector<std::string_view> texts;
   for (const auto& member : members) {
-    FatbinMemberHeader header{};
-    header.kind = static_cast<uint16_t>(FatbinMemberKind::kPtx);
-    header.version = 0x0101;
-    header.header_bytes = sizeof(header);
-    header.padded_payload_bytes = (member.size() + 7) & ~size_t{7};
-    header.sm = 90;
-    const auto* raw = reinterpret_cast<const uint8_t*>(&header);
-    body.insert(body.end(), raw, raw + sizeof(header));
-    body.insert(body.end(), member.begin(), member.end());
-    body.resize(body.size() + header.padded_payload_bytes - member.size());
+    texts.emplace_back(reinterpret_cast<const char*>(member.data()), member.size());
   }
-  const FatbinHeader header{kFatbinMagic, 1, sizeof(FatbinHeader), body.size()};
-  std::vector<uint8_t> fatbin(sizeof(header) + body.size());
-  std::memcpy(fatbin.data(), &header, sizeof(header));
-  std::memcpy(fatbin.data() + sizeof(header), body.data(), body.size());
-  return fatbin;
+  return testing_images::PlainFatbin(FatbinMemberKind::kPtx, texts);
 }
 
 TEST(UnpackMember, RestoresEachCompression) {
@@ -123,15 +112,7 @@ void FillHeader(Cubin* cubin) {
     return static_cast<uint64_t>(static_cast<const uint8_t*>(part) -
                                  reinterpret_cast<const uint8_t*>(cubin));
   };
-  std::memcpy(cubin->header.ident,
-              "\x7f"
-              "ELF\2\1\1",
-              7);
-  cubin->header.machine = fatbin_internal::kElfMachineCuda;
-  cubin->header.section_offset = offset(cubin->sections);
-  cubin->header.section_entry_bytes = sizeof(cubin->sections[0]);
-  cubin->header.section_count = 3;
-  cubin->header.section_names = 2;
+  cubin->header = testing_images::CubinHeader(offset(cubin->sections), 3, 2);
   cubin->sections[2] = {0, 3, 0, 0, offset(cubin->names), sizeof(cubin->names), 0, 0, 1, 0};
 }
 

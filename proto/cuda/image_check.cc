@@ -18,11 +18,12 @@ using fatbin_internal::ElfHeader;
 using fatbin_internal::ElfSection;
 using fatbin_internal::ElfSymbol;
 using fatbin_internal::HasNoContent;
+using fatbin_internal::kElfAllocated;
+using fatbin_internal::kElfSectionSymbols;
 using fatbin_internal::ReadAt;
 
 // Types of sections: ELF's own, and CUDA's.
 constexpr uint32_t kNull = 0;
-constexpr uint32_t kSymbolTable = 2;
 constexpr uint32_t kStringTable = 3;
 constexpr uint32_t kRelocationsWithAddend = 4;
 constexpr uint32_t kNote = 7;
@@ -74,7 +75,9 @@ class ElfFile {
     }
     if (!TableIsSound() || !ContentsFit()) return false;
     for (const ElfSection& section : sections_) name_ends_.push_back(NamesEnd(section));
-    const auto is_symbols = [](const ElfSection& section) { return section.type == kSymbolTable; };
+    const auto is_symbols = [](const ElfSection& section) {
+      return section.type == kElfSectionSymbols;
+    };
     const auto symbols = std::find_if(sections_.begin(), sections_.end(), is_symbols);
     if (symbols != sections_.end()) symbol_count_ = symbols->size / sizeof(ElfSymbol);
     const auto all = [this](bool (ElfFile::*holds)(const ElfSection&) const) {
@@ -146,8 +149,8 @@ class ElfFile {
            sections_[header_.section_names].type == kStringTable;
   }
 
-  // Nobody's content is another's, but for what a few tools share: what is walked is no more than the file
-  // is long, however many sections there are.
+  // Nobody's content is another's, but for what a few tools share: what is walked is at most twice as long as
+  // the file, however many sections there are.
   bool ContentsFit() const {
     uint64_t room = 2 * static_cast<uint64_t>(bytes_.size());
     for (const ElfSection& section : sections_) {
@@ -169,11 +172,12 @@ class ElfFile {
         section.link >= sections_.size()) {
       return false;
     }
-    const bool is_data = (section.flags & (kAllocated | kExecutable)) == kAllocated;
+    const bool is_data = (section.flags & (kElfAllocated | kExecutable)) == kElfAllocated;
     const bool info_is_section = (section.flags & kInfoIsSection) != 0 || (is_cuda() && is_data);
     if (info_is_section && section.info >= sections_.size()) return false;
     // The driver divides by it.
-    const bool is_aligned = align != 0 || (!(section.flags & kAllocated) && section.type != kNote);
+    const bool is_aligned =
+        align != 0 || (!(section.flags & kElfAllocated) && section.type != kNote);
     if (is_cuda() && (!is_aligned || section.address != 0)) return false;
     // Of code: its function's symbol, and the number of registers.
     const bool is_code = is_cuda() && (section.flags & kExecutable) != 0;
@@ -183,7 +187,7 @@ class ElfFile {
 
   bool ContentIsSound(const ElfSection& section) const {
     switch (section.type) {
-      case kSymbolTable:
+      case kElfSectionSymbols:
         return SymbolsAreSound(section);
       case kRelocations:
         return RelocationsAreSound(section, 16);
@@ -208,7 +212,7 @@ class ElfFile {
       if (symbol.section >= sections_.size()) return false;
       // What a debugger shows counts from somewhere else in sections without content.
       const ElfSection& section = sections_[symbol.section];
-      if (section.type == kStringTable || section.type == kSymbolTable) return false;
+      if (section.type == kStringTable || section.type == kElfSectionSymbols) return false;
       const uint64_t begin = HasNoContent(section.type) ? 0 : symbol.value;
       if (symbol.section != 0 &&
           (symbol.value > section.size || !Fits(begin, symbol.size, section.size))) {
@@ -227,7 +231,7 @@ class ElfFile {
     // Tools that put sections into another order leave the old numbers here (cuBLAS has such cubins): then nothing is
     // known of the target. A host's may be compressed, and places in it count as if it were not.
     const ElfSection& target = sections_[table.info];
-    const bool knows_target = is_cuda() && sections_[table.link].type == kSymbolTable;
+    const bool knows_target = is_cuda() && sections_[table.link].type == kElfSectionSymbols;
     if (knows_target && HasNoContent(target.type)) return false;
     const uint64_t symbol_count = SymbolCount(table);
     for (uint64_t at = 0; at < table.size; at += entry_bytes) {
@@ -241,7 +245,7 @@ class ElfFile {
   // Of the table that a section names, or else of the file's first.
   uint64_t SymbolCount(const ElfSection& of) const {
     const ElfSection& table = sections_[of.link];
-    return table.type == kSymbolTable ? table.size / sizeof(ElfSymbol) : symbol_count_;
+    return table.type == kElfSectionSymbols ? table.size / sizeof(ElfSymbol) : symbol_count_;
   }
 
   // Who calls whom: pairs of symbols, or of what has no symbol, which are the last numbers. Or each with its
@@ -323,7 +327,6 @@ class ElfFile {
   static constexpr uint64_t kMaxMemoryBytes = uint64_t{1} << 40;
   static constexpr uint64_t kMaxAlign = uint64_t{1} << 30;
   // Flags of a section.
-  static constexpr uint64_t kAllocated = 2;
   static constexpr uint64_t kExecutable = 4;
   static constexpr uint64_t kInfoIsSection = 0x40;
 
@@ -338,8 +341,14 @@ bool IsSoundFatbin(std::span<const uint8_t> fatbin, const Afford& afford) {
   FatbinReader members(fatbin.data(), fatbin.size());
   FatbinMember member;
   std::vector<uint8_t> unpacked;
+  std::string error;
   while (members.Next(&member)) {
-    if (!IsSoundMember(member, afford, &unpacked)) return false;
+    if (!IsJudged(member)) continue;
+    if (member.uncompressed_bytes > kMaxMemberBytes || !afford(member.uncompressed_bytes) ||
+        !UnpackMember(member, kMaxMemberBytes, &unpacked, &error) ||
+        !IsSoundMember(member.kind, unpacked)) {
+      return false;
+    }
   }
   return members.error() == ImageError::kNone;
 }
@@ -413,15 +422,9 @@ bool IsSoundMember(FatbinMemberKind kind, std::span<const uint8_t> unpacked) {
   return !unpacked.empty() && unpacked.back() == 0 && !BeginsAsImage(unpacked);
 }
 
-bool IsSoundMember(const FatbinMember& member, const Afford& afford,
-                   std::vector<uint8_t>* unpacked) {
-  const bool is_judged =
-      member.kind == FatbinMemberKind::kElf || member.kind == FatbinMemberKind::kPtx;
-  if (!is_judged || (member.flags & ~kFatbinKnownFlags) != 0) return true;
-  std::string error;
-  return member.uncompressed_bytes <= kMaxMemberBytes && afford(member.uncompressed_bytes) &&
-         UnpackMember(member, kMaxMemberBytes, unpacked, &error) &&
-         IsSoundMember(member.kind, *unpacked);
+bool IsJudged(const FatbinMember& member) {
+  return IsWrittenAsKnown(member) &&
+         (member.kind == FatbinMemberKind::kElf || member.kind == FatbinMemberKind::kPtx);
 }
 
 bool IsSoundLinkInput(std::span<const uint8_t> input, const Afford& afford) {

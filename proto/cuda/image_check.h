@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
 #include "proto/cuda/fatbin.h"
 
@@ -25,11 +24,12 @@ namespace gpuloom {
 // check, and what was checked is not sound.
 using Afford = std::function<bool(uint64_t bytes)>;
 
-// Of a fatbin's member, unpacked: a cubin as above, or text that ends. Of other kinds nothing is known, nor of a
-// member that is written in a way that is not known here, which is the driver's to refuse: true.
+// Whether anything is known of a fatbin's member: that it is a cubin or text, written in a way that is known
+// here. Others are the driver's to refuse.
+[[nodiscard]] bool IsJudged(const FatbinMember& member);
+
+// Of a member, unpacked: a cubin as above, or text that ends. True of other kinds.
 [[nodiscard]] bool IsSoundMember(FatbinMemberKind kind, std::span<const uint8_t> unpacked);
-[[nodiscard]] bool IsSoundMember(const FatbinMember& member, const Afford& afford,
-                                 std::vector<uint8_t>* unpacked);
 
 // The same of whatever may be linked but text: a cubin; a fatbin and its members, which are unpacked one at a
 // time; a host's object file (ELF) and the fatbins in it; an archive of such, as ar makes it. False for

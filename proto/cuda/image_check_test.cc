@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "proto/cuda/fatbin.h"
+#include "proto/cuda/testing/images.h"
 
 namespace gpuloom {
 namespace {
@@ -25,6 +26,8 @@ bool IsSoundLinkText(std::span<const uint8_t> text) {
 using fatbin_internal::ElfHeader;
 using fatbin_internal::ElfSection;
 using fatbin_internal::ElfSymbol;
+using testing_images::CubinHeader;
+using testing_images::PlainFatbin;
 using Bytes = std::vector<uint8_t>;
 
 // A cubin with one function, one relocation of it and one attribute, laid out by hand.
@@ -49,17 +52,7 @@ struct Cubin {
   } info;
 
   Cubin() {
-    std::memcpy(header.ident,
-                "\x7f"
-                "ELF\2\1\1",
-                7);
-    header.type = 2;
-    header.machine = fatbin_internal::kElfMachineCuda;
-    header.header_bytes = sizeof(header);
-    header.section_offset = offsetof(Cubin, sections);
-    header.section_entry_bytes = sizeof(ElfSection);
-    header.section_count = kSections;
-    header.section_names = kNames;
+    header = CubinHeader(offsetof(Cubin, sections), kSections, kNames);
     Section(kNames, 3, names, sizeof(names));
     Section(kSymbols, 2, symbols, sizeof(symbols));
     sections[kSymbols].link = kNames;
@@ -191,42 +184,26 @@ TEST(ImageCheck, Malicious_AttributesOfSymbolsNeedSymbols) {
   EXPECT_FALSE(IsSoundCubin(cubin.bytes()));
 }
 
-// A fatbin whose one member is this, plain.
-Bytes Fatbin(FatbinMemberKind kind, std::string_view payload, uint64_t flags = 0) {
-  FatbinMemberHeader member{};
-  member.kind = static_cast<uint16_t>(kind);
-  member.header_bytes = sizeof(member);
-  member.padded_payload_bytes = payload.size();
-  member.sm = 90;
-  member.flags = flags;
-  const FatbinHeader header{kFatbinMagic, 1, sizeof(header), sizeof(member) + payload.size()};
-  Bytes fatbin(sizeof(header) + sizeof(member));
-  std::memcpy(fatbin.data(), &header, sizeof(header));
-  std::memcpy(&fatbin[sizeof(header)], &member, sizeof(member));
-  fatbin.insert(fatbin.end(), payload.begin(), payload.end());
-  return fatbin;
-}
-
 TEST(ImageCheck, Malicious_MembersAreLookedInto) {
   const Cubin cubin;
   const std::string sound(reinterpret_cast<const char*>(&cubin), sizeof(cubin));
   std::string damaged = sound;
   damaged[offsetof(Cubin, header.section_names)] = 77;
-  EXPECT_TRUE(IsSoundLinkInput(Fatbin(FatbinMemberKind::kElf, sound)));
-  EXPECT_FALSE(IsSoundLinkInput(Fatbin(FatbinMemberKind::kElf, damaged)));
-  EXPECT_TRUE(IsSoundLinkInput(Fatbin(FatbinMemberKind::kElf, damaged, 1u << 30)))
+  EXPECT_TRUE(IsSoundLinkInput(PlainFatbin(FatbinMemberKind::kElf, {sound})));
+  EXPECT_FALSE(IsSoundLinkInput(PlainFatbin(FatbinMemberKind::kElf, {damaged})));
+  EXPECT_TRUE(IsSoundLinkInput(PlainFatbin(FatbinMemberKind::kElf, {damaged}, 1u << 30)))
       << "written in a way that is not known here: the driver's to refuse";
-  EXPECT_TRUE(IsSoundLinkInput(Fatbin(FatbinMemberKind::kPtx, {".version 9.0\0", 13})));
-  EXPECT_FALSE(IsSoundLinkInput(Fatbin(FatbinMemberKind::kPtx, ".version 9.0")));
+  EXPECT_TRUE(IsSoundLinkInput(PlainFatbin(FatbinMemberKind::kPtx, {".version 9.0"})));
+  EXPECT_FALSE(IsSoundLinkInput(PlainFatbin(FatbinMemberKind::kPtx, {".version 9.0    "})));
   EXPECT_FALSE(
-      IsSoundLinkInput(Fatbin(FatbinMemberKind::kPtx, {"\x50\xed\x55\xba .managed\0", 14})));
+      IsSoundLinkInput(PlainFatbin(FatbinMemberKind::kPtx, {"\x50\xed\x55\xba .managed"})));
 }
 
 TEST(ImageCheck, Malicious_WhatCannotBeAffordedIsNotUnpacked) {
   const Cubin cubin;
   const std::string member(reinterpret_cast<const char*>(&cubin), sizeof(cubin));
   uint64_t asked = 0;
-  EXPECT_FALSE(gpuloom::IsSoundLinkInput(Fatbin(FatbinMemberKind::kElf, member),
+  EXPECT_FALSE(gpuloom::IsSoundLinkInput(PlainFatbin(FatbinMemberKind::kElf, {member}),
                                          [&](uint64_t bytes) { return asked = bytes, false; }));
   EXPECT_EQ(asked, sizeof(cubin));
 }

@@ -16,7 +16,6 @@ using fatbin_internal::ElfSection;
 using fatbin_internal::ElfSymbol;
 using fatbin_internal::ReadAt;
 
-constexpr uint32_t kSectionSymbols = 2;
 constexpr uint8_t kTypeObject = 1;
 constexpr uint8_t kBindGlobal = 1;
 // nvcc's mark on a managed variable, in a symbol's `other`.
@@ -43,7 +42,7 @@ class Cubin {
     header_ = ReadAt<ElfHeader>(bytes.data());
     for (uint32_t i = 0; i < header_.section_count; ++i) {
       const ElfSection section = SectionAt(i);
-      if (section.type != kSectionSymbols) continue;
+      if (section.type != fatbin_internal::kElfSectionSymbols) continue;
       if (!Inside(section) || section.link >= header_.section_count) return false;
       symbols_ = section;
       names_ = SectionAt(section.link);

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <memory>
 
+#include "proto/cuda/testing/images.h"
+
 namespace gpuloom {
 namespace {
 
@@ -30,14 +32,7 @@ struct TestCubin {
   uint32_t values[2] = {9, 5};
 
   TestCubin() {
-    std::memcpy(header.ident,
-                "\x7f"
-                "ELF\2\1\1",
-                7);
-    header.machine = fatbin_internal::kElfMachineCuda;
-    header.section_offset = offsetof(TestCubin, sections);
-    header.section_entry_bytes = sizeof(ElfSection);
-    header.section_count = 5;
+    header = testing_images::CubinHeader(offsetof(TestCubin, sections), 5, 0);
     sections[1] = {0, 2, 0, 0, offsetof(TestCubin, symbols), sizeof(symbols), 2, 0, 8, 24};
     sections[2] = {0, 3, 0, 0, offsetof(TestCubin, names), sizeof(names), 0, 0, 1, 0};
     sections[3] = {0, 1, 0, 0, offsetof(TestCubin, values), sizeof(values), 0, 0, 64, 0};

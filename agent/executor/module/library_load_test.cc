@@ -10,6 +10,7 @@
 #include "agent/executor/testing/peer.h"
 #include "proto/cuda/fatbin.h"
 #include "proto/cuda/image_hash.h"
+#include "proto/cuda/testing/images.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -116,18 +117,7 @@ TEST_F(LibraryLoadTest, OldTextIsNotLinked) {
 // A cubin with so much code, and variables that take so much.
 std::string Cubin(uint64_t code_bytes, uint64_t variable_bytes) {
   using fatbin_internal::ElfSection;
-  fatbin_internal::ElfHeader header{};
-  std::memcpy(header.ident,
-              "\x7f"
-              "ELF\2\1\1",
-              7);
-  header.type = 2;
-  header.machine = fatbin_internal::kElfMachineCuda;
-  header.header_bytes = sizeof(header);
-  header.section_offset = sizeof(header);
-  header.section_entry_bytes = sizeof(ElfSection);
-  header.section_count = 5;
-  header.section_names = 1;
+  const auto header = testing_images::CubinHeader(sizeof(fatbin_internal::ElfHeader), 5, 1);
   constexpr char kNames[] = "\0.text.k\0.nv.global";
   constexpr uint64_t kNamesAt = sizeof(header) + 5 * sizeof(ElfSection);
   constexpr uint64_t kCodeAt = kNamesAt + sizeof(kNames);
@@ -172,15 +162,8 @@ TEST_F(LibraryLoadTest, Malicious_TextWithoutAnEndNeverReachesTheDriver) {
   for (const bool ends : {true, false}) {
     std::string text(kEmptyPtx);
     text.resize((text.size() + 8) & ~size_t{7}, ends ? '\0' : ' ');
-    FatbinMemberHeader member{};
-    member.kind = static_cast<uint16_t>(FatbinMemberKind::kPtx);
-    member.header_bytes = sizeof(member);
-    member.padded_payload_bytes = text.size();
-    member.sm = 70;
-    const FatbinHeader header{kFatbinMagic, 1, sizeof(header), sizeof(member) + text.size()};
-    const std::string image = std::string(reinterpret_cast<const char*>(&header), sizeof(header)) +
-                              std::string(reinterpret_cast<const char*>(&member), sizeof(member)) +
-                              text;
+    const auto fatbin = testing_images::PlainFatbin(FatbinMemberKind::kPtx, {text});
+    const std::string image(fatbin.begin(), fatbin.end());
     EXPECT_EQ(tenant_->LoadLibrary(1, image), ends ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE);
     EXPECT_EQ(Loads(), ends ? 1 : 0);
     if (ends) {

@@ -7,6 +7,7 @@
 #include "agent/executor/testing/driver.h"
 #include "agent/executor/testing/peer.h"
 #include "proto/cuda/fatbin.h"
+#include "proto/cuda/testing/images.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -26,17 +27,7 @@ struct TestCubin {
   uint64_t values[1] = {7};
 
   TestCubin() {
-    std::memcpy(header.ident,
-                "\x7f"
-                "ELF\2\1\1",
-                7);
-    header.machine = fatbin_internal::kElfMachineCuda;
-    header.type = 2;
-    header.header_bytes = sizeof(header);
-    header.section_offset = offsetof(TestCubin, sections);
-    header.section_entry_bytes = sizeof(ElfSection);
-    header.section_count = 4;
-    header.section_names = 2;
+    header = testing_images::CubinHeader(offsetof(TestCubin, sections), 4, 2);
     sections[1] = {0, 2, 0, 0, offsetof(TestCubin, symbols), sizeof(symbols), 2, 0, 8, 24};
     sections[2] = {0, 3, 0, 0, offsetof(TestCubin, names), sizeof(names), 0, 0, 1, 0};
     sections[3] = {10, 1, 0, 0, offsetof(TestCubin, values), sizeof(values), 0, 0, 8, 0};

@@ -20,7 +20,6 @@ using fatbin_internal::ElfSection;
 using fatbin_internal::ElfSymbol;
 using fatbin_internal::ReadAt;
 
-constexpr uint32_t kSymbolTable = 2;
 constexpr uint8_t kObject = 1;
 
 // A cubin whose every offset lies inside it.
@@ -80,7 +79,8 @@ std::string FromCubin(std::span<const uint8_t> bytes) {
       kernels.append(".visible .entry ").append(name.substr(kCode.size())).append("() { ret; }\n");
     }
     const ElfSection table = cubin.section(i);
-    if (table.type != kSymbolTable || table.link >= cubin.section_count()) continue;
+    if (table.type != fatbin_internal::kElfSectionSymbols || table.link >= cubin.section_count())
+      continue;
     for (const ElfSymbol& symbol : cubin.symbols(table)) {
       if ((symbol.info & 15) != kObject || symbol.size == 0 ||
           symbol.section >= cubin.section_count()) {
