@@ -315,7 +315,11 @@ void TextureReferences::On(wire::Tag<wire::ReferenceGet>,
     return FinishReference(caller, request, *lookup, library->loaded);
   }
   loaded_->UseLibrary(
-      library->loaded, [lookup, &cuda = services_.device->cuda()] { lookup->FindInLibrary(cuda); },
+      library->loaded,
+      [lookup, &cuda = services_.device->cuda()] {
+        lookup->FindInLibrary(cuda);
+        return false;  // not known
+      },
       [this, lookup, caller, request, loaded = library->loaded] {
         FinishReference(caller, request, *lookup, loaded);
       });

@@ -121,7 +121,10 @@ void Kernels::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
         if (!serving()) return;
         libraries_->UseCompiled(
             loaded,
-            [lookup, &cuda = services_.device->cuda()] { lookup->result = lookup->Find(cuda); },
+            [lookup, &cuda = services_.device->cuda()] {
+              lookup->result = lookup->Find(cuda);
+              return lookup->result == CUDA_SUCCESS;
+            },
             [this, lookup, caller, request, loaded] {
               FinishLookup(caller, request, lookup, loaded);
             });

@@ -49,11 +49,12 @@ class Libraries final : public Part {
   Library* FindLibrary(wire::LibraryId id_untrusted);  // refuses when there is none
   // nullptr: what was looked up was unloaded meanwhile, and another may have got the id.
   Library* FindLoaded(wire::LibraryId id, const LibraryRef& loaded);
-  // Runs `work`, a look-up, as soon as that disturbs nobody. `done` may come after the session's end.
-  void UseLibrary(const LibraryRef& library, std::function<void()> work,
-                  std::function<void()> done);
-  void UseCompiled(const LibraryRef& library, std::function<void()> work,
-                   std::function<void()> done);  // asked for a kernel already
+  // Runs `work`, a look-up, as soon as that disturbs nobody. True when it has put the library on the device for
+  // certain: later look-ups wait for nobody. `done` may come after the session's end.
+  using LookUp = std::function<bool()>;
+  void UseLibrary(const LibraryRef& library, LookUp work, std::function<void()> done);
+  // Asked for a kernel already, so that text is compiled.
+  void UseCompiled(const LibraryRef& library, LookUp work, std::function<void()> done);
 
   // At the end, in this order, each a piece; true when that was the last.
   bool DropReferences() { return DropPiece(&references_); }

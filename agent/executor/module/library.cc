@@ -11,6 +11,15 @@
 #include "agent/executor/module/libraries.h"
 
 namespace gpuloom::executor {
+namespace {
+
+// Asked for a kernel, whatever its name, the driver compiles what is text.
+void CompileText(const Driver& cuda, CUlibrary library) {
+  CUkernel none = nullptr;
+  (void)cuda.cuLibraryGetKernel(&none, library, "-");
+}
+
+}  // namespace
 
 Library* Libraries::FindLibrary(wire::LibraryId id_untrusted) {
   Library* library = libraries_.Find(id_untrusted);
@@ -24,33 +33,31 @@ Library* Libraries::FindLoaded(wire::LibraryId id, const LibraryRef& loaded) {
   return library != nullptr && library->loaded == loaded ? library : nullptr;
 }
 
-// Asked for a kernel, whatever its name, the driver compiles what is text. That may take long, and must
-// not do so in a quiet moment, in which everybody waits.
-void Libraries::UseLibrary(const LibraryRef& library, std::function<void()> work,
-                           std::function<void()> done) {
+// In a quiet moment everybody waits, so nothing must be compiled there.
+void Libraries::UseLibrary(const LibraryRef& library, LookUp work, std::function<void()> done) {
   if (library->usable) return UseCompiled(library, std::move(work), std::move(done));
   modules_.Post(
-      [&cuda = services_.device->cuda(), handle = library->handle] {
-        CUkernel none = nullptr;
-        (void)cuda.cuLibraryGetKernel(&none, handle, "-");
-      },
+      [&cuda = services_.device->cuda(), handle = library->handle] { CompileText(cuda, handle); },
       [this, library, work = std::move(work), done = std::move(done)] {
         if (serving()) UseCompiled(library, work, done);
       });
 }
 
-void Libraries::UseCompiled(const LibraryRef& library, std::function<void()> work,
-                            std::function<void()> done) {
+void Libraries::UseCompiled(const LibraryRef& library, LookUp work, std::function<void()> done) {
   // Either holds the library: its unloading waits for the device, but not for a worker.
   if (library->usable) {
-    return modules_.Post(std::move(work), [library, done = std::move(done)] { done(); });
+    return modules_.Post([work = std::move(work)] { (void)work(); },
+                         [library, done = std::move(done)] { done(); });
   }
+  auto loaded = std::make_shared<bool>(false);
   ++outstanding_;
-  services_.quiet->Need(owner(), std::move(work), [this, library, done = std::move(done)] {
-    --outstanding_;
-    library->usable = true;
-    done();
-  });
+  services_.quiet->Need(
+      owner(), [loaded, work = std::move(work)] { *loaded = work(); },
+      [this, library, loaded, done = std::move(done)] {
+        --outstanding_;
+        library->usable |= *loaded;
+        done();
+      });
 }
 
 void Libraries::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Request& request,
@@ -120,9 +127,10 @@ void Libraries::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::
     uint32_t count = 0;
   };
   auto listed = std::make_shared<Listed>(host_->budget);
-  UseLibrary(
-      library->loaded,
+  // It neither waits for anybody nor puts anything on the device (measured).
+  modules_.Post(
       [listed, &cuda = services_.device->cuda(), handle = library->loaded->handle] {
+        CompileText(cuda, handle);
         unsigned count = 0;
         listed->result = cuda.cuLibraryGetKernelCount(&count, handle);
         if (listed->result != CUDA_SUCCESS || count == 0) return;
@@ -173,6 +181,7 @@ void Libraries::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& r
       [found, &cuda = services_.device->cuda(), handle = library->loaded->handle] {
         found->result = cuda.cuLibraryGetGlobal(&found->address, &found->size_bytes, handle,
                                                 found->name.c_str());
+        return found->result == CUDA_SUCCESS;
       },
       [this, found, caller = CallerOf(record), id = request.library, loaded = library->loaded] {
         services_.device->JudgeImage(found->result);

@@ -92,7 +92,7 @@ struct LoadedLibrary {
   uint32_t kernel_count = 0;
   bool shared = false;  // in the cache: others may use it
   bool prints = false;  // its kernels may print: their launches take turns (printer.h)
-  bool usable = false;  // a kernel or variable has been looked up: later ones do not wait
+  bool usable = false;  // a kernel or variable was found: looking up others waits for nobody
   std::map<std::string, KernelFacts, std::less<>> kernels;
   std::string names;  // of all kernels, each ended by a NUL, once somebody asked
   uint32_t name_count = 0;

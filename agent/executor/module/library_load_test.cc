@@ -85,6 +85,25 @@ TEST_F(LibraryLoadTest, LoadsThatWouldWaitForTheDeviceWaitForAnIdleMoment) {
   EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
 }
 
+// Listing a library's kernels puts nothing on the device, so what comes first behind it still waits.
+TEST_F(LibraryLoadTest, AListOfKernelsMakesNoLibraryUsable) {
+  TestingDriver::SetLoadsBlock(true);
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  const std::string other = std::string(kEmptyPtx) + "// another program\n";
+  ASSERT_EQ(neighbour_->LoadLibrary(1, other), CUDA_SUCCESS);
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  EXPECT_EQ(neighbour_->Call<wire::LibraryKernels>({LibraryId{1}, 0}), CUDA_SUCCESS);
+  const uint8_t name[] = {'k'};
+  const wire::Ticket get =
+      neighbour_->Post<wire::KernelGet>({LibraryId{1}, KernelId{1}}, name, /*slot=*/9);
+  const auto answered = [&] { return neighbour_->reader.FindReply(9, get) != nullptr; };
+  EXPECT_TRUE(neighbour_->Never(answered));
+  TestingDriver::Release();
+  EXPECT_TRUE(neighbour_->Wait(answered));
+  EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
+}
+
 // The linker would let its calls pass when it met it again.
 TEST_F(LibraryLoadTest, TextThatDeclaresFunctionsIsNotLinked) {
   using ::testing::Contains;
