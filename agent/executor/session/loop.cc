@@ -50,6 +50,8 @@ constexpr int64_t kShortestSleepNs = 50'000;    // about what going to sleep and
 constexpr int64_t kLongestSleepNs = 1'000'000;  // with work at the device
 constexpr uint64_t kCountersEveryNs = 1'000'000'000;
 constexpr int64_t kEndingSleepNs = 20'000'000;  // drain time-outs are looked at so often
+// Sessions that a lost context is told about by name.
+constexpr int kMaxSuspects = 16;
 
 // Loading is slow and holds locks of the driver's: few threads; some may wait for the linker. Memory
 // calls are short.
@@ -300,7 +302,9 @@ int64_t Loop::SleepNs(uint64_t idle_ns) const {
   }
   for (const auto& session : sessions_) {
     // A tenant rings when it has taken text; this is for one that died in between.
-    if (session->state() == Session::State::kEnding || session->HasText()) return kEndingSleepNs;
+    const Session::State state = session->state();
+    const bool ends = state == Session::State::kEnding || state == Session::State::kReturning;
+    if (ends || session->HasText()) return kEndingSleepNs;
     if (session->HasCounters() || session->HasKept()) return kCountersEveryNs;
   }
   return -1;
@@ -445,9 +449,10 @@ void Loop::TellFault() {
   const CUresult result = device_->lost();
   uint64_t culprit = 0;
   int at_device = 0;
+  std::string ids;
   for (const auto& session : sessions_) {
     if (!session->AtDevice()) continue;
-    ++at_device;
+    if (++at_device <= kMaxSuspects) ids += " " + std::to_string(session->id());
     culprit = session->id();
   }
   // With work of several at the device nobody can tell whose it was.
@@ -461,8 +466,9 @@ void Loop::TellFault() {
     session->PublishFault(result, about_it ? std::string_view(text) : std::string_view());
   }
   Log(LogLevel::kError,
-      "cuda: the context is lost: %s; %zu sessions are told, culprit session %llu",
-      device_->NameOf(result), sessions_.size(), static_cast<unsigned long long>(culprit));
+      "cuda: the context is lost: %s; %zu sessions are told; work of %d was at the device, "
+      "sessions%s",
+      device_->NameOf(result), sessions_.size(), at_device, ids.c_str());
   scheduler_.Send(control::ExecutorFault{static_cast<uint32_t>(result), 0, culprit});
 }
 

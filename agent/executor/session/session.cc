@@ -223,7 +223,7 @@ bool Session::Poll(uint64_t now_ns, Slice* slice) {
   if (state_ != State::kEnding || (streams_.Idle() && outstanding_ == 0))
     any |= parts_->submission.RunFences(slice);
   any |= parts_->events.AnswerEventWaits();
-  if (state_ == State::kEnding) any |= GoOnEnding();
+  if (state_ == State::kEnding || state_ == State::kReturning) any |= GoOnEnding();
   return any;
 }
 

@@ -104,6 +104,7 @@ class Session final : private SessionPort {
   // session_end.cc
   bool HasRunOut();
   bool GoOnEnding();
+  void TellWaits();
   void ReturnEverything();
   void SendEnded(bool drained);
 

@@ -50,21 +50,39 @@ bool Session::HasRunOut() {
          outstanding_ == 0 && parts_->graphs.GraphsLetGo();
 }
 
+// What others cause is waited for: memory that is cleared behind their work, a call of the driver's that waits for theirs.
+void Session::TellWaits() {
+  services_.scheduler->Send(control::SessionWaits{id()});
+  deadline_ns_ = now_ns_ + uint64_t{order_.drain_timeout_ms} * 1'000'000;
+}
+
 bool Session::GoOnEnding() {
+  if (state_ == State::kReturning) {
+    if (now_ns_ > deadline_ns_) TellWaits();
+    return false;
+  }
+
   if (HasRunOut()) {
     ReturnEverything();
     return true;
   }
   if (now_ns_ <= deadline_ns_) return false;
   if (!AtDevice()) {
-    // What others cause is waited for: memory that is cleared behind their work, say.
-    services_.scheduler->Send(control::SessionWaits{id()});
-    deadline_ns_ = now_ns_ + uint64_t{order_.drain_timeout_ms} * 1'000'000;
+    TellWaits();
     return false;
   }
-  LogFor(&tenant_->lines, LogLevel::kError,
-         "session %llu (%s) did not drain within %u ms: the executor will be ended",
-         static_cast<unsigned long long>(id()), label(), order_.drain_timeout_ms);
+  // Never left out: it is the executor's last line, and others lose their work by it.
+  size_t streams = 0, graphs = 0, chains = 0;
+  for (const Stream* stream : streams_.active()) {
+    streams += stream->in_flight != 0;
+    graphs += stream->graphs.size();
+    chains += stream->chains.size();
+  }
+  Log(LogLevel::kError,
+      "session %llu (%s) did not drain within %u ms, with work of %zu streams at the device, %zu "
+      "graphs and %zu chains among it: the executor will be ended",
+      static_cast<unsigned long long>(id()), label(), order_.drain_timeout_ms, streams, graphs,
+      chains);
   state_ = State::kStuck;
   SendEnded(false);
   return true;

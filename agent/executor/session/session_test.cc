@@ -310,6 +310,20 @@ TEST_F(SessionTest, EndlessKernelIsReportedNotWaitedFor) {
   EXPECT_EQ(ended->drained, 0u);
 }
 
+// A driver's call that waits for others' work, say: it costs the domain nothing.
+TEST_F(SessionTest, ASessionThatIsBeingReturnedSaysThatItWaits) {
+  scheduler_.drain_timeout_ms = 50;
+  auto ending = scheduler_.AddTenant();
+  ASSERT_NE(ending->Alloc(1000), 0u);
+  TestingDriver::HoldCalls("unmap");
+  scheduler_.RemoveTenant(*ending);
+  EXPECT_TRUE(scheduler_.WaitWaits(ending->order.session_id, 2));
+  TestingDriver::ReleaseCalls();
+  const auto ended = scheduler_.WaitEnded(ending->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 1u);
+}
+
 TEST_F(SessionTest, FaultIsToldToEveryTenantAndTheScheduler) {
   auto neighbour = scheduler_.AddTenant();
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));

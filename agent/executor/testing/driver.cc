@@ -180,6 +180,7 @@ void FillTable(Driver* d) {
     return CUDA_SUCCESS;
   };
   d->cuMemUnmap = [](CUdeviceptr, size_t) {
+    TakeLong("unmap");
     const MutexLock lock(S().mutex);
     S().calls.push_back("unmap");
     return S().failure;

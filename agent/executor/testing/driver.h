@@ -35,7 +35,7 @@ class TestingDriver {
   // What every kernel needs of local memory a thread.
   static void SetLocalBytes(int bytes);
 
-  // A call that takes long: "link" (cuLinkComplete), "look up" (cuLibraryGetKernel) and "occupancy" (and "fill", of bytes) do not
+  // A call that takes long: "link" (cuLinkComplete), "look up" (cuLibraryGetKernel), "unmap" and "occupancy" (and "fill", of bytes) do not
   // return from now on, until ReleaseCalls. Release and Reset do that too.
   static void HoldCalls(const char* what);
   static void ReleaseCalls();
