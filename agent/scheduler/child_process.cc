@@ -64,6 +64,10 @@ bool ChildProcess::Kill(std::string* error) {
   return true;
 }
 
+void ChildProcess::Abort() const {
+  if (pid_ > 0) kill(pid_, SIGABRT);
+}
+
 bool ChildProcess::Reap(std::string* how) {
   if (pid_ <= 0) return false;
   siginfo_t info{};

@@ -17,6 +17,8 @@ class ChildProcess {
                            const std::vector<int>& descriptors, std::string* error);
 
   int pid() const { return pid_; }
+  // SIGABRT to the process alone: it says where it hangs, when it is still able to, and ends.
+  void Abort() const;
   // SIGKILL to the whole group. It is dead when Reap says so. False with a message: it is another
   // user's by now, and we may not.
   [[nodiscard]] bool Kill(std::string* error);

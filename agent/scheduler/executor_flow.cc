@@ -72,7 +72,7 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
       });
   executor->peer->ExpectDescriptors(control::MostDescriptors(control::Route::kExecutorSays));
   executor->deadline = loop_->After(options_.start_timeout, [this, id] {
-    LoseExecutor(executors_.at(id).get(), End::kKill, "was not ready in time");
+    LoseExecutor(executors_.at(id).get(), End::kAbort, "was not ready in time");
   });
   LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo, executor->Label() + " started");
   domains_[domain] = executor;
@@ -261,10 +261,12 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
         it != domains_.end() && it->second == executor) {
       domains_.erase(it);
     }
-    LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo,
-           executor->Label() + " ends: " + reason);
     executor->idle.Cancel();
     const std::set<uint64_t> sessions = executor->sessions;
+    const bool loses = !sessions.empty() && !shutting_down_;
+    LogFor(&start_history_[executor->domain].lines, loses ? LogLevel::kError : LogLevel::kInfo,
+           executor->Label() + " ends: " + reason +
+               (loses ? "; " + std::to_string(sessions.size()) + " sessions are lost" : ""));
     for (const uint64_t id : sessions) {
       Session* session = FindSession(id, *executor);
       if (session == nullptr) continue;
@@ -284,6 +286,7 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
     executor->deadline =
         loop_->After(options_.exit_grace, [this, id] { KillExecutor(executors_.at(id).get()); });
   }
+  if (end == End::kAbort) executor->process.Abort();
   if (end == End::kKill) KillExecutor(executor);
 }
 

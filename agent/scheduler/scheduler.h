@@ -149,7 +149,8 @@ class Scheduler {
   void On(Executor* executor, const control::UnsupportedCall& message, control::Incoming& in);
   void On(Executor* executor, const control::ArenaReturned& message, control::Incoming& in);
   void On(Executor* executor, const control::ExecutorFault& message, control::Incoming& in);
-  enum class End { kAsk, kKill };
+  // kAbort: it hangs, and is to say where. Who has not ended after exit_grace is killed in any case.
+  enum class End { kAsk, kAbort, kKill };
   // It serves nobody from now on: its tenants are hung up on, its domain may start another.
   void LoseExecutor(Executor* executor, End end, const std::string& reason);
   void KillExecutor(Executor* executor);

@@ -161,7 +161,7 @@ void Scheduler::AddToExecutor(Session* session) {
   const uint64_t id = session->id;
   session->deadline = loop_->After(options_.start_timeout, [this, id] {
     Session* late = sessions_.at(id).get();
-    LoseExecutor(late->executor, End::kKill, "did not take a new session in time");
+    LoseExecutor(late->executor, End::kAbort, "did not take a new session in time");
   });
 }
 
@@ -245,7 +245,7 @@ void Scheduler::ExpectEnd(Session* session) {
   const uint64_t id = session->id;
   session->deadline = loop_->After(options_.drain_timeout + options_.drain_grace, [this, id] {
     Session* late = sessions_.at(id).get();
-    LoseExecutor(late->executor, End::kKill, late->Label() + " was not ended in time");
+    LoseExecutor(late->executor, End::kAbort, late->Label() + " was not ended in time");
   });
 }
 

@@ -121,6 +121,9 @@ def _():
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         out = F.dropout(x, 0.5)
+    # PyTorch sets the graph's offset to 0 on the capture's stream, and for the first replay on this one, in no order
+    # (seen natively on a busy device).
+    torch.cuda.synchronize()
     seen = []
     for _ in range(3):
         graph.replay()

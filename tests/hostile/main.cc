@@ -40,9 +40,10 @@ constexpr char kUsage[] =
     "  --tenants N     hostile ones at a time beside the honest one of their trust domain "
     "(default: 3)\n"
     "  --only-seed     every hostile tenant has the first one's seed\n"
-    "  --trace         with every command of theirs in the log: process, name, words of the "
+    "  --trace         with every command of theirs in the log: session, name, words of the "
     "request, bytes of "
     "payload\n"
+    "  --without A,B   commands whose names begin so are not sent\n"
     "  --no-wild       no tenant in a domain of its own that faults and never ends\n"
     "  --log FILE      of the scheduler and the executors (default: in the current directory; kept "
     "when\n"
@@ -56,6 +57,7 @@ struct Options {
   bool only_seed = false;
   bool trace = false;
   bool wild = true;
+  std::string without;
   std::string log = "random_hostility.log";
 };
 
@@ -193,7 +195,7 @@ struct Tally {
 class Hostile {
  public:
   Hostile(const Allocation& allocation, RandomTenant::Habits habits)
-      : allocation_(allocation), habits_(habits) {}
+      : allocation_(allocation), habits_(std::move(habits)) {}
 
   // Starts one with this seed when none runs. True when it did.
   bool Follow(uint64_t seed, Tally* tally) {
@@ -201,7 +203,8 @@ class Hostile {
     End(tally);
     seed_ = seed;
     process_ = Process({"/proc/self/exe", "--tenant", allocation_.directory, std::to_string(seed),
-                        habits_.wild ? "wild" : "tame", habits_.trace ? "trace" : "silent"});
+                        habits_.wild ? "wild" : "tame", habits_.trace ? "trace" : "silent",
+                        habits_.without});
     return true;
   }
   void End(Tally* tally) {
@@ -319,12 +322,14 @@ bool Run::Go() {
   const Allocation far =
       stack_.Allocate({.pod = "honest", .domain = "elsewhere", .quota_bytes = kQuotaBytes});
   for (uint32_t i = 0; i < options_.tenants; ++i) {
-    hostile_.emplace_back(stack_.Allocate({.pod = "hostile", .domain = "shared"}),
-                          RandomTenant::Habits{.trace = options_.trace});
+    hostile_.emplace_back(
+        stack_.Allocate({.pod = "hostile", .domain = "shared"}),
+        RandomTenant::Habits{.trace = options_.trace, .without = options_.without});
   }
   if (options_.wild) {
-    hostile_.emplace_back(stack_.Allocate({.pod = "wild", .domain = "wild"}),
-                          RandomTenant::Habits{.wild = true, .trace = options_.trace});
+    hostile_.emplace_back(
+        stack_.Allocate({.pod = "wild", .domain = "wild"}),
+        RandomTenant::Habits{.wild = true, .trace = options_.trace, .without = options_.without});
   }
   honest_.push_back(
       std::make_unique<Honest>("beside them", stack_.Tenant(near, {"bystander", "limits"})));
@@ -398,9 +403,10 @@ void PrintLog(const std::string& path) {
 }
 
 int Main(const std::vector<std::string>& words) {
-  if (words.size() == 6 && words[1] == "--tenant") {
-    return RandomTenant(words[2], std::strtoull(words[3].c_str(), nullptr, 10),
-                        {.wild = words[4] == "wild", .trace = words[5] == "trace"})
+  if (words.size() == 7 && words[1] == "--tenant") {
+    return RandomTenant(
+               words[2], std::strtoull(words[3].c_str(), nullptr, 10),
+               {.wild = words[4] == "wild", .trace = words[5] == "trace", .without = words[6]})
         .Run();
   }
   Options options;
@@ -420,6 +426,8 @@ int Main(const std::vector<std::string>& words) {
       options.seed = number();
     } else if (words[i] == "--tenants" && has_value) {
       options.tenants = static_cast<uint32_t>(number());
+    } else if (words[i] == "--without" && has_value) {
+      options.without = words[++i];
     } else if (words[i] == "--log" && has_value) {
       options.log = words[++i];
     } else {

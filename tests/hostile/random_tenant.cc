@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <sstream>
 #include <thread>
 
 namespace gpuloom::testing {
@@ -58,17 +59,30 @@ class Disturber {
   std::thread thread_;
 };
 
+bool IsLeftOut(std::string_view name, const std::string& without) {
+  std::istringstream beginnings(without);
+  for (std::string beginning; std::getline(beginnings, beginning, ',');) {
+    if (name.starts_with(beginning)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 // ---- a session
 
-RandomSession::RandomSession(HostileTenant* tenant, Random* random, RandomTenant::Habits habits)
+RandomSession::RandomSession(HostileTenant* tenant, Random* random,
+                             const RandomTenant::Habits& habits)
     : tenant_(*tenant),
       random_(*random),
       requests_(random, tenant->welcome(), tenant->arena(), habits.wild),
       trace_(habits.trace),
       wrong_permille_(random->Of<uint32_t>({0, 0, 2, 20, 200})),
-      hasty_percent_(random->Of<uint32_t>({0, 20, 80})) {}
+      hasty_percent_(random->Of<uint32_t>({0, 20, 80})) {
+  for (uint16_t opcode = 0; opcode < wire::kCommands.size(); ++opcode) {
+    if (!IsLeftOut(wire::kCommands[opcode].name, habits.without)) opcodes_.push_back(opcode);
+  }
+}
 
 template <typename Predicate>
 bool RandomSession::WaitShortly(Predicate holds) {
@@ -94,7 +108,7 @@ void RandomSession::Step() {
   if (random_.Chance(5)) PlayWithWords();
   std::optional<Draft> draft;
   for (int tries = 0; tries < 50 && !draft; ++tries) {
-    draft = requests_.Make(static_cast<uint16_t>(random_.Below(wire::kCommands.size())));
+    draft = requests_.Make(random_.Of(opcodes_));
   }
   if (!draft) return;
   const bool wrong = random_.Below(1000) < wrong_permille_;
@@ -225,9 +239,9 @@ bool RandomSession::Send(const Draft& draft, uint16_t slot, bool spoil_header) {
   return true;
 }
 
-void RandomSession::Trace(const Draft& draft) {
-  std::string line =
-      std::to_string(getpid()) + " " + std::string(wire::kCommands[draft.opcode].name);
+void RandomSession::Trace(const Draft& draft) const {
+  std::string line = std::to_string(tenant_.welcome().session_id) + " " +
+                     std::string(wire::kCommands[draft.opcode].name);
   for (size_t at = 0; at + 4 <= draft.request.size(); at += 4) {
     uint32_t word = 0;
     std::memcpy(&word, draft.request.data() + at, sizeof(word));
@@ -252,7 +266,7 @@ std::string RandomSession::Line() const {
 // ---- the tenant
 
 RandomTenant::RandomTenant(std::string directory, uint64_t seed, Habits habits)
-    : directory_(std::move(directory)), habits_(habits), random_(seed) {}
+    : directory_(std::move(directory)), habits_(std::move(habits)), random_(seed) {}
 
 int RandomTenant::Run() {
   // The end of a process that is killed, at a moment that nobody knows.

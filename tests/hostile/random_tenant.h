@@ -20,7 +20,8 @@ class RandomTenant {
   struct Habits {
     bool wild =
         false;  // also launches what faults and what never ends, which costs its trust domain the executor
-    bool trace = false;  // says each command on standard error
+    bool trace = false;        // says each command on standard error
+    std::string without = {};  // beginnings of commands' names that it never sends, with commas
   };
   RandomTenant(std::string directory, uint64_t seed, Habits habits);
 
@@ -38,7 +39,8 @@ class RandomTenant {
 // One session of it.
 class RandomSession {
  public:
-  RandomSession(HostileTenant* tenant, sequences::Random* random, RandomTenant::Habits habits);
+  RandomSession(HostileTenant* tenant, sequences::Random* random,
+                const RandomTenant::Habits& habits);
 
   // Until the executor ends it, or the tenant has had enough.
   void Run();
@@ -55,7 +57,7 @@ class RandomSession {
 
   void Step();
   void PlayWithWords();
-  static void Trace(const Draft& draft);
+  void Trace(const Draft& draft) const;
   bool Send(const Draft& draft, uint16_t slot, bool spoil_header);
   uint8_t* Reserve(uint32_t size_bytes);
   void TakeAnswers();
@@ -68,6 +70,7 @@ class RandomSession {
   sequences::Random& random_;
   Requests requests_;
   const bool trace_;
+  std::vector<uint16_t> opcodes_;  // that it sends
   const uint32_t wrong_permille_;
   const uint32_t hasty_percent_;
   Asked asked_[wire::kReplySlots];

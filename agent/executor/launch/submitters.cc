@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "agent/executor/device/spin.h"
+#include "agent/executor/process/crash_report.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
@@ -74,6 +75,7 @@ void Submitters::TakeDone(std::vector<SubmitJobPtr>* done) {
 }
 
 void Submitters::Run(Lane* lane) {
+  ReserveCrashStack();
   device_->MakeCurrent();
   for (;;) {
     const auto end = std::chrono::steady_clock::now() + kSpin;

@@ -11,7 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <memory>
 
 #include "agent/executor/process/log.h"
 
@@ -22,10 +24,49 @@ constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, S
 // Enough to come out of the driver and of our handlers; more would bury the log's other lines.
 constexpr int kMaxFrames = 40;
 constexpr int64_t kMaxErrorBytes = 16 << 10;
+// backtrace() unwinds there, which takes some 10 KiB.
+constexpr size_t kCrashStackBytes = 64 << 10;
+// Threads of ours: the workers, and one for each linker of a tenant's.
+constexpr size_t kMaxThreads = 256;
+// Asks a thread of ours to say where it is.
+constexpr int kWhereSignal = SIGUSR2;
+constexpr timespec kWhereLook = {0, 1'000'000};
+constexpr int kWhereLooks = 100;
 
 int g_log = -1;
 int g_errors = -1;
 std::atomic<bool> g_reported{false};
+std::array<std::atomic<pid_t>, kMaxThreads> g_threads{};  // 0: a free place
+std::atomic<bool> g_told{false};
+
+class CrashStack {
+ public:
+  CrashStack() {
+    stack_t stack = {};
+    stack.ss_sp = memory_.get();
+    stack.ss_size = kCrashStackBytes;
+    sigaltstack(&stack, nullptr);
+    for (std::atomic<pid_t>& place : g_threads) {
+      pid_t free = 0;
+      if (!place.compare_exchange_strong(free, gettid())) continue;
+      place_ = &place;
+      break;
+    }
+  }
+  ~CrashStack() {
+    if (place_ != nullptr) place_->store(0);
+    stack_t none = {};
+    none.ss_flags = SS_DISABLE;
+    sigaltstack(&none, nullptr);
+  }
+  CrashStack(const CrashStack&) = delete;
+  CrashStack& operator=(const CrashStack&) = delete;
+
+ private:
+  // Untouched until it is needed.
+  const std::unique_ptr<char[]> memory_{new char[kCrashStackBytes]};
+  std::atomic<pid_t>* place_ = nullptr;
+};
 
 void Write(const char* text, size_t bytes) {
   // There is nobody left to tell that the log cannot be written.
@@ -42,23 +83,50 @@ void CopyErrors() {
   }
 }
 
+// `what`: what happens to the calling thread, which is named behind it, and then its calls.
+void WriteCalls(const char* what) {
+  char thread[16] = "?";
+  pthread_getname_np(pthread_self(), thread, sizeof(thread));
+  char text[160];
+  snprintf(text, sizeof(text), "%s, thread %s (%d); calls:", what, thread, gettid());
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  char line[kMaxLogLineBytes];
+  Write(line, FormatLogLine(now, LogLevel::kError, kExecutorProgram, text, line));
+  void* frames[kMaxFrames];
+  backtrace_symbols_fd(frames, backtrace(frames, kMaxFrames), g_log);
+}
+
+void OnWhere(int) {
+  WriteCalls("meanwhile");
+  g_told = true;
+}
+
+// One after the other, so that their lines do not mix; who does not say it is left out.
+void AskTheOthers() {
+  const pid_t self = gettid();
+  for (const std::atomic<pid_t>& place : g_threads) {
+    const pid_t thread = place;
+    if (thread == 0 || thread == self) continue;
+    g_told = false;
+    if (tgkill(getpid(), thread, kWhereSignal) != 0) continue;
+    for (int i = 0; i < kWhereLooks && !g_told; ++i) nanosleep(&kWhereLook, nullptr);
+  }
+}
+
 // Calls nothing that takes a lock or memory: the crash may lie inside malloc. snprintf of numbers
 // and short strings takes neither in glibc.
 void OnCrash(int signal, siginfo_t* info, void*) {
   if (!g_reported.exchange(true)) {
     if (g_errors >= 0) CopyErrors();
-    char thread[16] = "?";
-    pthread_getname_np(pthread_self(), thread, sizeof(thread));
-    char text[160];
-    snprintf(text, sizeof(text),
-             "crashed: signal %d (SIG%s), address %p, thread %s; calls:", signal,
-             sigabbrev_np(signal), info->si_addr, thread);
-    timespec now = {};
-    clock_gettime(CLOCK_REALTIME, &now);
-    char line[kMaxLogLineBytes];
-    Write(line, FormatLogLine(now, LogLevel::kError, kExecutorProgram, text, line));
-    void* frames[kMaxFrames];
-    backtrace_symbols_fd(frames, backtrace(frames, kMaxFrames), g_log);
+    const bool from_outside = info->si_code == SI_USER && info->si_pid != getpid();
+    char what[96];
+    snprintf(what, sizeof(what), "%s: signal %d (SIG%s), address %p",
+             from_outside ? "ended from outside" : "crashed", signal, sigabbrev_np(signal),
+             from_outside ? nullptr : info->si_addr);
+    WriteCalls(what);
+    // Then it hangs somewhere, and any of them may be why.
+    if (from_outside) AskTheOthers();
   }
   // SA_RESETHAND has put the default back, so this time it ends the process.
   raise(signal);
@@ -66,16 +134,23 @@ void OnCrash(int signal, siginfo_t* info, void*) {
 
 }  // namespace
 
+void ReserveCrashStack() { static thread_local const CrashStack stack; }
+
 void ReportCrashes(int log_fd, int errors_fd) {
   g_log = log_fd;
   g_errors = errors_fd;
   // The first call loads a library and takes memory.
   void* frame = nullptr;
   backtrace(&frame, 1);
+  ReserveCrashStack();
   struct sigaction action = {};
   action.sa_sigaction = &OnCrash;
-  action.sa_flags = static_cast<int>(SA_SIGINFO | SA_RESETHAND);
+  action.sa_flags = static_cast<int>(SA_SIGINFO | SA_RESETHAND | SA_ONSTACK);
   for (const int signal : kSignals) sigaction(signal, &action, nullptr);
+  struct sigaction where = {};
+  where.sa_handler = &OnWhere;
+  where.sa_flags = SA_RESTART | SA_ONSTACK;
+  sigaction(kWhereSignal, &where, nullptr);
 }
 
 }  // namespace gpuloom::executor

@@ -8,7 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
 
 #include "agent/executor/process/sanitized.h"
 
@@ -62,6 +64,61 @@ TEST(CrashReport, PassesOnWhyALibraryGaveUp) {
   EXPECT_EQ(WTERMSIG(status), SIGABRT);
   EXPECT_EQ(text.find("munmap_chunk(): invalid pointer\n"), 0u) << text;
   EXPECT_NE(text.find("(SIGABRT)"), std::string::npos) << text;
+}
+
+// Calls itself deeper than any stack is.
+int Overflow(volatile int* left) {
+  volatile char room[4096];
+  room[0] = static_cast<char>(*left);
+  *left = *left - 1;
+  return *left == 0 ? 0 : Overflow(left) + room[0];
+}
+
+TEST(CrashReport, TellsOfAStackThatOverflows) {
+  if (kSanitized) GTEST_SKIP() << kSkipped;
+  int status = 0;
+  const std::string text = Report(
+      [] {
+        std::thread([] {
+          ReserveCrashStack();
+          volatile int left = 1 << 30;
+          Overflow(&left);
+        }).join();
+      },
+      "", &status);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGSEGV);
+  EXPECT_NE(text.find("crashed: signal 11 (SIGSEGV)"), std::string::npos) << text;
+}
+
+TEST(CrashReport, EveryThreadSaysWhereItIsWhenItIsEndedFromOutside) {
+  if (kSanitized) GTEST_SKIP() << kSkipped;
+  int status = 0;
+  const std::string text = Report(
+      [] {
+        std::atomic<int> ready{0};
+        const auto wait = [&] {
+          ReserveCrashStack();
+          ++ready;
+          for (;;) pause();
+        };
+        std::thread first(wait), second(wait);
+        while (ready != 2) usleep(1000);
+        // Another process, as the scheduler is.
+        const pid_t self = getpid();
+        if (fork() == 0) _exit(kill(self, SIGABRT));
+        for (;;) pause();
+      },
+      "", &status);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGABRT);
+  EXPECT_NE(text.find("ended from outside: signal 6 (SIGABRT)"), std::string::npos) << text;
+  size_t others = 0;
+  for (size_t at = 0;
+       (at = text.find("error gpuloom-executor: meanwhile, thread", at)) != text.npos; ++at) {
+    ++others;
+  }
+  EXPECT_EQ(others, 2u) << text;
 }
 
 }  // namespace

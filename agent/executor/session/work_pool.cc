@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "agent/executor/device/spin.h"
+#include "agent/executor/process/crash_report.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
@@ -174,6 +175,7 @@ bool WorkPool::RunFinished(Slice* slice) {
 }
 
 void WorkPool::Run(Worker* self) {
+  ReserveCrashStack();
   device_->MakeCurrent();
   MutexLock lock(mutex_);
   for (;;) {
@@ -214,6 +216,7 @@ void WorkPool::Run(Worker* self) {
 }
 
 void WorkPool::RunOwn(Jobs* jobs) {
+  ReserveCrashStack();
   device_->MakeCurrent();
   MutexLock lock(jobs->mutex);
   for (;;) {
