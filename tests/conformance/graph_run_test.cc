@@ -452,5 +452,51 @@ TEST_F(GraphRuns, MemoryOperationsWaitAndWrite) {
   EXPECT_EQ(Word(1), 10u);
 }
 
+CUstreamBatchMemOpParams WaitFor(CUdeviceptr word, uint32_t value) {
+  CUstreamBatchMemOpParams wait = {};
+  wait.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+  wait.waitValue.address = word;
+  wait.waitValue.value = value;
+  wait.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+  return wait;
+}
+
+TEST_F(GraphRuns, AWaitMayBeForWhatAnotherBranchWrites) {
+  constexpr uint32_t kBranches = 12;
+  for (uint32_t i = 0; i < kBranches; ++i) {
+    CUstreamBatchMemOpParams wait = WaitFor(memory_, 3);
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {context_, 1, &wait, 0};
+    CUgraphNode node = nullptr;
+    ASSERT_EQ(Cu().cuGraphAddBatchMemOpNode(&node, graph_, nullptr, 0, &batch), CUDA_SUCCESS);
+    AddIncrement(memory_ + 4 + 4 * i, {node});
+  }
+  CUgraphNode last = AddIncrement(memory_);
+  for (int i = 0; i < 2; ++i) last = AddIncrement(memory_, {last});
+  Instantiate();
+  Run();
+  for (uint32_t i = 0; i < kBranches; ++i) EXPECT_EQ(Word(1 + i), 1u) << i;
+}
+
+TEST_F(GraphRuns, IsUpdatedWhileItWaits) {
+  CUstreamBatchMemOpParams wait = WaitFor(memory_, 3);
+  CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {context_, 1, &wait, 0};
+  CUgraphNode node = nullptr;
+  ASSERT_EQ(Cu().cuGraphAddBatchMemOpNode(&node, graph_, nullptr, 0, &batch), CUDA_SUCCESS);
+  AddIncrement(memory_ + 4, {node});
+  Instantiate();
+  ASSERT_EQ(Cu().cuGraphLaunch(exec_, stream_), CUDA_SUCCESS);
+  wait = WaitFor(memory_, 5);
+  ASSERT_EQ(Cu().cuGraphExecBatchMemOpNodeSetParams(exec_, node, &batch), CUDA_SUCCESS);
+  CUstream other = Stream();
+  ASSERT_EQ(Cu().cuMemsetD32Async(memory_, 4, 1, other), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Word(1), 1u);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec_, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuStreamQuery(stream_), CUDA_ERROR_NOT_READY);
+  ASSERT_EQ(Cu().cuMemsetD32Async(memory_, 5, 1, other), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Word(1), 2u);
+}
+
 }  // namespace
 }  // namespace gpuloom::conformance

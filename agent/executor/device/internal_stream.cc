@@ -64,6 +64,23 @@ void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* stagin
   });
 }
 
+void InternalStream::Write(uint64_t address, uint32_t size_bytes, uint64_t value,
+                           std::function<void()> done) {
+  const Driver& cuda = device_->cuda();
+  CUevent event = nullptr;
+  CUresult result = device_->TakeEvent(false, &event);
+  if (result == CUDA_SUCCESS) {
+    result =
+        device_->Judge(size_bytes == 8 ? cuda.cuStreamWriteValue64_v2(stream_, address, value, 0)
+                                       : cuda.cuStreamWriteValue32_v2(
+                                             stream_, address, static_cast<uint32_t>(value), 0));
+  }
+  Queue(event, result, [done = std::move(done)](CUresult) {
+    done();
+    return true;
+  });
+}
+
 void InternalStream::Queue(CUevent event, CUresult result, std::function<bool(CUresult)> done) {
   if (result == CUDA_SUCCESS) {
     result = device_->Judge(device_->cuda().cuEventRecord(event, stream_));

@@ -31,6 +31,9 @@ class InternalStream {
   using OnWord = std::function<bool(CUresult, uint64_t word)>;
   void Read(uint64_t address, uint32_t size_bytes, Staging* staging, OnWord done);
 
+  // Writes a word of 4 or 8 bytes, of device memory or of pinned host memory; `done` runs in Poll.
+  void Write(uint64_t address, uint32_t size_bytes, uint64_t value, std::function<void()> done);
+
   // True when something finished that was not in vain.
   bool Poll();
   bool Idle() const { return waiting_.empty(); }

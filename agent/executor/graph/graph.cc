@@ -10,7 +10,6 @@
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/event/events.h"
 #include "agent/executor/graph/conditionals.h"
-#include "agent/executor/graph/graph_waits.h"
 #include "agent/executor/graph/graphs.h"
 #include "agent/executor/memory/device_memory.h"
 #include "agent/executor/memory/host_memory.h"
@@ -49,7 +48,6 @@ struct Graphs::GraphBlock {
     if (!plan->well_formed) return;
     plan->functions.resize(plan->reader.nodes());
     if (form == wire::GraphReader::Form::kDefinition) {
-      plan->waits_at_once = WaitsAtOnce(plan->reader);
       plan->sections = CutIntoSections(plan->reader, plan->scopes);
     }
   }
@@ -210,25 +208,27 @@ void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
     if (node.index >= graph->nodes() || node.kind != graph->KindOf(node.index)) {
       return EndFor(wire::Fatal::kBadArgument);
     }
-    update->rewaits |= node.kind == wire::GraphNodeKind::kMemoryOperations;
   }
   if (!JudgeGraph(plan, kJudgeAtATime)) {
     return modules_.PostNext([] {}, [this, graph, ticket] { JudgeUpdate(graph, ticket); });
   }
   update->judged = true;
   TryUpdate(graph);
+  // Who updates may be who writes what a launch before waits for.
+  for (Graph::Update& waiting : graph->updates) {
+    const bool may_answer = waiting.judged && !waiting.running && !waiting.answered &&
+                            waiting.plan->result == CUDA_SUCCESS && graph->waits_for_values();
+    if (!may_answer) continue;
+    waiting.answered = true;
+    waiting.answer();
+  }
 }
 
 // Makes what updates have their turn: every launch before them is at CUDA, none behind.
 void Graphs::TryUpdate(const GraphRef& graph) {
   while (!graph->updates.empty()) {
     Graph::Update& update = graph->updates.front();
-    // What launches at CUDA wait for is still to be let go of.
-    const bool in_use = update.rewaits && graph->HasManyFormerWaits();
-    if (!update.judged || update.running || update.launches_before != 0 ||
-        (in_use && graph->in_flight != 0)) {
-      return;
-    }
+    if (!update.judged || update.running || update.launches_before != 0) return;
     update.running = true;
     const PlanRef plan = update.plan;
     if (plan->result == CUDA_SUCCESS &&
@@ -250,7 +250,10 @@ void Graphs::FinishUpdate(Graph& graph) {
   graph.updates.pop_front();
   graph.AdoptUpdate(*update.plan);
   if (graph.reservation() != nullptr) --graph.reservation()->busy;
-  update.answer();
+  if (!update.answered) return update.answer();
+  if (services_.device->Judge(update.plan->result) != CUDA_SUCCESS) {
+    port_->TellAsyncError(wire::kLegacyStream, update.plan->result);
+  }
 }
 
 void Graphs::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request& request,

@@ -17,7 +17,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -34,6 +33,8 @@
 #include "proto/wire/graph_scopes.h"
 
 namespace gpuloom::executor {
+
+struct OperationsRun;
 
 // Nodes of all graphs of a session, destroyed ones that still run included. A node costs the driver
 // about 1 KiB of our memory.
@@ -68,9 +69,7 @@ struct GraphRoom {
   uint64_t most_nodes = 1500;
   // Executable graphs with conditional nodes that wait to be destroyed.
   uint64_t retired = 0;
-  // Waits of the launches at CUDA (Graph::waits_at_once).
-  uint32_t waits = 0;
-  // For uploads and for letting waits go; made when it is needed first, never given back.
+  // For uploads; made when it is needed first, never given back.
   CUstream stream = nullptr;
 
   bool Fits(uint64_t more_graphs, uint64_t more_nodes) const {
@@ -116,9 +115,8 @@ struct GraphPlan {
   std::vector<bool> conditions;  // handles of it that have a node
   uint32_t judged = 0;           // so many entries
   uint32_t kernels = 0;
-  uint32_t waits_at_once = 0;  // of a definition
-  GraphSections sections;      // the same
-  bool prints = false;         // some kernel may
+  GraphSections sections;  // of a definition
+  bool prints = false;     // some kernel may
   CUresult result = CUDA_SUCCESS;
   uint32_t failed_node = wire::kNoGraphNode;
 
@@ -141,8 +139,8 @@ struct GraphPlan {
     const bool on_host = RunsOnHost(reader, node);
     const bool few = kind == kEventRecord        ? ++records <= kMaxGraphRecords
                      : kind == kEventWait        ? ++waits <= kMaxGraphWaits
-                     : on_host                   ? ++host_nodes <= kMaxGraphHostNodes
                      : kind == kMemoryOperations ? ++memory_nodes <= kMaxGraphMemoryNodes
+                     : on_host                   ? ++host_nodes <= kMaxGraphHostNodes
                                                  : true;
     const bool is_special = kind == kEventRecord || kind == kEventWait || on_host ||
                             kind == kMemoryOperations || (kind == kCopy && node.body_bytes == 0);
@@ -193,15 +191,19 @@ class Graph {
   uint32_t sections() const { return static_cast<uint32_t>(sections_.size()); }
   // Null: nothing of it is for the device.
   CUgraphExec exec(uint32_t section) const { return sections_[section].exec; }
-  // What the host does behind a section, one or the other: none of it needs another.
+  // What the host does behind a section, one of these: none of it needs another.
   struct HostNode {
-    uint64_t token;                       // of the tenant's function
-    std::optional<wire::GraphCopy> copy;  // instead
-    bool disabled = false;                // the same
+    uint64_t token = 0;  // of the tenant's function
+    std::optional<wire::GraphCopy> copy;
+    // With waits among them.
+    std::shared_ptr<const std::vector<wire::GraphMemoryOperation>> operations;
+    bool disabled = false;
   };
   const std::vector<HostNode>& HostNodesBehind(uint32_t section) const {
     return sections_[section].host_nodes;
   }
+  // A launch may take until the tenant writes a value.
+  bool waits_for_values() const { return waits_for_values_; }
   // Null: it has no conditional nodes.
   Reservation* reservation() const { return reservation_.get(); }
   uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
@@ -222,23 +224,6 @@ class Graph {
     uint32_t node;
     wire::EventId event;
   };
-  // A memory operation of the tenant's that waits, and a value with which it goes on.
-  struct ValueWait {
-    bool wide;  // 64 bits
-    uint64_t address;
-    uint64_t value;
-  };
-  // All of them by address, those that launches at CUDA have from before updates, too. For the end of the
-  // session: no update may follow.
-  const std::vector<ValueWait>& SortedValueWaits();
-  // So many of them are from before updates that no more may come while launches are at CUDA.
-  bool HasManyFormerWaits() const { return former_waits_.size() >= kManyFormerWaits; }
-  // Nothing of it is at CUDA any more.
-  void ForgetFormerWaits() { former_waits_.clear(); }
-  // The GPU may wait in it for somebody outside of it.
-  bool MayWait() const { return !value_waits_.empty(); }
-  // So many of its nodes may do so at a time (graph_waits.h).
-  uint32_t waits_at_once() const { return waits_at_once_; }
   const std::vector<Record>& records() const { return records_; }
   const std::vector<Wait>& waits() const { return waits_; }
 
@@ -250,14 +235,13 @@ class Graph {
     uint32_t launches_before = 0;  // queued since the update before, not handed over yet
     bool judged = false;
     bool running = false;
-    bool rewaits = false;  // memory operations are others
+    bool answered = false;
   };
   std::deque<Update> updates;
   uint32_t launches_queued = 0;  // behind the last update
   uint32_t in_flight = 0;        // launches at CUDA, with all of their sections or some
   // Launches in sections whose last one is not at CUDA, by their tickets. Only the first may begin.
   std::deque<uint64_t> cut_launches;
-  uint64_t let_go_rounds = 0;  // at the session's end
 
   // A launch was queued, or handed over.
   void OnQueued() { ++launches_queued; }
@@ -279,6 +263,7 @@ class Graph {
   CUresult Lay(const GraphPlan& plan);
   void AddAll(GraphPlan* plan);
   CUresult AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph);
+  static void SetHostNode(const GraphPlan& plan, uint32_t entry, HostNode* host_node);
   // Of the reservation's graph, which was built before.
   bool IsThere(uint32_t node) const;
   // Appends the driver's graphs of its bodies.
@@ -292,7 +277,6 @@ class Graph {
   CUresult RenewNode(const GraphPlan& plan, uint32_t i);
   CUresult SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const;
   CUresult ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole);
-  void SetValueWaits(const GraphPlan& plan, uint32_t entry);
 
   Device* const device_;
   WorkPool* const pool_;
@@ -318,11 +302,7 @@ class Graph {
   std::vector<std::shared_ptr<const void>> libraries_;
   std::vector<Record> records_;
   std::vector<Wait> waits_;
-  std::unordered_map<uint32_t, std::vector<ValueWait>> value_waits_;  // by node
-  static constexpr size_t kManyFormerWaits = 1024;
-  std::vector<ValueWait> former_waits_;
-  uint32_t waits_at_once_ = 0;
-  std::vector<ValueWait> sorted_value_waits_;
+  bool waits_for_values_ = false;
 };
 using GraphRef = std::shared_ptr<Graph>;
 
@@ -333,23 +313,15 @@ struct SectionedLaunch {
   wire::StreamId stream;
   uint32_t next = 0;  // section
   bool begun = false;
-  bool is_counted = false;   // a section was handed over
-  uint32_t begun_nodes = 0;  // of the host's before `next`
-  uint32_t done_nodes = 0;   // of those
+  bool is_counted = false;                                // a section was handed over
+  uint32_t begun_nodes = 0;                               // of the host's before `next`
+  uint32_t done_nodes = 0;                                // of those
+  std::vector<std::shared_ptr<OperationsRun>> runs = {};  // of those: looked at in every round
 
   void GoOn() {
     ++next;
     begun_nodes = done_nodes = 0;
   }
-};
-
-// A session's graphs at CUDA in which the GPU may wait, and how they are let go when it ends.
-struct GraphWaits {
-  std::vector<GraphRef> graphs;
-  uint32_t at_once = 0;  // waits of their launches
-  uint64_t let_go_ns = 0;
-  size_t turn = 0;           // in `graphs`
-  CUevent let_go = nullptr;  // behind the newest writes that did so
 };
 
 }  // namespace gpuloom::executor

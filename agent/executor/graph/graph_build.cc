@@ -7,7 +7,6 @@
 #include "agent/executor/copy/host_copy.h"
 #include "agent/executor/graph/graph.h"
 #include "agent/executor/graph/graph_node.h"
-#include "agent/executor/graph/graph_waits.h"
 #include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
@@ -65,16 +64,13 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   counted_graphs_ = plan.sections.graphs();
   room_->graphs += counted_graphs_;
   room_->nodes += counted_nodes_;
-  if (plan.waits_at_once > kMostGraphWaits || plan.sections.conditions_are_cut) {
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  waits_at_once_ = plan.waits_at_once;
+  if (plan.sections.conditions_are_cut) return CUDA_ERROR_NOT_SUPPORTED;
   kernels_ = plan.kernels;
   prints_ = plan.prints;
   libraries_ = plan.libraries;
   const bool nodes_are_uploaded =
       plan.reader.nodes() >= kUploadNodes || reservation_ != nullptr || plan.sections.count() > 1;
-  if ((nodes_are_uploaded || plan.memory_nodes != 0) && room_->stream == nullptr) {
+  if (nodes_are_uploaded && room_->stream == nullptr) {
     CUDA_RETURN_IF_ERROR(device_->TakeStream(0, &room_->stream));
   }
   return CUDA_SUCCESS;
@@ -102,49 +98,32 @@ CUresult Graph::Lay(const GraphPlan& plan) {
     } else if (node.kind == GraphNodeKind::kEventWait) {
       nodes_[i].place = static_cast<uint32_t>(waits_.size());
       waits_.push_back({i, plan.reader.Body<wire::GraphEvent>(node).event});
-    } else if (node.kind == GraphNodeKind::kHost) {
+    } else if (RunsOnHost(plan.reader, node)) {
       nodes_[i].on_host = true;
       nodes_[i].place = static_cast<uint32_t>(section.host_nodes.size());
-      section.host_nodes.push_back({plan.reader.Body<wire::GraphHostCall>(node).token, {}});
-    } else if (node.kind == GraphNodeKind::kCopy && RunsOnHost(plan.reader, node)) {
-      nodes_[i].on_host = true;
-      nodes_[i].place = static_cast<uint32_t>(section.host_nodes.size());
-      section.host_nodes.push_back({0, plan.reader.Body<wire::GraphCopy>(node)});
+      SetHostNode(plan, i, &section.host_nodes.emplace_back());
+      waits_for_values_ |= node.kind == GraphNodeKind::kMemoryOperations;
     } else if (node.kind == GraphNodeKind::kConditional) {
       section.graph = reservation_->graph;
       section.is_reserved = true;
-    } else if (node.kind == GraphNodeKind::kMemoryOperations) {
-      SetValueWaits(plan, i);
     }
   }
   return CUDA_SUCCESS;
 }
 
-void Graph::SetValueWaits(const GraphPlan& plan, uint32_t entry) {
+void Graph::SetHostNode(const GraphPlan& plan, uint32_t entry, HostNode* host_node) {
   const wire::GraphNode node = plan.reader.Node(entry);
-  const auto head = plan.reader.Body<wire::GraphMemoryOperations>(node);
-  std::vector<ValueWait>& waits = value_waits_[node.index];
-  if (in_flight != 0) former_waits_.insert(former_waits_.end(), waits.begin(), waits.end());
-  waits.clear();
-  for (uint32_t i = 0; i < head.operations; ++i) {
-    const wire::GraphMemoryOperation one = plan.reader.Operation(node, i);
-    const bool wide = one.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-    if (!wide && one.operation != CU_STREAM_MEM_OP_WAIT_VALUE_32) continue;
-    // Equal, at least equal, a bit in common: the value itself. A bit that neither has: none.
-    const bool none = (one.flags & 3) == CU_STREAM_WAIT_VALUE_NOR;
-    waits.push_back({wide, one.address, none ? 0 : one.value});
+  if (node.kind == GraphNodeKind::kHost) {
+    host_node->token = plan.reader.Body<wire::GraphHostCall>(node).token;
+  } else if (node.kind == GraphNodeKind::kCopy) {
+    host_node->copy = plan.reader.Body<wire::GraphCopy>(node);
+  } else {
+    auto operations = std::make_shared<std::vector<wire::GraphMemoryOperation>>();
+    for (uint32_t i = 0; i < plan.reader.Operations(node); ++i) {
+      operations->push_back(plan.reader.Operation(node, i));
+    }
+    host_node->operations = std::move(operations);
   }
-}
-
-const std::vector<Graph::ValueWait>& Graph::SortedValueWaits() {
-  if (!sorted_value_waits_.empty()) return sorted_value_waits_;
-  sorted_value_waits_ = std::move(former_waits_);
-  for (const auto& [node, waits] : value_waits_) {
-    sorted_value_waits_.insert(sorted_value_waits_.end(), waits.begin(), waits.end());
-  }
-  std::sort(sorted_value_waits_.begin(), sorted_value_waits_.end(),
-            [](const ValueWait& a, const ValueWait& b) { return a.address < b.address; });
-  return sorted_value_waits_;
 }
 
 void Graph::Build(GraphPlan* plan, uint32_t flags) {
@@ -226,7 +205,7 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
   CUgraphNode* handle = &nodes_[i].handle;
   switch (node.kind) {
     case GraphNodeKind::kConditional:  // AddConditional
-    case GraphNodeKind::kHost:         // between sections
+    case GraphNodeKind::kHost:         // between sections, as other nodes of the host's
       break;
     case GraphNodeKind::kEmpty:
     case GraphNodeKind::kEventWait:  // the whole launch waits: see Session::On(GraphLaunch)
@@ -335,6 +314,11 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
   Node& node = nodes_[form.index];
   const CUgraphExec exec = sections_[node.section].exec;
   CUresult result = CUDA_SUCCESS;
+  // What only writes is the device's, and stays so.
+  if (form.kind == GraphNodeKind::kMemoryOperations && !node.on_host &&
+      RunsOnHost(plan.reader, form)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   // From one kind of memory to another no copy is changed, as CUDA says.
   if (form.kind == GraphNodeKind::kCopy && form.body_bytes != 0 &&
       RunsOnHost(plan.reader, form) != node.on_host) {
@@ -418,22 +402,19 @@ void Graph::AdoptUpdate(const GraphPlan& plan) {
     if (plan.result != CUDA_SUCCESS && form.index == plan.failed_node) return;
     const Node& node = nodes_[form.index];
     const uint32_t place = node.place;
-    if (node.on_host && form.kind == GraphNodeKind::kCopy) {
+    if (node.on_host) {
       HostNode& host_node = sections_[node.section].host_nodes[place];
-      if (form.body_bytes != 0) host_node.copy = plan.reader.Body<wire::GraphCopy>(form);
-      host_node.disabled = (form.flags & wire::kGraphNodeDisabled) != 0;
+      if (form.body_bytes != 0) SetHostNode(plan, i, &host_node);
+      if (form.kind == GraphNodeKind::kCopy) {
+        host_node.disabled = (form.flags & wire::kGraphNodeDisabled) != 0;
+      }
       continue;
     }
     if (form.body_bytes == 0) continue;
-    if (form.kind == GraphNodeKind::kMemoryOperations) {
-      SetValueWaits(plan, i);
-    } else if (form.kind == GraphNodeKind::kEventRecord) {
+    if (form.kind == GraphNodeKind::kEventRecord) {
       records_[place].event = plan.reader.Body<wire::GraphEvent>(form).event;
     } else if (form.kind == GraphNodeKind::kEventWait) {
       waits_[place].event = plan.reader.Body<wire::GraphEvent>(form).event;
-    } else if (form.kind == GraphNodeKind::kHost) {
-      sections_[node.section].host_nodes[place].token =
-          plan.reader.Body<wire::GraphHostCall>(form).token;
     }
   }
 }

@@ -117,7 +117,10 @@ CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
                  : CUDA_ERROR_INVALID_HANDLE;
     case GraphNodeKind::kMemoryOperations:
       plan->operations += plan->reader.Operations(node);
-      if (plan->operations > kMaxGraphOperations) return CUDA_ERROR_NOT_SUPPORTED;
+      if (plan->operations > kMaxGraphOperations ||
+          (plan->scopes.ScopeOf(entry) != 0 && RunsOnHost(plan->reader, node))) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+      }
       return JudgeGraphOperations(*plan, node);
     case GraphNodeKind::kConditional:
       return conditions_->JudgeConditional(plan, entry);

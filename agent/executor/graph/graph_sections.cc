@@ -5,15 +5,34 @@
 
 #include "agent/executor/copy/host_copy.h"
 #include "agent/executor/graph/graph_edges.h"
-#include "agent/executor/graph/graph_waits.h"
+#include "agent/executor/stream/memory_operations.h"
 
 namespace gpuloom::executor {
 
 using wire::GraphNodeKind;
 
+namespace {
+
+bool HasWait(const wire::GraphReader& reader, const wire::GraphNode& node) {
+  for (uint32_t i = 0; i < reader.Operations(node); ++i) {
+    if (WaitsForValue(reader.Operation(node, i))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 bool RunsOnHost(const wire::GraphReader& reader, const wire::GraphNode& node) {
-  if (node.kind != GraphNodeKind::kCopy) return node.kind == GraphNodeKind::kHost;
-  return node.body_bytes != 0 && IsHostCopy(reader.Body<wire::GraphCopy>(node));
+  switch (node.kind) {
+    case GraphNodeKind::kHost:
+      return true;
+    case GraphNodeKind::kCopy:
+      return node.body_bytes != 0 && IsHostCopy(reader.Body<wire::GraphCopy>(node));
+    case GraphNodeKind::kMemoryOperations:
+      return HasWait(reader, node);
+    default:
+      return false;
+  }
 }
 
 uint32_t GraphSections::graphs() const {
@@ -27,44 +46,74 @@ GraphSections CutIntoSections(const wire::GraphReader& reader, const wire::Graph
   cut.of_node.assign(count, 0);
   cut.nodes.assign(1, count);
   const uint32_t own = scopes.scopes()[0].nodes;
-  std::vector<bool> on_host(own);
-  for (uint32_t i = 0; i < own; ++i) on_host[i] = RunsOnHost(reader, reader.Node(i));
-  if (std::find(on_host.begin(), on_host.end(), true) == on_host.end()) return cut;
-
-  // How many nodes of the host's and waits a node has before it, one behind the other. Those of the same
-  // number do not need each other, and have their turn together.
-  const EdgesOut edges(reader);
-  std::vector<uint32_t> depth(own);
-  std::vector<uint32_t> depths;  // of the host's
+  enum class Turn : uint8_t { kDevice, kFunction, kWait };
+  std::vector<Turn> turns(own, Turn::kDevice);
+  bool any_wait = false, any_condition = false, any_on_host = false;
   for (uint32_t i = 0; i < own; ++i) {
-    const uint32_t behind =
-        depth[i] + (on_host[i] || WaitsForValue(reader, reader.Node(i)) ? 1 : 0);
-    edges.ForEach(i, [&](uint32_t to) { depth[to] = std::max(depth[to], behind); });
-    if (on_host[i]) depths.push_back(depth[i]);
+    const wire::GraphNode node = reader.Node(i);
+    any_condition |= node.kind == GraphNodeKind::kConditional;
+    if (!RunsOnHost(reader, node)) continue;
+    any_on_host = true;
+    const bool waits = node.kind == GraphNodeKind::kMemoryOperations;
+    any_wait |= waits;
+    turns[i] = waits ? Turn::kWait : Turn::kFunction;
   }
-  std::sort(depths.begin(), depths.end());
-  depths.erase(std::unique(depths.begin(), depths.end()), depths.end());
-  const auto last = static_cast<uint32_t>(depths.size());
+  if (!any_on_host) return cut;
+
+  // Everything as early as it can, section by section. Those of the host's that have their turn together do not need
+  // each other.
+  const EdgesOut edges(reader);
+  std::vector<uint32_t> left(own);  // that must go before it
+  for (uint32_t i = 0; i < own; ++i) edges.ForEach(i, [&](uint32_t to) { ++left[to]; });
+  std::vector<uint32_t> ready, functions, waits;
+  const auto add = [&](uint32_t i) {
+    (turns[i] == Turn::kDevice     ? ready
+     : turns[i] == Turn::kFunction ? functions
+                                   : waits)
+        .push_back(i);
+  };
+  const auto release = [&](uint32_t i) {
+    edges.ForEach(i, [&](uint32_t to) {
+      if (--left[to] == 0) add(to);
+    });
+  };
+  for (uint32_t i = 0; i < own; ++i) {
+    if (left[i] == 0) add(i);
+  }
+  uint32_t last = 0;
+  for (;; ++last) {
+    while (!ready.empty()) {
+      const uint32_t i = ready.back();
+      ready.pop_back();
+      cut.of_node[i] = last;
+      release(i);
+    }
+    std::vector<uint32_t> turn;
+    turn.swap(functions.empty() ? waits : functions);
+    if (turn.empty()) break;
+    for (const uint32_t i : turn) {
+      cut.of_node[i] = last;
+      release(i);
+    }
+  }
   cut.nodes.assign(last + 1, 0);
 
+  const bool late = !any_wait || any_condition;
   std::vector<bool> leads_to_condition(own);
   uint32_t first_condition = last;
   uint32_t last_condition = 0;
   for (uint32_t i = own; i-- > 0;) {
     const GraphNodeKind kind = reader.Node(i).kind;
-    uint32_t section = last;
+    uint32_t latest = last;
     bool leads = kind == GraphNodeKind::kConditional;
     edges.ForEach(i, [&](uint32_t to) {
-      section = std::min(section, cut.of_node[to]);
+      latest = std::min(latest, cut.of_node[to]);
       leads = leads || leads_to_condition[to];
     });
-    if (on_host[i]) {
-      section = static_cast<uint32_t>(std::lower_bound(depths.begin(), depths.end(), depth[i]) -
-                                      depths.begin());
-    } else {
-      ++cut.nodes[section];
-    }
-    cut.of_node[i] = section;
+    const bool on_device = turns[i] == Turn::kDevice;
+    if (on_device && late) cut.of_node[i] = latest;
+    const uint32_t section = cut.of_node[i];
+    cut.nodes[section] += on_device;
     leads_to_condition[i] = leads;
     const bool sets_or_asks =
         kind == GraphNodeKind::kConditional || (kind == GraphNodeKind::kKernel && leads);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a graph with nodes of the host's is cut, the tenant's functions and copies from pinned memory to pinned
-// memory: into sections, which go to the device one after the other, with those nodes between them.
-// docs/design/running-graphs.md says why the device never waits for one itself.
+// How a graph with nodes of the host's is cut, the tenant's functions, copies from pinned memory to pinned
+// memory and waits for values: into sections, which go to the device one after the other, with those nodes between
+// them. docs/design/running-graphs.md says why the device never waits for one itself.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,11 @@ struct GraphSections {
 // A node of the host's. In bodies there are none.
 bool RunsOnHost(const wire::GraphReader& reader, const wire::GraphNode& node);
 
-// Everything goes as late as the host's nodes allow that come behind it: what none of them needs goes behind
-// all, so that what sets a condition stays with who asks for it. A node that waits for a value goes behind
-// functions that do not need it: the value may come from one. Linear in nodes and edges; any thread.
-// `reader` has parsed a definition, of which `scopes` are.
+// Functions and copies have their turn as early as they can, waits as late: the value may come from a function
+// that needs nothing of it. All else goes as late as the host's nodes allow that come behind it: what none of them
+// needs goes behind all, so that what sets a condition stays with who asks for it. But beside waits, where no
+// condition is, it goes as early as it can, for the value may come from there, too. Linear in nodes and edges; any
+// thread. `reader` has parsed a definition, of which `scopes` are.
 GraphSections CutIntoSections(const wire::GraphReader& reader, const wire::GraphScopes& scopes);
 
 }  // namespace gpuloom::executor

@@ -16,6 +16,7 @@ using ::testing::ElementsAre;
 
 constexpr uint8_t kNoParams[1] = {};
 constexpr wire::GraphMemoryOperation kWait{CU_STREAM_MEM_OP_WAIT_VALUE_32, 0, 4096, 1};
+constexpr wire::GraphMemoryOperation kWrite{CU_STREAM_MEM_OP_WRITE_VALUE_32, 0, 4096, 1};
 
 GraphSections Cut(const TestingGraph& graph) {
   const std::vector<uint8_t> block = graph.Block();
@@ -29,7 +30,7 @@ GraphSections Cut(const TestingGraph& graph) {
 TEST(GraphSections, WithoutFunctionsThereIsOne) {
   TestingGraph graph;
   for (int i = 0; i < 3; ++i) graph.AddEmpty();
-  graph.AddOperation(kWait);
+  graph.AddOperation(kWrite);
   const GraphSections cut = Cut(graph);
   EXPECT_EQ(cut.count(), 1u);
   EXPECT_THAT(cut.of_node, ElementsAre(0, 0, 0, 0));
@@ -76,8 +77,24 @@ TEST(GraphSections, WhatWaitsForAValueGoesBehindTheFunctionsThatDoNotNeedIt) {
   graph.AddHostCall(2);       // 2, does not
   graph.AddEdge(0, 1);
   const GraphSections cut = Cut(graph);
+  EXPECT_EQ(cut.count(), 4u);
+  EXPECT_THAT(cut.of_node, ElementsAre(1, 2, 0));
+}
+
+// … or from work that needs nothing of it, behind a function even.
+TEST(GraphSections, WhatWaitsForAValueGoesBehindAllThatDoesNotNeedIt) {
+  TestingGraph graph;
+  graph.AddOperation(kWait);   // 0
+  graph.AddEmpty();            // 1, needs the value
+  graph.AddOperation(kWrite);  // 2, does not
+  graph.AddHostCall(1);        // 3
+  graph.AddOperation(kWrite);  // 4, needs the function
+  graph.AddEdge(0, 1);
+  graph.AddEdge(3, 4);
+  const GraphSections cut = Cut(graph);
   EXPECT_EQ(cut.count(), 3u);
-  EXPECT_THAT(cut.of_node, ElementsAre(1, 1, 0));
+  EXPECT_THAT(cut.of_node, ElementsAre(1, 2, 0, 0, 1));
+  EXPECT_THAT(cut.nodes, ElementsAre(1, 1, 1));
 }
 
 TEST(GraphSections, ConditionsStayWithWhatSetsThem) {
@@ -119,8 +136,8 @@ TEST(GraphSections, KeepsTheOrderOfAnyGraph) {
     std::vector<std::pair<uint32_t, uint32_t>> edges;
     for (uint32_t i = 0; i < nodes; ++i) {
       const uint32_t kind = random() % 5;
-      host[i] = kind == 0;
-      if (host[i]) {
+      host[i] = kind < 2;
+      if (kind == 0) {
         graph.AddHostCall(i);
       } else if (kind == 1) {
         graph.AddOperation(kWait);

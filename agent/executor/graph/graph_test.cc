@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "agent/executor/graph/graph_waits.h"
 #include "agent/executor/testing/graph_test_fixture.h"
 
 namespace gpuloom::executor {
@@ -253,18 +252,6 @@ TEST_F(GraphTest, WhatCostsTheRingThreadIsBounded) {
   EXPECT_EQ(InstantiateFromArena(4, records), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(InstantiateFromArena(4, operations), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(InstantiateFromArena(4, calls), CUDA_ERROR_NOT_SUPPORTED);
-}
-
-TEST_F(GraphTest, WaitsThatWouldKeepTheDeviceFromAllOthersAreRefused) {
-  const uint64_t memory = tenant_->Alloc(1u << 20);
-  TestingGraph graph;
-  for (uint32_t i = 0; i < kMostGraphWaits; ++i) {
-    graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_32, 0, memory + i * 4, 1});
-  }
-  graph.AddHostCall(0);
-  EXPECT_EQ(InstantiateFromArena(1, graph), CUDA_SUCCESS);
-  graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_32, 0, memory + kMostGraphWaits * 4, 1});
-  EXPECT_EQ(InstantiateFromArena(2, graph), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 // ---- hostile tenants

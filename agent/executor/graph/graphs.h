@@ -19,17 +19,19 @@ class Events;
 class HostCopies;
 class HostFunctions;
 class Libraries;
+class MemoryOperations;
 struct GraphWork;
 struct StreamCommand;
 
 class Graphs final : public Part {
  public:
-  Graphs(SessionPort* port, HostFunctions* host_functions, HostCopies* host_copies, Events* events,
-         const Arrays* arrays, const DeviceMemory* device_memory, Libraries* libraries,
-         Conditionals* conditions)
+  Graphs(SessionPort* port, HostFunctions* host_functions, HostCopies* host_copies,
+         MemoryOperations* memory_operations, Events* events, const Arrays* arrays,
+         const DeviceMemory* device_memory, Libraries* libraries, Conditionals* conditions)
       : Part(port),
         host_functions_(host_functions),
         host_copies_(host_copies),
+        memory_operations_(memory_operations),
         events_(events),
         arrays_(arrays),
         device_memory_(device_memory),
@@ -43,8 +45,6 @@ class Graphs final : public Part {
   void On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request&, const wire::Record&);
   void On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request&, const wire::Record&);
 
-  // There is room at CUDA for what may wait in it, and no update stands before it.
-  bool MayLaunchGraph(const GraphWork& work, wire::Ticket ticket) const;
   // To CUDA.
   CUresult SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work);
   // Of commands of the stream that are done, or will never be given to CUDA.
@@ -54,10 +54,7 @@ class Graphs final : public Part {
 
   // The session ends.
   void End() { graphs_to_make_.clear(); }
-  // Then, in every round: nobody is left who would write what graphs wait for.
-  void LetGraphsGo();
-  bool GraphsLetGo();  // nothing of LetGraphsGo's is at CUDA
-  // A piece; true when that was the last.
+  // Then, a piece; true when that was the last.
   bool DropPiece() { return executor::DropPiece(&graphs_); }
 
  private:
@@ -99,6 +96,7 @@ class Graphs final : public Part {
 
   HostFunctions* const host_functions_;
   HostCopies* const host_copies_;
+  MemoryOperations* const memory_operations_;
   Events* const events_;
   const Arrays* const arrays_;
   const DeviceMemory* const device_memory_;
@@ -106,7 +104,6 @@ class Graphs final : public Part {
   Conditionals* const conditions_;
   IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
   std::vector<GraphToMake> graphs_to_make_;
-  GraphWaits graph_waits_;
 };
 
 }  // namespace gpuloom::executor

@@ -67,7 +67,7 @@ class DeviceMemory final : public Part {
   }
   void ForgetGlobal(uint64_t address) { leaving_globals_.Remove(address); }
   // Host memory included, and what the tenant may not name any more and is still there for earlier work.
-  bool MayStillWrite(uint64_t address, uint64_t size_bytes) const;
+  bool IsStillThere(uint64_t address, uint64_t size_bytes, bool to_write) const;
 
   // Gives back to the scheduler what is kept for nothing. To be called about once a second.
   void GiveBackOld(uint64_t now_ns);

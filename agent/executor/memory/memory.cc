@@ -59,7 +59,7 @@ bool DeviceMemory::OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_un
          globals_.Contains(address_untrusted, size_bytes_untrusted);
 }
 
-bool DeviceMemory::MayStillWrite(uint64_t address, uint64_t size_bytes) const {
+bool DeviceMemory::IsStillThere(uint64_t address, uint64_t size_bytes, bool to_write) const {
   if (space_.Holds(address, size_bytes) || globals_.Contains(address, size_bytes) ||
       leaving_globals_.Contains(address, size_bytes) ||
       host_->pinned.Contains(address, size_bytes)) {
@@ -69,8 +69,9 @@ bool DeviceMemory::MayStillWrite(uint64_t address, uint64_t size_bytes) const {
   if (after == mappings_.begin()) return false;
   const auto& [begin, mapping] = *std::prev(after);
   const uint64_t offset = address - begin;
-  return mapping.access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE && offset < mapping.size_bytes &&
-         size_bytes <= mapping.size_bytes - offset;
+  return (to_write ? mapping.access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                   : mapping.access != CU_MEM_ACCESS_FLAGS_PROT_NONE) &&
+         offset < mapping.size_bytes && size_bytes <= mapping.size_bytes - offset;
 }
 
 void DeviceMemory::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& request,

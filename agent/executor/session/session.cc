@@ -216,7 +216,6 @@ bool Session::Poll(uint64_t now_ns, Slice* slice) {
   bool any = chores_.Run(slice);
   any |= PollStreams();
   any |= parts_->submission.PollText();
-  if (state_ == State::kEnding) parts_->graphs.LetGraphsGo();
   parts_->graphs.MakeWaitingGraphs();
   // At the end all at once, when nothing of the session runs any more: looks at words, too, whose waits are
   // in no queue then.

@@ -47,7 +47,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
 // Of what goes on behind its end, what has to run out before anything is returned.
 bool Session::HasRunOut() {
   return chores_.empty() && streams_.Idle() && parts_->submission.fences() == 0 && memory_.Idle() &&
-         outstanding_ == 0 && parts_->graphs.GraphsLetGo();
+         outstanding_ == 0;
 }
 
 // What others cause is waited for: memory that is cleared behind their work, a call of the driver's that waits for theirs.

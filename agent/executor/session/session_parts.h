@@ -50,7 +50,7 @@ struct Session::Parts {
   Kernels kernels{port, &libraries};
   TextureReferences texture_references{port, &libraries, &arrays};
   Conditionals conditions{port};
-  Graphs graphs{port,    &host_functions, &host_copies, &events,
+  Graphs graphs{port,    &host_functions, &host_copies, &memory_operations, &events,
                 &arrays, &device_memory,  &libraries,   &conditions};
   Launches launches{port, &kernels};
   Submission submission{port, &copies, &graphs, &launches, &events};

@@ -430,7 +430,7 @@ TEST_F(SoftGpuTest, GraphsThatWaitEndWithTheirSession) {
   EXPECT_EQ(scheduler_.memory_in_use(), 0u);
 }
 
-// ---- what a launch at the GPU waits for, when the tenant changes its mind about it and ends
+// ---- what a launch waits for, when the tenant changes its mind about it and ends
 
 TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsForAnotherWordSince) {
   const uint64_t memory = tenant_->Alloc(4096);
@@ -441,20 +441,54 @@ TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsForAnotherWordSince) {
   ExpectDrains();
 }
 
-// More former ones than are kept: the next update waits for the launch.
 TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsForManyWordsSince) {
-  constexpr uint32_t kKept = 1024;
+  constexpr uint32_t kWords = 1024;
   const wire::GraphUpdate::Request request{wire::GraphId{1}, 0, HostPtr{0}, 0};
-  const uint64_t memory = tenant_->Alloc(8 * (kKept + 2));
+  const uint64_t memory = tenant_->Alloc(8 * (kWords + 1));
   LaunchWaitFor(memory);
-  for (uint32_t i = 1; i <= kKept; ++i) {
+  for (uint32_t i = 1; i <= kWords; ++i) {
     ASSERT_EQ(tenant_->Call<wire::GraphUpdate>(request, nullptr, WaitFor(memory + 8 * i).Block()),
               CUDA_SUCCESS);
   }
-  const Ticket next =
-      tenant_->Post<wire::GraphUpdate>(request, WaitFor(memory + 8 * (kKept + 1)).Block(), 5);
-  EXPECT_TRUE(tenant_->Never([&] { return tenant_->reader.FindReply(5, next) != nullptr; }));
   ExpectDrains();
+}
+
+// The device would wait, and with it whatever its driver waits for.
+TEST_F(SoftGpuTest, Malicious_GraphsThatWaitKeepNobodyElse) {
+  const uint64_t memory = tenant_->Alloc(4096);
+  tenant_->Post<wire::Fill>({StreamId{0}, 4, 0, 0, memory, 32});
+  std::vector<Ticket> launches;
+  for (uint32_t i = 1; i <= 40; ++i) {
+    TestingGraph graph;
+    graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_EQ, memory, 5});
+    graph.AddCopy(memory + 2048, memory + 1024, 64, 1, 1, 64, 1);
+    graph.AddEdge(0, 1);
+    ASSERT_EQ(tenant_->Call<wire::GraphInstantiate>({wire::GraphId{i}, 0, HostPtr{0}, 0}, nullptr,
+                                                    graph.Block()),
+              CUDA_SUCCESS);
+    ASSERT_TRUE(tenant_->CreateStream(i, true));
+    launches.push_back(tenant_->Post<wire::GraphLaunch>({wire::GraphId{i}, StreamId{i}}));
+  }
+  auto neighbour = scheduler_.AddTenant();
+  ASSERT_TRUE(LoadProgram(neighbour.get()));
+  const uint64_t theirs = neighbour->Alloc(4096);
+  neighbour->Post<wire::Fill>({StreamId{0}, 4, 1, 0, theirs, 32});
+  EXPECT_TRUE(neighbour->WaitDone(0, Scale(neighbour.get(), 0, theirs, 2)));
+  tenant_->Post<wire::Fill>({StreamId{0}, 4, 5, 0, memory, 32});
+  for (uint32_t i = 1; i <= 40; ++i) EXPECT_TRUE(tenant_->WaitDone(i, launches[i - 1])) << i;
+}
+
+// Natively it would be a fault of the device.
+TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsInMemoryThatWasFreed) {
+  const uint64_t memory = tenant_->Alloc(4096);
+  const wire::GraphInstantiate::Request request{wire::GraphId{1}, 0, HostPtr{0}, 0};
+  ASSERT_EQ(tenant_->Call<wire::GraphInstantiate>(request, nullptr, WaitFor(memory).Block()),
+            CUDA_SUCCESS);
+  ASSERT_EQ(tenant_->Call<wire::MemFree>({DevicePtr{memory}}), CUDA_SUCCESS);
+  ASSERT_NE(tenant_->Alloc(4u << 20), 0u);
+  const Ticket launch = tenant_->Post<wire::GraphLaunch>({wire::GraphId{1}, StreamId{0}});
+  EXPECT_TRUE(tenant_->WaitDone(0, launch));
+  EXPECT_EQ(tenant_->reader.async_error_code(), uint32_t{CUDA_ERROR_ILLEGAL_ADDRESS});
 }
 
 TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsInMemoryThatIsFreedMeanwhile) {

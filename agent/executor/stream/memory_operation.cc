@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream's writes of words and waits for words. Writes go to CUDA. Waits do not: a wait on the GPU
+// Writes of words and waits for words, of streams and of graphs' nodes. A stream's writes go to CUDA. Waits do not: a wait on the GPU
 // is work that may never end, and a moment without work (quiet.h) would never come while what ends
 // the wait is held back for that very moment. A wait is a gate of ours that looks at the word: host
 // memory through the arena's descriptor, device memory through a copy on our own stream.
@@ -21,6 +21,8 @@ constexpr uint64_t kLookLatestNs = 1'000'000;
 constexpr uint32_t kLooksAtATime = 16;
 // Against a look at host memory: two calls of CUDA's.
 constexpr uint32_t kDeviceLookCost = 8;
+// Of an operation's flags; the other one is about writes of other devices.
+constexpr uint32_t kConditions = 3;
 
 template <typename T>
 bool Holds(T now, T wanted, uint32_t condition) {
@@ -46,17 +48,72 @@ bool IsWord(uint64_t address_untrusted, uint32_t word_bytes_untrusted) {
 struct MemoryOperations::WordWatch {
   wire::StreamWaitValue::Request wait;
   bool in_host_memory;
-  bool reading = false;  // a copy of the word is under way
+  bool reading = false;    // a copy of the word is under way
+  bool satisfied = false;  // at some look
   uint64_t since_ns = 0;
   uint64_t next_ns = 0;
 
-  bool Satisfied(uint64_t word) const {
-    return wait.word_bytes == 8
-               ? Holds<uint64_t>(word, wait.value, wait.condition)
-               : Holds<uint32_t>(static_cast<uint32_t>(word), static_cast<uint32_t>(wait.value),
-                                 wait.condition);
+  bool Look(uint64_t word) {
+    satisfied = wait.word_bytes == 8
+                    ? Holds<uint64_t>(word, wait.value, wait.condition)
+                    : Holds<uint32_t>(static_cast<uint32_t>(word),
+                                      static_cast<uint32_t>(wait.value), wait.condition);
+    return satisfied;
   }
 };
+
+struct OperationsRun {
+  MemoryOperations::Operations operations;
+  wire::StreamId stream;
+  size_t next = 0;
+  std::shared_ptr<MemoryOperations::WordWatch> watch;  // of the next one
+  bool writing = false;                                // the same
+};
+
+bool WaitsForValue(const wire::GraphMemoryOperation& operation) {
+  return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+         operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+}
+
+OperationsRunRef MemoryOperations::Begin(Operations operations, wire::StreamId stream) {
+  return std::make_shared<OperationsRun>(
+      OperationsRun{std::move(operations), stream, 0, nullptr, false});
+}
+
+bool MemoryOperations::GoOn(const OperationsRunRef& run) {
+  for (; run->next < run->operations->size(); ++run->next) {
+    if (run->writing) return false;
+    const wire::GraphMemoryOperation& one = (*run->operations)[run->next];
+    if (one.operation == CU_STREAM_MEM_OP_BARRIER) continue;
+    const bool wide = one.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
+                      one.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    const uint32_t bytes = wide ? 8 : 4;
+    if (run->watch == nullptr) {
+      // When the graph was made it was. What is freed since the launch stays until that is done.
+      if (!device_memory_->IsStillThere(one.address, bytes, !WaitsForValue(one))) {
+        port_->TellAsyncError(run->stream, CUDA_ERROR_ILLEGAL_ADDRESS);
+        return true;
+      }
+      if (!WaitsForValue(one)) {
+        run->writing = true;
+        ++outstanding_;
+        services_.internal->Write(one.address, bytes, one.value, [this, run] {
+          --outstanding_;
+          run->writing = false;
+          ++run->next;
+        });
+        return false;
+      }
+      run->watch = std::make_shared<WordWatch>(
+          WordWatch{{one.address, one.value, run->stream, bytes, one.flags & kConditions, 0},
+                    host_->range.Contains(one.address, bytes)});
+    }
+    LookAtWord(run->watch);
+    if (!run->watch->satisfied) return false;
+    run->watch.reset();
+  }
+  return true;
+}
 
 void MemoryOperations::BeginRound() {
   watching_words_ = words_overdue_ = false;
@@ -96,12 +153,16 @@ void MemoryOperations::On(wire::Tag<wire::StreamWaitValue>,
   command.ticket = record.ticket;
   command.gate = std::make_shared<Gate>();
   auto watch = std::make_shared<WordWatch>(WordWatch{request, in_host_memory});
-  command.gate->knock = [this, watch](Gate* gate) { LookAtWord(watch, gate); };
+  command.gate->knock = [this, watch](Gate* gate) {
+    LookAtWord(watch);
+    gate->open = watch->satisfied;
+  };
   streams_.Enqueue(*stream, std::move(command));
 }
 
 // Memory that a command names stays mapped until the command is done.
-void MemoryOperations::LookAtWord(const std::shared_ptr<WordWatch>& watch, Gate* gate) {
+void MemoryOperations::LookAtWord(const std::shared_ptr<WordWatch>& watch) {
+  if (watch->satisfied) return;
   watching_words_ = true;
   if (watch->reading || now_ns() < watch->next_ns) return;
   const uint32_t cost = watch->in_host_memory ? 1 : kDeviceLookCost;
@@ -116,22 +177,17 @@ void MemoryOperations::LookAtWord(const std::shared_ptr<WordWatch>& watch, Gate*
   const wire::StreamWaitValue::Request& wait = watch->wait;
   if (watch->in_host_memory) {
     uint64_t word = 0;
-    gate->open = host_->Read(wait.address, &word, wait.word_bytes) && watch->Satisfied(word);
+    if (host_->Read(wait.address, &word, wait.word_bytes)) watch->Look(word);
     return;
   }
   watch->reading = true;
   ++outstanding_;
-  services_.internal->Read(
-      wait.address, wait.word_bytes, services_.staging,
-      [this, watch, weak = gate->weak_from_this()](CUresult result, uint64_t word) {
-        --outstanding_;
-        watch->reading = false;
-        // Not there any more when the queue was dropped meanwhile.
-        const auto caller = weak.lock();
-        if (caller == nullptr || result != CUDA_SUCCESS || !watch->Satisfied(word)) return false;
-        caller->open = true;
-        return true;
-      });
+  services_.internal->Read(wait.address, wait.word_bytes, services_.staging,
+                           [this, watch](CUresult result, uint64_t word) {
+                             --outstanding_;
+                             watch->reading = false;
+                             return result == CUDA_SUCCESS && watch->Look(word);
+                           });
 }
 
 CUresult SubmitWriteValue(const Driver& cuda, const wire::StreamWriteValue::Request& write,

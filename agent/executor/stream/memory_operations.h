@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for its streams' writes of words and waits for words. Ring thread only.
+// The part of a session for its streams' and graphs' writes of words and waits for words. Ring thread only.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "agent/executor/session/session_port.h"
 #include "agent/executor/stream/stream_command.h"
+#include "proto/wire/graph_nodes.h"
 
 namespace gpuloom::executor {
 
 class DeviceMemory;
+
+bool WaitsForValue(const wire::GraphMemoryOperation& operation);
+
+// How far a graph's node has come of which the host does the operations.
+struct OperationsRun;
+using OperationsRunRef = std::shared_ptr<OperationsRun>;
 
 class MemoryOperations final : public Part {
  public:
@@ -21,6 +29,13 @@ class MemoryOperations final : public Part {
           const wire::Record&);
   void On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::Request&,
           const wire::Record&);
+
+  // Does the operations one after the other, the first ones as GoOn is called first.
+  using Operations = std::shared_ptr<const std::vector<wire::GraphMemoryOperation>>;
+  static OperationsRunRef Begin(Operations operations, wire::StreamId stream);
+  // To be called in every round; true when all are done. Memory that is the tenant's no more is an error of the
+  // stream, and ends the run.
+  bool GoOn(const OperationsRunRef& run);
 
   // A round of the loop: words may be looked at again.
   void BeginRound();
@@ -33,8 +48,9 @@ class MemoryOperations final : public Part {
   bool words_overdue() const { return words_overdue_; }
 
  private:
+  friend struct OperationsRun;
   struct WordWatch;
-  void LookAtWord(const std::shared_ptr<WordWatch>& watch, Gate* gate);
+  void LookAtWord(const std::shared_ptr<WordWatch>& watch);
 
   const DeviceMemory* const device_memory_;
   bool watching_words_ = false;

@@ -75,7 +75,6 @@ struct Staged {
 struct GraphRun {
   uint64_t ticket;
   std::shared_ptr<Graph> graph;
-  uint32_t waits;  // of its nodes, at a time
   std::vector<PointRef> points;
 };
 

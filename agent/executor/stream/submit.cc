@@ -89,7 +89,7 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
 bool Submission::HasRoom(const StreamCommand& command) const {
   if (std::holds_alternative<ChunkWork>(command.work)) return launches_->HasRoom();
   if (const auto* work = std::get_if<GraphWork>(&command.work)) {
-    if (!graphs_->MayLaunchGraph(*work, command.ticket)) return false;
+    if (!work->graph->MayLaunch(command.ticket)) return false;
   }
   if (Prints(command.work) && !services_.printer->MayPrint(id())) return false;
   return !std::holds_alternative<CopyInlineWork>(command.work) ||
