@@ -58,10 +58,12 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
             return;
           }
         }
+        // Without a default the condition would begin as what the memory held that the driver has for it, another
+        // tenant's perhaps.
+        const bool assigns = (request.flags & wire::kConditionAssignsDefault) != 0;
         made->result = cuda.cuGraphConditionalHandleCreate(
-            &made->handle, reservation->graph, context, request.default_value,
-            (request.flags & wire::kConditionAssignsDefault) != 0 ? CU_GRAPH_COND_ASSIGN_DEFAULT
-                                                                  : 0);
+            &made->handle, reservation->graph, context, assigns ? request.default_value : 0,
+            CU_GRAPH_COND_ASSIGN_DEFAULT);
       },
       [this, reservation, made, caller] {
         --reservation->creating;

@@ -66,6 +66,18 @@ class ConditionTest : public ::testing::Test {
   std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
 };
 
+TEST_F(ConditionTest, ConditionsBeginAtZeroWhereTheProgramDoesNotSay) {
+  const auto create = [&](uint32_t value, uint32_t flags) {
+    (void)TestingDriver::TakeCalls();
+    EXPECT_EQ(tenant_->Call<wire::ConditionCreate>({ReservationId{1}, value, flags, 0}),
+              CUDA_SUCCESS);
+  };
+  create(7, 0);
+  EXPECT_TRUE(TestingDriver::WasCalled("condition 0 1"));
+  create(7, wire::kConditionAssignsDefault);
+  EXPECT_TRUE(TestingDriver::WasCalled("condition 7 1"));
+}
+
 TEST_F(ConditionTest, AGraphIsMadeWithItsHandles) {
   uint64_t first = 0;
   uint64_t second = 0;

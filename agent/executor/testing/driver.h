@@ -58,7 +58,7 @@ class TestingDriver {
 
   // What was called, in order: "graph 1" (a graph's launch), "update", "launch 1", "copy 2", "clear 1" (a fill of
   // memory without a wanted address), "record 3 1" (event, stream), "wait 2 3"
-  // (stream, event), "unload", "unmap", "unregister", "green stream 3 of 16" (of a green context of so many
+  // (stream, event), "condition 1 0" (a handle's default, and flags), "unload", "unmap", "unregister", "green stream 3 of 16" (of a green context of so many
   // multiprocessors). Streams and events are numbered from 1 as
   // they are made.
   static std::vector<std::string> TakeCalls();

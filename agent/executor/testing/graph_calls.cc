@@ -121,8 +121,9 @@ void FillGraphTable(Driver* d) {
       [](CUgraphExec, CUgraphNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS*) { return Updated(); };
   d->cuGraphEventRecordNodeSetEvent = [](CUgraphNode, CUevent) { return CUDA_SUCCESS; };
   d->cuGraphConditionalHandleCreate = [](CUgraphConditionalHandle* handle, CUgraph, CUcontext,
-                                         unsigned, unsigned) {
+                                         unsigned value, unsigned flags) {
     const MutexLock lock(S().mutex);
+    S().calls.push_back("condition " + std::to_string(value) + " " + std::to_string(flags));
     *handle = ++S().objects;
     return S().failure;
   };
