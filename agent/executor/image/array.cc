@@ -11,6 +11,7 @@
 #include "agent/executor/image/arrays.h"
 #include "agent/executor/session/scheduler_link.h"
 #include "proto/cuda/array_format.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -116,6 +117,29 @@ DeviceArray::~DeviceArray() {
       std::move(on_destroyed));
 }
 
+CUresult DeviceArray::Make() {
+  CUDA_ARRAY3D_DESCRIPTOR descriptor = {};
+  descriptor.Width = request.width;
+  descriptor.Height = request.height;
+  descriptor.Depth = request.depth;
+  descriptor.Format = static_cast<CUarray_format>(request.format);
+  descriptor.NumChannels = request.channels;
+  descriptor.Flags = request.flags;
+  const uint32_t element_bytes = PlainElementBytes(request.format, request.channels);
+  if (request.levels == 0) {
+    CUDA_RETURN_IF_ERROR(cuda->cuArray3DCreate_v2(&array, &descriptor));
+    return Clear(*cuda, array, ExtentOf(request, 0), element_bytes);
+  }
+  CUDA_RETURN_IF_ERROR(cuda->cuMipmappedArrayCreate(&mipmap, &descriptor, request.levels));
+  CUarray level = nullptr;
+  while (levels < request.levels &&
+         cuda->cuMipmappedArrayGetLevel(&level, mipmap, levels) == CUDA_SUCCESS) {
+    CUDA_RETURN_IF_ERROR(Clear(*cuda, level, ExtentOf(request, levels), element_bytes));
+    ++levels;
+  }
+  return CUDA_SUCCESS;
+}
+
 void DeviceArray::Destroy() {
   if (mipmap != nullptr) {
     cuda->cuMipmappedArrayDestroy(mipmap);
@@ -125,45 +149,6 @@ void DeviceArray::Destroy() {
   mipmap = nullptr;
   array = nullptr;
 }
-
-// An array on its way to its tenant. Make runs on a worker.
-struct Arrays::NewArray {
-  wire::ArrayCreate::Request request{};
-  CUarray array = nullptr;
-  CUmipmappedArray mipmap = nullptr;
-  uint32_t levels = 0;
-  CUresult result = CUDA_SUCCESS;
-
-  void Make(const Driver& cuda) {
-    CUDA_ARRAY3D_DESCRIPTOR descriptor = {};
-    descriptor.Width = request.width;
-    descriptor.Height = request.height;
-    descriptor.Depth = request.depth;
-    descriptor.Format = static_cast<CUarray_format>(request.format);
-    descriptor.NumChannels = request.channels;
-    descriptor.Flags = request.flags;
-    const uint32_t element_bytes = PlainElementBytes(request.format, request.channels);
-    if (request.levels == 0) {
-      result = cuda.cuArray3DCreate_v2(&array, &descriptor);
-      if (result != CUDA_SUCCESS) return;
-      result = Clear(cuda, array, ExtentOf(request, 0), element_bytes);
-      if (result != CUDA_SUCCESS) cuda.cuArrayDestroy(array);
-      return;
-    }
-    result = cuda.cuMipmappedArrayCreate(&mipmap, &descriptor, request.levels);
-    if (result != CUDA_SUCCESS) return;
-    CUarray level = nullptr;
-    while (levels < request.levels &&
-           cuda.cuMipmappedArrayGetLevel(&level, mipmap, levels) == CUDA_SUCCESS) {
-      result = Clear(cuda, level, ExtentOf(request, levels), element_bytes);
-      if (result != CUDA_SUCCESS) {
-        cuda.cuMipmappedArrayDestroy(mipmap);
-        return;
-      }
-      ++levels;
-    }
-  }
-};
 
 void Arrays::On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request& request,
                 const wire::Record& record) {
@@ -197,31 +182,25 @@ void Arrays::On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request& 
 
 void Arrays::MakeArray(Caller caller, const wire::ArrayCreate::Request& request,
                        uint64_t memory_id) {
-  const auto give_back = [scheduler = services_.scheduler, session = id(), memory_id] {
+  auto whole = std::make_shared<DeviceArray>(services_.quiet, &services_.device->cuda(), request);
+  whole->memory_id = memory_id;
+  whole->on_destroyed = [scheduler = services_.scheduler, session = id(), memory_id] {
     scheduler->Send(control::MemoryReturn{session, memory_id});
   };
-  auto made = std::make_shared<NewArray>();
-  made->request = request;
-  memory_.Post([made, &cuda = services_.device->cuda()] { made->Make(cuda); },
-               [this, caller, made, memory_id, give_back] {
-                 services_.device->Judge(made->result);
-                 if (made->result != CUDA_SUCCESS) {
-                   give_back();
-                   arrays_.Take(made->request.array);
-                   return Reply<wire::ArrayCreate>(caller, made->result);
+  auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+  memory_.Post([whole, result] { *result = whole->Make(); },
+               [this, caller, whole, result, id = request.array] {
+                 services_.device->Judge(*result);
+                 if (*result != CUDA_SUCCESS) {
+                   arrays_.Take(id);
+                   return Reply<wire::ArrayCreate>(caller, *result);
                  }
-                 auto whole =
-                     std::make_shared<DeviceArray>(services_.quiet, &services_.device->cuda());
-                 whole->array = made->array;
-                 whole->mipmap = made->mipmap;
-                 whole->memory_id = memory_id;
-                 whole->on_destroyed = give_back;
                  // Null when the session ended meanwhile: then the array goes at once.
-                 if (ArrayEntry* entry = arrays_.Find(made->request.array); entry != nullptr) {
-                   entry->array = made->array;
-                   entry->whole = std::move(whole);
+                 if (ArrayEntry* entry = arrays_.Find(id); entry != nullptr) {
+                   entry->array = whole->array;
+                   entry->whole = whole;
                  }
-                 Reply<wire::ArrayCreate>(caller, CUDA_SUCCESS, {made->levels, 0});
+                 Reply<wire::ArrayCreate>(caller, CUDA_SUCCESS, {whole->levels, 0});
                });
 }
 
@@ -243,7 +222,7 @@ void Arrays::On(wire::Tag<wire::ArrayLevel>, const wire::ArrayLevel::Request& re
       &level->array, whole->whole->mipmap, request.level));
   if (result == CUDA_SUCCESS) {
     level->whole = whole->whole;
-    level->is_level = true;
+    level->level = request.level;
     whole->levels.push_back(request.array);
   } else {
     arrays_.Take(request.array);
@@ -255,7 +234,7 @@ void Arrays::On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request
                 const wire::Record& record) {
   const ArrayEntry* entry = FindArray(request.array);
   if (entry == nullptr) return;
-  if (entry->is_level) return Refuse(wire::Fatal::kBadHandle);
+  if (entry->level) return Refuse(wire::Fatal::kBadHandle);
   chores_.Do([this, named = std::shared_ptr<ArrayEntry>(arrays_.Take(request.array)),
               caller = CallerOf(record), ticket = record.ticket] {
     std::vector<wire::ArrayId>& levels = named->levels;

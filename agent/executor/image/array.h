@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "agent/executor/device/quiet.h"
@@ -16,18 +17,23 @@
 namespace gpuloom::executor {
 
 struct DeviceArray {
-  DeviceArray(Quiet* destroys, const Driver* driver) : quiet(destroys), cuda(driver) {}
+  DeviceArray(Quiet* destroys, const Driver* driver, const wire::ArrayCreate::Request& judged)
+      : quiet(destroys), cuda(driver), request(judged) {}
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
   ~DeviceArray();
 
+  // The driver's object, as it was asked for, all zeros; on a worker.
+  CUresult Make();
   // Gives the driver its memory back; on a worker while the device is idle. Once.
   void Destroy();
 
   Quiet* const quiet;
   const Driver* const cuda;
+  const wire::ArrayCreate::Request request;
   CUarray array = nullptr;  // one of the two
   CUmipmappedArray mipmap = nullptr;
+  uint32_t levels = 0;                 // of the latter
   uint64_t memory_id = 0;              // of the charge
   std::function<void()> on_destroyed;  // gives the charge back; may be empty
 };
@@ -37,7 +43,7 @@ using ArrayRef = std::shared_ptr<DeviceArray>;
 struct ArrayEntry {
   CUarray array = nullptr;
   ArrayRef whole;  // null while it is being made
-  bool is_level = false;
+  std::optional<uint32_t> level;
   std::vector<wire::ArrayId> levels;  // of a mipmapped one: those that have names
 };
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/executor/image/arrays.h"
 #include "agent/executor/testing/driver.h"
 #include "agent/executor/testing/peer.h"
 
@@ -93,6 +94,29 @@ TEST_F(ArrayTest, ViewsKeepTheirArray) {
   EXPECT_THAT(TestingDriver::TakeCalls(), Not(Contains("destroy array")));
   EXPECT_EQ(tenant_->Call<wire::TextureDestroy>({texture.texture}), CUDA_SUCCESS);
   EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.memory_in_use() == 0; }));
+}
+
+TEST(ArrayBudget, ViewsTakeOfTheSessionsBudget) {
+  constexpr uint64_t kViews = 16;
+  const Driver& driver = TestingDriver::Reset();
+  TestingScheduler scheduler(driver, /*batches=*/true, /*submit_threads=*/-1,
+                             2 * kViews * kViewTakesBytes);
+  auto tenant = scheduler.AddTenant();
+  wire::TextureCreate::Request request{};
+  request.resource = wire::ViewResource::kLinear;
+  request.address = tenant->Alloc(4096);
+  request.size_bytes = 4096;
+  std::vector<uint64_t> made;
+  wire::TextureCreate::Reply texture{};
+  while (made.size() < 4 * kViews &&
+         tenant->Call<wire::TextureCreate>(request, &texture) == CUDA_SUCCESS) {
+    made.push_back(texture.texture);
+  }
+  ASSERT_FALSE(made.empty());
+  EXPECT_LT(made.size(), 4 * kViews);
+  EXPECT_EQ(tenant->Call<wire::TextureDestroy>({made.back()}), CUDA_SUCCESS);
+  EXPECT_EQ(tenant->Call<wire::TextureCreate>(request), CUDA_SUCCESS);
+  EXPECT_EQ(tenant->Call<wire::TextureCreate>(request), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 TEST_F(ArrayTest, LevelsGoWithTheWhole) {

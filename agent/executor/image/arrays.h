@@ -11,6 +11,9 @@
 
 namespace gpuloom::executor {
 
+// What a texture or a surface takes of our memory and of the driver's.
+inline constexpr uint64_t kViewTakesBytes = 512;
+
 class Arrays final : public Part {
  public:
   // `on_destroy`: the tenant has destroyed the array, and all work that names it is done.
@@ -38,15 +41,26 @@ class Arrays final : public Part {
   bool DropPiece() { return executor::DropPiece(&arrays_); }
 
  private:
-  struct NewArray;
+  // Room in the session's budget; false, after the answer, when there is none.
+  template <wire::Command C>
+  bool TakeView(Caller caller, size_t views);
+  // By their requests, and the arrays that those named: ids may be others' by now.
+  struct Texture {
+    wire::TextureCreate::Request request;
+    ArrayRef array;  // null for linear memory
+  };
+  struct Surface {
+    ArrayRef array;
+    std::optional<uint32_t> level;  // of it
+  };
   void MakeArray(Caller caller, const wire::ArrayCreate::Request& request, uint64_t memory_id);
   void DestroyArray(Caller caller, const ArrayRef& whole);
   ArrayEntry* FindArray(wire::ArrayId id_untrusted);  // refuses when there is none
 
   const std::function<void(const ArrayRef&)> on_destroy_;
   IdTable<wire::ArrayId, ArrayEntry, wire::kMaxArrays> arrays_;
-  std::map<uint64_t, ArrayRef> textures_;  // by handle; null for linear memory
-  std::map<uint64_t, ArrayRef> surfaces_;
+  std::map<uint64_t, Texture> textures_;  // by handle
+  std::map<uint64_t, Surface> surfaces_;
 };
 
 }  // namespace gpuloom::executor

@@ -6,6 +6,8 @@
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/image/arrays.h"
+#include "agent/executor/memory/host_memory.h"
+#include "agent/executor/session/host_budget.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -92,6 +94,13 @@ bool Arrays::JudgeTexture(const wire::TextureCreate::Request& request, CUDA_RESO
   return false;
 }
 
+template <wire::Command C>
+bool Arrays::TakeView(Caller caller, size_t views) {
+  if (views < wire::kMaxViews && host_->budget->Take(kViewTakesBytes)) return true;
+  Reply<C>(caller, CUDA_ERROR_OUT_OF_MEMORY);
+  return false;
+}
+
 void Arrays::On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Request& request,
                 const wire::Record& record) {
   const Caller caller = CallerOf(record);
@@ -103,9 +112,7 @@ void Arrays::On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Reque
   };
   auto made = std::make_shared<Made>();
   if (!JudgeTexture(request, &made->resource, &made->array)) return;
-  if (textures_.size() >= wire::kMaxViews) {
-    return Reply<wire::TextureCreate>(caller, CUDA_ERROR_OUT_OF_MEMORY);
-  }
+  if (!TakeView<wire::TextureCreate>(caller, textures_.size())) return;
   memory_.Post(
       [made, request, &cuda = services_.device->cuda()] {
         const CUDA_TEXTURE_DESC sampler = SamplerOf(request);
@@ -113,9 +120,11 @@ void Arrays::On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Reque
         made->result = cuda.cuTexObjectCreate(&made->texture, &made->resource, &sampler,
                                               request.has_view != 0 ? &view : nullptr);
       },
-      [this, caller, made] {
+      [this, caller, made, request] {
         if (services_.device->Judge(made->result) == CUDA_SUCCESS) {
-          textures_[made->texture] = made->array;
+          textures_[made->texture] = {request, made->array};
+        } else {
+          host_->budget->Give(kViewTakesBytes);
         }
         Reply<wire::TextureCreate>(caller, made->result, {made->texture});
       });
@@ -126,8 +135,9 @@ void Arrays::On(wire::Tag<wire::TextureDestroy>, const wire::TextureDestroy::Req
   const auto found = textures_.find(request.texture);
   if (found == textures_.end()) return Refuse(wire::Fatal::kBadHandle);
   // What it looks at stays until the driver has let go of it.
-  const ArrayRef array = found->second;
+  const ArrayRef array = found->second.array;
   textures_.erase(found);
+  host_->budget->Give(kViewTakesBytes);
   AfterEarlierWork(record.ticket, [this, caller = CallerOf(record), array,
                                    texture = request.texture] {
     auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
@@ -145,16 +155,15 @@ void Arrays::On(wire::Tag<wire::SurfaceCreate>, const wire::SurfaceCreate::Reque
   if (entry == nullptr) return;
   if (entry->array == nullptr) return Refuse(wire::Fatal::kBadHandle);
   const Caller caller = CallerOf(record);
-  if (surfaces_.size() >= wire::kMaxViews) {
-    return Reply<wire::SurfaceCreate>(caller, CUDA_ERROR_OUT_OF_MEMORY);
-  }
+  if (!TakeView<wire::SurfaceCreate>(caller, surfaces_.size())) return;
   struct Made {
     CUarray array;
-    ArrayRef whole;
+    Surface of;
     CUsurfObject surface = 0;
     CUresult result = CUDA_SUCCESS;
   };
-  auto made = std::make_shared<Made>(Made{entry->array, entry->whole, 0, CUDA_SUCCESS});
+  auto made =
+      std::make_shared<Made>(Made{entry->array, {entry->whole, entry->level}, 0, CUDA_SUCCESS});
   memory_.Post(
       [made, &cuda = services_.device->cuda()] {
         CUDA_RESOURCE_DESC resource = {};
@@ -164,7 +173,9 @@ void Arrays::On(wire::Tag<wire::SurfaceCreate>, const wire::SurfaceCreate::Reque
       },
       [this, caller, made] {
         if (services_.device->Judge(made->result) == CUDA_SUCCESS) {
-          surfaces_[made->surface] = made->whole;
+          surfaces_[made->surface] = made->of;
+        } else {
+          host_->budget->Give(kViewTakesBytes);
         }
         Reply<wire::SurfaceCreate>(caller, made->result, {made->surface});
       });
@@ -174,8 +185,9 @@ void Arrays::On(wire::Tag<wire::SurfaceDestroy>, const wire::SurfaceDestroy::Req
                 const wire::Record& record) {
   const auto found = surfaces_.find(request.surface);
   if (found == surfaces_.end()) return Refuse(wire::Fatal::kBadHandle);
-  const ArrayRef array = found->second;
+  const ArrayRef array = found->second.array;
   surfaces_.erase(found);
+  host_->budget->Give(kViewTakesBytes);
   AfterEarlierWork(record.ticket,
                    [this, caller = CallerOf(record), array, surface = request.surface] {
                      auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
@@ -199,14 +211,15 @@ bool Arrays::DestroyViews() {
   auto views = std::make_shared<Views>();
   size_t left = Chores::kPiece;
   for (; left != 0 && !textures_.empty(); --left) {
-    views->textures.emplace_back(*textures_.begin());
+    views->textures.emplace_back(textures_.begin()->first, textures_.begin()->second.array);
     textures_.erase(textures_.begin());
   }
   for (; left != 0 && !surfaces_.empty(); --left) {
-    views->surfaces.emplace_back(*surfaces_.begin());
+    views->surfaces.emplace_back(surfaces_.begin()->first, surfaces_.begin()->second.array);
     surfaces_.erase(surfaces_.begin());
   }
   if (left == Chores::kPiece) return true;
+  host_->budget->Give((Chores::kPiece - left) * kViewTakesBytes);
   memory_.Post(
       [views, &cuda = services_.device->cuda()] {
         for (const auto& [texture, array] : views->textures) cuda.cuTexObjectDestroy(texture);
