@@ -7,6 +7,7 @@
 
 #include "agent/executor/testing/driver.h"
 #include "agent/executor/testing/peer.h"
+#include "proto/cuda/testing/images.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -255,6 +256,32 @@ TEST_F(LibraryLifeTest, Malicious_TenantsThatEndWhileTheirKernelsAreLookedUp) {
   TestingDriver::ReleaseCalls();
   ExpectNeighbourServed();
   EXPECT_TRUE(BecomesCalled("unload", 8)) << "what was loaded for them";
+}
+
+// It is not damaged: the node's operator can help.
+TEST(LinkBudget, WhatTakesTooMuchToBeJudgedIsOutOfMemory) {
+  const Driver& driver = TestingDriver::Reset();
+  TestingScheduler scheduler(driver, /*batches=*/true, /*submit_threads=*/-1,
+                             /*memory_limit_bytes=*/64u << 20);
+  auto tenant = scheduler.AddTenant();
+  std::vector<uint8_t> fatbin =
+      testing_images::PlainFatbin(FatbinMemberKind::kElf, {"packed.."}, kFatbinFlagLz4);
+  FatbinMemberHeader member;
+  std::memcpy(&member, fatbin.data() + sizeof(FatbinHeader), sizeof(member));
+  member.compressed_bytes = 8;
+  member.uncompressed_bytes = 256u << 20;
+  std::memcpy(fatbin.data() + sizeof(FatbinHeader), &member, sizeof(member));
+  const auto arena = static_cast<uint64_t>(tenant->order.host_range_begin + kImageOffset);
+  std::memcpy(reinterpret_cast<void*>(arena), fatbin.data(), fatbin.size());
+  ASSERT_EQ(tenant->Call<wire::LinkCreate>({wire::LinkId{1}}), CUDA_SUCCESS);
+  wire::LinkAdd::Request add = {};
+  add.link = wire::LinkId{1};
+  add.type = CU_JIT_INPUT_FATBINARY;
+  add.data = wire::HostPtr{arena};
+  add.data_bytes = fatbin.size();
+  EXPECT_EQ(tenant->Call<wire::LinkAdd>(add), CUDA_ERROR_OUT_OF_MEMORY);
+  std::memset(reinterpret_cast<void*>(arena), 0, fatbin.size());
+  EXPECT_EQ(tenant->Call<wire::LinkAdd>(add), CUDA_ERROR_INVALID_IMAGE);
 }
 
 TEST_F(LibraryLifeTest, ATenantEndsWhileItLinks) {

@@ -49,21 +49,24 @@ struct Links::Link {
         "try again, or give this one a trust domain of its own");
     return CUDA_ERROR_TIMEOUT;
   }
-  // False: the driver's linker might not survive it, as the tenant is told.
-  bool MayBeLinked(CUjitInputType type, std::span<const uint8_t> data, HostCharge* unpacking) {
+  // Whether the driver's linker will survive it; if not, the tenant is told why.
+  CUresult JudgeInput(CUjitInputType type, std::span<const uint8_t> data, HostCharge* unpacking) {
+    std::string refusal;
     // Of the largest member so far; the driver unpacks one, too.
     const auto afford = [&](uint64_t bytes) {
       const uint64_t takes = 2 * bytes;
-      return !*left && (takes <= unpacking->bytes() || unpacking->Add(takes - unpacking->bytes()));
+      if (*left) return false;
+      if (takes <= unpacking->bytes() || unpacking->Add(takes - unpacking->bytes())) return true;
+      refusal = unpacking->Refusal(takes);
+      return false;
     };
     const bool is_text = type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_NVVM;
     const bool may = is_text ? IsSoundLinkText(data, afford) : IsSoundLinkInput(data, afford);
-    if (!may) {
-      jit.SetError(
-          "gpuloom: what is to be linked is damaged, or is no cubin, fatbin, object file or "
-          "archive");
-    }
-    return may;
+    if (may) return CUDA_SUCCESS;
+    jit.SetError(!refusal.empty() ? refusal
+                                  : "gpuloom: what is to be linked is damaged, or is no cubin, "
+                                    "fatbin, object file or archive");
+    return refusal.empty() ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_OUT_OF_MEMORY;
   }
   // False: the session may not cost that much more, as the tenant is told.
   bool Afford(uint64_t bytes) {
@@ -201,7 +204,8 @@ void Links::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request,
         const auto type = static_cast<CUjitInputType>(request.type);
         const size_t bytes = request.data_bytes + (type == CU_JIT_INPUT_PTX ? 1 : 0);
         HostCharge unpacking(host->budget);
-        if (!link->MayBeLinked(type, {data.data(), request.data_bytes}, &unpacking)) return;
+        input->result = link->JudgeInput(type, {data.data(), request.data_bytes}, &unpacking);
+        if (input->result != CUDA_SUCCESS) return;
         const Linker::Turn turn(&link->device->linker(), link->tenant, *link->left,
                                 Linker::kLongPatience);
         if (!turn.taken()) {
