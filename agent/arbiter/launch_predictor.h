@@ -26,7 +26,7 @@
 namespace gpuloom::arbiter {
 
 struct LaunchKey {
-  uint64_t function = 0;  // a name, never followed
+  uint64_t function = 0;  // identity; never dereferenced
   std::array<uint32_t, 3> grid = {};
   std::array<uint32_t, 3> block = {};
   uint32_t shared_bytes = 0;

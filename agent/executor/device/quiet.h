@@ -36,7 +36,7 @@ namespace gpuloom::executor {
 
 class Quiet {
  public:
-  // A session, as a round finds it. Both pointers are names, never followed.
+  // A session, as a round finds it. Both pointers are identities, never dereferenced.
   struct Party {
     const void* owner;
     const void* tenant;   // whose sessions are asked to make way for one another

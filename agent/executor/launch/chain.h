@@ -56,9 +56,9 @@ struct Chain {
   // What the first nodes hold; of the others nothing is known.
   std::vector<ChunkNode> nodes;
   std::vector<uint8_t> params;
-  // That its nodes may name, the graph behind it included. Names, never followed.
+  // Whose functions its nodes may name, in the graph behind it as well. Identities; never dereferenced.
   std::vector<const void*> libraries;
-  // One stream at a time: launches of one executable graph wait for one another. A name, never followed.
+  // One stream at a time: launches of one executable graph wait for one another. Identity; never dereferenced.
   const Stream* stream = nullptr;
   std::atomic<uint32_t> in_flight{0};
   // The thread that launches it has it for itself, what its nodes hold included.
@@ -88,7 +88,7 @@ class Chains {
   ChainRef Launch(const Chunk& chunk, const Target& target);
   static void Done(Chain& chain) { --chain.in_flight; }
 
-  // Has graphs made that Launch and LaunchOne would have liked to have.
+  // Starts making the graphs that Launch and LaunchOne looked for and did not find.
   void MakeWanted();
 
   // Launches one of the chunk's; false: it has to go plainly.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which graphs there are for launches: made when somebody would have liked to have them, let go when others
-// need the room, or when what they name goes.
+// Which graphs are kept for launches: made after a look-up that found none, dropped when others need the room or
+// when a library that they name is unloaded.
 #include <algorithm>
 #include <utility>
 

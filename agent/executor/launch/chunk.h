@@ -27,7 +27,7 @@ inline constexpr uint32_t kMaxChunkParamBytes = 64u << 10;
 // One launch but for its parameters. Without padding: compared as bytes.
 struct ChunkNode {
   CUfunction function;
-  const void* library;  // the function's; a name, never followed
+  const void* library;  // the function's; identity, never dereferenced
   uint32_t grid[3];
   uint32_t block[3];
   uint32_t dynamic_shared_bytes;

@@ -83,7 +83,7 @@ struct Links::Link {
   Device* const device;
   const Driver& cuda;
   const LeftFlag left;
-  const void* const tenant;  // a name, never followed
+  const void* const tenant;  // identity; never dereferenced
   HostCharge charge;  // the link's thread: for the driver's copies, and for what is linked of them
   CUlinkState state = nullptr;
   bool completing = false;         // ring thread: the tenant has asked for it

@@ -25,8 +25,8 @@ class Linker {
   // For what needs the linker. Longer than any compilation that an honest program makes its user wait for.
   static constexpr std::chrono::seconds kLongPatience{60};
 
-  // Held around every call of the linker. Without `taken` nothing may be called: `left` has become true, or
-  // the time is over. `tenant` is a name, never followed.
+  // Held around every call of the linker. Call nothing unless `taken`: otherwise `left` has become true, or the time
+  // is over. `tenant` is an identity, never dereferenced.
   class Turn {
    public:
     Turn(Linker* linker, const void* tenant, const std::atomic<bool>& left,

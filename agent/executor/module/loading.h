@@ -83,7 +83,7 @@ struct Loading {
   const Caller caller;
   const wire::LibraryId id;
   const LeftFlag left;
-  const void* const tenant;  // a name, never followed
+  const void* const tenant;  // identity; never dereferenced
   // What all this costs: more while it is looked at and compiled.
   const std::shared_ptr<ImageCost> cost;
   bool by_hash = false;   // what the tenant asked

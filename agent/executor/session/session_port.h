@@ -47,7 +47,7 @@ class SessionPort {
 
   uint64_t id() const { return order_.session_id; }
   const char* label() const { return order_.label; }
-  // By which the executor's sessions are told apart: a name, never followed.
+  // Identifies the session; never dereferenced.
   const void* owner() const { return this; }
   State state() const { return state_; }
   bool serving() const { return state_ == State::kServing; }

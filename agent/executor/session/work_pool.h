@@ -41,7 +41,7 @@ class WorkPool {
   // The same; what is posted afterwards is done at once.
   void Stop();
 
-  // `owner` is a name for Leave, `tenant` one for the threads' sharing out; never followed; null: none.
+  // `owner` identifies the job for Leave, `tenant` whom threads are shared among. Neither is dereferenced; null: none.
   void Post(std::function<void()> work, std::function<void()> done, const void* owner = nullptr,
             const void* tenant = nullptr);
   // The owner, which has posted one job, waits for it no more. True: it was not begun and is dropped, without

@@ -84,12 +84,12 @@ struct ChainRun {
   std::shared_ptr<Chain> chain;
 };
 
-// Read by the sink; changed by StreamSet only, but for the fields that say otherwise.
-// Of the device's memory, measured: 34 MiB for 64 streams. A session's first few are the reserve's, so
-// that programs with a stream or two have their whole quota. Ids are given out from the lowest.
+// Device memory of a stream, measured: 34 MiB for 64 of them. A session's first few are paid for by the reserve, so
+// that a program with a stream or two has its whole quota. Ids are assigned from the lowest.
 inline constexpr uint64_t kStreamTakesBytes = 544u << 10;
 inline constexpr uint32_t kFreeStreams = 8;
 
+// Read by the sink; changed by StreamSet only, except the fields that say otherwise.
 struct Stream {
   wire::StreamId id{};
   bool blocking = true;
