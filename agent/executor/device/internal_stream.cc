@@ -65,7 +65,7 @@ void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* stagin
 }
 
 void InternalStream::Write(uint64_t address, uint32_t size_bytes, uint64_t value,
-                           std::function<void()> done) {
+                           std::function<void(CUresult)> done) {
   const Driver& cuda = device_->cuda();
   CUevent event = nullptr;
   CUresult result = device_->TakeEvent(false, &event);
@@ -75,8 +75,8 @@ void InternalStream::Write(uint64_t address, uint32_t size_bytes, uint64_t value
                                        : cuda.cuStreamWriteValue32_v2(
                                              stream_, address, static_cast<uint32_t>(value), 0));
   }
-  Queue(event, result, [done = std::move(done)](CUresult) {
-    done();
+  Queue(event, result, [done = std::move(done)](CUresult written) {
+    done(written);
     return true;
   });
 }

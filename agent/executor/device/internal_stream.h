@@ -32,7 +32,10 @@ class InternalStream {
   void Read(uint64_t address, uint32_t size_bytes, Staging* staging, OnWord done);
 
   // Writes a word of 4 or 8 bytes, of device memory or of pinned host memory; `done` runs in Poll.
-  void Write(uint64_t address, uint32_t size_bytes, uint64_t value, std::function<void()> done);
+  void Write(uint64_t address, uint32_t size_bytes, uint64_t value,
+             std::function<void(CUresult)> done);
+  // For words: a full queue of the driver's, of about 1,000, would block the thread.
+  bool HasRoom() const { return waiting_.size() < 256; }
 
   // True when something finished that was not in vain.
   bool Poll();

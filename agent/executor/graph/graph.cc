@@ -22,6 +22,9 @@ namespace {
 
 // So many nodes and memory operations are judged before other work of the ring thread has its turn.
 constexpr uint32_t kJudgeAtATime = 256;
+// So many updates of a graph may be answered before they are made. Those beyond are answered when they are, so a session
+// has no more of them than reply slots.
+constexpr uint32_t kMaxAnsweredUpdates = 16;
 // Updates up to this size are made on the ring thread: 1–7 µs each, measured.
 constexpr uint32_t kUpdateAtOnce = 16;
 
@@ -213,15 +216,15 @@ void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
     return modules_.PostNext([] {}, [this, graph, ticket] { JudgeUpdate(graph, ticket); });
   }
   update->judged = true;
-  TryUpdate(graph);
   // Who updates may be who writes what a launch before waits for.
-  for (Graph::Update& waiting : graph->updates) {
-    const bool may_answer = waiting.judged && !waiting.running && !waiting.answered &&
-                            waiting.plan->result == CUDA_SUCCESS && graph->waits_for_values();
-    if (!may_answer) continue;
-    waiting.answered = true;
-    waiting.answer();
+  const bool waits = update->launches_before != 0 || update != graph->updates.begin();
+  if (waits && graph->answered_updates < kMaxAnsweredUpdates && graph->IsSureOf(*plan) &&
+      plan->charge.Add((1 + kReadingGraphTakes) * plan->block.size())) {
+    update->answered = true;
+    ++graph->answered_updates;
+    update->answer();
   }
+  TryUpdate(graph);
 }
 
 // Makes what updates have their turn: every launch before them is at CUDA, none behind.
@@ -251,6 +254,7 @@ void Graphs::FinishUpdate(Graph& graph) {
   graph.AdoptUpdate(*update.plan);
   if (graph.reservation() != nullptr) --graph.reservation()->busy;
   if (!update.answered) return update.answer();
+  --graph.answered_updates;
   if (services_.device->Judge(update.plan->result) != CUDA_SUCCESS) {
     port_->TellAsyncError(wire::kLegacyStream, update.plan->result);
   }

@@ -110,6 +110,7 @@ struct GraphPlan {
   uint32_t waits = 0;
   uint32_t host_nodes = 0;
   uint32_t memory_nodes = 0;
+  uint32_t waiting_nodes = 0;    // of the memory nodes, the host's
   uint32_t operations = 0;       // of the memory nodes
   ReservationRef reservation;    // of a definition with conditional nodes
   std::vector<bool> conditions;  // handles of it that have a node
@@ -137,6 +138,7 @@ struct GraphPlan {
     const wire::GraphNode node = reader.Node(entry);
     const wire::GraphNodeKind kind = node.kind;
     const bool on_host = RunsOnHost(reader, node);
+    waiting_nodes += on_host && kind == kMemoryOperations;
     const bool few = kind == kEventRecord        ? ++records <= kMaxGraphRecords
                      : kind == kEventWait        ? ++waits <= kMaxGraphWaits
                      : kind == kMemoryOperations ? ++memory_nodes <= kMaxGraphMemoryNodes
@@ -202,8 +204,9 @@ class Graph {
   const std::vector<HostNode>& HostNodesBehind(uint32_t section) const {
     return sections_[section].host_nodes;
   }
-  // A launch may take until the tenant writes a value.
-  bool waits_for_values() const { return waits_for_values_; }
+  // A launch may take until the tenant writes a value, and of the update only the driver may still refuse anything: it may
+  // be answered before it is made.
+  bool IsSureOf(const GraphPlan& plan) const;
   // Null: it has no conditional nodes.
   Reservation* reservation() const { return reservation_.get(); }
   uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
@@ -238,8 +241,9 @@ class Graph {
     bool answered = false;
   };
   std::deque<Update> updates;
-  uint32_t launches_queued = 0;  // behind the last update
-  uint32_t in_flight = 0;        // launches at CUDA, with all of their sections or some
+  uint32_t answered_updates = 0;  // of them
+  uint32_t launches_queued = 0;   // behind the last update
+  uint32_t in_flight = 0;         // launches at CUDA, with all of their sections or some
   // Launches in sections whose last one is not at CUDA, by their tickets. Only the first may begin.
   std::deque<uint64_t> cut_launches;
 
@@ -316,7 +320,8 @@ struct SectionedLaunch {
   bool is_counted = false;                                // a section was handed over
   uint32_t begun_nodes = 0;                               // of the host's before `next`
   uint32_t done_nodes = 0;                                // of those
-  std::vector<std::shared_ptr<OperationsRun>> runs = {};  // of those: looked at in every round
+  std::vector<std::shared_ptr<OperationsRun>> runs = {};  // of those
+  size_t turn = 0;                                        // in `runs`
 
   void GoOn() {
     ++next;

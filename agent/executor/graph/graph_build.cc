@@ -58,7 +58,12 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
     *session_nodes_ += more;
   }
   if (*session_nodes_ + parts > kMaxSessionGraphNodes) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (!charge_->Add(parts * kGraphNodeTakesBytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  // Updates may give a node as many operations as there can be.
+  constexpr uint64_t kOperationsTake =
+      wire::kMaxGraphMemoryOperations * sizeof(wire::GraphMemoryOperation);
+  if (!charge_->Add(parts * kGraphNodeTakesBytes + plan.waiting_nodes * kOperationsTake)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   counted_nodes_ = parts;
   *session_nodes_ += counted_nodes_;
   counted_graphs_ = plan.sections.graphs();
@@ -377,6 +382,23 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
   result = cuda.cuGraphNodeSetEnabled(exec, node.handle, enabled ? 1 : 0);
   if (result == CUDA_SUCCESS) node.disabled = !enabled;
   return result;
+}
+
+bool Graph::IsSureOf(const GraphPlan& plan) const {
+  // Events are looked up when a launch is read, functions are the tenant's as long as its shim thinks so, and handles of
+  // a reservation are made by its shim when nothing else is under way.
+  if (!waits_for_values_ || plan.result != CUDA_SUCCESS || reservation_ != nullptr ||
+      plan.records + plan.waits != 0 || plan.host_nodes != 0) {
+    return false;
+  }
+  for (uint32_t i = 0; i < plan.reader.nodes(); ++i) {
+    const wire::GraphNode form = plan.reader.Node(i);
+    if (form.body_bytes != 0 && RunsOnHost(plan.reader, form) && !nodes_[form.index].on_host) {
+      return false;
+    }
+    if (form.kind == GraphNodeKind::kCopy && nodes_[form.index].on_host) return false;
+  }
+  return true;
 }
 
 bool Graph::ChangesAttributes(const GraphPlan& plan) const {

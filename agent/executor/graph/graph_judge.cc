@@ -48,16 +48,6 @@ bool KnownAttribute(uint32_t id) {
   }
 }
 
-// No value there would ever end such a wait, and the end of the session could not end it either.
-bool NothingEnds(const wire::GraphMemoryOperation& operation) {
-  const bool wide = operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-  if (!wide && operation.operation != CU_STREAM_MEM_OP_WAIT_VALUE_32) return false;
-  const uint64_t all = wide ? ~uint64_t{0} : ~uint32_t{0};
-  const uint32_t condition = operation.flags & 3;
-  return (condition == CU_STREAM_WAIT_VALUE_AND && (operation.value & all) == 0) ||
-         (condition == CU_STREAM_WAIT_VALUE_NOR && (operation.value & all) == all);
-}
-
 }  // namespace
 
 CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
@@ -165,7 +155,6 @@ CUresult Graphs::JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNo
       default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (NothingEnds(operation)) return CUDA_ERROR_NOT_SUPPORTED;
     if (operation.address % bytes != 0 || !(device_memory_->OwnsDevice(operation.address, bytes) ||
                                             OwnsHost(operation.address, bytes))) {
       return CUDA_ERROR_INVALID_VALUE;

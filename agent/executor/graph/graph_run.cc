@@ -10,6 +10,15 @@
 #include "agent/executor/stream/stream_set.h"
 
 namespace gpuloom::executor {
+namespace {
+
+// Nodes that wait for values, of all launches of a session, that have their turn. Others have it later.
+constexpr uint32_t kMaxWaitingNodes = 1024;
+// So many of a launch are gone on with at a time.
+constexpr size_t kRunsAtATime = 16;
+
+}  // namespace
+
 std::shared_ptr<SectionedLaunch> Graphs::CutLaunch(const Stream& stream, const GraphRef& graph,
                                                    StreamCommand* command) {
   auto launch =
@@ -49,6 +58,8 @@ bool Graphs::TakesHostsTurn(const std::shared_ptr<SectionedLaunch>& launch) {
     } else if (node.copy) {
       host_copies_->Copy(HostBlockOf(*node.copy), launch->stream, on_done);
     } else if (node.operations != nullptr) {
+      if (waiting_nodes_ == kMaxWaitingNodes) break;
+      ++waiting_nodes_;
       launch->runs.push_back(memory_operations_->Begin(node.operations, launch->stream));
     } else if (host_functions_->Call(node.token, on_done)) {
       port_->Publish();
@@ -56,9 +67,18 @@ bool Graphs::TakesHostsTurn(const std::shared_ptr<SectionedLaunch>& launch) {
       break;  // the board is full
     }
   }
-  const size_t running = launch->runs.size();
-  std::erase_if(launch->runs, [this](const auto& run) { return memory_operations_->GoOn(run); });
-  launch->done_nodes += static_cast<uint32_t>(running - launch->runs.size());
+  std::vector<OperationsRunRef>& runs = launch->runs;
+  for (size_t left = std::min(runs.size(), kRunsAtATime); left != 0; --left) {
+    if (launch->turn >= runs.size()) launch->turn = 0;
+    if (!memory_operations_->GoOn(runs[launch->turn])) {
+      ++launch->turn;
+      continue;
+    }
+    std::swap(runs[launch->turn], runs.back());
+    runs.pop_back();
+    --waiting_nodes_;
+    ++launch->done_nodes;
+  }
   return launch->done_nodes == nodes.size();
 }
 

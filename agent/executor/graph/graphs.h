@@ -104,6 +104,7 @@ class Graphs final : public Part {
   Conditionals* const conditions_;
   IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
   std::vector<GraphToMake> graphs_to_make_;
+  uint32_t waiting_nodes_ = 0;  // that wait for values, of launches
 };
 
 }  // namespace gpuloom::executor

@@ -181,7 +181,8 @@ void Libraries::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& r
       [found, &cuda = services_.device->cuda(), handle = library->loaded->handle] {
         found->result = cuda.cuLibraryGetGlobal(&found->address, &found->size_bytes, handle,
                                                 found->name.c_str());
-        return found->result == CUDA_SUCCESS;
+        // A name that is not there puts it on the device, too (measured).
+        return found->result == CUDA_SUCCESS || found->result == CUDA_ERROR_NOT_FOUND;
       },
       [this, found, caller = CallerOf(record), id = request.library, loaded = library->loaded] {
         services_.device->JudgeImage(found->result);

@@ -31,7 +31,7 @@ constexpr size_t kMaxThreads = 256;
 // Asks a thread of ours to say where it is.
 constexpr int kWhereSignal = SIGUSR2;
 constexpr timespec kWhereLook = {0, 1'000'000};
-constexpr int kWhereLooks = 100;
+constexpr int kWhereLooks = 20;
 
 int g_log = -1;
 int g_errors = -1;

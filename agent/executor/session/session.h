@@ -111,6 +111,7 @@ class Session final : private SessionPort {
   channel::UniqueFd doorbell_;
   bool held_ = false;  // nothing may be handed to CUDA now
   uint64_t deadline_ns_ = 0;
+  uint32_t returning_waits_ = 0;  // told while it is being returned
   uint64_t kernels_told_ = 0;
   bool ring_empty_ = true;  // when it was read last
   static constexpr uint64_t kAtWorkNs = 1'000'000;

@@ -50,6 +50,8 @@ bool Session::HasRunOut() {
          outstanding_ == 0;
 }
 
+constexpr uint32_t kMostReturningWaits = 5;
+
 // What others cause is waited for: memory that is cleared behind their work, a call of the driver's that waits for theirs.
 void Session::TellWaits() {
   services_.scheduler->Send(control::SessionWaits{id()});
@@ -58,7 +60,8 @@ void Session::TellWaits() {
 
 bool Session::GoOnEnding() {
   if (state_ == State::kReturning) {
-    if (now_ns_ > deadline_ns_) TellWaits();
+    // What takes longer hangs: the scheduler has the executor say where.
+    if (now_ns_ > deadline_ns_ && returning_waits_++ < kMostReturningWaits) TellWaits();
     return false;
   }
 

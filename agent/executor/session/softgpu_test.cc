@@ -442,14 +442,19 @@ TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsForAnotherWordSince) {
 }
 
 TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsForManyWordsSince) {
-  constexpr uint32_t kWords = 1024;
+  constexpr uint32_t kAnswered = 16;
   const wire::GraphUpdate::Request request{wire::GraphId{1}, 0, HostPtr{0}, 0};
-  const uint64_t memory = tenant_->Alloc(8 * (kWords + 1));
+  const uint64_t memory = tenant_->Alloc(8 * (kAnswered + 2));
   LaunchWaitFor(memory);
-  for (uint32_t i = 1; i <= kWords; ++i) {
+  tenant_->Post<wire::GraphLaunch>({wire::GraphId{1}, StreamId{0}});
+  for (uint32_t i = 1; i <= kAnswered; ++i) {
     ASSERT_EQ(tenant_->Call<wire::GraphUpdate>(request, nullptr, WaitFor(memory + 8 * i).Block()),
               CUDA_SUCCESS);
   }
+  // What is not made yet piles up no further.
+  const Ticket next =
+      tenant_->Post<wire::GraphUpdate>(request, WaitFor(memory + 8 * (kAnswered + 1)).Block(), 5);
+  EXPECT_TRUE(tenant_->Never([&] { return tenant_->reader.FindReply(5, next) != nullptr; }));
   ExpectDrains();
 }
 
@@ -541,13 +546,37 @@ TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsForWhatNoValueEnds) {
       {CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_AND, memory, 0},
       {CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_NOR, memory, ~uint32_t{0}},
       {CU_STREAM_MEM_OP_WAIT_VALUE_64, CU_STREAM_WAIT_VALUE_NOR, memory, ~uint64_t{0}}};
+  uint32_t made = 0;
   for (const wire::GraphMemoryOperation& operation : endless) {
     TestingGraph graph;
     graph.AddOperation(operation);
-    EXPECT_EQ(tenant_->Call<wire::GraphInstantiate>({wire::GraphId{1}, 0, HostPtr{0}, 0}, nullptr,
-                                                    graph.Block()),
-              CUDA_ERROR_NOT_SUPPORTED);
+    ASSERT_EQ(tenant_->Call<wire::GraphInstantiate>({wire::GraphId{++made}, 0, HostPtr{0}, 0},
+                                                    nullptr, graph.Block()),
+              CUDA_SUCCESS);
+    tenant_->Post<wire::GraphLaunch>({wire::GraphId{made}, StreamId{0}});
   }
+  ExpectDrains();
+}
+
+// All of them at their turn together, each with more to do behind its wait than a round has room for.
+TEST_F(SoftGpuTest, Malicious_ManyNodesThatWait) {
+  const uint64_t memory = tenant_->Alloc(4096);
+  tenant_->Post<wire::Fill>({StreamId{0}, 4, 0, 0, memory, 32});
+  std::vector<Ticket> launches;
+  for (uint32_t i = 1; i <= 4; ++i) {
+    TestingGraph graph;
+    for (uint32_t node = 0; node < 512; ++node) {
+      graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_EQ, memory, 5});
+    }
+    ASSERT_EQ(tenant_->Call<wire::GraphInstantiate>({wire::GraphId{i}, 0, HostPtr{0}, 0}, nullptr,
+                                                    graph.Block()),
+              CUDA_SUCCESS);
+    ASSERT_TRUE(tenant_->CreateStream(i, true));
+    launches.push_back(tenant_->Post<wire::GraphLaunch>({wire::GraphId{i}, StreamId{i}}));
+  }
+  EXPECT_TRUE(tenant_->Never([&] { return tenant_->reader.Done(StreamId{1}, launches[0]); }));
+  tenant_->Post<wire::Fill>({StreamId{0}, 4, 5, 0, memory, 32});
+  for (uint32_t i = 1; i <= 4; ++i) EXPECT_TRUE(tenant_->WaitDone(i, launches[i - 1])) << i;
 }
 
 // A tenant whose kernel runs without end wishes for a moment of quiet, by raising a limit; a neighbour that loads

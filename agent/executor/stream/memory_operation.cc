@@ -50,6 +50,7 @@ struct MemoryOperations::WordWatch {
   bool in_host_memory;
   bool reading = false;    // a copy of the word is under way
   bool satisfied = false;  // at some look
+  CUresult result = CUDA_SUCCESS;
   uint64_t since_ns = 0;
   uint64_t next_ns = 0;
 
@@ -68,6 +69,7 @@ struct OperationsRun {
   size_t next = 0;
   std::shared_ptr<MemoryOperations::WordWatch> watch;  // of the next one
   bool writing = false;                                // the same
+  CUresult result = CUDA_SUCCESS;
 };
 
 bool WaitsForValue(const wire::GraphMemoryOperation& operation) {
@@ -77,12 +79,16 @@ bool WaitsForValue(const wire::GraphMemoryOperation& operation) {
 
 OperationsRunRef MemoryOperations::Begin(Operations operations, wire::StreamId stream) {
   return std::make_shared<OperationsRun>(
-      OperationsRun{std::move(operations), stream, 0, nullptr, false});
+      OperationsRun{std::move(operations), stream, 0, nullptr, false, CUDA_SUCCESS});
 }
 
 bool MemoryOperations::GoOn(const OperationsRunRef& run) {
   for (; run->next < run->operations->size(); ++run->next) {
     if (run->writing) return false;
+    if (run->result != CUDA_SUCCESS) {
+      port_->TellAsyncError(run->stream, run->result);
+      return true;
+    }
     const wire::GraphMemoryOperation& one = (*run->operations)[run->next];
     if (one.operation == CU_STREAM_MEM_OP_BARRIER) continue;
     const bool wide = one.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
@@ -95,11 +101,13 @@ bool MemoryOperations::GoOn(const OperationsRunRef& run) {
         return true;
       }
       if (!WaitsForValue(one)) {
+        if (!TakeLook(kDeviceLookCost)) return false;
         run->writing = true;
         ++outstanding_;
-        services_.internal->Write(one.address, bytes, one.value, [this, run] {
+        services_.internal->Write(one.address, bytes, one.value, [this, run](CUresult result) {
           --outstanding_;
           run->writing = false;
+          run->result = result;
           ++run->next;
         });
         return false;
@@ -109,7 +117,8 @@ bool MemoryOperations::GoOn(const OperationsRunRef& run) {
                     host_->range.Contains(one.address, bytes)});
     }
     LookAtWord(run->watch);
-    if (!run->watch->satisfied) return false;
+    if (run->watch->result != CUDA_SUCCESS) run->result = run->watch->result;
+    if (!run->watch->satisfied && run->result == CUDA_SUCCESS) return false;
     run->watch.reset();
   }
   return true;
@@ -160,17 +169,22 @@ void MemoryOperations::On(wire::Tag<wire::StreamWaitValue>,
   streams_.Enqueue(*stream, std::move(command));
 }
 
+bool MemoryOperations::TakeLook(uint32_t cost) {
+  const bool has_room = cost == 1 || services_.internal->HasRoom();
+  if (looks_left_ < cost || !has_room) {
+    words_overdue_ |= has_room;
+    return false;
+  }
+  looks_left_ -= cost;
+  return true;
+}
+
 // Memory that a command names stays mapped until the command is done.
 void MemoryOperations::LookAtWord(const std::shared_ptr<WordWatch>& watch) {
   if (watch->satisfied) return;
   watching_words_ = true;
   if (watch->reading || now_ns() < watch->next_ns) return;
-  const uint32_t cost = watch->in_host_memory ? 1 : kDeviceLookCost;
-  if (looks_left_ < cost) {
-    words_overdue_ = true;
-    return;
-  }
-  looks_left_ -= cost;
+  if (!TakeLook(watch->in_host_memory ? 1 : kDeviceLookCost)) return;
   if (watch->since_ns == 0) watch->since_ns = now_ns();
   watch->next_ns =
       now_ns() + std::clamp((now_ns() - watch->since_ns) / 64, kLookSoonestNs, kLookLatestNs);
@@ -186,6 +200,7 @@ void MemoryOperations::LookAtWord(const std::shared_ptr<WordWatch>& watch) {
                            [this, watch](CUresult result, uint64_t word) {
                              --outstanding_;
                              watch->reading = false;
+                             watch->result = result;
                              return result == CUDA_SUCCESS && watch->Look(word);
                            });
 }

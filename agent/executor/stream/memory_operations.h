@@ -51,6 +51,8 @@ class MemoryOperations final : public Part {
   friend struct OperationsRun;
   struct WordWatch;
   void LookAtWord(const std::shared_ptr<WordWatch>& watch);
+  // False: no more in this round of the loop.
+  bool TakeLook(uint32_t cost);
 
   const DeviceMemory* const device_memory_;
   bool watching_words_ = false;
