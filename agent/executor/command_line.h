@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor's command line. Prints mistakes itself. Called once, from main.
+// The executor's command line. Prints errors itself. Called once, from main.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ struct CommandLine {
   std::string cuda_library;
   std::string domain;  // for the log
   LogLevel log_level = LogLevel::kInfo;
-  unsigned user = 0;   // to become; 0: stays who it is
-  std::string folder;  // to make and to write to; empty: none
+  unsigned user = 0;   // to switch to; 0: keeps the current user
+  std::string folder;  // to create and to write to; empty: none
   bool tells_refused_calls = false;
-  // What the scheduler speaks (proto/control/protocol_version.h). It and its executors come from one
-  // folder, but the files there may have been replaced since it started.
-  std::string control_version = "3.0";  // which did not say so
+  // The control protocol version that the scheduler speaks (proto/control/protocol_version.h). Scheduler and
+  // executors come from one folder, but the files there may have been replaced since the scheduler started.
+  std::string control_version = "3.0";  // for schedulers that did not pass it
   bool lenient = false;                 // ConfinementWishes::lenient
-  // Removes this folder instead of serving anybody.
+  // If set, removes this folder and exits.
   std::string folder_to_remove;
-  bool shows_version = false;  // prints it instead of serving anybody
+  bool shows_version = false;  // prints the version and exits
   uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes;
 };
 
-// nullopt: a mistake, end with status 2.
+// Returns nullopt on an error: exit with status 2.
 [[nodiscard]] std::optional<CommandLine> ParseCommandLine(int argc, char** argv);
 
 }  // namespace gpuloom::executor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of blocks as the driver takes them, for streams and for graphs.
+// Describes block copies to the driver, for streams and for graphs.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"
@@ -7,7 +7,7 @@
 
 namespace gpuloom::executor {
 
-// `copy` has been judged; the arrays are those of its ends that are in one, null otherwise.
+// `copy` has been validated; each array is null if that end of the copy is not an array.
 CUDA_MEMCPY3D DescribeBlock(const wire::GraphCopy& copy, CUarray to_array, CUarray from_array);
 
 }  // namespace gpuloom::executor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for copies and fills in its streams. Ring thread only.
+// The part of a session for copies and fills in streams. Ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,17 @@ class Copies final : public Part {
   void On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request&, const wire::Record&);
   void On(wire::Tag<wire::FillBlock>, const wire::FillBlock::Request&, const wire::Record&);
 
-  // There is room for a pinned copy of so many bytes.
+  // Returns true if there is room for a pinned copy of `payload_bytes`.
   bool HasRoom(size_t payload_bytes) const;
-  // To CUDA. The payload is copied, or has been read when this returns.
+  // Submits to CUDA. The payload is copied, or has been read when this returns.
   CUresult SubmitCopyInline(Stream& stream, const StreamCommand& command, uint64_t destination);
-  // Of commands of the stream that are done.
+  // Frees the staged payloads of the stream's completed commands.
   void FreeStaged(Stream& stream);
 
  private:
-  // From pinned memory to pinned memory, in the stream's order.
+  // From pinned memory to pinned memory, in stream order.
   void EnqueueHostCopy(Stream& stream, wire::Ticket ticket, const HostBlock& block);
-  // False: refused. `judged` is filled for an array only.
+  // Returns false if refused. `judged` is filled for arrays only.
   bool JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy, CopyEnd* judged);
 
   const DeviceMemory* const device_memory_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies from pinned memory to pinned memory. CUDA makes these while its caller waits for everything before
-// them in the stream (documented for cuMemcpyAsync, "API synchronization behavior"; measured with
-// 580.159.04, for cuGraphLaunch too), and our caller serves everybody. So a worker makes them.
+// Copies from pinned memory to pinned memory. For these CUDA blocks the calling thread until everything
+// before them in the stream is done (documented for cuMemcpyAsync, "API synchronization behavior"; measured
+// with 580.159.04, for cuGraphLaunch too), and our calling thread serves all tenants. So a worker makes them.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace gpuloom::executor {
 
-// A block of rows, and how far its copy has come. Both sides are judged, from their first byte to the last.
+// A block of rows, and how much of it has been copied. Both sides are validated from first to last byte.
 struct HostBlock {
   struct Side {
     uint64_t address;
-    uint64_t row_bytes;    // from row to row
-    uint64_t slice_bytes;  // from slice to slice
+    uint64_t row_bytes;    // pitch between rows
+    uint64_t slice_bytes;  // pitch between slices
   };
   Side to;
   Side from;
@@ -26,13 +26,13 @@ struct HostBlock {
   uint64_t height;
   uint64_t depth;
 
-  uint64_t row = 0;  // of all slices, one after the other
+  uint64_t row = 0;  // counted over all slices
   uint64_t x_bytes = 0;
 
   bool IsDone() const { return width_bytes == 0 || row == height * depth; }
 };
 
-// Both sides are pinned memory.
+// Returns true if both sides are pinned memory.
 bool IsHostCopy(const wire::GraphCopy& copy);
 HostBlock HostBlockOf(const wire::GraphCopy& copy);
 
@@ -41,7 +41,7 @@ class HostCopies final : public Part {
  public:
   explicit HostCopies(SessionPort* port) : Part(port) {}
 
-  // `on_done` runs when the copy is made, unless the session ends before; a failure is told as the stream's.
+  // `on_done` runs when the copy is done, unless the session ends first; failures are reported as the stream's.
   void Copy(const HostBlock& block, wire::StreamId stream, std::function<void()> on_done);
 
  private:

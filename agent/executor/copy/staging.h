@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned memory through which small copies from the ring go to the device. From pageable memory the
-// driver may make the caller wait for room of its own; here a session that has its share in use
-// waits in its queue, and the ring thread never does. Owned by the loop, ring thread only.
+// Pinned memory through which small copies from the ring go to the device. For pageable memory the
+// driver may block the caller until its own staging buffers have room; here a session that has used up
+// its share waits in its queue, and the ring thread never blocks. Owned by the loop, ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ namespace gpuloom::executor {
 
 class Staging {
  public:
-  // What one session may have in use for copies: 16 of the largest inline copies.
+  // Limit per session for copies: 16 of the largest inline copies.
   static constexpr uint64_t kSessionBytes = 1u << 20;
-  // And all sessions of a tenant, the words of their graphs included.
+  // Limit for all sessions of a tenant, including the words of their graphs.
   static constexpr uint64_t kTenantBytes = 2u << 20;
 
-  // Without pinned memory (the driver refused it) Copy always answers nullptr.
+  // Without pinned memory (the driver refused it) Copy always returns nullptr.
   void Start(Device* device);
 
-  // A pinned copy of `bytes`, or nullptr: no room, or the tenant's share is in use. Give it back when the
-  // device has read it. Without a tenant: the executor's own.
+  // Returns a pinned copy of `bytes`, or nullptr if there is no room or the tenant has used up its
+  // share. Return it with Give when the device has read it. Without a tenant: for the executor itself.
   uint8_t* Copy(Tenant* tenant, std::span<const uint8_t> bytes);
   void Give(Tenant* tenant, uint8_t* copy, uint64_t size_bytes);
 
-  // What a copy of this size takes.
+  // Bytes of staging memory that a copy of this size uses.
   static constexpr uint64_t CostBytes(uint64_t size_bytes) {
     return (size_bytes + kAlignment - 1) & ~(kAlignment - 1);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for the limits of the one real context. Ring thread only.
+// The part of a session for the limits of the one primary context. Ring thread only.
 #pragma once
 
 #include "agent/executor/session/session_port.h"

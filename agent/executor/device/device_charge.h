@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Room in a session's quota for what the driver takes inside this process: code and variables of images,
-// graphs, what the context keeps. Asked of the scheduler before the driver is; given back at the end of
-// the object, which may come after the session's: until then it stays on the allocation's account.
+// A charge to a session's quota for device memory that the driver takes inside this process: code and variables
+// of images, graphs, what the context keeps. Requested from the scheduler before the driver call; returned by
+// the destructor, possibly after the session's end: until then it stays on the allocation's account.
 //
 // Ring thread only. Sizes are bytes.
 #pragma once
@@ -30,8 +30,8 @@ class DeviceCharge {
 };
 using DeviceChargeRef = std::shared_ptr<DeviceCharge>;
 
-// `done` with the charge (null for 0 bytes) or with the reason why there is none; for 0 bytes at once.
-// `open` is one more meanwhile: it and what `done` uses live until then.
+// Calls `done` with the charge (null for 0 bytes) or with the error; for 0 bytes immediately.
+// `open` is incremented meanwhile: it and whatever `done` uses must live until then.
 void ChargeDevice(SchedulerLink* scheduler, uint64_t session_id, uint64_t bytes, uint32_t* open,
                   std::function<void(CUresult, DeviceChargeRef)> done);
 

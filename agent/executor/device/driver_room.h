@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of the driver's queues the work of all sessions takes. A full queue blocks whoever hands it
-// more (1,019 launches, measured), and streams beyond the 16 that the driver has queues for share one: a
-// queue whose head waits fills up with what stands behind it, of all its streams. The ring thread must not
-// come to stand there: it may be the one that the head waits for (docs/design/running-graphs.md).
+// How much of the driver's queues the work of all sessions occupies. Submitting to a full queue blocks
+// the calling thread (1,019 launches, measured), and streams beyond the 16 that the driver has queues
+// for share one: a queue whose head waits fills up with everything behind it, from all its streams. The
+// ring thread must not block there: the head may be waiting for it (docs/design/running-graphs.md).
 //
-// Owned by the loop; the sessions' stream sets count in it. Ring thread only.
+// Owned by the loop; updated by the sessions' stream sets. Ring thread only.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,13 @@ namespace gpuloom::executor {
 
 class DriverRoom {
  public:
-  // Commands take one place of a queue each; marks and waits for other streams take places besides. With
-  // all exceptions below, what is at CUDA stays under what a single queue holds.
+  // A command takes one place in a queue; marks and waits for other streams take additional places.
+  // With all the exceptions below, what is at CUDA stays under what a single queue holds.
   static constexpr uint32_t kPlaces = 256;
 
-  // Whether a session that has `mine` there may hand over more, to a stream that has `in_stream`. Nobody
-  // can take all: each of the sessions at work has a part of its own, and an empty stream gets its
-  // first command even where its session's others are full, because they may wait for it.
+  // Returns true if a session that has `mine` places may submit more to a stream that has `in_stream`. No
+  // session can take all places: each active session has its own share, and an empty stream may submit
+  // its first command even if its session's other streams are full, because they may be waiting for it.
   bool Has(uint32_t mine, uint32_t in_stream) const {
     return taken_ < kPlaces || mine < kPlaces / sharers_ ||
            (in_stream == 0 && taken_ < 2 * kPlaces);
@@ -33,7 +33,7 @@ class DriverRoom {
 
  private:
   uint32_t taken_ = 0;
-  uint32_t sharers_ = 1;  // sessions at work
+  uint32_t sharers_ = 1;  // active sessions
 };
 
 }  // namespace gpuloom::executor

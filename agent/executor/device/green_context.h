@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A green context of this executor's driver: a part of the multiprocessors. Shared by the session that
-// has it and its streams. Making one waits for the device, so that happens in a quiet moment
-// (quiet.h); none is destroyed (spare_greens.h). Ring thread only.
+// A green context of this executor's driver: a subset of the multiprocessors. Shared by the session
+// that owns it and its streams. Creating one waits for the device, so it is done in a quiet moment
+// (quiet.h); none is ever destroyed (spare_greens.h). Ring thread only.
 //
-// Kernels are launched in its streams by their CUkernel: the driver then takes the context from
-// the stream.
+// Kernels are launched in its streams by their CUkernel: the driver then takes the context from the
+// stream.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 
 namespace gpuloom::executor {
 
-// Of one session: in use, and besides as many that are not.
+// Per session: at most this many in use, and as many again unused.
 inline constexpr uint32_t kMaxGreenContexts = 64;
-// What the driver takes of the device's memory for each (measured); its session is charged.
+// Device memory that the driver takes for each (measured); charged to its session.
 inline constexpr uint64_t kGreenContextBytes = 4u << 20;
 
 struct GreenContext {
@@ -30,21 +30,21 @@ struct GreenContext {
   GreenContext& operator=(const GreenContext&) = delete;
   ~GreenContext();
 
-  // Non-blocking to CUDA, as all streams of the executor.
+  // Non-blocking to CUDA, like all of the executor's streams.
   [[nodiscard]] CUresult MakeStream(int priority, CUstream* stream) const;
 
   Device* const device;
   const std::shared_ptr<SessionGreens> home;
   const std::string key;
-  MadeGreen made;                     // no context while it is made
-  SessionGreens::GiveBack give_back;  // empty before it is charged
+  MadeGreen made;                     // no context until it has been created
+  SessionGreens::GiveBack give_back;  // empty until it is charged
 };
 using GreenContextRef = std::shared_ptr<GreenContext>;
 
-// Whether the driver has what green contexts need.
+// Returns true if the driver has the functions that green contexts need.
 bool HasGreenContexts(const Driver& cuda);
 
-// What a request describes; pure calls of the driver.
+// Computes what a request describes; the driver calls have no side effects.
 CUresult SplitResource(const Driver& cuda, const CUdevResource& resource,
                        const wire::SplitArguments& split, std::vector<CUdevResource>* groups,
                        CUdevResource* remaining);

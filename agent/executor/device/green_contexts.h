@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for green contexts and for parts of the device. Ring thread only.
+// The part of a session for green contexts and device resources. Ring thread only.
 #pragma once
 
 #include <memory>
@@ -22,19 +22,19 @@ class GreenContexts final : public Part {
   void On(wire::Tag<wire::GreenStreamCreate>, const wire::GreenStreamCreate::Request&,
           const wire::Record&);
 
-  // At the end, a piece; true when that was the last.
+  // At session end: drops one piece; returns true if that was the last.
   bool DropPiece() { return executor::DropPiece(&green_); }
-  // At the end, behind the streams: what is kept for the tenant's next ones.
+  // At session end, after the streams: gives the unused ones back for other sessions.
   void GiveSpares() { greens_->GiveAll(); }
 
  private:
   struct NewGreen;
   const CUdevResource* FindPart(wire::DevicePartId id_untrusted);  // or nullptr
-  GreenContextRef FindGreen(wire::GreenContextId id_untrusted);    // refuses when there is none
+  GreenContextRef FindGreen(wire::GreenContextId id_untrusted);    // refuses if there is none
   void MakeGreen(const std::shared_ptr<NewGreen>& made);
   void AnswerGreen(NewGreen& made);
 
-  IdTable<wire::GreenContextId, GreenContextRef, wire::kMaxGreenContexts> green_;  // null: made
+  IdTable<wire::GreenContextId, GreenContextRef, wire::kMaxGreenContexts> green_;  // null: pending
   IdTable<wire::DevicePartId, CUdevResource, wire::kMaxDeviceParts> parts_;
   std::shared_ptr<SessionGreens> greens_ = std::make_shared<SessionGreens>(services_.greens);
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor's own stream, for clearing memory before a tenant gets it and for looking at words of
-// device memory, and the callbacks that wait for it. Ring thread only.
+// The executor's own stream, for clearing memory before a tenant gets it and for reading words of
+// device memory, and the callbacks waiting for it. Ring thread only.
 #pragma once
 
 #include <deque>
@@ -16,28 +16,28 @@ class InternalStream {
  public:
   explicit InternalStream(Device* device) : device_(device) {}
 
-  // False with a message when the stream cannot be made.
+  // Returns false with a message if the stream cannot be created.
   [[nodiscard]] bool Start(std::string* error);
 
-  // Addresses that no tenant knows, for clearing memory there. 0 when there are none left.
+  // Addresses unknown to tenants, for clearing memory there. Returns 0 if none are left.
   uint64_t TakeHidden(uint64_t size_bytes) { return hidden_.Take(size_bytes); }
   void GiveHidden(uint64_t address, uint64_t size_bytes) { hidden_.Give(address, size_bytes); }
 
-  // Writes zeros; `done` runs in Poll with what came of it.
+  // Writes zeros; `done` runs in Poll with the result.
   void Clear(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done);
 
-  // Copies up to 8 bytes out; `done` runs in Poll, and says whether the word is of use to anybody: a
-  // look at one that has not changed is no reason to stay awake.
+  // Copies up to 8 bytes out; `done` runs in Poll and returns whether the word was useful: reading
+  // a word that has not changed is no reason for the loop to stay awake.
   using OnWord = std::function<bool(CUresult, uint64_t word)>;
   void Read(uint64_t address, uint32_t size_bytes, Staging* staging, OnWord done);
 
-  // Writes a word of 4 or 8 bytes, of device memory or of pinned host memory; `done` runs in Poll.
+  // Writes a 4- or 8-byte word in device memory or pinned host memory; `done` runs in Poll.
   void Write(uint64_t address, uint32_t size_bytes, uint64_t value,
              std::function<void(CUresult)> done);
-  // For words: a full queue of the driver's, of about 1,000, would block the thread.
+  // For Read and Write: a full queue of the driver's (about 1,000 entries) would block this thread.
   bool HasRoom() const { return waiting_.size() < 256; }
 
-  // True when something finished that was not in vain.
+  // Returns true if something useful finished (see OnWord).
   bool Poll();
   bool Idle() const { return waiting_.empty(); }
 

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that real drivers answer only when the device is idle, holding the context's lock
-// meanwhile, so that every other call of the process waits with them (measured;
-// docs/design/module-loading.md): making a library usable (its first kernel or variable), unloading one,
-// unpinning host memory. A worker thread does not help. They are made one at a time, on a worker,
-// while nothing of anybody is at the device and nothing new is submitted.
+// Driver calls that complete only when the device is idle, and hold the context's lock until then, so that every
+// other call of the process waits too (measured; docs/design/module-loading.md): making a library usable (its first
+// kernel or variable), unloading one, unpinning host memory. Moving them to a worker is not enough. They are made one
+// at a time, on a worker, while no session's work is at the device and nothing new is submitted: in a quiet moment.
 //
-// Need: a tenant waits for it. The moment comes even when the device is never idle by itself, because after
-// kPatienceNs submissions are held back:
+// Need: a tenant is waiting. A quiet moment comes even if the device is never idle by itself,
+// because after kPatienceNs submissions are held back:
 //
-//   the caller's own work is in the way   its own tenant's only, for kOwnHoldNs at a time and as long not
-//   others' work is in the way           everybody's, until the device is idle; nobody's longer than
-//                                        Patience(its own commands), and as long not
+//   the caller's own work is in the way   its own tenant's only, for up to kOwnHoldNs, then not for as long
+//   others' work is in the way            all sessions', until the device is idle; each for at most
+//                                         Patience(its own commands), then not for as long
 //
-// A hold that has not helped is given up when everybody has been held once, and the next comes after
-// a pause that doubles up to kLongestGivenUpNs: a kernel that never ends costs the neighbours 50 ms a second.
-// A moment that has come serves everybody who waits, and stays open for a little longer, because a
-// program that starts needs one library after the other. A long moment is followed by as long a time
-// without one, so that who loads without end takes no more than half of the device from the others.
+// A hold that did not help is given up once every session has been held once, and the next starts after
+// a pause that doubles up to kLongestGivenUpNs: a kernel that never ends costs its neighbours 50 ms a
+// second. A quiet moment serves all waiting callers, and stays open a little longer, because a starting
+// program needs one library after another. A long moment is followed by an equally long time without
+// one, so that a tenant that keeps loading takes no more than half of the device from the others.
 //
-// Retire: nobody waits; it is done when the device has been idle for a while. At the end of the
-// process the driver does what is left.
+// Retire: nobody is waiting; runs when the device has been idle for a while. At process exit the
+// driver cleans up what is left.
 //
 // Ring thread only.
 #pragma once
@@ -36,58 +35,58 @@ namespace gpuloom::executor {
 
 class Quiet {
  public:
-  // A session, as a round finds it. Both pointers are identities, never dereferenced.
+  // A session, as seen in one round of the loop. Both pointers are identities, never dereferenced.
   struct Party {
     const void* owner;
-    const void* tenant;   // whose sessions are asked to make way for one another
-    bool at_device;       // some of its work is at CUDA and not known to be done
-    uint64_t command_ns;  // what the commands of its slowest stream took lately
-    bool held = false;    // by Tick: nothing of it may be handed to CUDA now
+    const void* tenant;   // whose sessions are held for one another
+    bool at_device;       // some of its work is at CUDA and not known to be complete
+    uint64_t command_ns;  // recent duration of the commands of its slowest stream
+    bool held = false;    // set by Tick: nothing of it may be submitted to CUDA now
   };
 
-  // `pool` is for this alone: work that had to queue behind another's would hold up everybody.
+  // `pool` is used for nothing else: a call queued behind other work would hold up all sessions.
   explicit Quiet(WorkPool* pool) : pool_(pool) {}
 
-  // `work` runs on a worker and owns what it needs; `done`, on the ring thread after it, may be
-  // empty.
+  // `work` runs on a worker and owns everything it uses; `done` then runs on the ring thread, and
+  // may be empty.
   void Need(const void* owner, std::function<void()> work, std::function<void()> done);
-  // Forgets what `owner` needs and what has not been begun; returns how many pieces that was.
+  // Drops the work that `owner` needs and that has not begun; returns the number of pieces dropped.
   uint32_t Drop(const void* owner);
   void Retire(std::function<void()> work, std::function<void()> done);
-  // Somebody waits for something retired.
+  // Call when something waits for retired work.
   void HurryRetired();
 
-  // Drops what is left; at the end of the process the driver does it.
+  // Drops what is left; at process exit the driver cleans it up.
   void Close();
 
-  // To be called in every round of the loop that is not Idle. `others_at_device`: something that is no
-  // session's. `idle_ns`: how long nothing has happened. True when a piece was begun.
+  // Call in every round of the loop unless Idle. `others_at_device`: work that belongs to no session
+  // is at the device. `idle_ns`: how long the loop has been idle. Returns true if a piece was begun.
   bool Tick(uint64_t now_ns, std::span<Party> parties, bool others_at_device, uint64_t idle_ns);
-  // Nothing to do, and nobody held.
+  // Nothing to do, and no session held.
   bool Idle() const { return empty() && !Holding() && !holds_own_ && !ended_; }
-  // Submissions are held back: somebody's at least.
+  // Submissions of at least one session are held back.
   bool Holding() const { return running_ || held_since_ns_ != 0; }
   bool Running() const { return running_; }
   bool empty() const { return needed_.empty() && retired_.empty(); }
   bool AnyNeeded() const { return !needed_.empty() || hurried_ != 0; }
 
-  // Long enough for a driver's call to return and for most launches to find their gap, short beside
-  // what starting a program takes.
+  // Long enough for a driver call to return and for most launches to find a gap, short compared
+  // with the start of a program.
   static constexpr uint64_t kPatienceNs = 1'000'000;
-  // What a tenant takes to ask for its next kernel, with a look at what it got.
+  // Time for a tenant to request its next kernel, including handling the previous reply.
   static constexpr uint64_t kLingerNs = 500'000;
-  // A moment ends after so long at the latest, once somebody was served.
+  // Longest duration of a quiet moment, once a caller was served.
   static constexpr uint64_t kLongestHoldNs = 50'000'000;
   static constexpr uint64_t kLongestPauseNs = 50'000'000;
-  // Who is in the way itself waits for itself.
+  // Longest hold of the caller's own tenant, when its work is in the way.
   static constexpr uint64_t kOwnHoldNs = 1'000'000'000;
-  // Behind holds that did not help.
+  // After holds that did not help.
   static constexpr uint64_t kLongestGivenUpNs = 1'000'000'000;
-  // What nobody waits for is left until the device has been idle for so long.
+  // Retired work waits until the device has been idle for this long.
   static constexpr uint64_t kQuietNs = 1'000'000;
 
-  // How long others' wishes may keep a session from submitting at a time. What is at the device drains in
-  // as long as a few of the session's commands take; who computes in long pieces can wait longer.
+  // How long a session may be kept from submitting at a time for others' sake. Work at the device
+  // drains in the time of a few of the session's commands; sessions with long commands can wait longer.
   static constexpr uint64_t Patience(uint64_t command_ns) {
     return std::clamp<uint64_t>(4 * std::min(command_ns, kMostPatientNs), kLeastPatientNs,
                                 kMostPatientNs);
@@ -103,7 +102,7 @@ class Quiet {
     uint64_t since_ns = 0;  // set by the first Tick that sees it
   };
   void Begin(std::deque<Piece>* pieces, uint64_t now_ns);
-  // Somebody waits whose own tenant has nothing at the device.
+  // Returns true if a caller waits whose own tenant has nothing at the device.
   bool AnyoneMayHold(uint64_t now_ns, std::span<const Party> parties) const;
   void LookAtHold(uint64_t now_ns, std::span<const Party> parties);
   void HoldParties(uint64_t now_ns, std::span<Party> parties);
@@ -111,19 +110,19 @@ class Quiet {
   WorkPool* pool_;
   std::deque<Piece> needed_;
   std::deque<Piece> retired_;
-  size_t hurried_ = 0;  // the first of retired_, which somebody waits for
+  size_t hurried_ = 0;  // the first pieces of retired_, which something waits for
   uint64_t hurried_since_ns_ = 0;
   bool closed_ = false;
   bool running_ = false;
   bool ended_ = false;      // a piece, since the last Tick
-  bool holds_own_ = false;  // some caller is held for its own work
-  // A moment that somebody's patience has opened.
+  bool holds_own_ = false;  // a caller's own tenant is held
+  // The quiet moment that a caller's wait has opened.
   uint64_t held_since_ns_ = 0;    // 0: none
-  bool served_ = false;           // somebody, in this moment
+  bool served_ = false;           // a caller, in this moment
   uint64_t linger_until_ns_ = 0;  // of this moment
-  uint64_t pause_until_ns_ = 0;   // nobody is served before
-  uint64_t next_hold_ns_ = 0;     // no new one before
-  uint64_t given_up_ns_ = 0;      // the last pause behind a hold that did not help
+  uint64_t pause_until_ns_ = 0;   // no caller is served before
+  uint64_t next_hold_ns_ = 0;     // no new hold before
+  uint64_t given_up_ns_ = 0;      // the last pause after a hold that did not help
 };
 
 }  // namespace gpuloom::executor

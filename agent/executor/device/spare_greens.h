@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Green contexts that are not in use. The driver never gives back the 4 MiB of device memory that each
-// took when it was made, whatever is destroyed (measured; docs/design/green-contexts.md). So none is
-// destroyed: who asks for the same part of the device is given one that is there.
+// Unused green contexts. The driver never releases the 4 MiB of device memory that each took when
+// it was created, whatever is destroyed (measured; docs/design/green-contexts.md). So none is
+// destroyed: a request for the same part of the device gets an existing one.
 //
-// A session keeps what it has let go of, and stays charged for it, as natively; when it ends the next
-// session may have it, and is charged. A context that nobody uses holds nothing of anybody: its streams
-// are destroyed.
+// A session keeps contexts that it has released, and stays charged for them, as it would natively; when it ends, the
+// next session may take them, and is charged. An unused context holds no session's data: its streams are destroyed.
 //
-// SpareGreens is the executor's and outlives all sessions; SessionGreens is shared by a session and
-// its contexts. Ring thread only.
+// SpareGreens belongs to the executor and outlives all sessions; SessionGreens is shared by a
+// session and its contexts. Ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +20,9 @@
 
 namespace gpuloom::executor {
 
-// Of all sessions together, ever: 1 GiB. As many different parts as that no honest program asks for.
+// Over all sessions and the executor's lifetime: 1 GiB. No honest program asks for that many different parts.
 inline constexpr uint32_t kMaxMadeGreens = 256;
-// For one tenant. The last so many are for tenants for which few were made.
+// Per tenant. The last kKeptForFew are reserved for tenants that have had few made.
 inline constexpr uint32_t kMaxMadeOfTenant = 64;
 inline constexpr uint32_t kKeptForFew = 64;
 inline constexpr uint32_t kFewMade = 8;
@@ -35,18 +34,18 @@ struct MadeGreen {
 
 class SpareGreens {
  public:
-  // `key` says which part of the device it is. False: there is none.
+  // `key` identifies the part of the device. Returns false if there is none.
   bool Take(const std::string& key, MadeGreen* made);
   void Give(const std::string& key, const MadeGreen& made) { spare_.emplace(key, made); }
 
-  // One more will be made for this tenant; false when it may have no more made, now or ever.
+  // Counts one more to be made for this tenant; returns false if it may have no more made, ever.
   bool Count(const std::string& tenant);
   void Discount(const std::string& tenant);
 
  private:
   std::multimap<std::string, MadeGreen> spare_;
   uint32_t made_ = 0;
-  std::map<std::string, uint32_t> made_of_;  // by tenant: as many as were made, at the most
+  std::map<std::string, uint32_t> made_of_;  // by tenant: how many were made, at most
 };
 
 class SessionGreens {
@@ -61,7 +60,7 @@ class SessionGreens {
   bool Has(const std::string& key) const { return kept_.count(key) != 0; }
   bool Take(const std::string& key, MadeGreen* made, GiveBack* give_back);
   void Keep(const std::string& key, const MadeGreen& made, GiveBack give_back);
-  // The session ends.
+  // Call when the session ends.
   void GiveAll();
 
   uint64_t kept() const { return kept_.size(); }

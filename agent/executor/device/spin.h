@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What threads that look instead of sleeping need: the time, and a rest for the processor's other
-// half. Callable from any thread; nothing fails.
+// For threads that poll instead of sleeping: the time, and a pause for the sibling hyperthread.
+// Callable from any thread; nothing fails.
 #pragma once
 
 #include <time.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for events, and for those who wait for one. Ring thread only.
+// The part of a session for events and for callers waiting for one. Ring thread only.
 #pragma once
 
 #include <utility>
@@ -15,7 +15,7 @@ namespace gpuloom::executor {
 struct Event {
   bool timing = false;
   PointRef latest;        // null: never recorded
-  SharedEventRef shared;  // other sessions know it, too
+  SharedEventRef shared;  // also known to other sessions
 };
 
 class Events final : public Part {
@@ -32,16 +32,16 @@ class Events final : public Part {
   void On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request&, const wire::Record&);
   void On(wire::Tag<wire::EventDone>, const wire::EventDone::Request&, const wire::Record&);
 
-  // Or null.
+  // Returns null if there is none.
   Event* Find(wire::EventId id_untrusted) const { return events_.Find(id_untrusted); }
-  // Some are or were shared with other sessions.
+  // Returns true if any event is or was shared with other sessions.
   bool shares_events() const { return shares_events_; }
-  // Who waits for one that is done. True when there was any.
+  // Answers callers whose event is done. Returns true if there were any.
   bool AnswerEventWaits();
 
-  // The session ends.
+  // Call when the session ends.
   void End() { event_waiting_.clear(); }
-  // Then, a piece; true when that was the last.
+  // Then: drops one piece; returns true if that was the last.
   bool DropPiece() { return executor::DropPiece(&events_); }
 
  private:

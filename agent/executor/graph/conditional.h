@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the executor keeps for the conditional handles of one of a tenant's graphs: the driver's graph
-// that they were made for, into which the definition is built when it comes
-// (docs/design/conditional-nodes.md).
+// The executor's state for the conditional handles of one tenant graph: the driver graph they were
+// created for, into which the definition is built when it arrives (docs/design/conditional-nodes.md).
 //
-// Shared by the session's table and the one Graph that is made with it. Ring thread, its end too: the
-// driver's graph is then destroyed on a worker. What a worker does with `graph` or fills in, it does
-// alone: no handle is made while a Graph is built into it or updated, and Graphs come one at a time.
+// Shared by the session's table and the one Graph made with it. Ring thread only, including its destructor,
+// which leaves destroying the driver's graph to a worker. A worker that uses or fills `graph` has it
+// exclusively: no handle is created while a Graph is built into it or updated, and Graphs come one at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@
 namespace gpuloom::executor {
 
 struct Reservation {
-  // The counts are the session's: of handles, and of the driver's nodes in its graphs.
+  // The counts are the session's: of its handles, and of driver nodes in its graphs.
   Reservation(Device* owner, WorkPool* workers, std::shared_ptr<uint64_t> conditions,
               std::shared_ptr<uint64_t> nodes_of_session)
       : device(owner),
@@ -36,13 +35,13 @@ struct Reservation {
   uint64_t counted_conditions = 0;
   uint64_t counted_nodes = 0;
 
-  CUgraph graph = nullptr;  // made with the first handle
+  CUgraph graph = nullptr;  // created with the first handle
   std::vector<CUgraphConditionalHandle> handles;
-  uint32_t creating = 0;  // handles that a worker makes
-  uint32_t users = 0;     // 1 from Graph::Prepare until the Graph's executable form is destroyed
-  uint32_t busy = 0;      // builds and updates that are not finished
+  uint32_t creating = 0;  // handles being created on a worker
+  uint32_t users = 0;     // 1 from Graph::Prepare until the Graph's executable graph is destroyed
+  uint32_t busy = 0;      // builds and updates in progress
 
-  // By Graph::Build.
+  // Set by Graph::Build.
   enum class State : uint8_t { kEmpty, kBuilt, kBroken } state = State::kEmpty;
   uint64_t shape_hash = 0;
   std::vector<CUgraphNode> nodes;

@@ -23,12 +23,12 @@ class Conditionals final : public Part {
   void On(wire::Tag<wire::ConditionsDrop>, const wire::ConditionsDrop::Request&,
           const wire::Record&);
 
-  // The definition names handles of one reservation, each once; the plan holds it.
+  // Checks that the definition names handles of one reservation, each once; the plan holds it.
   CUresult JudgeConditional(GraphPlan* plan, uint32_t entry);
-  // The driver's nodes of all graphs of the session: who makes some counts them there.
+  // Count of the driver's nodes in all of the session's graphs; whoever creates nodes adds them here.
   const std::shared_ptr<uint64_t>& graph_nodes() const { return graph_nodes_; }
 
-  // At the end, a piece; true when that was the last.
+  // At session end: drops one piece; returns true if that was the last.
   bool DropPiece() { return executor::DropPiece(&reservations_); }
 
  private:

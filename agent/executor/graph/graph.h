@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tenant's executable graph: what has been judged of its definition, and the driver's objects made
-// from it. docs/design/running-graphs.md says how graphs run.
+// A tenant's executable graph: its validated definition, and the driver's objects made from it.
+// docs/design/running-graphs.md describes how graphs run.
 //
-// A GraphPlan is a definition or an update in private memory; the ring thread judges it, a worker
-// reads it. A Graph is made by Graphs (graph.cc); the session's table, queued launches and running
-// ones share it. Build and Apply run on a worker while nothing else uses the Graph; everything else
-// is the ring thread's, its end too: the driver's objects are then destroyed on a worker, and in a
-// quiet moment (quiet.h) when there are conditional nodes, because that waits for the device.
+// A GraphPlan is a definition or an update in private memory; the ring thread validates it, a worker
+// reads it. A Graph is created by Graphs (graph.cc); the session's table and queued and running
+// launches share it. Build and Apply run on a worker while nothing else uses the Graph; everything
+// else is ring thread only, including the destructor: it leaves destroying the driver's objects to a
+// worker, or, with conditional nodes, to a quiet moment (quiet.h), because that waits for the device.
 //
-// A Graph with host nodes is several executable graphs of the driver's (graph_sections.h), which the
-// stream's command hands over one after the other.
+// A Graph with host nodes is several of the driver's executable graphs (graph_sections.h), which
+// the stream's command launches one after the other.
 #pragma once
 
 #include <cstdint>
@@ -36,40 +36,40 @@ namespace gpuloom::executor {
 
 struct OperationsRun;
 
-// Nodes of all graphs of a session, destroyed ones that still run included. A node costs the driver
-// about 1 KiB of our memory.
+// Nodes of all graphs of a session, including destroyed graphs that still run. A node takes
+// about 1 KiB of host memory in the driver.
 inline constexpr uint64_t kMaxSessionGraphNodes = 1u << 19;
-// Of the device's memory, measured: a graph, and each of its nodes (docs/design/running-graphs.md).
+// Device memory, measured: per graph, and per node (docs/design/running-graphs.md).
 inline constexpr uint64_t kGraphTakesOfDeviceBytes = 128u << 10;
 inline constexpr uint64_t kGraphNodeTakesOfDeviceBytes = 2'360;
-inline constexpr uint64_t kGraphNodeTakesBytes = 1280;  // that and ours
-// Beside a definition, in definitions: functions and scopes by node, which are at least 16 bytes each.
+inline constexpr uint64_t kGraphNodeTakesBytes = 1280;  // the driver's and ours
+// Taken besides a definition, in sizes of it: functions and scopes by node, at least 16 bytes per node.
 inline constexpr uint64_t kReadingGraphTakes = 2;
-// Each costs the ring thread something when the graph is launched or updated, or when its session ends.
+// Each costs the ring thread time when the graph is launched or updated, or when its session ends.
 inline constexpr uint32_t kMaxGraphHostNodes = 1024;
 inline constexpr uint32_t kMaxGraphRecords = 1024;
 inline constexpr uint32_t kMaxGraphWaits = 1024;
 inline constexpr uint32_t kMaxGraphMemoryNodes = 1024;
 inline constexpr uint32_t kMaxGraphOperations = 16384;  // of those nodes
-// Different libraries and arrays that one definition or update names.
+// Different libraries and arrays that one definition or update may name.
 inline constexpr size_t kMaxGraphHolds = 4096;
-// From here on a worker uploads a graph when it is made: uploading takes about 0.9 µs a node, which
-// the first launch would take on the ring thread.
+// Graphs with at least this many nodes are uploaded by a worker when they are created: uploading
+// takes about 0.9 µs a node, which the first launch would otherwise spend on the ring thread.
 inline constexpr uint32_t kUploadNodes = 256;
 
-// How many graphs and nodes the driver has device memory for, in all sessions. While work runs it can
-// make more room only by waiting for it, holding the context's lock; what destroyed graphs leave it
-// uses again (measured; docs/design/running-graphs.md). So a graph that goes beyond the highest
-// counts so far is made when nothing runs. Ring thread only; outlives every graph.
+// How many graphs and nodes, over all sessions, the driver has device memory for. While work runs,
+// the driver can allocate more only by waiting for it, holding the context's lock; it reuses the
+// memory of destroyed graphs (measured; docs/design/running-graphs.md). So a graph that exceeds the
+// highest counts so far is created when nothing runs. Ring thread only; outlives every graph.
 struct GraphRoom {
   uint64_t graphs = 0;
   uint64_t nodes = 0;
   // A fresh context has room for these: 2,000 nodes in one graph, or 34 graphs of 100.
   uint64_t most_graphs = 16;
   uint64_t most_nodes = 1500;
-  // Executable graphs with conditional nodes that wait to be destroyed.
+  // Executable graphs with conditional nodes waiting to be destroyed.
   uint64_t retired = 0;
-  // For uploads; made when it is needed first, never given back.
+  // For uploads; created on first use, never given back.
   CUstream stream = nullptr;
 
   bool Fits(uint64_t more_graphs, uint64_t more_nodes) const {
@@ -89,7 +89,7 @@ struct GraphPlan {
 
   HostCharge charge;
   bool is_paid = false;
-  DeviceChargeRef device_charge;  // of a definition: for the graph that is made of it
+  DeviceChargeRef device_charge;  // of a definition: for the graph made from it
   std::vector<uint8_t> block;
   wire::GraphReader reader;
   wire::GraphScopes scopes;  // of a definition
@@ -101,10 +101,10 @@ struct GraphPlan {
     CUarray to = nullptr;
     CUarray from = nullptr;
   };
-  std::vector<Arrays> arrays;  // of copies that have any, by entry
+  std::vector<Arrays> arrays;  // of copies with arrays, by entry
   std::vector<std::shared_ptr<const void>> libraries;
-  std::unordered_set<const void*> held;  // the same, for finding
-  // Entries that are not the driver's alone, and how many of each kind.
+  std::unordered_set<const void*> held;  // the same, for lookup
+  // Entries not handled by the driver alone, and how many of each kind.
   std::vector<uint32_t> special;
   uint32_t records = 0;
   uint32_t waits = 0;
@@ -113,11 +113,11 @@ struct GraphPlan {
   uint32_t waiting_nodes = 0;    // of the memory nodes, the host's
   uint32_t operations = 0;       // of the memory nodes
   ReservationRef reservation;    // of a definition with conditional nodes
-  std::vector<bool> conditions;  // handles of it that have a node
-  uint32_t judged = 0;           // so many entries
+  std::vector<bool> conditions;  // which of its handles have a node
+  uint32_t judged = 0;           // number of entries validated so far
   uint32_t kernels = 0;
   GraphSections sections;  // of a definition
-  bool prints = false;     // some kernel may
+  bool prints = false;     // some kernel may print
   CUresult result = CUDA_SUCCESS;
   uint32_t failed_node = wire::kNoGraphNode;
 
@@ -125,14 +125,14 @@ struct GraphPlan {
     result = failure;
     failed_node = node;
   }
-  // False: it names too many.
+  // Returns false if the plan names too many.
   [[nodiscard]] bool Hold(const std::shared_ptr<const void>& thing) {
     if (!libraries.empty() && libraries.back() == thing) return true;
     if (!held.insert(thing.get()).second) return true;
     libraries.push_back(thing);
     return libraries.size() <= kMaxGraphHolds;
   }
-  // False: there are too many of its kind.
+  // Returns false if there are too many of this kind.
   [[nodiscard]] bool Count(uint32_t entry) {
     using enum wire::GraphNodeKind;
     const wire::GraphNode node = reader.Node(entry);
@@ -152,7 +152,7 @@ struct GraphPlan {
 };
 using PlanRef = std::shared_ptr<GraphPlan>;
 
-// A CUDA event that nodes record, shared with the points that name it.
+// A CUDA event recorded by nodes, shared with the points that refer to it.
 struct GraphRecordEvent {
   explicit GraphRecordEvent(Device* owner) : device(owner) {}
   GraphRecordEvent(const GraphRecordEvent&) = delete;
@@ -166,7 +166,7 @@ struct GraphRecordEvent {
 
 class Graph {
  public:
-  // `session_nodes` counts the nodes of the session's graphs, whose memory `budget` is charged.
+  // `session_nodes` counts the nodes of the session's graphs; `budget` is charged for their memory.
   Graph(Device* device, WorkPool* pool, Quiet* quiet, GraphRoom* room,
         std::shared_ptr<uint64_t> session_nodes, std::shared_ptr<SessionBudget> budget)
       : device_(device),
@@ -179,40 +179,40 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Takes what a worker may not: room among the session's nodes.
+  // Does what a worker may not: reserves room among the session's nodes.
   [[nodiscard]] CUresult Prepare(const GraphPlan& plan);
-  // Worker. The driver's graph and its executable form; plan->result says what came of it.
+  // Worker. Creates the driver's graph and executable graph; the result is in plan->result.
   void Build(GraphPlan* plan, uint32_t flags);
-  // Worker, or the ring thread for a few entries. New parameters.
+  // Worker, or the ring thread for a few entries. Sets new parameters.
   void Apply(GraphPlan* plan);
-  // Then Apply does something with the whole graph, however small the update is.
+  // Returns true if Apply will process the whole graph, however small the update is.
   bool ChangesAttributes(const GraphPlan& plan) const;
-  // After Apply: what of an update is not the driver's.
+  // After Apply: takes over those parts of an update that the driver does not handle.
   void AdoptUpdate(const GraphPlan& plan);
 
   uint32_t sections() const { return static_cast<uint32_t>(sections_.size()); }
-  // Null: nothing of it is for the device.
+  // Null if the section has no device nodes.
   CUgraphExec exec(uint32_t section) const { return sections_[section].exec; }
-  // What the host does behind a section, one of these: none of it needs another.
+  // What the host does after a section; exactly one of these. Host nodes do not depend on each other.
   struct HostNode {
     uint64_t token = 0;  // of the tenant's function
     std::optional<wire::GraphCopy> copy;
-    // With waits among them.
+    // At least one of them is a wait.
     std::shared_ptr<const std::vector<wire::GraphMemoryOperation>> operations;
     bool disabled = false;
   };
   const std::vector<HostNode>& HostNodesBehind(uint32_t section) const {
     return sections_[section].host_nodes;
   }
-  // A launch may take until the tenant writes a value, and of the update only the driver may still refuse anything: it may
-  // be answered before it is made.
+  // Returns true if a launch may block until the tenant writes a value, and only the driver may still refuse the update:
+  // then it may be answered before it is applied.
   bool IsSureOf(const GraphPlan& plan) const;
-  // Null: it has no conditional nodes.
+  // Null if there are no conditional nodes.
   Reservation* reservation() const { return reservation_.get(); }
   uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
   uint32_t kernels() const { return kernels_; }
   bool prints() const { return prints_; }
-  // By Build: no upload of its own is needed.
+  // Returns true if Build has uploaded it: no separate upload is needed.
   bool IsUploaded() const {
     return nodes() >= kUploadNodes || reservation_ != nullptr || sections() > 1;
   }
@@ -230,24 +230,24 @@ class Graph {
   const std::vector<Record>& records() const { return records_; }
   const std::vector<Wait>& waits() const { return waits_; }
 
-  // ---- the order of launches and updates, kept by Graphs
+  // ---- the order of launches and updates, maintained by Graphs
   struct Update {
     wire::Ticket ticket;
     PlanRef plan;
     std::function<void()> answer;
-    uint32_t launches_before = 0;  // queued since the update before, not handed over yet
+    uint32_t launches_before = 0;  // queued since the previous update, not submitted yet
     bool judged = false;
     bool running = false;
     bool answered = false;
   };
   std::deque<Update> updates;
   uint32_t answered_updates = 0;  // of them
-  uint32_t launches_queued = 0;   // behind the last update
-  uint32_t in_flight = 0;         // launches at CUDA, with all of their sections or some
-  // Launches in sections whose last one is not at CUDA, by their tickets. Only the first may begin.
+  uint32_t launches_queued = 0;   // after the last update
+  uint32_t in_flight = 0;         // launches at CUDA, with some or all of their sections
+  // Sectioned launches whose last section is not at CUDA yet, by ticket. Only the first may begin.
   std::deque<uint64_t> cut_launches;
 
-  // A launch was queued, or handed over.
+  // A launch was queued, or submitted.
   void OnQueued() { ++launches_queued; }
   void OnSubmitted() { --(updates.empty() ? launches_queued : updates.front().launches_before); }
   bool MayLaunch(wire::Ticket ticket) const {
@@ -258,7 +258,7 @@ class Graph {
   struct Node {
     CUgraphNode handle = nullptr;
     uint64_t attributes_hash = 0;
-    uint32_t place = 0;  // among records, waits, or the section's nodes of the host's
+    uint32_t place = 0;  // index in records, waits, or the section's host nodes
     uint32_t section = 0;
     bool on_host = false;
     wire::GraphNodeKind kind = wire::GraphNodeKind::kEmpty;
@@ -268,15 +268,15 @@ class Graph {
   void AddAll(GraphPlan* plan);
   CUresult AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph);
   static void SetHostNode(const GraphPlan& plan, uint32_t entry, HostNode* host_node);
-  // Of the reservation's graph, which was built before.
+  // Returns true for nodes of the reservation's graph, which was built earlier.
   bool IsThere(uint32_t node) const;
-  // Appends the driver's graphs of its bodies.
+  // Appends the driver's body graphs to `bodies`.
   CUresult AddConditional(const GraphPlan& plan, uint32_t i, CUgraph graph,
                           std::vector<CUgraph>* bodies);
-  // Edges between sections are the order in which those go.
+  // Edges between sections are expressed by the order of the sections.
   CUresult AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& bodies);
   CUresult Instantiate(uint32_t flags);
-  // The reservation's graph has its nodes already: they get what the plan says.
+  // For a reservation's graph that has its nodes already: sets what the plan says.
   void Renew(GraphPlan* plan);
   CUresult RenewNode(const GraphPlan& plan, uint32_t i);
   CUresult SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const;
@@ -289,15 +289,15 @@ class Graph {
   const std::shared_ptr<uint64_t> session_nodes_;
   uint64_t counted_nodes_ = 0;
   uint64_t counted_graphs_ = 0;
-  const std::shared_ptr<HostCharge> charge_;  // until the driver's objects are destroyed
+  const std::shared_ptr<HostCharge> charge_;  // held until the driver's objects are destroyed
   DeviceChargeRef device_charge_;             // the same
-  ReservationRef reservation_;                // null: the graph is this one's own
+  ReservationRef reservation_;                // null: this one owns the graph
   struct Section {
     CUgraph graph = nullptr;
     CUgraphExec exec = nullptr;
     std::vector<HostNode> host_nodes;
     bool has_nodes = false;
-    bool is_reserved = false;  // `graph` is the reservation's
+    bool is_reserved = false;  // `graph` belongs to the reservation
   };
   std::vector<Section> sections_;
   uint32_t kernels_ = 0;
@@ -310,18 +310,18 @@ class Graph {
 };
 using GraphRef = std::shared_ptr<Graph>;
 
-// How far a launch in sections has come.
+// Progress of a launch in sections.
 struct SectionedLaunch {
   GraphRef graph;
   wire::Ticket ticket;
   wire::StreamId stream;
   uint32_t next = 0;  // section
   bool begun = false;
-  bool is_counted = false;                                // a section was handed over
-  uint32_t begun_nodes = 0;                               // of the host's before `next`
-  uint32_t done_nodes = 0;                                // of those
-  std::vector<std::shared_ptr<OperationsRun>> runs = {};  // of those
-  size_t turn = 0;                                        // in `runs`
+  bool is_counted = false;                                // a section was submitted
+  uint32_t begun_nodes = 0;                               // host nodes before `next` that began
+  uint32_t done_nodes = 0;                                // of those, how many are done
+  std::vector<std::shared_ptr<OperationsRun>> runs = {};  // of those that wait for values
+  size_t turn = 0;                                        // in `runs`: where polling continues
 
   void GoOn() {
     ++next;

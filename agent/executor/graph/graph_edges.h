@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A definition's edges by the node that they come from. They lead from lower to higher nodes, and are in no
-// order where they lie.
+// A definition's edges, by their source node. Edges lead from lower to higher nodes, but are stored
+// in no particular order.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class EdgesOut {
       to_[next[edge.from]++] = edge.to;
     }
   }
-  // With each node that an edge leads to.
+  // Calls `f` for each node that an edge leads to.
   template <typename F>
   void ForEach(uint32_t node, F f) const {
     for (uint32_t i = first_[node]; i < first_[node + 1]; ++i) f(to_[i]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph's nodes as the driver wants them, from their judged definition. Safe from any thread; a
+// Driver parameters for a graph's nodes, from their validated definition. Safe from any thread; the
 // plan must not change meanwhile.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace gpuloom::executor {
 
-// Points into the plan and into itself. The driver makes no node cooperative whose parameters come
-// packed (580.159: INVALID_VALUE), so those of cooperative kernels are passed one by one.
+// Points into the plan and into itself. The driver does not make a node cooperative if its parameters
+// are packed (580.159: INVALID_VALUE), so parameters of cooperative kernels are passed one by one.
 class GraphKernelParams {
  public:
   GraphKernelParams(const GraphPlan& plan, uint32_t entry, const Driver& cuda);
@@ -33,9 +33,9 @@ CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 BatchNode(std::vector<CUstreamBatchMemOpParams>
 // FNV-1a.
 inline constexpr uint64_t kHashBegin = 0xcbf29ce484222325;
 uint64_t HashBytes(uint64_t hash, const void* bytes, size_t size_bytes);
-// Tells whether an update changes a kernel's attributes.
+// For detecting whether an update changes a kernel's attributes.
 uint64_t HashAttributes(const GraphPlan& plan, const wire::GraphNode& node);
-// Of two definitions with the same one, one's parameters fit the nodes of the other.
+// If two definitions have the same hash, the parameters of one fit the nodes of the other.
 uint64_t HashShape(const GraphPlan& plan);
 
 }  // namespace gpuloom::executor

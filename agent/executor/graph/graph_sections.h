@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a graph with nodes of the host's is cut, the tenant's functions, copies from pinned memory to pinned
-// memory and waits for values: into sections, which go to the device one after the other, with those nodes between
-// them. docs/design/running-graphs.md says why the device never waits for one itself.
+// How a graph with host nodes (the tenant's functions, copies from pinned memory to pinned memory, waits
+// for values) is cut into sections, which are launched one after the other, with the host nodes between
+// them. docs/design/running-graphs.md explains why the device never waits for a host node itself.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 namespace gpuloom::executor {
 
 struct GraphSections {
-  std::vector<uint32_t> of_node;  // by node; one of the host's runs behind its section
-  std::vector<uint32_t> nodes;    // by section, the host's apart
-  // A condition may be set in one section and asked for in another, which the driver's graphs, one for a section,
-  // do not do.
+  std::vector<uint32_t> of_node;  // by node; a host node runs after its section
+  std::vector<uint32_t> nodes;    // by section, without host nodes
+  // A condition might be set in one section and evaluated in another, which the driver's graphs,
+  // one per section, do not support.
   bool conditions_are_cut = false;
 
   uint32_t count() const { return static_cast<uint32_t>(nodes.size()); }
-  // Those that the driver has a graph for.
+  // Number of sections that need a driver graph.
   uint32_t graphs() const;
 };
 
-// A node of the host's. In bodies there are none.
+// Returns true for host nodes. Bodies of conditional nodes contain none.
 bool RunsOnHost(const wire::GraphReader& reader, const wire::GraphNode& node);
 
-// Functions and copies have their turn as early as they can, waits as late: the value may come from a function
-// that needs nothing of it. All else goes as late as the host's nodes allow that come behind it: what none of them
-// needs goes behind all, so that what sets a condition stays with who asks for it. But beside waits, where no
-// condition is, it goes as early as it can, for the value may come from there, too. Linear in nodes and edges; any
-// thread. `reader` has parsed a definition, of which `scopes` are.
+// Functions and copies run as early as possible, waits as late as possible: the value may be written by a
+// function that does not depend on the wait. Device nodes run as late as the host nodes behind them allow; those
+// that no host node needs run last of all, so that the node that sets a condition stays with the node that
+// evaluates it. But in graphs with waits and no condition they run as early as possible, since they too may write
+// the value. Linear in nodes and edges; any thread. `reader` has parsed a definition, `scopes` are its scopes.
 GraphSections CutIntoSections(const wire::GraphReader& reader, const wire::GraphScopes& scopes);
 
 }  // namespace gpuloom::executor

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for graphs (docs/design/running-graphs.md): made and updated in the order of their launches,
-// launched like any other command of a stream. Ring thread only.
+// The part of a session for graphs (docs/design/running-graphs.md): created and updated in order
+// with their launches, launched like any other stream command. Ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -45,23 +45,23 @@ class Graphs final : public Part {
   void On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request&, const wire::Record&);
   void On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request&, const wire::Record&);
 
-  // To CUDA.
+  // Submits to CUDA.
   CUresult SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work);
-  // Of commands of the stream that are done, or will never be given to CUDA.
+  // For the stream's commands that are done, or will never be submitted to CUDA.
   void FinishGraphs(Stream& stream);
-  // Those whose reservation's earlier Graph is gone.
+  // Makes graphs whose reservation's earlier Graph is gone.
   void MakeWaitingGraphs();
 
-  // The session ends.
+  // Call when the session ends.
   void End() { graphs_to_make_.clear(); }
-  // Then, a piece; true when that was the last.
+  // Then: drops one piece; returns true if that was the last.
   bool DropPiece() { return executor::DropPiece(&graphs_); }
 
  private:
   struct GraphEntry {
-    GraphRef graph;  // null while it is made
+    GraphRef graph;  // null while it is being created
   };
-  // It waits for the end of the Graph that was made with its reservation before.
+  // Waits for the end of the previous Graph made with its reservation.
   struct GraphToMake {
     Caller caller;
     wire::GraphInstantiate::Request request;
@@ -70,22 +70,22 @@ class Graphs final : public Part {
 
   struct GraphBlock;
   bool FindGraphBlock(wire::HostPtr address, uint64_t size_bytes, const wire::Record& record,
-                      GraphPlan* plan, GraphBlock* block);  // refuses when it is not in the arena
-  // Judges so many entries more; true when the plan is judged.
+                      GraphPlan* plan, GraphBlock* block);  // refuses if it is not in the arena
+  // Validates up to `entries` more entries; returns true when the plan has been validated.
   bool JudgeGraph(GraphPlan* plan, uint32_t entries);
   void MakeGraph(Caller caller, const wire::GraphInstantiate::Request& request,
                  const PlanRef& plan);
-  Graph* FindGraph(wire::GraphId id_untrusted);  // refuses when there is none
+  Graph* FindGraph(wire::GraphId id_untrusted);  // refuses if there is none
   void JudgeUpdate(const GraphRef& graph, wire::Ticket ticket);
   void TryUpdate(const GraphRef& graph);
-  // Makes the launch one of several parts, between which the host has its turn.
+  // Turns the launch into several parts, between which host nodes run.
   std::shared_ptr<SectionedLaunch> CutLaunch(const Stream& stream, const GraphRef& graph,
                                              StreamCommand* command);
-  // The launch has come to `launch->next`, which may go. False: the host's turn before it is not over.
+  // The launch has reached `launch->next`. Returns false while host nodes before that section are still running.
   bool ReachesSection(const std::shared_ptr<SectionedLaunch>& launch);
-  bool TakesHostsTurn(const std::shared_ptr<SectionedLaunch>& launch);  // true when it is over
+  bool TakesHostsTurn(const std::shared_ptr<SectionedLaunch>& launch);  // true: they are done
   void FinishUpdate(Graph& graph);
-  // False: it waits, or the session ends.
+  // Returns false if it has to wait, or the session ends.
   bool TakesReservation(Caller caller, const wire::GraphInstantiate::Request& request,
                         const PlanRef& plan);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An array in this context, whole or mipmapped, and what it was charged. Shared by the session that
-// made it, by its commands on their way, by textures and surfaces that look at it: the driver must
-// not meet a handle of something gone, whatever a tenant destroys first. Destroying may wait for the
-// device, so the last reference retires it (quiet.h). Ring thread only.
+// A CUDA array in this context, plain or mipmapped, and its charge. Shared by the session that
+// created it, by its commands in flight, and by textures and surfaces on it: the driver must never
+// see a handle of a destroyed array, in whatever order a tenant destroys things. Destroying may
+// wait for the device, so the last reference retires it (quiet.h). Ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,15 @@ struct DeviceArray {
   DeviceArray& operator=(const DeviceArray&) = delete;
   ~DeviceArray();
 
-  // The driver's object, as it was asked for, all zeros; on a worker.
+  // Creates the driver's object, as requested and zeroed; on a worker.
   CUresult Make();
-  // Gives the driver its memory back; on a worker while the device is idle. Once.
+  // Frees the driver's memory; on a worker while the device is idle. Once.
   void Destroy();
 
   Quiet* const quiet;
   const Driver* const cuda;
   const wire::ArrayCreate::Request request;
-  CUarray array = nullptr;  // one of the two
+  CUarray array = nullptr;  // one of the two is set
   CUmipmappedArray mipmap = nullptr;
   uint32_t levels = 0;                 // of the latter
   uint64_t memory_id = 0;              // of the charge
@@ -39,16 +39,16 @@ struct DeviceArray {
 };
 using ArrayRef = std::shared_ptr<DeviceArray>;
 
-// A name for an array: whole, mipmapped (then `array` is null), or a level of one.
+// An array handle: plain, mipmapped (then `array` is null), or one level of a mipmapped array.
 struct ArrayEntry {
   CUarray array = nullptr;
   ArrayRef whole;  // null while it is being made
   std::optional<uint32_t> level;
-  std::vector<wire::ArrayId> levels;  // of a mipmapped one: those that have names
+  std::vector<wire::ArrayId> levels;  // of a mipmapped one: levels that have ids
 };
 
-// How many bytes of device memory the driver takes for it at most. UINT64_MAX for sizes that no
-// device has.
+// Most bytes of device memory that the driver takes for it. UINT64_MAX for sizes that no device
+// has.
 uint64_t ArrayBytes(const wire::ArrayCreate::Request& request);
 
 }  // namespace gpuloom::executor

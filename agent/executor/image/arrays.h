@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for arrays, and for textures and surfaces, which look at them. Ring thread only.
+// The part of a session for arrays, and for textures and surfaces on them. Ring thread only.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace gpuloom::executor {
 
-// What a texture or a surface takes of our memory and of the driver's.
+// Host memory that a texture or a surface takes, ours and the driver's.
 inline constexpr uint64_t kViewTakesBytes = 512;
 
 class Arrays final : public Part {
@@ -32,19 +32,19 @@ class Arrays final : public Part {
 
   // Or null; its `whole` is null while it is being made.
   const ArrayEntry* Find(wire::ArrayId id_untrusted) const { return arrays_.Find(id_untrusted); }
-  // What a texture is to look at; false: refused.
+  // Resolves what a texture is to read from; returns false if refused.
   bool JudgeTexture(const wire::TextureCreate::Request& request, CUDA_RESOURCE_DESC* resource,
                     ArrayRef* array);
 
-  // At the end, a piece; true when that was the last. The views first.
+  // At session end: drops one piece; returns true if that was the last. Views first.
   bool DestroyViews();
   bool DropPiece() { return executor::DropPiece(&arrays_); }
 
  private:
-  // Room in the session's budget; false, after the answer, when there is none.
+  // Reserves room in the session's budget; if there is no room, answers and returns false.
   template <wire::Command C>
   bool TakeView(Caller caller, size_t views);
-  // By their requests, and the arrays that those named: ids may be others' by now.
+  // Kept as requests plus the arrays that they named: the ids may have been reused by now.
   struct Texture {
     wire::TextureCreate::Request request;
     ArrayRef array;  // null for linear memory
@@ -55,7 +55,7 @@ class Arrays final : public Part {
   };
   void MakeArray(Caller caller, const wire::ArrayCreate::Request& request, uint64_t memory_id);
   void DestroyArray(Caller caller, const ArrayRef& whole);
-  ArrayEntry* FindArray(wire::ArrayId id_untrusted);  // refuses when there is none
+  ArrayEntry* FindArray(wire::ArrayId id_untrusted);  // refuses if there is none
 
   const std::function<void(const ArrayRef&)> on_destroy_;
   IdTable<wire::ArrayId, ArrayEntry, wire::kMaxArrays> arrays_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the wire says what a texture does with what it looks at.
+// Converts the wire's description of how a texture samples.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"
@@ -7,7 +7,7 @@
 
 namespace gpuloom::executor {
 
-// Nothing of it is judged: a driver does that, and can read no memory by it.
+// Nothing is validated here: the driver does that, and no value lets it read other memory.
 CUDA_TEXTURE_DESC SamplerOf(const wire::TextureCreate::Request& request);
 
 }  // namespace gpuloom::executor

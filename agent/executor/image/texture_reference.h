@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface references of one loaded library, and what they are bound to.
+// Texture and surface references of one loaded library, and their bindings.
 //
-// A tenant binds references by host code, in no stream, and launches that it has sent before may
-// still wait here. So a binding changes nothing at the driver at once: each launch carries what its
-// library's references were bound to when it was read from the ring, and the driver's references
-// are set to that in front of it (docs/design/texture-references.md).
+// A tenant binds references from host code, in no stream, while launches that it sent earlier may
+// still be queued here. So binding does not call the driver at once: each launch carries the
+// bindings that its library's references had when it was read from the ring, and the driver's
+// references are set to these before the launch (docs/design/texture-references.md).
 //
-// The driver must not meet an array that is gone: what one of its references was set to is held until
-// it is set to something else, or the library is unloaded.
+// The driver must never see an array that is gone: whatever a reference was set to is held until
+// the reference is set to something else, or the library is unloaded.
 //
-// Ring thread only, but for what ReadFresh… say.
+// Ring thread only, except ReadFresh.
 #pragma once
 
 #include <memory>
@@ -21,31 +21,31 @@
 
 namespace gpuloom::executor {
 
-// What one reference is bound to; judged. Never changed.
+// Validated binding of one reference. Immutable.
 struct Binding {
   bool bound = false;
   CUDA_RESOURCE_DESC resource{};
   CUDA_TEXTURE_DESC sampler{};  // of a texture
-  ArrayRef array;               // that the resource names
+  ArrayRef array;               // that the resource refers to
 };
 using BindingRef = std::shared_ptr<const Binding>;
 
 class References;
 struct LoadedLibrary;
 
-// By the references' numbers; null: never bound. Lives no longer than the library.
+// By reference number; null: never bound. Must not outlive the library.
 struct Bindings {
   References* of;
   std::vector<BindingRef> each;
 };
 
-// What the driver has set in a texture reference.
+// The driver's state of a texture reference.
 struct SamplerState {
   CUDA_TEXTURE_DESC sampler{};
   CUarray_format format = CU_AD_FORMAT_FLOAT;
   int channels = 1;
 
-  // From any thread.
+  // Safe from any thread.
   [[nodiscard]] CUresult ReadFresh(const Driver& cuda, CUtexref texture);
 };
 
@@ -55,27 +55,26 @@ class References {
 
   References() : wanted_(std::make_shared<const Bindings>(Bindings{this, {}})) {}
 
-  // Its number; the same for the same reference. kNone: there are too many.
+  // Returns its number; the same for the same reference. kNone if there are too many.
   size_t Add(CUtexref texture, const SamplerState& state);
   size_t Add(CUsurfref surface);
 
-  // For launches that are read from now on.
+  // Applies to launches read from now on.
   void Want(size_t number, BindingRef binding);
   const std::shared_ptr<const Bindings>& wanted() const { return wanted_; }
 
-  // Sets the driver's references where they differ.
+  // Sets the driver's references where they differ from `bindings`.
   [[nodiscard]] CUresult Set(const Driver& cuda, const Bindings& bindings);
-  // The driver's references are to forget the array, unless it is wanted. No launch that was read uses
-  // it any more.
+  // Makes the driver's references drop the array, unless it is wanted. No launch that has been read uses it any more.
   void LetGo(const Driver& cuda, const ArrayRef& array);
 
  private:
   struct One {
-    CUtexref texture = nullptr;  // one of the two
+    CUtexref texture = nullptr;  // one of the two is set
     CUsurfref surface = nullptr;
     SamplerState state;
-    BindingRef set;                // what the driver was told last
-    std::vector<BindingRef> held;  // and what it may still have, because telling it failed
+    BindingRef set;                // what was last set at the driver
+    std::vector<BindingRef> held;  // what the driver may still hold, because a call to it failed
   };
   static constexpr size_t kMostHeld = 16;
   size_t Add(const One& one);
@@ -90,9 +89,9 @@ class References {
   std::shared_ptr<const Bindings> wanted_;
 };
 
-// What a launch of the library's is to carry; null: it has no references.
+// The bindings that a launch of this library must carry; null if it has no references.
 std::shared_ptr<const Bindings> BindingsOf(const LoadedLibrary& library);
-// Before the launch that they belong to.
+// Call before the launch that the bindings belong to.
 [[nodiscard]] inline CUresult Bind(const Driver& cuda,
                                    const std::shared_ptr<const Bindings>& bindings) {
   return bindings == nullptr ? CUDA_SUCCESS : bindings->of->Set(cuda, *bindings);

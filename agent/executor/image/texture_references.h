@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for texture and surface references (texture_reference.h), which are in the libraries'
-// table. Ring thread only.
+// The part of a session for texture and surface references (texture_reference.h), which are stored
+// in the libraries' table. Ring thread only.
 #pragma once
 
 #include "agent/executor/module/libraries.h"
@@ -23,7 +23,7 @@ class TextureReferences final : public Part {
   void On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Request&, const wire::Record&);
   void On(wire::Tag<wire::ReferenceSet>, const wire::ReferenceSet::Request&, const wire::Record&);
 
-  // The tenant has destroyed the array: the driver's references are to forget it.
+  // Call when the tenant has destroyed the array: makes the driver's references drop it.
   void LetReferencesGo(const std::shared_ptr<DeviceArray>& whole);
 
  private:

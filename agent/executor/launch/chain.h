@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executable graphs that launch what tenants launch, because that costs a fraction of a plain launch:
-// docs/design/batching.md says why, and what it costs. Chains are kernel nodes in a row and take on
-// any chunk of launches; singles are one node, for one function with one shape in one stream. Both
-// remember what their nodes hold, so that what comes again is one driver call, and only parameters that
-// differ are set.
+// Executable graphs that carry out tenants' launches, because launching them costs a fraction of plain launches;
+// docs/design/batching.md explains why, and what it costs. Chains are kernel nodes in a row and can take any
+// chunk of launches; singles are one node, for one function with one shape in one stream. Both remember the
+// contents of their nodes, so that a repeated chunk is one driver call, and only parameters that differ are set.
 //
-// All sessions share one Chains; it outlives them and their libraries. Chunks are launched by any
-// thread, everything else belongs to the ring thread; new graphs are made on workers. Failures are never
-// told: what cannot be launched here goes plainly, and CUDA's answer to that is the tenant's.
+// All sessions share one Chains; it outlives them and their libraries. Any thread may launch chunks;
+// everything else is ring thread only; new graphs are made on workers. Failures are never reported:
+// what cannot be launched here is launched plainly, and the tenant gets CUDA's result of that.
 #pragma once
 
 #include <array>
@@ -31,12 +30,12 @@ namespace gpuloom::executor {
 
 struct Stream;
 
-// Bounds of what there is at a time. A graph of up to 64 nodes costs 112 KiB of device memory.
+// Limits on how many exist at a time. A graph of up to 64 nodes takes 112 KiB of device memory.
 inline constexpr uint32_t kMaxChains = 128;
 inline constexpr uint32_t kMaxSingles = 96;
-// Chains have a multiple of so many nodes: a node that is passed over costs the GPU 0.3 µs.
+// Chain lengths are multiples of this: a disabled node costs the GPU 0.3 µs.
 inline constexpr uint32_t kChainStep = 8;
-// Shorter chunks are not worth looking for.
+// Looking for a chain does not pay off for shorter chunks.
 inline constexpr uint32_t kMinChainLaunches = 4;
 
 // The driver's objects. They may be destroyed while they run.
@@ -52,19 +51,19 @@ struct Chain {
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
   std::vector<CUgraphNode> handles;
-  uint32_t enabled = 0;  // so many nodes, the first ones
-  // What the first nodes hold; of the others nothing is known.
+  uint32_t enabled = 0;  // number of enabled nodes, the first ones
+  // Contents of the first nodes; the others' are unknown.
   std::vector<ChunkNode> nodes;
   std::vector<uint8_t> params;
-  // Whose functions its nodes may name, in the graph behind it as well. Identities; never dereferenced.
+  // Libraries whose functions its nodes may name, in `exec` or in `graph`. Identities; never dereferenced.
   std::vector<const void*> libraries;
-  // One stream at a time: launches of one executable graph wait for one another. Identity; never dereferenced.
+  // One stream at a time: CUDA serialises launches of one executable graph. Identity; never dereferenced.
   const Stream* stream = nullptr;
   std::atomic<uint32_t> in_flight{0};
-  // The thread that launches it has it for itself, what its nodes hold included.
+  // The thread that launches it owns it exclusively, including the contents of its nodes.
   std::atomic<bool> held{false};
-  uint64_t used = 0;     // at this launch of Chains' count
-  uint64_t kept_to = 0;  // not given to other chunks before that
+  uint64_t used = 0;     // value of Chains' launch count when last used
+  uint64_t kept_to = 0;  // not given to other chunks before this launch
 };
 using ChainRef = std::shared_ptr<Chain>;
 
@@ -73,44 +72,44 @@ class Chains {
   Chains(Device* device, WorkPool* pool, Quiet* quiet, GraphRoom* room)
       : device_(device), pool_(pool), quiet_(quiet), room_(room) {}
 
-  // Has the driver take device memory for all of them, while nothing runs: later it would wait for
-  // such a moment. To be called once, before there are sessions.
+  // Makes the driver allocate device memory for all of them while nothing runs: later it would have
+  // to wait for such a moment. Call once, before there are sessions.
   void Reserve();
 
-  // Where a chunk goes.
+  // Where a chunk is launched.
   struct Target {
-    const Stream* stream;  // a name
+    const Stream* stream;  // identity
     CUstream cuda;
-    bool idle;  // the GPU has nothing of this stream to do
+    bool idle;  // the GPU has no work of this stream
   };
-  // Launches the chunk; null: it has to go one by one. The answer is to be given to Done when the launch
-  // is done. Any thread, one at a time for each stream.
+  // Launches the chunk; returns null if it must be launched one by one. Pass the result to Done
+  // when the launch is done. Any thread, one at a time for each stream.
   ChainRef Launch(const Chunk& chunk, const Target& target);
   static void Done(Chain& chain) { --chain.in_flight; }
 
   // Starts making the graphs that Launch and LaunchOne looked for and did not find.
   void MakeWanted();
 
-  // Launches one of the chunk's; false: it has to go plainly.
+  // Launches one of the chunk's launches; returns false if it must be launched plainly.
   bool LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, CUstream stream);
 
-  // A graph refused this function.
+  // Returns true if a graph has refused this function.
   bool Refuses(CUfunction function) const;
-  // How many; it only grows.
+  // How many functions; only grows.
   uint32_t refused() const { return refused_count_.load(std::memory_order_relaxed); }
 
-  // The function's attributes change: what nodes hold of it is not what it says any more.
+  // Call when the function's attributes change: nodes that name it are out of date.
   void Forget(CUfunction function);
 
-  // Graphs that name the library, which is about to be unloaded: to be let go before that, on a
-  // worker.
+  // Takes out graphs that name the library, which is about to be unloaded; release them before
+  // that, on a worker.
   std::vector<ChainRef> TakeOut(const void* library);
 
-  // `action` runs when the graphs that workers let go at the moment have gone; now, when there are none.
+  // Runs `action` when the graphs now being released by workers are gone; immediately if there are none.
   void WhenLetGo(std::function<void()> action);
 
   struct Counts {
-    uint64_t replayed = 0;   // chunks launched as the chain was
+    uint64_t replayed = 0;   // chunks launched with the chain unchanged
     uint64_t updated = 0;    // with other parameters
     uint64_t rewritten = 0;  // with another sequence before
     uint64_t single = 0;     // launches
@@ -121,16 +120,16 @@ class Chains {
   size_t singles() const { return singles_.size(); }
 
  private:
-  // What is looked at to find a chain, close together.
+  // The data for finding a chain, kept compact.
   struct Slot {
-    uint64_t content = 0;    // of the chunk that it holds; 0: unknown
+    uint64_t content = 0;    // of the chunk it holds; 0: unknown
     uint64_t signature = 0;  // the same
     ChainRef chain;
   };
   struct Found {
     Slot* exact = nullptr;
-    Slot* alike = nullptr;  // other parameters
-    Slot* spare = nullptr;  // other sequences, used longest ago
+    Slot* alike = nullptr;  // differs in parameters only
+    Slot* spare = nullptr;  // holds another sequence, least recently used
   };
   struct Wanted {
     uint32_t nodes;
@@ -144,7 +143,7 @@ class Chains {
   static uint64_t SingleKey(const ChunkNode& node, CUstream stream) {
     return ChunkNode::Mix(node.Hash(), reinterpret_cast<uintptr_t>(stream));
   }
-  // Held for less than a microsecond, among threads that must not sleep.
+  // Held for less than a microsecond, by threads that must not sleep.
   class GPULOOM_SCOPED_CAPABILITY Holding {
    public:
     explicit Holding(Mutex& mutex) GPULOOM_ACQUIRE(mutex);
@@ -162,15 +161,15 @@ class Chains {
     Mutex& mutex_;
     bool held_ = true;
   };
-  // Chooses a chain, which the caller then holds, and whether it is as the chunk wants it.
+  // Picks a chain, which the caller then holds; `exact`: it holds the chunk already.
   ChainRef Take(const Chunk& chunk, const Target& target, bool* exact);
-  // The chain is as `chunk` wanted it: others may find it so.
+  // The chain now holds `chunk`: other chunks may find it.
   void Offer(const ChainRef& chain, const Chunk& chunk);
   Found Find(const Chunk& chunk, const Target& target) GPULOOM_REQUIRES(mutex_);
   Slot* Choose(const Chunk& chunk, const Target& target, const Found& found, bool again)
       GPULOOM_REQUIRES(mutex_);
   bool SawBefore(uint64_t content) GPULOOM_REQUIRES(mutex_);
-  // What failed is not one function's fault where `refused` stays as it is.
+  // `refused` stays unchanged if the failure is not due to one function.
   CUresult Set(Chain* chain, const Chunk& chunk, CUfunction* refused);
   CUresult SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
                    const uint8_t* params);
@@ -181,24 +180,24 @@ class Chains {
   ChainRef Make(const Wanted& wanted) const;
   void Adopt(std::vector<Wanted>* made);
   bool MayWant(uint32_t nodes) GPULOOM_REQUIRES(mutex_);
-  // Makes room by dropping what has not been used for long.
+  // Makes room by dropping what has been unused for long.
   void DropSingles(std::vector<ChainRef>* dropped) GPULOOM_REQUIRES(mutex_);
   void DropChains(size_t count, std::vector<ChainRef>* dropped) GPULOOM_REQUIRES(mutex_);
   void TakeFromRoom(const std::vector<ChainRef>& chains);
   // On a worker.
   void LetGo(std::vector<ChainRef> chains);
   void HaveGone();
-  // Until nobody holds a chain; nobody begins to while the caller has the lock.
+  // Waits until no chain is held; none can be taken while the caller has the lock.
   void WaitForHolders() const GPULOOM_REQUIRES(mutex_);
 
   Device* const device_;
   WorkPool* const pool_;
   Quiet* const quiet_;
   GraphRoom* const room_;
-  // The ring thread's.
+  // Ring thread only.
   std::unordered_map<uint64_t, ChainRef> singles_;  // by SingleKey
   bool making_ = false;
-  uint32_t letting_go_ = 0;  // pieces of work that do
+  uint32_t letting_go_ = 0;  // jobs that release graphs
   std::vector<std::function<void()>> when_let_go_;
 
   mutable Mutex mutex_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches that follow one another in one stream and go to CUDA together (docs/design/batching.md):
-// everything that each of them says, packed so that two chunks are compared by comparing bytes.
+// Consecutive launches of one stream that go to CUDA together (docs/design/batching.md), with all
+// of their arguments, packed so that two chunks are compared bytewise.
 //
-// Collected by StreamSet, handed over by Session, compared and launched by Chains. Plain data, ring
+// Collected by StreamSet, submitted by Session, compared and launched by Chains. Plain data, ring
 // thread only.
 #pragma once
 
@@ -16,15 +16,15 @@
 
 namespace gpuloom::executor {
 
-// So many launches at most: a chain's nodes (chain.h).
+// Most launches in a chunk: a chain's nodes (chain.h).
 inline constexpr uint32_t kMaxChunkLaunches = 64;
-// Not cut by content before so many.
+// Fewest launches before the content may end a chunk.
 inline constexpr uint32_t kMinChunkLaunches = 16;
 // A launch with more goes by itself.
 inline constexpr uint32_t kMaxChunkedParamBytes = 4096;
 inline constexpr uint32_t kMaxChunkParamBytes = 64u << 10;
 
-// One launch but for its parameters. Without padding: compared as bytes.
+// One launch without its parameters. No padding: compared bytewise.
 struct ChunkNode {
   CUfunction function;
   const void* library;  // the function's; identity, never dereferenced
@@ -41,7 +41,7 @@ struct ChunkNode {
     for (const uint64_t word : words) hash = Mix(hash, word);
     return hash;
   }
-  // A multiplication and what it leaves in the high half: each word changes every bit.
+  // Multiplies and folds in the high half: each word changes every bit.
   static uint64_t Mix(uint64_t hash, uint64_t word) {
     __extension__ using Wide = unsigned __int128;
     const Wide product = Wide{hash ^ word} * uint64_t{0xff51afd7ed558ccd};
@@ -63,8 +63,8 @@ struct Chunk {
 
   uint32_t size() const { return static_cast<uint32_t>(nodes.size()); }
 
-  // True when the chunk is to end here. That follows from the launches alone, so that a sequence
-  // that comes again is cut where it was cut before.
+  // Returns true if the chunk must end here. That depends on the launches alone, so that a repeated
+  // sequence is cut at the same places.
   bool Append(const ChunkNode& node, std::span<const uint8_t> param,
               const std::shared_ptr<const void>& library) {
     const uint64_t hash = node.Hash();
@@ -93,15 +93,15 @@ struct Chunk {
   }
 
   static constexpr size_t RoundUp(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
-  // What a launch costs us while it waits.
+  // Memory that a launch takes while it waits.
   static constexpr size_t CostBytes(size_t param_bytes) {
     return sizeof(ChunkNode) + RoundUp(param_bytes);
   }
-  // Of all of them.
+  // Of all its launches.
   size_t cost_bytes() const { return nodes.size() * sizeof(ChunkNode) + params.size(); }
 
  private:
-  static constexpr int kCutShift = 64 - 5;  // one place in 32
+  static constexpr int kCutShift = 64 - 5;  // at one place in 32
 
   void Keep(const std::shared_ptr<const void>& library) {
     for (const auto& kept : libraries) {

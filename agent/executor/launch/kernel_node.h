@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel node's parameters as the driver wants them. Points into itself and to the kernel's
-// parameters, which are the caller's. Safe from any thread.
+// The driver's parameters of a kernel node. Points into itself and to the kernel's parameters,
+// which the caller owns. Safe from any thread.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tenant's launch asks for, as the driver's own launch attributes. Values are the driver's to
-// judge; only what no shim sends is refused (KnowsAttributes).
+// Converts a tenant's launch attributes to the driver's. The driver validates the values; only what
+// no shim sends is refused (KnowsAttributes).
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace gpuloom::executor {
 
 [[nodiscard]] bool KnowsAttributes(const wire::LaunchAttributes& attributes_untrusted);
 
-// A launch configuration and the attributes it points to: not to be copied or moved.
+// A launch configuration and the attributes it points to. Neither copyable nor movable.
 class LaunchConfig {
  public:
   LaunchConfig(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t dynamic_shared_bytes,

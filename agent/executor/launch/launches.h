@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for launches: of a kernel by itself, and of those that go to CUDA together (chunk.h).
-// Ring thread only.
+// The part of a session for launches: of single kernels, and of several that go to CUDA together
+// (chunk.h). Ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ class Launches final : public Part {
   void On(wire::Tag<wire::Launch>, const wire::Launch::Request&, const wire::Record&);
   void On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request&, const wire::Record&);
 
-  // To CUDA.
+  // Submits to CUDA.
   CUresult SubmitLaunch(const LaunchWork& launch, std::span<const uint8_t> params, CUstream stream);
   CUresult SubmitLaunchEx(const LaunchExWork& launch, std::span<const uint8_t> params,
                           CUstream stream);
   void SubmitChunk(Stream& stream, StreamCommand& command);
-  // There is room for a chunk on another thread.
+  // Returns true if there is room for another chunk on a submitter thread.
   bool HasRoom() const;
-  // A chunk of this session has been launched by another thread.
+  // Another thread has launched a chunk of this session.
   void OnHanded(SubmitJobPtr job);
-  // Of commands of the stream that are done.
+  // For the stream's commands that are done.
   void FinishChains(Stream& stream);
 
  private:
@@ -40,7 +40,7 @@ class Launches final : public Part {
   void AfterChunk(ChunkPtr chunk);
 
   Kernels* const kernels_;
-  uint32_t jobs_out_ = 0;  // chunks that other threads launch
+  uint32_t jobs_out_ = 0;  // chunks being launched by other threads
 };
 
 }  // namespace gpuloom::executor

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that launch for several tenants at once: what is launched for one of them is not in the way of
-// the others, and the ring thread has time to read (docs/design/batching.md). With one tenant at work
-// the ring thread launches by itself, which saves the way there and back.
+// Threads that launch for several tenants at once: launches of one tenant do not delay the others',
+// and the ring thread has time to read (docs/design/batching.md). With one active tenant the ring
+// thread launches by itself, which saves the handover.
 //
-// A stream whose chunk is on its way is busy: nothing else is handed to CUDA in it, so the order is
-// that of the queues. Post and TakeDone belong to the ring thread.
+// A stream whose chunk is on its way is busy: nothing else is submitted to CUDA in it, so queue
+// order is kept. Post and TakeDone belong to the ring thread.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ namespace gpuloom::executor {
 class Launches;
 struct Stream;
 
-// CUDA's plain launch.
+// A plain CUDA launch.
 CUresult LaunchPlainly(const Driver& cuda, const ChunkNode& node, const uint8_t* params,
                        CUstream stream);
 
@@ -33,8 +33,8 @@ struct SubmitJob {
   CUstream cuda_stream;
   Launches* launches;
   Stream* stream;
-  bool idle;                     // Chains::Target's
-  ChainRef chain;                // that launched it; null: it went one by one
+  bool idle;                     // as in Chains::Target
+  ChainRef chain;                // that launched it; null: launched one by one
   std::vector<CUresult> errors;  // of launches that CUDA refused
 };
 using SubmitJobPtr = std::unique_ptr<SubmitJob>;
@@ -44,13 +44,13 @@ class Submitters {
   // With 0 threads nothing may be posted. `chains` outlives this.
   Submitters(Device* device, Chains* chains, int threads);
   ~Submitters() { Stop(); }
-  // Waits for what runs; what has not begun is dropped.
+  // Waits for running jobs; drops the others.
   void Stop();
 
   bool any() const { return !lanes_.empty(); }
-  // To the thread that has the least to do; among such, each owner has its favourite.
+  // To the least busy thread; among equally busy ones, each owner has a preferred thread.
   void Post(uint64_t owner, SubmitJobPtr job);
-  // Adds the jobs that are done.
+  // Appends the finished jobs.
   void TakeDone(std::vector<SubmitJobPtr>* done);
 
  private:
@@ -60,11 +60,11 @@ class Submitters {
     std::deque<SubmitJobPtr> jobs GPULOOM_GUARDED_BY(mutex);
     std::vector<SubmitJobPtr> done GPULOOM_GUARDED_BY(mutex);
     bool stopping GPULOOM_GUARDED_BY(mutex) = false;
-    // For looking without the lock.
+    // For checking without the lock.
     std::atomic<bool> has_jobs{false};
     std::atomic<bool> has_done{false};
     std::thread thread;
-    size_t at_work = 0;  // jobs posted and not taken back; the ring thread's
+    size_t at_work = 0;  // jobs posted and not taken back; ring thread only
   };
   void Run(Lane* lane);
   void Launch(SubmitJob* job) const;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for device memory: asked of the scheduler in granules (grant.cc), cut by DeviceSpace,
-// kept for a while when it is freed (KeptMemory), given back (give_back.cc), named by ids and mapped by the
-// tenant (virtual_memory.cc), shared by pools (shared_pool.cc). It knows what of the device commands may name.
-// Ring thread only.
+// The part of a session for device memory: requested from the scheduler in granules (grant.cc),
+// divided by DeviceSpace, kept for a while after it is freed (KeptMemory), returned (give_back.cc),
+// accessed by id and mapped by the tenant (virtual_memory.cc), shared through pools
+// (shared_pool.cc). It knows which device addresses commands may name. Ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class DeviceMemory final : public Part {
  public:
   explicit DeviceMemory(SessionPort* port);
   ~DeviceMemory();
-  // Takes the tenant's range of device addresses; once, before the first command. False with a message.
+  // Reserves the tenant's device address range; once, before the first command. Returns false with a message.
   [[nodiscard]] bool Reserve(std::string* error);
 
   void On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request&, const wire::Record&);
@@ -54,34 +54,34 @@ class DeviceMemory final : public Part {
   void On(wire::Tag<wire::PoolPut>, const wire::PoolPut::Request&, const wire::Record&);
   void On(wire::Tag<wire::PoolTake>, const wire::PoolTake::Request&, const wire::Record&);
 
-  // The tenant may name all of it.
+  // Returns true if the tenant may name the whole range.
   bool OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
-  // Variables of the tenant's libraries, which it may name, too. False: they overlap others.
+  // Adds a variable of the tenant's libraries, which it may name, too. Returns false if it overlaps another.
   [[nodiscard]] bool AddGlobal(uint64_t address, uint64_t size_bytes) {
     return globals_.Add(address, size_bytes);
   }
-  // Of a library that is unloaded: the tenant may not name it any more, but work before may still use it.
+  // For a library being unloaded: the tenant may not name it any more, but earlier work may still use it.
   void RetireGlobal(uint64_t address) {
     (void)leaving_globals_.Add(address, globals_.SizeAt(address));
     globals_.Remove(address);
   }
   void ForgetGlobal(uint64_t address) { leaving_globals_.Remove(address); }
-  // Host memory included, and what the tenant may not name any more and is still there for earlier work.
+  // Also true for host memory, and for what the tenant may not name any more but earlier work still uses.
   bool IsStillThere(uint64_t address, uint64_t size_bytes, bool to_write) const;
 
-  // Gives back to the scheduler what is kept for nothing. To be called about once a second.
+  // Returns memory kept for too long to the scheduler. Call about once a second.
   void GiveBackOld(uint64_t now_ns);
   bool HasKept() const { return !kept_.empty(); }
-  // Gives back all that is kept, and says so to the scheduler when it has it.
+  // Returns all kept memory, and tells the scheduler once it is returned.
   void Reclaim(uint64_t reclaim_id);
 
-  // The session ends.
+  // Call when the session ends.
   void End();
-  // Then, in this order, each a piece; true when that was the last.
+  // Then, in this order, each drops one piece; returns true if that was the last.
   bool ReturnMemory();
   bool LeaveToOthers();
   void ReturnAddresses(std::function<void()> done);
-  // As large as the tenant has made them: a worker frees them.
+  // As large as the tenant has made them: freed on a worker.
   void DropTables();
 
  private:
@@ -116,29 +116,29 @@ class DeviceMemory final : public Part {
   void LeaveOne(const PhysicalRef& memory);
 
   // shared_pool.cc
-  SharedPoolRef* FindPool(wire::PoolId id_untrusted);  // refuses when there is none
+  SharedPoolRef* FindPool(wire::PoolId id_untrusted);  // refuses if there is none
 
   // virtual_memory.cc
-  PhysicalRef* FindPhysical(wire::PhysicalId id_untrusted);  // refuses when there is none
+  PhysicalRef* FindPhysical(wire::PhysicalId id_untrusted);  // refuses if there is none
   void ChangeAccess(Caller caller, uint64_t address, uint64_t size_bytes, uint32_t flags);
 
   DeviceSpace space_;
   bool address_reserved_ = false;
-  std::map<uint64_t, PhysicalRef> blocks_;  // behind the spans of space_
+  std::map<uint64_t, PhysicalRef> blocks_;  // mapped at the spans of space_
   channel::Range reservable_;               // the tenant's own part of the device range
-  IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: on its way
+  IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: pending
   std::map<uint64_t, MappedRange> mappings_;
   IdTable<wire::PoolId, SharedPoolRef, wire::kMaxSharedPools> pools_;
   KeptMemory kept_;                   // what is mapped of it is in blocks_, too
-  uint64_t freeing_bytes_ = 0;        // of allocations that wait to be freed until work is done
-  uint32_t returning_ = 0;            // pieces of memory on their way back to the scheduler
-  std::vector<uint64_t> reclaims_;    // of the scheduler's, answered when nothing is on its way
-  std::deque<Caller> asking_memory_;  // until they are there
-  RangeTable accessible_;             // what of them commands may name
+  uint64_t freeing_bytes_ = 0;        // of allocations waiting for work before they are freed
+  uint32_t returning_ = 0;            // pieces of memory being returned to the scheduler
+  std::vector<uint64_t> reclaims_;    // the scheduler's, answered when nothing is being returned
+  std::deque<Caller> asking_memory_;  // answered at that time, too
+  RangeTable accessible_;             // the mapped ranges that commands may name
   std::deque<std::pair<Caller, uint64_t>> small_waiting_;  // for a slab; sizes
   bool slab_coming_ = false;
   RangeTable globals_;
-  RangeTable leaving_globals_;  // of libraries that are unloaded behind earlier work
+  RangeTable leaving_globals_;  // of libraries being unloaded after earlier work
 };
 
 }  // namespace gpuloom::executor

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session's arena on this side, and which parts of it are pinned. Outlives the session while
-// something of it is still pinned (quiet.h). Ring thread only, but for Populated, Read and Write,
-// which touch the descriptor only.
+// The executor's view of a session's arena, and which parts of it are pinned. Outlives the session
+// while something is still pinned (quiet.h). Ring thread only, except Populated, Read and Write,
+// which use only the descriptor.
 #pragma once
 
 #include <cstdint>
@@ -24,25 +24,25 @@ struct HostMemory {
     if (on_end) on_end(std::move(mapping));
   }
 
-  std::shared_ptr<SessionBudget> budget;  // of what the session costs beside its arena
+  std::shared_ptr<SessionBudget> budget;  // for the session's memory besides its arena
   channel::UniqueFd arena;
-  channel::Mapping mapping;  // at the tenant's address; touched by CUDA only
+  channel::Mapping mapping;  // at the tenant's address; accessed by CUDA only
   channel::Range range;
 
-  RangeTable registered;  // what the tenant may name in copies
+  RangeTable registered;  // ranges that the tenant may name in copies
   RangeTable pinned;      // registered, being registered, or waiting to be unpinned
   uint64_t pinned_bytes = 0;
   std::function<void()> on_unpinned;  // set while the session lives
-  // Unmaps it, which takes long where much of it is in use, on a worker.
+  // Unmaps the arena on a worker, since this is slow if much of it is in use.
   std::function<void(channel::Mapping mapping)> on_end;
 
-  // True when every page of the part is there. A hole would be filled on the node's account, not
-  // the tenant's, by whoever touches it.
+  // Returns true if every page of the range is populated. Touching a hole would allocate a page
+  // charged to the node, not to the tenant.
   bool Populated(uint64_t address, uint64_t size_bytes) const;
-  // Copies out through the descriptor: a tenant that punches holes meanwhile gets zeros, and no
-  // page is made.
+  // Reads through the descriptor: if the tenant punches holes meanwhile we get zeros, and no page
+  // is allocated.
   bool Read(uint64_t address, void* to, uint64_t size_bytes) const;
-  // The other way.
+  // The reverse.
   bool Write(uint64_t address, const void* from, uint64_t size_bytes) const;
 };
 

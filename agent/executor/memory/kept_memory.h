@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a session has freed and that waits for the session's next need of the same size: the
-// way to the scheduler and back, clearing and mapping cost a hundred times what taking it up again
-// does. It stays charged to the session and holds nothing but the session's own data, so that
-// nothing is cleared. What stood behind an allocation stays mapped where it was; what the tenant
-// had by an id is not mapped.
+// Memory that a session has freed, kept for its next allocation of the same size: the round trip to
+// the scheduler, clearing and mapping cost a hundred times as much as reusing it. It stays charged
+// to the session and holds only the session's own data, so it is not cleared. Memory of an
+// allocation stays mapped where it was; memory that the tenant had by id is not mapped.
 //
-// Pure bookkeeping, ring thread only. docs/design/memory.md says when it goes back.
+// Pure bookkeeping, ring thread only. docs/design/memory.md describes when it is returned.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +23,15 @@ class KeptMemory {
     uint64_t address;  // 0: not mapped
     uint64_t since_ns;
   };
-  // More are no use to a program and make giving them back long: they go at once.
+  // Programs gain nothing from more, and returning them would take long: further ones are returned at once.
   static constexpr size_t kMostBlocks = 1024;
 
-  // False when there are enough already. Time does not run backwards.
+  // Returns false if there are enough already. Times must not decrease.
   [[nodiscard]] bool Keep(Block block);
-  // What was kept last of exactly this size. False when there is none.
+  // The most recently kept block of exactly this size. Returns false if there is none.
   [[nodiscard]] bool TakeMapped(uint64_t size_bytes, Block* block);
   [[nodiscard]] bool TakeUnmapped(uint64_t size_bytes, Block* block);
-  // What was kept at this time or before.
+  // Takes all blocks kept at this time or before.
   [[nodiscard]] std::vector<Block> TakeUntil(uint64_t since_ns);
   [[nodiscard]] std::vector<Block> TakeAll() { return TakeUntil(UINT64_MAX); }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Physical device memory that the scheduler granted, and the names under which processes of the
-// domain pass it on. A session holds memory by an id, by a mapping or by its own allocations; when
-// nobody holds it any more it goes back to the scheduler (DeviceMemory::Drop). What the session that it
-// is charged to leaves behind is charged to one that still holds it (DeviceMemory::LeaveToOthers).
+// Physical device memory granted by the scheduler, and the tokens by which processes of the domain
+// share it. A session holds memory by id, by mapping or by its own allocations; when no session holds
+// it any more it is returned to the scheduler (DeviceMemory::Drop). If the session that is charged
+// for it ends, the charge moves to a session that still holds it (DeviceMemory::LeaveToOthers).
 //
-// Ring thread only. Owned by who holds it; the registry only knows it.
+// Ring thread only. Owned by its holders; the registry only has weak references.
 #pragma once
 
 #include <sys/random.h>
@@ -29,22 +29,22 @@ struct Physical {
   uint64_t memory_id = 0;
   CUmemGenericAllocationHandle handle = 0;
   uint64_t size_bytes = 0;
-  std::map<uint64_t, uint32_t> holders;  // by session, how often
+  std::map<uint64_t, uint32_t> holders;  // by session: number of references
   TokenKey token{0, 0};                  // {0, 0}: never exported
 };
 using PhysicalRef = std::shared_ptr<Physical>;
 
-// Where the tenant has mapped physical memory.
+// A range where the tenant has mapped physical memory.
 struct MappedRange {
   uint64_t size_bytes;
   PhysicalRef memory;
   uint32_t access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
-  bool busy = true;  // a worker has it, or it waits to be unmapped
+  bool busy = true;  // in use by a worker, or waiting to be unmapped
 };
 
 class SharedMemory;
 
-// An event that several sessions record and wait for. Its name goes with it.
+// An event that several sessions record and wait for. Its token dies with it.
 struct SharedEvent {
   SharedEvent() = default;
   SharedEvent(const SharedEvent&) = delete;
@@ -52,13 +52,13 @@ struct SharedEvent {
   ~SharedEvent();
 
   PointRef latest;       // null: never recorded
-  uint64_t session = 0;  // whose stream that lies in
+  uint64_t session = 0;  // of the stream that this point is in
   TokenKey token{0, 0};
   SharedMemory* named_by = nullptr;
 };
 using SharedEventRef = std::shared_ptr<SharedEvent>;
 
-// A random name; false when the system has no random bytes.
+// Makes a random token; returns false if the system has no random bytes.
 [[nodiscard]] inline bool MakeToken(TokenKey* key) {
   uint64_t words[2];
   if (getrandom(words, sizeof(words), GRND_NONBLOCK) != sizeof(words)) return false;
@@ -66,8 +66,8 @@ using SharedEventRef = std::shared_ptr<SharedEvent>;
   return true;
 }
 
-// A pool of one session's that others open: what has been put under it, by number. Held by who has
-// it open. Its name goes with it.
+// A pool of one session that others open: the memory put into it, by number. Held by the sessions
+// that have it open. Its token dies with it.
 struct SharedPool {
   SharedPool() = default;
   SharedPool(const SharedPool&) = delete;
@@ -78,16 +78,16 @@ struct SharedPool {
   uint64_t number = 0;
   TokenKey token{0, 0};
   std::map<uint64_t, TokenKey> memory;
-  std::map<TokenKey, uint64_t> numbers;  // the other way round
+  std::map<TokenKey, uint64_t> numbers;  // the reverse mapping
   uint64_t last_memory = 0;
   uint64_t looked_at =
-      0;  // the number that Put has looked at last, whether the memory is still there
+      0;  // the number that Put has checked last for whether its memory still exists
   SharedMemory* named_by = nullptr;
 };
 using SharedPoolRef = std::shared_ptr<SharedPool>;
 
-// What tenants of this executor have given a name. Outlives everything that has one. Whatever tenants
-// have named, nothing here takes longer than looking a name up.
+// Everything that tenants of this executor have exported. Outlives everything exported. However
+// much tenants have exported, no operation takes longer than a lookup.
 class SharedMemory {
  public:
   [[nodiscard]] bool Export(const PhysicalRef& memory) {
@@ -97,7 +97,7 @@ class SharedMemory {
     charged_.emplace(memory->charged_session, memory->token);
     return true;
   }
-  // nullptr when it is unknown or gone.
+  // Returns nullptr if it is unknown or gone.
   PhysicalRef Find(const wire::Token& token_untrusted) const {
     const auto it = known_.find(KeyOf(token_untrusted));
     return it == known_.end() ? nullptr : it->second.lock();
@@ -112,7 +112,7 @@ class SharedMemory {
     const auto it = events_.find(KeyOf(token_untrusted));
     return it == events_.end() ? nullptr : it->second.lock();
   }
-  // A number for the pool, too.
+  // Also assigns the pool's number.
   [[nodiscard]] bool Export(const SharedPoolRef& pool) {
     if (!MakeToken(&pool->token)) return false;
     pool->number = ++last_pool_;
@@ -124,10 +124,10 @@ class SharedMemory {
     const auto it = pools_.find(KeyOf(token_untrusted));
     return it == pools_.end() ? nullptr : it->second.lock();
   }
-  // The memory's number under the pool; 0 when the system has no random bytes.
+  // Returns the memory's number in the pool; 0 if the system has no random bytes.
   uint64_t Put(const PhysicalRef& memory, SharedPool* pool) {
     if (!Export(memory)) return 0;
-    // What is gone is forgotten twice as fast as something is put.
+    // Per new entry, check two old ones and drop those whose memory is gone.
     for (int i = 0; i < 2 && !pool->memory.empty(); ++i) {
       auto next = pool->memory.upper_bound(pool->looked_at);
       if (next == pool->memory.end()) next = pool->memory.begin();
@@ -140,14 +140,14 @@ class SharedMemory {
     if (is_new) pool->memory[++pool->last_memory] = memory->token;
     return known->second;
   }
-  // nullptr when there is none, or nobody holds it any more.
+  // Returns nullptr if there is none, or nothing holds it any more.
   PhysicalRef FindIn(const SharedPool& pool, uint64_t number_untrusted) const {
     const auto it = pool.memory.find(number_untrusted);
     if (it == pool.memory.end()) return nullptr;
     const auto known = known_.find(it->second);
     return known == known_.end() ? nullptr : known->second.lock();
   }
-  // Named memory that is charged to the session; null when there is none.
+  // Returns some exported memory that is charged to the session; null if there is none.
   PhysicalRef AnyChargedTo(uint64_t session) {
     for (;;) {
       const auto it = charged_.lower_bound({session, TokenKey{0, 0}});
@@ -174,7 +174,7 @@ class SharedMemory {
   std::map<TokenKey, std::weak_ptr<Physical>> known_;
   std::map<TokenKey, std::weak_ptr<SharedEvent>> events_;
   std::map<TokenKey, std::weak_ptr<SharedPool>> pools_;
-  std::set<std::pair<uint64_t, TokenKey>> charged_;  // of known_, by the session that is charged
+  std::set<std::pair<uint64_t, TokenKey>> charged_;  // entries of known_, by charged session
   uint64_t last_pool_ = 0;
 };
 

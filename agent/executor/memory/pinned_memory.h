@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for what of its arena is pinned. Ring thread only.
+// The part of a session for pinned parts of its arena. Ring thread only.
 #pragma once
 
 #include <deque>
@@ -17,9 +17,9 @@ class PinnedMemory final : public Part {
   void On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Request&,
           const wire::Record&);
 
-  // The session ends.
+  // Call when the session ends.
   void End() { host_waiting_.clear(); }
-  // Then, a piece; true when that was the last.
+  // Then: retires one piece; returns true if that was the last.
   bool RetirePiece();
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of one compile of the driver's: what the tenant asked for, and where the driver writes
-// what it says. The driver keeps the addresses as long as its state or library loads, so this object
-// must live as long and never move. Made on the ring thread, then used by one thread at a time.
+// The options of one driver compilation: the tenant's options, and the buffers for the driver's logs. The
+// driver keeps the buffers' addresses as long as its link state or library is loading, so this object
+// must live as long and never move. Created on the ring thread, then used by one thread at a time.
 //
-// Every compile holds two texts of wire::kMaxJitTextBytes, whatever the tenant's capacities are: that
-// is the bound on what a tenant can make this process hold, times the compiles on their way.
+// Every compilation holds two logs of wire::kMaxJitTextBytes, whatever the tenant's buffer sizes:
+// times the number of compilations in progress, this bounds what a tenant can make this process hold.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace gpuloom::executor {
 
-// What the driver's compiler takes beside a text, in texts: its own copy, what it makes of it, and the
-// cubin. Its peak is higher, but one compile runs at a time.
+// Memory that the driver's compiler takes besides a text, in sizes of the text: its own copy, its
+// intermediate forms, and the cubin. Its peak is higher, but only one compilation runs at a time.
 inline constexpr uint64_t kCompilingTakes = 4;
 
 class Jit {
@@ -29,23 +29,23 @@ class Jit {
   Jit(const Jit&) = delete;
   Jit& operator=(const Jit&) = delete;
 
-  // Adds wire::LinkOptions. False for an option that no shim sends.
+  // Adds wire::LinkOptions. Returns false for an option that no shim sends.
   [[nodiscard]] bool Add(std::span<const uint8_t> payload_untrusted);
 
-  // What the driver is given. It replaces values, so they are made anew for every use.
+  // Options for the driver. It overwrites values, so they are rebuilt for every use.
   unsigned count() const { return static_cast<unsigned>(options_.size()); }
   CUjit_option* options() { return options_.data(); }
   void** values();
-  // The first kErrorOptions of them once more, for what follows a compile: they leave the rest alone.
+  // The first kErrorOptions of them again, for calls after a compilation: these leave the other values alone.
   static constexpr unsigned kErrorOptions = 2;
   void** error_values();
 
   std::string_view error() const;
-  // What this process itself has to say of the image.
+  // Sets an error found by this process itself.
   void SetError(std::string_view text);
 
-  // Writes the texts into the arena, as far as they fit: the report is what there is of each. A part
-  // that the tenant has not populated stays empty.
+  // Writes the logs into the arena, as far as they fit; the report has the length of each. Where
+  // the tenant has not populated the buffer, nothing is written.
   wire::JitReport Report(const HostMemory& host, uint64_t texts, uint32_t info_capacity_bytes,
                          uint32_t error_capacity_bytes) const;
 
@@ -54,16 +54,16 @@ class Jit {
   std::vector<char> error_;
   std::vector<CUjit_option> options_;
   std::vector<void*> wanted_;
-  std::vector<void*> values_;  // as the driver left them
+  std::vector<void*> values_;  // overwritten by the driver
   void* error_values_[kErrorOptions] = {};
 };
 
-// Where a compiler's texts are to go (wire::LinkReport). Fatal::kNone when they lie in the arena.
+// Checks where a compiler's logs are to go (wire::LinkReport). Returns Fatal::kNone if that is in the arena.
 [[nodiscard]] wire::Fatal JudgeTexts(const channel::Range& arena, wire::HostPtr texts_untrusted,
                                      uint32_t info_capacity_bytes_untrusted,
                                      uint32_t error_capacity_bytes_untrusted);
 
-// The pairs of a payload as the driver wants them. False for an option that no shim sends.
+// Converts a payload's pairs for the driver. Returns false for an option that no shim sends.
 [[nodiscard]] bool ReadJitOptions(std::span<const uint8_t> payload_untrusted,
                                   std::vector<CUjit_option>* options, std::vector<void*>* values);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for kernels: looked up and loaded before the tenant may launch them. What it finds is in the
-// libraries' table. Ring thread only.
+// The part of a session for kernels, which are looked up and loaded before the tenant may launch
+// them. Results are kept in the libraries' table. Ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,16 @@ class Kernels final : public Part {
   void On(wire::Tag<wire::OccupancyClusters>, const wire::OccupancyClusters::Request&,
           const wire::Record&);
 
-  Kernel* FindKernel(wire::KernelId id_untrusted);  // refuses when there is none
+  Kernel* FindKernel(wire::KernelId id_untrusted);  // refuses if there is none
 
  private:
   struct KernelLookup;
   void FinishLookup(Caller caller, const wire::KernelGet::Request& request,
                     const std::shared_ptr<KernelLookup>& lookup, const LibraryRef& loaded);
-  // `facts` are the library's own and live as long as it.
+  // `facts` are owned by the library and live as long as it does.
   void AnswerKernel(Caller caller, const wire::KernelGet::Request& request,
                     const LibraryRef& loaded, const KernelFacts& facts);
-  // Whether launches of it may go together with others (chunk.h).
+  // Determines whether its launches may be grouped with others (chunk.h).
   void SetCollects(Kernel* kernel, const int32_t* attributes) const;
 
   Libraries* const libraries_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for libraries that are loaded, and for what was looked up in them: kernels, variables,
-// texture references, all of which go with the library. Ring thread only.
+// The part of a session for loaded libraries, and for what was looked up in them (kernels,
+// variables, texture references), which goes away with the library. Ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ struct Loading;  // loading.h
 struct Library {
   LibraryRef loaded;  // null while it is being loaded
   std::shared_ptr<ImageCost> cost;
-  std::shared_ptr<Loading> placing;  // its managed variables have no place yet
+  std::shared_ptr<Loading> placing;  // its managed variables have no address yet
   std::vector<ManagedImage::Services> managed;
   std::vector<wire::KernelId> kernels;
-  std::vector<uint64_t> globals;  // where they begin
+  std::vector<uint64_t> globals;  // their addresses
   std::vector<wire::ReferenceId> references;
 };
 using LibraryTable = IdTable<wire::LibraryId, Library, wire::kMaxLibraries>;
@@ -46,17 +46,17 @@ class Libraries final : public Part {
   KernelTable& kernels() { return kernels_; }
   ReferenceTable& references() { return references_; }
 
-  Library* FindLibrary(wire::LibraryId id_untrusted);  // refuses when there is none
-  // nullptr: what was looked up was unloaded meanwhile, and another may have got the id.
+  Library* FindLibrary(wire::LibraryId id_untrusted);  // refuses if there is none
+  // Returns nullptr if the library was unloaded meanwhile, even if another now has the id.
   Library* FindLoaded(wire::LibraryId id, const LibraryRef& loaded);
-  // Runs `work`, a look-up, as soon as that disturbs nobody. True when it has put the library on the device for
-  // certain: later look-ups wait for nobody. `done` may come after the session's end.
+  // Runs `work`, a look-up, as soon as that disturbs no session. `work` returns true if the library is
+  // certainly on the device now: later look-ups then do not wait. `done` may run after the session's end.
   using LookUp = std::function<bool()>;
   void UseLibrary(const LibraryRef& library, LookUp work, std::function<void()> done);
-  // Asked for a kernel already, so that text is compiled.
+  // Looks a kernel up first, so that PTX is compiled.
   void UseCompiled(const LibraryRef& library, LookUp work, std::function<void()> done);
 
-  // At the end, in this order, each a piece; true when that was the last.
+  // At session end, in this order, each drops one piece; returns true if that was the last.
   bool DropReferences() { return DropPiece(&references_); }
   bool DropKernels() { return DropPiece(&kernels_); }
   bool DropLibraries() { return DropPiece(&libraries_); }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this executor knows of images, so that none is sent, examined, compiled or loaded twice without
-// need. Sessions of one executor are of one trust domain; nothing here goes beyond it.
+// What this executor knows about images, so that none is sent, examined, compiled or loaded twice
+// unnecessarily. Sessions of one executor belong to one trust domain; nothing in the cache leaves it.
 //
-// An image is known by the hash of its bytes, computed here from the bytes that a tenant sent. A tenant
-// may name one by its hash alone: that tells it no more than that somebody of its domain has loaded
-// the same. Kept are the bytes, as the driver wants them, and, when the image holds no variables, the
-// loaded library itself: the next tenant of the program then needs no load, which could wait for
-// everybody's work (quiet.h), and no device memory for code.
+// An image is identified by the hash of its bytes, computed here from the bytes that a tenant sent.
+// A tenant may refer to one by hash alone: this reveals only that some tenant of its domain has
+// loaded the same image. The cache keeps the bytes, as the driver needs them, and, if the image has
+// no variables, the loaded library itself: the next tenant that runs the program needs no load,
+// which might have to wait for all tenants' work (quiet.h), and no device memory for code.
 //
-// The bytes are bounded and the domain's (host_budget.h): what was not used for longest goes first. Ring thread only, but for Hash.
+// The bytes are limited, and charged to the domain (host_budget.h): least recently used first out.
+// Ring thread only, except Hash.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,7 @@
 
 namespace gpuloom::executor {
 
-// An image that a load has proved good. Never changed.
+// An image that has been loaded successfully. Immutable.
 struct KnownImage {
   KnownImage() = default;
   KnownImage(const KnownImage&) = delete;
@@ -37,8 +38,8 @@ struct KnownImage {
   ~KnownImage() { FreeElsewhere(std::move(bytes)); }
 
   std::vector<uint8_t>
-      bytes;  // what the driver is given: the tenant's, or what its PTX was compiled to; a NUL behind
-  // In memory of their own size, however much there was before; a NUL behind.
+      bytes;  // passed to the driver: the tenant's, or what its PTX was compiled to; NUL-terminated
+  // Copies to a buffer of the exact size, whatever the previous one's; NUL-terminated.
   void SetBytes(std::span<const uint8_t> image) {
     std::vector<uint8_t> own(image.size() + 1);
     std::copy(image.begin(), image.end(), own.begin());
@@ -47,17 +48,16 @@ struct KnownImage {
 
   bool has_variables = true;
   bool prints = true;
-  uint64_t device_bytes = 0;  // that each who loads it is charged
-  // What it costs this process, loaded: the bytes, and what the driver makes of them.
+  uint64_t device_bytes = 0;  // charged to each session that loads it
+  // Memory in this process while loaded: the bytes, and what the driver makes of them.
   uint64_t cost_bytes = 0;
-  // The cache's, from the moment at which it is remembered until the last who uses the bytes lets go.
-  // Ring thread.
+  // The cache's charge, from when the image is cached until its bytes are released by the last user. Ring thread.
   mutable std::unique_ptr<HostCharge> remembered;
 };
 using ImageRef = std::shared_ptr<const KnownImage>;
 
-// What a session is charged for an image that it has loaded, shared or not: until it has unloaded it, and
-// where nobody else may use what it loaded, until the driver has. Let go of on the ring thread.
+// A session's charge for an image it has loaded, shared or not: held until the session has unloaded it,
+// and, if no other session may use the loaded library, until the driver has. Released on the ring thread.
 struct ImageCost {
   explicit ImageCost(std::shared_ptr<SessionBudget> budget) : host(std::move(budget)) {}
 
@@ -65,7 +65,7 @@ struct ImageCost {
   DeviceChargeRef device;
 };
 
-// What a kernel is, as first looked up; the same for every session.
+// Properties of a kernel, from its first look-up; the same for every session.
 struct KernelFacts {
   CUkernel kernel = nullptr;
   CUfunction function = nullptr;
@@ -83,50 +83,49 @@ struct LoadedLibrary {
   ~LoadedLibrary();
 
   Quiet* const quiet;
-  Chains* const chains;  // may name its kernels; may be null
+  Chains* const chains;  // may refer to its kernels; may be null
   const Driver* const cuda;
   CUlibrary handle = nullptr;
-  std::shared_ptr<const void> kept;  // what the driver reads when it loads the library at last
+  std::shared_ptr<const void> kept;  // what the driver reads when it finally loads the library
   ImageRef image;                    // the driver reads it as long as the library is loaded
-  std::shared_ptr<ImageCost> cost;   // of who loaded it; null: it is shared
+  std::shared_ptr<ImageCost> cost;   // of the session that loaded it; null: shared
   uint32_t kernel_count = 0;
-  bool shared = false;  // in the cache: others may use it
+  bool shared = false;  // in the cache: other sessions may use it
   bool prints = false;  // its kernels may print: their launches take turns (printer.h)
-  bool usable = false;  // a kernel or variable was found: looking up others waits for nobody
+  bool usable = false;  // a kernel or variable was found: further look-ups do not wait
   std::map<std::string, KernelFacts, std::less<>> kernels;
-  std::string names;  // of all kernels, each ended by a NUL, once somebody asked
+  std::string names;  // of all kernels, NUL-terminated each, once requested
   uint32_t name_count = 0;
   bool has_names = false;
-  std::shared_ptr<HostCharge> names_charge;  // of who asked
-  // The largest dynamic shared memory that any session asked for, by kernel.
+  std::shared_ptr<HostCharge> names_charge;  // of the session that requested them
+  // Largest dynamic shared memory that any session requested, by kernel.
   std::map<CUkernel, int> max_dynamic_shared;
-  // Its texture and surface references, once one is asked for. Never of a shared library.
+  // Its texture and surface references, once one is requested. Always null for shared libraries.
   std::shared_ptr<References> references;
 };
 using LibraryRef = std::shared_ptr<LoadedLibrary>;
 
 class LibraryCache {
  public:
-  // Held for tenants to come, beside what tenants have loaded: the images of a program that uses all of
-  // PyTorch's libraries take some 100 MiB.
+  // Kept for future tenants, besides what tenants have loaded: the images of a program that uses
+  // all of PyTorch's libraries take about 100 MiB.
   static constexpr uint64_t kMaxBytes = uint64_t{512} << 20;
 
   explicit LibraryCache(std::shared_ptr<DomainBudget> budget);
 
-  // SHA-256 where the processor is fast at it, which is also when tenants ask by it. Elsewhere
-  // SipHash, keyed by a secret of this process: nobody can name such a hash, or make two images that
-  // collide. Safe from any thread.
+  // SHA-256 if the processor accelerates it; only then do tenants ask by hash. Otherwise SipHash with a secret key
+  // of this process: tenants can neither compute such a hash nor create colliding images. Safe from any thread.
   ImageHash Hash(std::span<const uint8_t> image) const;
 
   struct Known {
-    ImageRef image;      // null: it is not known
+    ImageRef image;      // null: unknown
     LibraryRef library;  // null: every tenant loads its own
   };
   Known Find(const ImageHash& hash, uint64_t now_ns);
-  // `library` is shared from now on unless the image has variables. What is known already stays; what
-  // there is no room for, beside images that are in use though forgotten here, is not remembered.
+  // Shares `library` from now on unless the image has variables. Existing entries stay; an image
+  // for which there is no room, next to removed images that are still in use, is not cached.
   void Add(const ImageHash& hash, ImageRef image, const LibraryRef& library, uint64_t now_ns);
-  // Lets go of loaded libraries that nobody has used for a while, and later of their images.
+  // Releases loaded libraries that have been unused for a while, and later their images.
   void Tick(uint64_t now_ns);
   uint64_t bytes() const { return bytes_; }
 

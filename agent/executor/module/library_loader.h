@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for libraries on their way (docs/design/module-loading.md), those with managed variables
-// until they have a place included. Holds nothing: a load is held by the work that goes on for it. Ring thread only.
+// The part of a session for libraries being loaded (docs/design/module-loading.md), including those with managed
+// variables until these have an address. Has no state: each load is owned by the work in progress. Ring thread only.
 #pragma once
 
 #include <memory>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's linker, which one thread at a time may use: two threads of one process in it destroy its
-// heap (driver 580.159). A turn takes as long as a compilation, so the ring thread never takes one.
+// The driver's linker, which only one thread at a time may use: two threads of a process in it corrupt
+// its heap (driver 580.159). A turn takes as long as a compilation, so the ring thread never takes one.
 //
-// Whose compilation takes long cannot be hurried, so others must not depend on it: who waits has patience for so
-// long only. And no tenant has two turns in a row while another waits.
+// A long compilation cannot be interrupted, so others must not depend on it: waiting for a turn has
+// a timeout. And no tenant gets two turns in a row while another tenant waits.
 //
-// Safe from any thread. Whoever waits can be told to leave; whoever has the turn cannot be hurried.
+// Safe from any thread. Waiting for a turn can be cancelled; a turn in progress cannot.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +20,13 @@ namespace gpuloom::executor {
 
 class Linker {
  public:
-  // For text that can be handed to the driver as it is instead, which compiles beside others.
+  // For PTX that can also be handed to the driver directly, which compiles concurrently.
   static constexpr std::chrono::seconds kPatience{2};
-  // For what needs the linker. Longer than any compilation that an honest program makes its user wait for.
+  // For work that needs the linker. Longer than any compilation that an honest program makes its user wait for.
   static constexpr std::chrono::seconds kLongPatience{60};
 
-  // Held around every call of the linker. Call nothing unless `taken`: otherwise `left` has become true, or the time
-  // is over. `tenant` is an identity, never dereferenced.
+  // Held around every call of the linker. Make no call unless `taken`: otherwise `left` has become
+  // true, or the timeout has expired. `tenant` is an identity, never dereferenced.
   class Turn {
    public:
     Turn(Linker* linker, const void* tenant, const std::atomic<bool>& left,
@@ -63,14 +63,14 @@ class Linker {
     bool taken_ = false;
   };
 
-  // Somebody's `left` has become true.
+  // Call when some caller's `left` has become true.
   void LookAgain() {
     const MutexLock lock(mutex_);
     changed_.NotifyAll();
   }
 
  private:
-  // The first of another tenant than the last; else the first.
+  // The first of a tenant other than the last one served; else the first.
   std::list<const void*>::iterator Next() GPULOOM_REQUIRES(mutex_) {
     const auto other = std::find_if(waiting_.begin(), waiting_.end(),
                                     [this](const void* tenant)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for the driver's linker. A link's work goes on behind the session's end, which does
-// not wait for it. Ring thread only.
+// The part of a session for the driver's linker. A link in progress may outlive the session, which
+// does not wait for it. Ring thread only.
 #pragma once
 
 #include <functional>
@@ -23,23 +23,23 @@ class Links final : public Part {
   void On(wire::Tag<wire::LinkReport>, const wire::LinkReport::Request&, const wire::Record&);
   void On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request&, const wire::Record&);
 
-  // The session ends.
+  // Call when the session ends.
   void End();
-  // Nothing calls back into this.
+  // Returns true if nothing will call back into this.
   bool Idle() const { return linking_ == 0; }
 
  private:
   struct Link;
   struct LinkEntry {
     std::shared_ptr<Link> link;
-    // The driver's linker crashes when a state is used on several threads.
+    // The driver's linker crashes if a link state is used on several threads.
     std::unique_ptr<OwnThread> thread;
   };
   void OnLinker(LinkEntry* entry, std::function<void()> work, std::function<void()> done);
   LinkEntry* FindLink(wire::LinkId id_untrusted);  // refuses when there is none
 
   IdTable<wire::LinkId, LinkEntry, wire::kMaxLinks> links_;
-  uint32_t linking_ = 0;  // from the threads of links
+  uint32_t linking_ = 0;  // pending on the threads of links
 };
 
 }  // namespace gpuloom::executor

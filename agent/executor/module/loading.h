@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library on its way from the tenant's image to the driver. For library_load.cc and
-// managed_variables.cc: made and finished on the ring thread, worked on by one worker at a time.
+// managed_variables.cc: created and finished on the ring thread, processed by one worker at a time.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ inline double MillisecondsSince(std::chrono::steady_clock::time_point begin) {
       .count();
 }
 
-// True when every length in the image lies inside it, so that it can be looked into.
+// Returns true if every length in the image is in bounds, so that it can be parsed.
 inline bool IsWhole(std::span<const uint8_t> bytes) {
   Image image;
   if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone) return false;
@@ -49,10 +49,9 @@ inline std::span<const uint8_t> WithoutNul(const std::vector<uint8_t>& bytes) {
   return {bytes.data(), bytes.size() - 1};
 }
 
-// Whether the driver's linker can decide about PTX text. Not about text that declares functions which it
-// does not define: the linker finds that out once, keeps what it compiled in its cache on disk, and
-// takes it for good when it meets the text again. And it compiles what can be linked, which ISA 3.1
-// brought; the driver itself compiles older text, too.
+// Returns true if the driver's linker can compile the PTX. Not for PTX that declares functions without defining
+// them: the linker detects that once, stores the result in its cache on disk, and accepts the text from then on.
+// And it only compiles what can be linked, introduced by ISA 3.1; the driver itself compiles older PTX, too.
 inline bool IsLinkable(std::string_view text) {
   const auto number = [](std::string_view digits) {
     int value = 0;
@@ -68,7 +67,7 @@ inline bool IsLinkable(std::string_view text) {
   return !PtxDeclaresFunctions(text);
 }
 
-// One load on its way. Its functions run on a worker; nobody else looks at it then.
+// One load in progress. Its functions run on a worker, which then has it exclusively.
 struct Loading {
   using Clock = std::chrono::steady_clock;
 
@@ -84,29 +83,29 @@ struct Loading {
   const wire::LibraryId id;
   const LeftFlag left;
   const void* const tenant;  // identity; never dereferenced
-  // What all this costs: more while it is looked at and compiled.
+  // The charge for all of this; higher while the image is examined and compiled.
   const std::shared_ptr<ImageCost> cost;
-  bool by_hash = false;   // what the tenant asked
+  bool by_hash = false;   // as the tenant requested
   bool is_known = false;  // `image` has been loaded before
   bool is_hashed = false;
   ImageHash hash{};
   std::shared_ptr<KnownImage> fresh;  // until it is known
   ImageRef image;
-  bool is_damaged = false;   // its structure leads nowhere: the driver has not seen it
-  bool is_text = false;      // PTX, of which the driver may not have seen all that is wrong
-  bool is_compiled = false;  // of it, here: a compiler is told nothing any more
+  bool is_damaged = false;   // its structure is invalid: the driver has not seen it
+  bool is_text = false;      // PTX, which the driver may not have fully checked yet
+  bool is_compiled = false;  // from PTX, here: a compiler gets no options any more
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   CUlibrary handle = nullptr;
   uint32_t kernel_count = 0;
   LibraryRef library;                     // ring thread: holds `handle`
-  std::unique_ptr<ManagedImage> managed;  // that waits for a place, or has it
-  Jit jit;                                // what the compiler is told, and says
+  std::unique_ptr<ManagedImage> managed;  // waiting for an address, or has one
+  Jit jit;                                // the compiler's options and logs
   wire::JitReport report{};               // of LibraryCompile
   double copy_ms = 0;
   double look_ms = 0;
   double load_ms = 0;
 
-  // False: the session may not cost that much more, as the tenant is told.
+  // Returns false if the session may not take that much more; the tenant is told.
   bool Afford(uint64_t bytes) {
     if (cost->host.Add(bytes)) return true;
     jit.SetError(cost->host.Refusal(bytes));
@@ -114,7 +113,7 @@ struct Loading {
     return false;
   }
 
-  // The tenant may write on while we look: only the copy counts.
+  // The tenant may keep writing while we read: only the copy counts.
   void Copy(const HostMemory& host, uint64_t address, uint64_t size_bytes) {
     if (!Afford(size_bytes + 1)) return;
     const auto begin = Clock::now();
@@ -130,11 +129,11 @@ struct Loading {
     is_hashed = true;
   }
 
-  // The image's bytes stay as long as the library, so the driver need not copy them.
+  // The image's bytes live as long as the library, so the driver need not copy them.
   CUresult LoadLibrary(const Driver& cuda, const KnownImage& from) {
     CUlibraryOption keeps[] = {CU_LIBRARY_BINARY_IS_PRESERVED};
     void* kept[] = {reinterpret_cast<void*>(1)};
-    // What is compiled already may still be refused.
+    // Even a compiled image may be refused.
     const unsigned options = is_compiled ? Jit::kErrorOptions : jit.count();
     void** values = is_compiled ? jit.error_values() : jit.values();
     result = cuda.cuLibraryLoadData(&handle, from.bytes.data(), jit.options(), values, options,
@@ -151,9 +150,9 @@ struct Loading {
     }
   }
 
-  // Makes a cubin of PTX text, in its place, by way of the driver's linker: a library that is loaded
-  // lazily shows what is wrong with its PTX only when a kernel is asked for, and cuModuleLoadData must
-  // show it at once. CUDA_SUCCESS also for what is left to Decide, for what is no PTX, or without a linker.
+  // Compiles PTX to a cubin, in place, with the driver's linker: a lazily loaded library reports errors
+  // in its PTX only when a kernel is requested, but cuModuleLoadData must report them at once. Also
+  // returns CUDA_SUCCESS for what Decide must check, for images that are no PTX, and without a linker.
   CUresult Compile(Device* device, const LibraryCache& cache) {
     const Driver& cuda = device->cuda();
     Image found;
@@ -168,7 +167,7 @@ struct Loading {
     if (!Afford(kCompilingTakes * fresh->bytes.size())) return result;
     CUlinkState link = nullptr;
     const Linker::Turn turn(&device->linker(), tenant, *left, Linker::kPatience);
-    // Of a session that has left it is told to nobody; else the driver takes the text as it is.
+    // If the session has left, nobody sees the result; otherwise the driver gets the PTX as it is.
     if (!turn.taken()) return *left ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
     CUresult linked = cuda.cuLinkCreate_v2(jit.count(), jit.options(), jit.values(), &link);
     if (linked != CUDA_SUCCESS) return linked;
@@ -183,29 +182,29 @@ struct Loading {
       is_compiled = true;
     }
     cuda.cuLinkDestroy(link);  // and with it `cubin`
-    // Of something it found no definition, which need not be an error: see Decide.
+    // It found no definition of something, which need not be an error: see Decide.
     const bool undecided = linked == CUDA_ERROR_UNKNOWN || linked == CUDA_ERROR_INVALID_SOURCE;
     return undecided ? CUDA_SUCCESS : linked;
   }
 
-  // Asks for a kernel, whatever its name, so that the driver reads the text. (It does so without
-  // waiting for the device or holding up others; only the step from kernel to function does.)
+  // Looks up a kernel with an arbitrary name, so that the driver compiles the PTX. (It does this without
+  // waiting for the device or blocking others; only the step from kernel to function does either.)
   void Decide(const Driver& cuda) {
     CUkernel kernel = nullptr;
     const CUresult found = cuda.cuLibraryGetKernel(&kernel, handle, "-");
     if (found == CUDA_SUCCESS || found == CUDA_ERROR_NOT_FOUND) return;
-    // Of the same text the driver has said either; cuModuleLoadData says the first.
+    // The driver returns either for the same PTX; cuModuleLoadData returns the former.
     result = found == CUDA_ERROR_INVALID_SOURCE ? CUDA_ERROR_INVALID_PTX : found;
   }
 
-  // Finds out what it is, makes a cubin of text, and says what of the device it will take.
+  // Examines the image, compiles PTX to a cubin, and determines the device memory needed.
   void Look(Device* device, const LibraryCache& cache) {
     if (!IsWhole(WithoutNul(fresh->bytes))) {
       jit.SetError("gpuloom: the image is cut short or is no fatbin, cubin or PTX");
       return;
     }
     const uint64_t member_bytes = LargestMemberBytes(WithoutNul(fresh->bytes));
-    // One is unpacked at a time, and the driver has its own.
+    // Members are unpacked one at a time, and the driver has its own copy.
     if (!Afford(2 * member_bytes)) return;
     const auto begin = Clock::now();
     const ImageContent content = LookInto(WithoutNul(fresh->bytes));
@@ -232,7 +231,7 @@ struct Loading {
     }
     code = {};
     result = Compile(device, cache);
-    // What is loaded counts as well as what was sent.
+    // Both count: what is loaded and what was sent.
     if (is_text) fresh->has_variables |= HasVariables(WithoutNul(fresh->bytes));
     if (is_compiled) {
       const ImageContent compiled = LookInto(WithoutNul(fresh->bytes));
@@ -241,7 +240,7 @@ struct Loading {
     Keep(LargestMemberBytes(WithoutNul(fresh->bytes)));
   }
 
-  // What was looked at, and is paid for.
+  // For an image that was examined and is paid for.
   void Load(Device* device) {
     if (result != CUDA_SUCCESS || managed != nullptr || *left) return;
     const auto begin = Clock::now();
@@ -251,14 +250,14 @@ struct Loading {
     load_ms = MillisecondsSince(begin);
   }
 
-  // What is held from now on: the bytes and `beside_bytes`.
+  // Held from now on: the bytes and `beside_bytes`.
   void Keep(uint64_t beside_bytes) {
     cost->host.ShrinkTo(fresh->bytes.size() + beside_bytes);
     fresh->cost_bytes = cost->host.bytes();
     image = std::move(fresh);
   }
 
-  // Loads the managed image, which has got its place.
+  // Loads the managed image, whose address is known now.
   void LoadAt(const Driver& cuda, const HostMemory& host, uint64_t place) {
     result = managed->Load(cuda, host, place, &handle);
     CountKernels(cuda);
@@ -270,7 +269,7 @@ struct Loading {
     load_ms = MillisecondsSince(begin);
   }
 
-  // The scheduler's answer. The tenant is told why it has no room.
+  // Handles the scheduler's answer. The tenant is told why there is no room.
   void Pay(CUresult charged, DeviceChargeRef charge) {
     cost->device = std::move(charge);
     if (charged == CUDA_SUCCESS) return;

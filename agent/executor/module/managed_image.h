@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// An image with `__managed__` variables on its way to the driver. The driver would put them where
-// only this process reaches them; so the tenant gives a place in its arena, and the image is loaded
-// with the variables declared as lying there (docs/design/managed-variables.md).
+// An image with `__managed__` variables on its way to the driver. The driver would place them where
+// only this process can access them; so the tenant provides an address in its arena, and the image
+// is loaded with the variables declared as lying there (docs/design/managed-variables.md).
 //
-// Used on worker threads, one after the other. Trusts nothing of the image. What it cannot take
-// apart is not an image of ours (Find gives null) and goes to the driver as it is.
+// Used on worker threads, one at a time. Trusts nothing in the image. An image that it cannot parse
+// is not handled here (Find returns null) and goes to the driver unchanged.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@
 
 namespace gpuloom::executor {
 
-// What the device's driver would take of the image. False: none of it.
+// Chooses the code that the device's driver would load from the image. Returns false if none fits.
 [[nodiscard]] bool ChooseFor(Device* device, std::span<const uint8_t> image, DeviceCode* code);
 
 class ManagedImage {
@@ -34,23 +34,23 @@ class ManagedImage {
     uint64_t size_bytes;
   };
 
-  // Whether so many bytes more of this machine's memory may be taken.
+  // Returns true if this much more host memory may be taken.
   using Afford = std::function<bool(uint64_t bytes)>;
 
-  // Of what was chosen of an image (ChooseFor), which it takes when it has any. nullptr: it has none,
-  // `left` became true, or it could not be afforded. `jit` is told to the driver's linker and gets what
-  // that says. The code is the caller's to afford.
+  // Takes over `code`, as chosen by ChooseFor, if it has such variables. Returns nullptr if it has
+  // none, `left` became true, or the memory could not be afforded. `jit` has the options for the
+  // driver's linker and gets its logs. The caller must have paid for `code`.
   static std::unique_ptr<ManagedImage> Find(Device* device, DeviceCode* code, Jit* jit,
                                             const void* tenant, const std::atomic<bool>& left,
                                             const Afford& afford);
 
   uint64_t size_bytes() const { return size_bytes_; }
-  // Of the device's memory, when it is loaded.
+  // Device memory needed when loaded.
   uint64_t device_bytes() const { return DeviceBytes(code_); }
 
-  // Writes the initial values and loads the image, once. The tenant may write there meanwhile; the
-  // values are its own. The driver loads lazily and reads the names and addresses when somebody wants
-  // a kernel: this object must live until the library is unloaded.
+  // Writes the initial values and loads the image, once. The tenant may write there at the same
+  // time; the values are its own. The driver loads lazily and reads names and addresses when a
+  // kernel is first requested: this object must live until the library is unloaded.
   CUresult Load(const Driver& cuda, const HostMemory& host, uint64_t address, CUlibrary* library);
   // Once loaded.
   std::vector<Services> PlacesAt(uint64_t address) const;

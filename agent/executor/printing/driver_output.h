@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver writes to this process's standard streams: text that tenants' kernels print
-// (stdout), and its message about a failed assert (stderr). Both go into files in memory instead,
-// so that writing never blocks the driver; the executor's own log keeps the original stderr.
+// What the driver writes to this process's standard streams: printf output of tenants' kernels
+// (stdout), and messages about failed asserts (stderr). Both are redirected to in-memory files, so
+// that writing never blocks the driver; the executor's own log keeps the original stderr.
 //
-// Made once, by main, before threads start; the rest is safe from any thread.
+// Created once, by main, before threads start; otherwise safe from any thread.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ namespace gpuloom::executor {
 
 class DriverOutput {
  public:
-  // False with a message.
+  // Returns false with a message.
   [[nodiscard]] bool Capture(std::string* error);
 
-  // What has come since the last call.
+  // Returns what was written since the last call.
   std::string TakePrinted() {
     const MutexLock lock(mutex_);
     return Take(&printed_);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Printed text on its way to one tenant, by way of the session's TextBoard. Ring thread only; owned by
-// the session.
+// Printed text on its way to one tenant, through the session's TextBoard. Ring thread only; owned by the session.
 #pragma once
 
 #include <deque>
@@ -12,13 +11,13 @@ namespace gpuloom::executor {
 
 class TextSender {
  public:
-  // More than this is not kept for a tenant that does not take it: what comes then is lost, as text
-  // is that does not fit into the device's buffer.
+  // Limit for text that the tenant has not taken: text beyond it is lost, as is text that does not
+  // fit into the device's buffer.
   static constexpr size_t kMaxWaitingBytes = 16u << 20;
 
   explicit TextSender(wire::CompletionWriter* writer) : writer_(writer) {}
 
-  // Before the completion of what printed it is published.
+  // Call before publishing the completion of the work that printed it.
   void Add(std::string text) {
     if (text.size() > kMaxWaitingBytes - waiting_bytes_) {
       text.resize(kMaxWaitingBytes - waiting_bytes_);
@@ -35,7 +34,7 @@ class TextSender {
     writer_->AnnounceText(announced_bytes_);
   }
 
-  // Goes on when the tenant has made room: a board of text at the most. True when something went.
+  // Continues when the tenant has made room, writing at most one board. Returns true if any text was written.
   bool Poll() {
     size_t written = 0;
     while (!waiting_.empty() && written < wire::kTextBytes) {
@@ -56,7 +55,7 @@ class TextSender {
  private:
   wire::CompletionWriter* writer_;
   std::deque<std::string> waiting_;
-  size_t begin_ = 0;  // of what waits of the first
+  size_t begin_ = 0;  // offset into the first waiting text
   size_t waiting_bytes_ = 0;
   uint64_t announced_bytes_ = 0;
 };

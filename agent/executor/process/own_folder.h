@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one folder an executor may write to: the driver's compiled code, its temporary files. Made by
-// the executor as its own user, because who starts it may lack the right to give folders away; for
-// the same reason removed, when the executor has ended, by a process of that user.
+// The one folder an executor may write to: the driver's compilation cache, its temporary files.
+// Created by the executor as its own user, because the parent may lack the right to change owners;
+// for the same reason removed, after the executor has ended, by a process of that user.
 #pragma once
 
 #include <string>
 
 namespace gpuloom::executor {
 
-// Points the driver and the C library at `folder`; with an empty one the driver keeps no compiled code.
+// Points the driver and the C library at `folder`; if empty, the driver caches no compiled code.
 void UseFolder(const std::string& folder);
 
-// With everything in it, whatever somebody has put there: any depth, folders without permissions,
-// links (which are not followed). False with a message.
+// Removes it with everything in it, whatever was put there: any depth, folders without permissions,
+// links (not followed). Returns false with a message.
 [[nodiscard]] bool RemoveFolder(const std::string& folder, std::string* error);
 
 }  // namespace gpuloom::executor

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who this process is: its user, groups and capabilities. Capabilities and users are a thread's own
-// in the kernel, so all this is called before there is a second thread. False with a message.
+// This process's user, groups and capabilities. In the kernel these are per thread, so all
+// functions must be called before there is a second thread. They return false with a message.
 #pragma once
 
 #include <sys/types.h>
@@ -10,15 +10,15 @@
 
 namespace gpuloom::executor {
 
-// Of device nodes under `device_folder` ("/dev") that NVIDIA's driver has made and that not
-// everybody may use: the groups that may. Whoever becomes another user keeps these.
+// Returns the groups with access to those of NVIDIA's device nodes under `device_folder` ("/dev")
+// that not every user may open. A process that switches users keeps these.
 std::vector<gid_t> DeviceGroups(const std::string& device_folder);
 
-// Becomes `user` with the group of the same number and `groups` beside it, for good.
+// Switches permanently to `user`, the group of the same number, and the supplementary `groups`.
 [[nodiscard]] bool BecomeUser(unsigned user, const std::vector<gid_t>& groups, std::string* error);
 
-// No capabilities, and none to be gained; no other process of its user may look into this one; it
-// ends with its parent, whatever runs in it.
+// Drops all capabilities, for good; no other process of its user may inspect this one; it ends with
+// its parent, whatever it is doing.
 [[nodiscard]] bool GiveUpPrivileges(std::string* error);
 
 }  // namespace gpuloom::executor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether this is a build with sanitizers, which need what the executor otherwise gives up.
+// Whether this is a sanitizer build: sanitizers need what the executor otherwise drops.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work of one session that grows with what its tenant has made: taking down thousands of objects, say.
-// It is done in pieces, as much in a round of the loop as the session's slice has room for, and while there is
-// any the session's ring is not read. So it costs its own tenant time and nobody else.
+// Work of one session that grows with what its tenant has created: destroying thousands of objects, for
+// example. It is done in pieces, as many per round of the loop as fit into the session's time slice,
+// and until it is finished the session's ring is not read. So it costs only its own tenant time.
 //
 // Ring thread only; owned by the session.
 #pragma once
@@ -17,17 +17,17 @@ namespace gpuloom::executor {
 
 class Chores {
  public:
-  // So many objects are a piece: some tens of microseconds.
+  // Objects per piece: takes some tens of microseconds.
   static constexpr size_t kPiece = 128;
 
-  // Does one piece; true when that was the last.
+  // Does one piece; returns true if that was the last.
   using Chore = std::function<bool()>;
 
-  // Begins with it at once when nothing stands before it: what is small is done when this returns.
+  // Begins at once if nothing is queued before it: a small chore is done when this returns.
   void Do(Chore chore) {
     if (!waiting_.empty() || !chore()) waiting_.push_back(std::move(chore));
   }
-  // True when there was anything to do.
+  // Returns true if there was anything to do.
   bool Run(Slice* slice) {
     if (waiting_.empty()) return false;
     do {
@@ -42,7 +42,7 @@ class Chores {
   std::deque<Chore> waiting_;
 };
 
-// Of a table of objects, at the end of what owns it: a piece. True when that was the last.
+// Drops one piece of a table of objects when its owner ends. Returns true if that was the last.
 template <typename Table>
 bool DropPiece(Table* table) {
   for (size_t left = Chores::kPiece; left != 0; --left) {

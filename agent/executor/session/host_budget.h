@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sessions of an executor may cost it of this machine's memory: copies of what tenants send,
-// what is made from them, and what the driver keeps of it, for a moment or for long. Taken before the
-// memory is; who gets none is told so, and nothing is copied (docs/design/module-loading.md).
+// Limits for the host memory that the sessions of an executor may use in it: copies of what tenants send,
+// what is made from them, and what the driver keeps of it, briefly or for long. Reserved before the memory
+// is allocated; a session that gets none is told so, and nothing is copied (docs/design/module-loading.md).
 //
-// DomainBudget is one executor's. SessionBudget is one session's part of it; it lives on in what is held
-// in its name after the session's end. HostCharge is what one thing holds: it gives back at its own end.
-// Budgets are safe from any thread, a HostCharge is one thread's at a time. Sizes are bytes.
+// A DomainBudget belongs to one executor. A SessionBudget is one session's part of it; it outlives the session
+// while anything charged to it is held. A HostCharge covers one thing and is returned by its destructor.
+// Budgets are safe from any thread, a HostCharge is used by one thread at a time. Sizes are bytes.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,7 @@ namespace gpuloom::executor {
 
 class DomainBudget {
  public:
-  // A node with GPUs has some hundred GiB; a quarter of this, for one session, is the largest image four
-  // times over.
+  // Nodes with GPUs have some hundred GiB; a quarter of this, one session's limit, is four times the largest image.
   static constexpr uint64_t kDefaultBytes = uint64_t{16} << 30;
 
   explicit DomainBudget(uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
@@ -28,10 +27,10 @@ class DomainBudget {
   DomainBudget& operator=(const DomainBudget&) = delete;
 
   uint64_t limit_bytes() const { return limit_bytes_; }
-  // So that one session alone leaves its neighbours room.
+  // So that a single session leaves room for its neighbours.
   uint64_t session_limit_bytes() const { return limit_bytes_ / 4; }
   uint64_t held_bytes() const;
-  uint64_t most_bytes() const;  // that were held at a time
+  uint64_t most_bytes() const;  // highest held_bytes so far
 
  private:
   friend class SessionBudget;
@@ -40,12 +39,12 @@ class DomainBudget {
   mutable Mutex mutex_;
   uint64_t held_bytes_ GPULOOM_GUARDED_BY(mutex_) = 0;
   uint64_t most_bytes_ GPULOOM_GUARDED_BY(mutex_) = 0;
-  uint64_t shared_bytes_ GPULOOM_GUARDED_BY(mutex_) = 0;  // without what sessions are assured of
+  uint64_t shared_bytes_ GPULOOM_GUARDED_BY(mutex_) = 0;  // excluding what sessions are guaranteed
 };
 
 class SessionBudget {
  public:
-  // What a session has also where its neighbours hold all the rest: enough for programs with a few
+  // What a session gets even if its neighbours hold everything else: enough for programs with a few
   // kernels of their own.
   static constexpr uint64_t kAssuredBytes = uint64_t{64} << 20;
 
@@ -54,7 +53,7 @@ class SessionBudget {
   SessionBudget(const SessionBudget&) = delete;
   SessionBudget& operator=(const SessionBudget&) = delete;
 
-  // False: nothing is taken.
+  // Returns false, and takes nothing, if there is no room.
   [[nodiscard]] bool Take(uint64_t bytes);
   void Give(uint64_t bytes);
   uint64_t held_bytes() const;
@@ -78,7 +77,7 @@ class HostCharge {
   HostCharge& operator=(const HostCharge&) = delete;
   ~HostCharge() { ShrinkTo(0); }
 
-  // False: it holds what it held.
+  // If it returns false, it holds what it held.
   [[nodiscard]] bool Add(uint64_t bytes) {
     if (!budget_->Take(bytes)) return false;
     bytes_ += bytes;

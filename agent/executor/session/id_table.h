@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects under ids that a tenant chose. Pages are made where ids are used, so a hostile choice of
-// ids costs at most one page of pointers each. Owns its objects; ring thread only. Id 0 is never an
-// object.
+// Objects under ids chosen by a tenant. Pages are allocated where ids are used, so a hostile choice
+// of ids costs at most one page of pointers each. Owns its objects; ring thread only. Id 0 is never
+// valid.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace gpuloom::executor {
 template <typename Id, typename T, uint32_t kLimit>
 class IdTable {
  public:
-  // The object, or nullptr: out of range or unknown.
+  // Returns the object, or nullptr if the id is out of range or unknown.
   T* Find(Id id_untrusted) const {
     const auto id = static_cast<uint32_t>(id_untrusted);
     if (id >= kLimit || id / kPageEntries >= pages_.size()) return nullptr;
@@ -22,7 +22,7 @@ class IdTable {
     return page == nullptr ? nullptr : (*page)[id % kPageEntries].get();
   }
 
-  // The new object, or nullptr: the id is 0, out of range, or in use.
+  // Returns the new object, or nullptr if the id is 0, out of range, or in use.
   template <typename... Arguments>
   T* Add(Id id_untrusted, Arguments&&... arguments) {
     const auto id = static_cast<uint32_t>(id_untrusted);
@@ -36,7 +36,7 @@ class IdTable {
     return (*page)[id % kPageEntries].get();
   }
 
-  // The object taken out, or nullptr.
+  // Removes and returns the object; nullptr if there is none.
   std::unique_ptr<T> Take(Id id_untrusted) {
     if (Find(id_untrusted) == nullptr) return nullptr;
     const auto id = static_cast<uint32_t>(id_untrusted);
@@ -54,7 +54,7 @@ class IdTable {
     }
   }
 
-  // Some object, taken out, or nullptr: there is none.
+  // Removes and returns some object; nullptr if there is none.
   std::unique_ptr<T> TakeAny() {
     for (; !pages_.empty(); pages_.pop_back(), any_ = kPageEntries) {
       if (pages_.back() == nullptr) continue;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one thread that serves all tenants of this executor: reads their rings, submits, looks at
-// what is done, tells them. It never blocks on CUDA or on the scheduler; what may block runs on
-// workers.
+// The one thread that serves all tenants of this executor: reads their rings, submits work, polls
+// for completion, publishes results. It never blocks on CUDA or on the scheduler; what may block
+// runs on workers.
 //
-// When there is nothing to do it spins for a moment (a tenant that works alternates between
-// submitting and waiting), then says on every ring that it sleeps, looks again, and sleeps until a
-// doorbell, the scheduler or a worker wakes it. While the GPU works, or a stream waits for a word, and the rings are empty it
-// sleeps a sixty-fourth of the time it has waited already: a long kernel costs no core, a short one is
-// seen at once.
+// When there is nothing to do it spins for a moment (an active tenant alternates between submitting and waiting),
+// then announces on every ring that it sleeps, checks again, and sleeps until a doorbell, the scheduler or a
+// worker wakes it. While the GPU is working, or a stream waits for a word, and the rings are empty, it sleeps a
+// sixty-fourth of the time it has been waiting: long kernels do not cost a core, short ones are noticed at once.
 //
 // Owned by main; everything runs on the thread that calls Run.
 #pragma once
@@ -41,43 +40,42 @@ class Session;
 
 class Loop {
  public:
-  // `device` is started, its context current on the calling thread.
-  // `output` may be null: what kernels print is nobody's.
-  // With `batches` false every launch goes to CUDA by itself. Negative `submit_threads`: as many as the
-  // machine has processors for. `memory_limit_bytes`: DomainBudget's.
+  // `device` is started, its context current on the calling thread. `output` may be null: kernels' printf
+  // output is then not delivered. With `batches` false every launch goes to CUDA by itself. Negative
+  // `submit_threads`: as many as suit the machine's processors. `memory_limit_bytes`: DomainBudget's.
   Loop(Device* device, channel::UniqueFd control, DriverOutput* output = nullptr,
        bool batches = true, int submit_threads = -1,
        uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes);
   ~Loop();
 
-  // False with a message, which the scheduler has been told too.
+  // Returns false with a message, which has also been sent to the scheduler.
   [[nodiscard]] bool Start(std::string* error);
 
-  // Optional, after Start: readies what launches by graphs will need (chain.h).
+  // Optional, after Start: prepares graphs for launching (chain.h).
   void ReserveGraphs() { chains_.Reserve(); }
 
   enum class Outcome { kSchedulerGone, kDeviceLost };
-  // Says ExecutorReady, then serves until one of the two happens. After kDeviceLost every tenant
+  // Sends ExecutorReady, then serves until one of the two happens. After kDeviceLost all tenants
   // and the scheduler have been told, and the process must end.
   Outcome Run();
 
  private:
   bool Serve(uint64_t now_ns);
-  // Looks for what can come at any moment, and for nothing else, for a few microseconds. True when
-  // something did.
+  // Polls for a few microseconds, only for what can arrive at any moment. Returns true if something
+  // did.
   bool Spin();
   void SendCounters(uint64_t now_ns);
   void DropEnded();
-  // True when somebody is not held any more.
+  // Returns true if some session is no longer held.
   bool TickQuiet(uint64_t now_ns, uint64_t idle_ns);
   bool AnythingAtDevice() const;
   bool AnyWordWatched() const;
   bool AnyWordOverdue() const;
-  // How long to sleep, in nanoseconds; negative: until something happens; 0: look again.
+  // How long to sleep, in nanoseconds; negative: until an event; 0: do not sleep.
   int64_t SleepNs(uint64_t idle_ns) const;
   bool AnnounceSleep();
   void Awake();
-  // Waits for events and handles them; 0: without waiting.
+  // Waits for events and handles them; with 0 it does not wait.
   void HandleEvents(int64_t timeout_ns, uint64_t now_ns);
   void SleepOnDoorbells(int64_t timeout_ns, uint64_t now_ns);
   void OnOrder(control::Incoming* in, uint64_t now_ns);
@@ -85,16 +83,16 @@ class Loop {
   void On(const control::RemoveSession& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::MemoryReclaim& order, control::Incoming* in, uint64_t now_ns);
   void TellFault();
-  // To the log; returns it.
+  // Writes them to the log; returns them.
   std::string LogDriverErrors();
   Session* FindSession(uint64_t id) const;
 
   Device* device_;
   DriverOutput* output_;
-  // Looked at while awake: orders, workers, and who has hung up. A tenant rings only when we sleep, so its
-  // doorbell is looked at only then: who rings without end wakes us in vain, and delays nobody.
+  // Polled while awake: the scheduler, workers, and hang-ups. A tenant rings only while we sleep, so
+  // doorbells are polled only then: a tenant that keeps ringing wakes us needlessly, but delays no other.
   channel::UniqueFd epoll_;
-  channel::UniqueFd sleeping_epoll_;  // that and the doorbells
+  channel::UniqueFd sleeping_epoll_;  // epoll_ and the doorbells
   channel::UniqueFd wake_;
   SchedulerLink scheduler_;
   InternalStream internal_;
@@ -109,12 +107,12 @@ class Loop {
   SpareGreens greens_;
   Chains chains_;
   Submitters submitters_;
-  std::vector<SubmitJobPtr> handed_;  // of Serve
+  std::vector<SubmitJobPtr> handed_;  // used by Serve
   DriverRoom room_;
   bool several_at_work_ = false;
   const bool batches_;
   Printer printer_;
-  std::vector<Quiet::Party> parties_;  // of TickQuiet
+  std::vector<Quiet::Party> parties_;  // used by TickQuiet
   Tenants tenants_;
   const std::shared_ptr<DomainBudget> budget_;
   ContextMemory context_memory_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Disjoint address ranges that a session owns, for judging what its tenant names. Pure; used by the
-// ring thread only. Sizes are bytes; no input overflows. However many ranges there are, and however many of them
-// lie side by side, nothing takes longer than looking one up.
+// Disjoint address ranges of a session, for validating what its tenant names. Pure bookkeeping;
+// ring thread only. Sizes are bytes; no input overflows. However many ranges there are, adjacent or
+// not, every operation takes about one lookup.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace gpuloom::executor {
 
 class RangeTable {
  public:
-  // False when the range is empty, wraps, or touches one that is there.
+  // Returns false if the range is empty, wraps around, or overlaps an existing one.
   [[nodiscard]] bool Add(uint64_t begin, uint64_t size_bytes) {
     if (size_bytes == 0 || begin + size_bytes < begin || Overlaps(begin, size_bytes)) return false;
     ranges_.emplace(begin, size_bytes);
@@ -32,7 +32,7 @@ class RangeTable {
     return true;
   }
 
-  // The size of the range that begins exactly here, 0 when there is none.
+  // Size of the range that begins exactly here, 0 if there is none.
   uint64_t SizeAt(uint64_t begin_untrusted) const {
     const auto it = ranges_.find(begin_untrusted);
     return it == ranges_.end() ? 0 : it->second;
@@ -65,8 +65,8 @@ class RangeTable {
     return it->first + (it->second - 1) >= begin_untrusted;
   }
 
-  // True when ranges of the table, one or several without a gap, hold every byte. The end of a range
-  // belongs to it for a size of nothing.
+  // Returns true if every byte lies in a range of the table; these may be several adjacent ranges.
+  // For size 0 the end of a range counts as inside.
   bool Contains(uint64_t begin_untrusted, uint64_t size_bytes_untrusted) const {
     auto run = runs_.upper_bound(begin_untrusted);
     if (run == runs_.begin()) return false;
@@ -81,7 +81,7 @@ class RangeTable {
 
  private:
   std::map<uint64_t, uint64_t> ranges_;  // begin → size
-  std::map<uint64_t, uint64_t> runs_;    // the same, side by side ones as one
+  std::map<uint64_t, uint64_t> runs_;    // the same, with adjacent ranges merged
 };
 
 }  // namespace gpuloom::executor

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor's end of the control socket: questions to the scheduler with their answers, and
-// messages that need none. Nothing here blocks: what the socket does not take waits in a queue.
-// Ring thread only. When the scheduler is gone, closed() is true and the process must end.
+// The executor's end of the control socket: requests to the scheduler with their answers, and
+// messages without answers. Nothing here blocks: what the socket does not accept is queued. Ring
+// thread only. When the scheduler is gone, closed() is true and the process must end.
 #pragma once
 
 #include <deque>
@@ -14,14 +14,14 @@
 
 namespace gpuloom::executor {
 
-// Before there is a SchedulerLink: gives the descriptor away by which the kernel tells of refused
-// system calls (control::RefusedCalls), and keeps no copy. An invalid one is nothing to give. False
-// with a message.
+// Before there is a SchedulerLink: hands over the descriptor through which the kernel reports
+// refused system calls (control::RefusedCalls), and keeps no copy. An invalid descriptor is
+// ignored. Returns false with a message.
 [[nodiscard]] bool HandOver(int scheduler, channel::UniqueFd refused_calls, std::string* error);
 
 class SchedulerLink {
  public:
-  // Never called when the scheduler goes before it answers: the process ends then.
+  // Not called if the scheduler goes away before it answers: the process ends then.
   using OnAnswer = std::function<void(control::Incoming* answer)>;
 
   explicit SchedulerLink(channel::UniqueFd socket)
@@ -35,27 +35,27 @@ class SchedulerLink {
 
   template <control::Message M>
   void Ask(const M& message, OnAnswer on_answer) {
-    // 0 means "no answer"; a number comes again only after four billion questions.
+    // 0 means "no answer"; numbers repeat only after four billion requests.
     if (++last_request_ == 0) ++last_request_;
     waiting_[last_request_] = std::move(on_answer);
     Send(message, last_request_);
   }
 
-  // Takes one message; false when there is none. An answer goes to who asked; an order is for the
-  // caller: *is_order is then true.
+  // Takes one message; returns false if there is none. Answers are passed to their requester;
+  // orders are left to the caller: *is_order is then true.
   [[nodiscard]] bool Receive(control::Incoming* in, bool* is_order);
 
-  // Sends what is waiting. Call when the socket is writable.
+  // Sends what is queued. Call when the socket is writable.
   void Flush();
   bool WantsToWrite() const { return !outbox_.empty(); }
-  // Questions are open.
+  // Returns true if requests are unanswered.
   bool waits() const { return !waiting_.empty(); }
   bool closed() const { return closed_; }
   int fd() const { return connection_.fd(); }
 
  private:
   void SendBytes(std::vector<uint8_t> bytes);
-  // Because of errno.
+  // Closes because of errno.
   void Close(const char* doing);
 
   control::Connection connection_;

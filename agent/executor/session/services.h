@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sessions of one executor share. Owned by the loop, but for the device; all outlive the
-// sessions. Ring thread only, but where the parts say otherwise.
+// What the sessions of one executor share. Owned by the loop, except the device; everything
+// outlives the sessions. Ring thread only, except where the parts say otherwise.
 #pragma once
 
 #include <memory>
@@ -45,7 +45,7 @@ struct Services {
   ContextMemory* context;
   Chains* chains = nullptr;               // null: every launch goes by itself
   Submitters* submitters = nullptr;       // null: none
-  const bool* several_at_work = nullptr;  // tenants
+  const bool* several_at_work = nullptr;  // several tenants have active sessions
 };
 
 }  // namespace gpuloom::executor

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // One tenant process on this executor: its ring, its objects, its memory, its streams.
 //
-// Made by the loop when the scheduler says AddSession; ring thread only. Whatever a tenant's bytes say is
-// judged by the parts of the session (session_parts.h); what breaks the protocol ends this session alone, with
-// its first reason. What CUDA would have answered is a reply, or an asynchronous error.
+// Created by the loop on AddSession from the scheduler; ring thread only. The parts of the session
+// validate everything a tenant sends (session_parts.h); a protocol violation ends this session alone,
+// with its first reason. Errors that CUDA would have returned are replies, or asynchronous errors.
 //
-// Life: kServing → End → kEnding (what CUDA has runs out, memory that is on its way arrives) → memory
-// is returned → kEnded. kStuck: its work did not drain in time; the scheduler ends the process. Nobody
-// waits for what takes long but is not at the device, such as a compilation: it goes on by itself, its
-// results are dropped, and the loop deletes the session when it is done.
+// Life: kServing → End → kEnding (work at CUDA finishes, memory under way arrives) → memory is returned → kEnded.
+// kStuck: its work did not drain in time; the scheduler ends the process. Slow work not at the device, such as a
+// compilation, is not waited for: it goes on, its results are dropped, and the loop then deletes the session.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +27,7 @@ namespace gpuloom::executor {
 
 class Session final : private SessionPort {
  public:
-  // nullptr with a message. Takes kSessionFds descriptors.
+  // Returns nullptr with a message on failure. Takes kSessionFds descriptors.
   static std::unique_ptr<Session> Make(const Services& services, const control::AddSession& order,
                                        channel::UniqueFd* fds, std::string* error);
   ~Session();
@@ -42,53 +41,53 @@ class Session final : private SessionPort {
   void LogBegin() const;
   int doorbell() const { return doorbell_.get(); }
 
-  // Read would find a command.
+  // Returns true if Read would find a command.
   bool HasWork() const { return MayRead() && reader_.HasWork(); }
-  // Takes a bounded number of commands from the ring. True when there was one.
+  // Takes a limited number of commands from the ring. Returns true if there was one.
   bool Read(uint64_t now_ns, Slice* slice);
-  // Hands over commands that had to wait. True when one went.
+  // Submits commands that had to wait. Returns true if there was one.
   bool SubmitWaiting(uint64_t now_ns, Slice* slice);
-  // Looks at what CUDA has done, and goes on with ending. True when something changed.
+  // Polls CUDA for completed work, and continues ending. Returns true if something changed.
   bool Poll(uint64_t now_ns, Slice* slice);
-  // It has sent commands a moment ago.
+  // Returns true if it has sent commands very recently.
   bool AtWork(uint64_t now_ns) const { return now_ns - last_read_ns_ < kAtWorkNs; }
-  // Whether somebody may wait for what Poll finds: not for what the device tells, nor for nothing.
+  // Returns true if a caller may be waiting for Poll, rather than for the device to tell it (Point::told).
   bool AnyoneWaitsForUs() const;
   // Wakes the tenant if it sleeps and something was published since.
   void Notify();
-  void OnDoorbell(uint64_t now_ns);  // rang, or hung up
+  void OnDoorbell(uint64_t now_ns);  // it rang, or hung up
   void OnHangUp(uint64_t now_ns);
 
-  // See RingReader. A session that has enough queued does not read and so does not keep the loop
+  // See RingReader. A session with enough queued commands is not read and so does not keep the loop
   // awake.
   bool AnnounceSleep();
   void Awake() { reader_.Awake(); }
 
-  // Stops serving. `reason` is kNone for an order of the scheduler's.
+  // Stops serving. `reason` is kNone if the scheduler ordered it.
   void End(wire::Fatal reason, uint64_t now_ns);
-  // `text` is what the driver says about it, for the tenant's standard error.
+  // `text` is the driver's message about it, for the tenant's standard error.
   void PublishFault(CUresult result, std::string_view text);
-  // Printed text waits until the tenant takes it.
+  // Returns true if printed text is waiting for the tenant to take it.
   bool HasText() const;
-  // Tells the scheduler how many kernels there were, when there were more.
+  // Reports the number of kernels to the scheduler, if there were new ones.
   void SendCounters();
   bool HasCounters() const { return kernels_told_ != kernels_launched_; }
-  // As DeviceMemory's.
+  // As in DeviceMemory.
   void GiveBackOld(uint64_t now_ns);
   bool HasKept() const;
   void Reclaim(uint64_t reclaim_id);
 
-  // It has ended, and nothing of it is with a worker any more.
+  // Returns true if it has ended, and no worker has work of it any more.
   bool Gone() const;
   bool AtDevice() const { return streams_.AtDevice(); }
   Quiet::Party Party() const {
     return {owner(), tenant_.get(), AtDevice(), streams_.SlowestCommandNs()};
   }
-  // True when it was held, and is not any more.
+  // Returns true if it was held, and is no longer.
   bool SetHeld(bool held) { return std::exchange(held_, held) && !held; }
-  // A stream's turn has come to wait for a word, which nobody tells us of.
+  // Returns true if a stream is waiting for a word, whose change nothing announces to us.
   bool WatchesWords() const;
-  // There were more words to look at than a round of the loop has room for.
+  // Returns true if there were more words to poll than fit into one round of the loop.
   bool WordsOverdue() const;
 
  private:
@@ -109,11 +108,11 @@ class Session final : private SessionPort {
   void SendEnded(bool drained);
 
   channel::UniqueFd doorbell_;
-  bool held_ = false;  // nothing may be handed to CUDA now
+  bool held_ = false;  // nothing may be submitted to CUDA now
   uint64_t deadline_ns_ = 0;
   uint32_t returning_waits_ = 0;  // told while it is being returned
   uint64_t kernels_told_ = 0;
-  bool ring_empty_ = true;  // when it was read last
+  bool ring_empty_ = true;  // as of the last read
   static constexpr uint64_t kAtWorkNs = 1'000'000;
   uint64_t last_read_ns_ = 0;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session holds under the ids that its tenant chose for kernels and references. Plain data, ring
-// thread only; what is shared is held, never looked up again.
+// What a session keeps under its tenant's ids for kernels and references. Plain data, ring thread
+// only; shared objects are held, never looked up again.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace gpuloom::executor {
 struct Kernel {
   LibraryRef library;
   CUkernel kernel = nullptr;
-  CUfunction function = nullptr;  // null while it is looked up
+  CUfunction function = nullptr;  // null during the look-up
   uint32_t param_bytes = 0;
-  const std::vector<wire::KernelParam>* params = nullptr;  // of the library's facts
-  // Launches may go together with others, when they stay within these.
+  const std::vector<wire::KernelParam>* params = nullptr;  // owned by the library's facts
+  // Launches may be grouped with others, if they stay within these limits.
   bool collects = false;
-  uint32_t refused_known = 0;  // of Chains::refused(), when it was found that they do not refuse it
+  uint32_t refused_known = 0;  // value of Chains::refused() when it was last found not refused
   uint32_t max_threads = 0;
   uint32_t max_dynamic_shared_bytes = 0;
 };
 struct Reference {
-  LibraryRef library;  // null while it is looked up
+  LibraryRef library;  // null during the look-up
   wire::ReferenceKind kind;
-  size_t number = 0;  // of the library's
+  size_t number = 0;  // in the library
 };
 
 }  // namespace gpuloom::executor

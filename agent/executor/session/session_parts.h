@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a session (docs/design/executor-parts.md), in the order in which they are made: each may
-// call those before it. For the session's own files.
+// The parts of a session (docs/design/executor-parts.md), in order of creation: each may call those
+// before it. For the session's own files.
 #pragma once
 
 #include "agent/executor/copy/copies.h"
@@ -55,7 +55,7 @@ struct Session::Parts {
   Launches launches{port, &kernels};
   Submission submission{port, &copies, &graphs, &launches, &events};
 
-  // To the part that handles the command.
+  // Calls the part that handles the command.
   template <wire::Command C>
   void On(wire::Tag<C> tag, const typename C::Request& request, const wire::Record& record) {
     wire::PartWith<C>(launches, copies, submission, events, graphs, device_memory, libraries,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session gives to its parts (docs/design/executor-parts.md): who it is, how it answers and
-// refuses, where slow work goes, what waits for earlier work. The session is one; a part has it by
-// its base. Ring thread only.
+// What a session provides to its parts (docs/design/executor-parts.md): its identity, how to answer
+// and refuse, where slow work goes, what waits for earlier work. The session derives from it; a
+// part has a pointer to that base. Ring thread only.
 #pragma once
 
 #include <atomic>
@@ -30,12 +30,12 @@ class StreamSet;
 struct HostMemory;
 struct Stream;
 
-// Who waits for an answer.
+// Identifies who waits for an answer.
 struct Caller {
   uint16_t slot;
   wire::Ticket ticket;
 };
-// True from the session's end on: what it asked for is not wanted any more. For workers.
+// True once the session has ended: its results are no longer wanted. For workers.
 using LeftFlag = std::shared_ptr<const std::atomic<bool>>;
 
 class SessionPort {
@@ -64,24 +64,24 @@ class SessionPort {
                             payload);
     published_ = true;
   }
-  // There is something for the tenant to see.
+  // Call when there is something for the tenant to see.
   void Publish() { published_ = true; }
-  // A command of the stream failed, to which nobody waits for an answer.
+  // Reports the failure of a stream command that no caller waits for.
   void TellAsyncError(wire::StreamId stream, CUresult result);
   void CountKernels(uint64_t launched) { kernels_launched_ += launched; }
 
-  // From a handler: the tenant broke the protocol, and the session ends when the handler returns.
+  // From a handler: the tenant violated the protocol, and the session ends when the handler returns.
   void Refuse(wire::Fatal reason) { (void)reader_.Fail(reason); }
-  // Outside of a handler.
+  // Outside a handler.
   virtual void EndFor(wire::Fatal reason) = 0;
 
-  // When all work of older tickets is done; at once when it is.
+  // Runs `action` when all work with older tickets is done; immediately if it is.
   virtual void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) = 0;
-  // Looks at what CUDA has done. True when something was.
+  // Polls CUDA for completed work. Returns true if there was any.
   virtual bool PollStreams() = 0;
-  Stream* FindStream(wire::StreamId id_untrusted);  // refuses when there is none
+  Stream* FindStream(wire::StreamId id_untrusted);  // refuses if there is none
 
-  // The part of the arena is registered.
+  // Returns true if this part of the arena is registered.
   bool OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
 
  protected:
@@ -95,15 +95,15 @@ class SessionPort {
   control::AddSession order_;
   const TenantRef tenant_;
   SharedRegion commands_;
-  const std::shared_ptr<SharedRegion> completions_;  // the driver may hold it beyond us
+  const std::shared_ptr<SharedRegion> completions_;  // the driver may keep it after us
   wire::RingReader reader_;
   wire::CompletionWriter writer_;
-  std::bitset<wire::kReplySlots> answering_;  // slots whose question is not answered yet
+  std::bitset<wire::kReplySlots> answering_;  // slots whose request is not answered yet
   bool published_ = false;
   State state_ = State::kServing;
   uint64_t now_ns_ = 0;
   uint64_t kernels_launched_ = 0;
-  // Questions to the scheduler, clears, quiet moments: what calls back into this and is soon done.
+  // Requests to the scheduler, clears, quiet moments: short work that calls back into this.
   uint32_t outstanding_ = 0;
   const std::shared_ptr<std::atomic<bool>> left_ = std::make_shared<std::atomic<bool>>(false);
   StreamSet& streams_;
@@ -116,7 +116,7 @@ class SessionPort {
   friend class Part;
 };
 
-// A part of a session, which outlives it: the port, under the names that handlers use.
+// Base of a session's parts; the session outlives them. Gives access to the port under the names that handlers use.
 class Part {
  public:
   Part(const Part&) = delete;
@@ -145,7 +145,7 @@ class Part {
   bool ending() const { return port_->state() == SessionPort::State::kEnding; }
   wire::CompletionWriter* writer() const { return &port_->writer_; }
   const std::shared_ptr<SharedRegion>& completions() const { return port_->completions_; }
-  // There are commands in the ring.
+  // Returns true if there are commands in the ring.
   bool MoreToRead() const { return port_->reader_.HasWork(); }
 
   static Caller CallerOf(const wire::Record& record) { return SessionPort::CallerOf(record); }
@@ -160,8 +160,8 @@ class Part {
     port_->AfterEarlierWork(ticket, std::move(action));
   }
   Stream* FindStream(wire::StreamId id_untrusted) { return port_->FindStream(id_untrusted); }
-  // ChargeDevice for this session. `done` is called also when the session does not serve any more: it then lets go of
-  // what it holds.
+  // ChargeDevice for this session. `done` is called even if the session does not serve any more: it
+  // must then release what it holds.
   void Charge(uint64_t bytes, std::function<void(CUresult, std::shared_ptr<DeviceCharge>)> done);
   bool OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
     return port_->OwnsHost(address_untrusted, size_bytes_untrusted);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of the ring thread's time. Who works in pieces asks behind each piece whether the slice is used
-// up. One piece is always made, so that everybody gets on, however little there is; so a slice is
-// exceeded by one piece at the most. The time begins with the first question: who has nothing to do does
-// not look at the clock.
+// A time slice of the ring thread. Work done in pieces checks after each piece whether the slice is used up. At
+// least one piece is always done, so that every session makes progress, however short the slice; so a slice is
+// exceeded by at most one piece. Time starts at the first check: if there is nothing to do, the clock is not read.
 //
 // Ring thread only.
 #pragma once

@@ -174,6 +174,18 @@ class SoftGpuTest : public ::testing::Test {
     const Ticket launch = tenant_->Post<wire::GraphLaunch>({wire::GraphId{1}, StreamId{0}});
     EXPECT_TRUE(tenant_->Never([&] { return tenant_->reader.Done(StreamId{0}, launch); }));
   }
+  // In streams of their own, numbered as the graphs from 1.
+  std::vector<Ticket> LaunchEach(uint32_t graphs, const TestingGraph& graph) {
+    std::vector<Ticket> launches;
+    for (uint32_t i = 1; i <= graphs; ++i) {
+      EXPECT_EQ(tenant_->Call<wire::GraphInstantiate>({wire::GraphId{i}, 0, HostPtr{0}, 0}, nullptr,
+                                                      graph.Block()),
+                CUDA_SUCCESS);
+      EXPECT_TRUE(tenant_->CreateStream(i, true));
+      launches.push_back(tenant_->Post<wire::GraphLaunch>({wire::GraphId{i}, StreamId{i}}));
+    }
+    return launches;
+  }
   void ExpectDrains() {
     tenant_->doorbell.Reset();
     const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
@@ -462,18 +474,10 @@ TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsForManyWordsSince) {
 TEST_F(SoftGpuTest, Malicious_GraphsThatWaitKeepNobodyElse) {
   const uint64_t memory = tenant_->Alloc(4096);
   tenant_->Post<wire::Fill>({StreamId{0}, 4, 0, 0, memory, 32});
-  std::vector<Ticket> launches;
-  for (uint32_t i = 1; i <= 40; ++i) {
-    TestingGraph graph;
-    graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_EQ, memory, 5});
-    graph.AddCopy(memory + 2048, memory + 1024, 64, 1, 1, 64, 1);
-    graph.AddEdge(0, 1);
-    ASSERT_EQ(tenant_->Call<wire::GraphInstantiate>({wire::GraphId{i}, 0, HostPtr{0}, 0}, nullptr,
-                                                    graph.Block()),
-              CUDA_SUCCESS);
-    ASSERT_TRUE(tenant_->CreateStream(i, true));
-    launches.push_back(tenant_->Post<wire::GraphLaunch>({wire::GraphId{i}, StreamId{i}}));
-  }
+  TestingGraph graph = WaitFor(memory);
+  graph.AddCopy(memory + 2048, memory + 1024, 64, 1, 1, 64, 1);
+  graph.AddEdge(0, 1);
+  const std::vector<Ticket> launches = LaunchEach(40, graph);
   auto neighbour = scheduler_.AddTenant();
   ASSERT_TRUE(LoadProgram(neighbour.get()));
   const uint64_t theirs = neighbour->Alloc(4096);
@@ -562,18 +566,11 @@ TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsForWhatNoValueEnds) {
 TEST_F(SoftGpuTest, Malicious_ManyNodesThatWait) {
   const uint64_t memory = tenant_->Alloc(4096);
   tenant_->Post<wire::Fill>({StreamId{0}, 4, 0, 0, memory, 32});
-  std::vector<Ticket> launches;
-  for (uint32_t i = 1; i <= 4; ++i) {
-    TestingGraph graph;
-    for (uint32_t node = 0; node < 512; ++node) {
-      graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_EQ, memory, 5});
-    }
-    ASSERT_EQ(tenant_->Call<wire::GraphInstantiate>({wire::GraphId{i}, 0, HostPtr{0}, 0}, nullptr,
-                                                    graph.Block()),
-              CUDA_SUCCESS);
-    ASSERT_TRUE(tenant_->CreateStream(i, true));
-    launches.push_back(tenant_->Post<wire::GraphLaunch>({wire::GraphId{i}, StreamId{i}}));
+  TestingGraph graph;
+  for (uint32_t node = 0; node < 512; ++node) {
+    graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_EQ, memory, 5});
   }
+  const std::vector<Ticket> launches = LaunchEach(4, graph);
   EXPECT_TRUE(tenant_->Never([&] { return tenant_->reader.Done(StreamId{1}, launches[0]); }));
   tenant_->Post<wire::Fill>({StreamId{0}, 4, 5, 0, memory, 32});
   for (uint32_t i = 1; i <= 4; ++i) EXPECT_TRUE(tenant_->WaitDone(i, launches[i - 1])) << i;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sessions of one allocation hold together of what an executor has only once. A tenant may open sessions
-// without end, so what is shared out among sessions alone is shared out among nobody.
+// What the sessions of one allocation use together of an executor's scarce resources. A tenant may
+// open any number of sessions, so a limit per session alone would limit nothing.
 //
-// Sessions of one allocation are those with the same label ("namespace/pod/container"), which the scheduler says.
-// Held by the sessions and by what outlives them. Ring thread only.
+// Sessions belong to one allocation if the scheduler gives them the same label
+// ("namespace/pod/container"). Held by the sessions and by what outlives them. Ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Tenant {
 
   const std::string label;
   uint64_t staged_bytes = 0;  // Staging's
-  uint32_t link_threads = 0;  // also those that its ended sessions have left behind
+  uint32_t link_threads = 0;  // including those left behind by its ended sessions
   LineBudget lines;
 };
 using TenantRef = std::shared_ptr<Tenant>;
@@ -30,7 +30,7 @@ using TenantRef = std::shared_ptr<Tenant>;
 class Tenants {
  public:
   TenantRef Find(const std::string& label) {
-    // As many as there are sessions, at the most.
+    // At most as many as there are sessions.
     std::erase_if(known_, [](const auto& one) { return one.second.expired(); });
     std::weak_ptr<Tenant>& known = known_[label];
     TenantRef tenant = known.lock();

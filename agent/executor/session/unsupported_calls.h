@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for what its tenant has asked of CUDA in vain. Ring thread only.
+// The part of a session for reporting CUDA calls that are not supported. Ring thread only.
 #pragma once
 
 #include "agent/executor/session/session_port.h"
@@ -14,7 +14,7 @@ class UnsupportedCalls final : public Part {
           const wire::Record&);
 
  private:
-  uint32_t unsupported_calls_ = 0;  // passed on
+  uint32_t unsupported_calls_ = 0;  // reported so far
 };
 
 }  // namespace gpuloom::executor

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads for what may take long at CUDA: loading modules, importing and mapping memory, pinning.
-// Work runs on a thread of the pool, which has the device's context current; `done` runs on the
-// ring thread, in RunFinished. A Lane keeps the jobs of one session in order and one at a time, so
-// that a session with many slow jobs takes no more than one thread.
+// Threads for slow CUDA calls: loading modules, importing and mapping memory, pinning. Work runs on
+// a thread of the pool, where the device's context is current; `done` runs on the ring thread, in
+// RunFinished. A Lane runs the jobs of one session in order, one at a time, so that a session with
+// many slow jobs occupies at most one thread.
 //
-// An OwnThread is for libraries that want every call about a thing from one thread.
+// An OwnThread is for libraries that require all calls for an object to come from one thread.
 //
-// What runs cannot be stopped: a compilation takes as long as its author likes. So one tenant's jobs are at no more
-// than half of the threads at a time; and when a job takes long, or the session that wanted it is gone
-// (Lane::Leave), another thread takes the place of the one that is at it, which ends with its job.
-// So what takes long takes no thread from the others, up to kMostLeft.
+// Running work cannot be stopped: a compilation takes as long as its author likes. So one tenant's jobs occupy at most
+// half of the threads at a time; and when a job is slow, or its session is gone (Lane::Leave), a new thread replaces
+// the one that runs it, which ends with its job. So slow jobs take no threads from the others, up to kMostLeft.
 //
-// Post, RunFinished, Lane and OwnThread belong to the ring thread. Work must not throw and must not touch what
-// belongs to the ring thread.
+// Post, RunFinished, Lane and OwnThread belong to the ring thread. Work must not throw and must not
+// touch ring thread data.
 #pragma once
 
 #include <atomic>
@@ -33,35 +32,35 @@ namespace gpuloom::executor {
 
 class WorkPool {
  public:
-  // `wake_fd` is an eventfd of the caller's, which becomes readable when something has finished.
+  // `wake_fd` is an eventfd owned by the caller that becomes readable when something has finished.
   // With 0 threads work runs inside Post (fuzzers).
   WorkPool(const Device* device, int threads, int wake_fd);
-  // Waits for running work; what has not begun is dropped.
+  // Waits for running work; drops what has not begun.
   ~WorkPool() { Stop(); }
-  // The same; what is posted afterwards is done at once.
+  // Like the destructor; work posted afterwards is done at once.
   void Stop();
 
-  // `owner` identifies the job for Leave, `tenant` whom threads are shared among. Neither is dereferenced; null: none.
+  // `owner` identifies the job for Leave, `tenant` those who share the threads. Neither is dereferenced; null: none.
   void Post(std::function<void()> work, std::function<void()> done, const void* owner = nullptr,
             const void* tenant = nullptr);
-  // The owner, which has posted one job, waits for it no more. True: it was not begun and is dropped, without
-  // its `done`.
+  // The owner, which has posted one job, no longer waits for it. Returns true if it had not begun:
+  // it is dropped, without its `done`.
   bool Leave(const void* owner);
-  // Gives threads to those who wait behind jobs that take long. To be called about once a second.
+  // Gives threads to jobs waiting behind slow ones. Call about once a second.
   void Tick(uint64_t now_ns);
   static constexpr uint64_t kLongNs = 1'000'000'000;
-  // Jobs that take long or whose owner has left them that have a thread beside the pool's at the most: each
-  // holds an image of up to 1 GiB and what its compilation takes.
+  // Limit for threads in addition to the pool's, replacing those whose jobs are slow or were left
+  // by their owner: each holds an image of up to 1 GiB and what its compilation takes.
   static constexpr uint32_t kMostLeft = 16;
-  // Runs the `done` of what has finished, in its order, as far as the slice reaches. True when there was any.
+  // Runs the `done` of finished jobs, in order, as the slice permits. Returns true if there were any.
   bool RunFinished(Slice* slice);
-  // Work will be posted soon: for the next two milliseconds one thread stays awake for it, and whoever
-  // waits for it does not pay for waking one up. Nothing where processors are few.
+  // Work will be posted soon: for the next two milliseconds one thread stays awake for it, which
+  // saves the latency of waking one up. No effect if there are few processors.
   void Expect();
-  // What was posted and has not been run by RunFinished.
+  // Returns true if work was posted that RunFinished has not handled yet.
   bool busy() const { return posted_ != finished_count_; }
 
-  // OwnThreads that still run, also those whose owner has left them.
+  // OwnThreads still running, including those left by their owner.
   size_t own_threads();
 
  private:
@@ -76,15 +75,15 @@ class WorkPool {
     std::thread thread;
     const void* owner = nullptr;   // of its job
     const void* tenant = nullptr;  // the same
-    uint64_t since_ns = 0;         // it is at its job; 0: it has none
-    bool left = false;             // it ends with its job
+    uint64_t since_ns = 0;         // when its job began; 0: it has none
+    bool left = false;             // replaced: ends with its job
     bool ended = false;
   };
   struct Jobs {
     Mutex mutex;
     CondVar changed;
     std::deque<Job> waiting GPULOOM_GUARDED_BY(mutex);
-    bool closed GPULOOM_GUARDED_BY(mutex) = false;  // nothing more comes
+    bool closed GPULOOM_GUARDED_BY(mutex) = false;  // no more jobs will come
     std::atomic<bool> ended{false};
   };
   struct Own {
@@ -111,15 +110,15 @@ class WorkPool {
   std::deque<std::function<void()>> finished_ GPULOOM_GUARDED_BY(mutex_);
   std::atomic<bool> any_finished_{false};
   bool stopping_ = false;
-  bool one_is_awake_ GPULOOM_GUARDED_BY(mutex_) = false;  // looks at waiting_count_
-  std::atomic<uint32_t> waiting_count_{0};                // of jobs_
+  bool one_is_awake_ GPULOOM_GUARDED_BY(mutex_) = false;  // polling waiting_count_
+  std::atomic<uint32_t> waiting_count_{0};                // size of jobs_
   std::atomic<uint64_t> expected_until_ns_{0};
-  std::deque<std::function<void()>> taken_;  // of finished_; ring thread only, as the next
+  std::deque<std::function<void()>> taken_;  // of finished_; ring thread only, like the next two
   uint64_t posted_ = 0;
   uint64_t finished_count_ = 0;
   std::list<Worker>
-      workers_;  // changed by the ring thread only; what they hold is guarded by mutex_
-  uint32_t left_ GPULOOM_GUARDED_BY(mutex_) = 0;  // of workers_
+      workers_;  // modified by the ring thread only; their contents are guarded by mutex_
+  uint32_t left_ GPULOOM_GUARDED_BY(mutex_) = 0;  // in workers_
   std::vector<Own> own_;
 };
 
@@ -127,11 +126,11 @@ class Lane {
  public:
   explicit Lane(WorkPool* pool, const void* tenant = nullptr) : pool_(pool), tenant_(tenant) {}
 
-  // `done` runs before the next job of the lane begins. The lane must live until it is idle.
+  // `done` runs before the lane's next job begins. The lane must live until it is idle.
   void Post(std::function<void()> work, std::function<void()> done);
-  // The same, before everything else that waits: for `done`, which goes on with what its job began.
+  // The same, ahead of everything else that waits: for a `done` that continues what its job began.
   void PostNext(std::function<void()> work, std::function<void()> done);
-  // Drops what has not begun. What runs goes on, and its `done` comes as ever.
+  // Drops what has not begun. Running work goes on, and its `done` is called as usual.
   void Leave();
   bool Idle() const { return !busy_; }
 
@@ -146,11 +145,11 @@ class Lane {
 
 class OwnThread {
  public:
-  // `held` is let go of on the ring thread when the thread has ended.
+  // `held` is released on the ring thread when the thread has ended.
   OwnThread(WorkPool* pool, std::shared_ptr<void> held);
   OwnThread(const OwnThread&) = delete;
   OwnThread& operator=(const OwnThread&) = delete;
-  // What was posted is done all the same; nobody waits for it.
+  // Posted work is still done; nothing waits for it.
   ~OwnThread();
 
   void Post(std::function<void()> work, std::function<void()> done);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of a session's completion region in which its tenant sees how far its streams have come
-// (CompletionRegion::completed), as the GPU can write them: where somebody waits, the GPU tells the
-// tenant itself, and our look at an event and our store are not in the way
+// The words in a session's completion region that tell its tenant how far its streams are
+// (CompletionRegion::completed), as written by the GPU: where a caller is waiting, the GPU notifies
+// the tenant directly, without the delay of our polling an event and storing the word
 // (docs/design/completion.md).
 //
-// What we believe never comes from these words, because kernels of the domain can write them. They only
-// say when it is worth asking the driver.
+// We never trust these words, because kernels of the domain can write them. They only tell us when
+// it is worth asking the driver.
 //
-// Owned by the session, ring thread only. The region stays mapped until the driver has let go of
-// it, also behind the session's end.
+// Owned by the session, ring thread only. The region stays mapped until the driver has released it,
+// even after the session's end.
 #pragma once
 
 #include <memory>
@@ -26,14 +26,14 @@ class CompletionWords {
   CompletionWords(Device* device, Quiet* quiet, std::shared_ptr<SharedRegion> region)
       : device_(device), quiet_(quiet), region_(std::move(region)) {}
 
-  // Behind everything in `stream`: its word becomes `ticket`. False: the GPU cannot reach the words,
-  // or not yet; the first call lets `lane` see to that.
+  // After everything in `stream` its word becomes `ticket`. Returns false if the GPU cannot reach
+  // the words, or not yet; the first call registers them on `lane`.
   bool Write(Lane* lane, CUstream stream, wire::StreamId id, wire::Ticket ticket);
 
   // A hint: the word says so, whoever wrote it.
   bool Reached(wire::StreamId id, wire::Ticket ticket) const;
 
-  // Everything written is done, and `lane` empty. At most once.
+  // Call when everything written is done, and `lane` is empty. At most once.
   void End();
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that one tenant is to run in its own process: which are due, and which it has run. The
-// words between the two are explained in proto/wire/host_function_commands.h.
+// Host functions that a tenant must run in its own process: which are due, and which it has run.
+// The protocol between the two sides is described in proto/wire/host_function_commands.h.
 //
-// A part of the session; ring thread only. Nothing here waits: a function that never returns holds
-// what stands behind it in the session's own queues, and goes with the session.
+// A part of the session; ring thread only. Nothing here blocks: a function that never returns holds
+// up what is behind it in the session's own queues, and is dropped with the session.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class HostFunctions final : public Part {
 
   void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request&, const wire::Record&);
 
-  // Tells the tenant to run the function that it calls `id`; `on_done` runs in Poll when it has.
-  // False when as many are due as the board holds: ask again later.
+  // Tells the tenant to run its function `id`; `on_done` runs in Poll after it has run. Returns
+  // false if the board is full of due functions: ask again later.
   [[nodiscard]] bool Call(uint64_t id, std::function<void()> on_done) {
     if (due_.size() >= wire::kMaxDueHostFunctions) return false;
     writer_->PublishHostFunction(id);
@@ -29,11 +29,11 @@ class HostFunctions final : public Part {
     return true;
   }
 
-  // True: something was done since the last Poll, or the count is impossible.
+  // Returns true if functions were finished since the last Poll, or the count is invalid.
   bool Moved() const { return !due_.empty() && writer_->HostFunctionsDoneUntrusted() != done_; }
 
-  // Runs the on_done of what the tenant has run. False when it says that it has run more than was
-  // due, which breaks the protocol.
+  // Runs on_done for the functions that the tenant has run. Returns false if it claims to have run
+  // more than were due, which violates the protocol.
   [[nodiscard]] bool Poll(bool* any) {
     if (due_.empty()) return true;
     const uint32_t newly_done_untrusted = writer_->HostFunctionsDoneUntrusted() - done_;
@@ -48,7 +48,7 @@ class HostFunctions final : public Part {
     return true;
   }
 
-  // Nobody waits any more; the board stays as it is.
+  // Call when no result is wanted any more; the board stays as it is.
   void Drop() { due_.clear(); }
   bool empty() const { return due_.empty(); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for its streams' and graphs' writes of words and waits for words. Ring thread only.
+// The part of a session for writing words and waiting for words, in streams and in graphs. Ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class DeviceMemory;
 
 bool WaitsForValue(const wire::GraphMemoryOperation& operation);
 
-// How far a graph's node has come of which the host does the operations.
+// Progress of a graph node whose operations the host performs.
 struct OperationsRun;
 using OperationsRunRef = std::shared_ptr<OperationsRun>;
 
@@ -30,21 +30,21 @@ class MemoryOperations final : public Part {
   void On(wire::Tag<wire::StreamWaitValue>, const wire::StreamWaitValue::Request&,
           const wire::Record&);
 
-  // Does the operations one after the other, the first ones as GoOn is called first.
+  // Performs the operations in order, the first ones at the first call of GoOn.
   using Operations = std::shared_ptr<const std::vector<wire::GraphMemoryOperation>>;
   static OperationsRunRef Begin(Operations operations, wire::StreamId stream);
-  // To be called in every round; true when all are done. Memory that is the tenant's no more is an error of the
-  // stream, and ends the run.
+  // Call in every round; returns true when all are done. Memory that the tenant no longer owns is
+  // an error of the stream, and ends the run.
   bool GoOn(const OperationsRunRef& run);
 
-  // A round of the loop: words may be looked at again.
+  // Call in each round of the loop: words may be polled again.
   void BeginRound();
-  // The session ends.
+  // Call when the session ends.
   void End() { watching_words_ = words_overdue_ = false; }
 
-  // A stream's turn has come to wait for a word, which nobody tells us of.
+  // Returns true if a stream is waiting for a word, whose change nothing announces to us.
   bool watching_words() const { return watching_words_; }
-  // There were more words to look at than a round of the loop has room for.
+  // Returns true if there were more words to poll than fit into one round of the loop.
   bool words_overdue() const { return words_overdue_; }
 
  private:

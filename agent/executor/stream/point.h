@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A place in a stream that others can wait for: a CUDA event that was recorded once. The user's
-// EventRecord makes one, so does every mark that tells how far a stream has come. Shared by those
-// who may still wait for it (the tenant's event, commands in queues, the stream's marks); the CUDA
-// event goes back to the device's pool with the last of them. Ring thread only.
+// A position in a stream that others can wait for: a CUDA event that was recorded once. Made by the
+// user's EventRecord, and by every mark that tracks a stream's progress. Shared by everything that
+// may still wait for it (the tenant's event, queued commands, the stream's marks); the last one
+// returns the CUDA event to the device's pool. Ring thread only.
 #pragma once
 
 #include <memory>
@@ -26,8 +26,8 @@ struct Point {
   const wire::Ticket ticket;
   const bool timing;
   CUevent event = nullptr;                  // null until it is recorded
-  std::shared_ptr<const void> event_owner;  // when it is a graph's, which records it
-  bool told = false;  // the device tells the tenant, before we know (completion_words.h)
+  std::shared_ptr<const void> event_owner;  // for a graph's event, which the graph records
+  bool told = false;  // the device notifies the tenant, before we know (completion_words.h)
   bool done = false;
 };
 using PointRef = std::shared_ptr<Point>;

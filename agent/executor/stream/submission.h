@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session between its streams and CUDA's: submission, waits between streams, marks, completion, and
-// what waits for all of that. It alone hands commands to CUDA. Ring thread only.
+// The part of a session between its streams and CUDA's: submission, waits between streams, marks,
+// completion, and what waits for these. Only this part submits commands to CUDA. Ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -41,25 +41,25 @@ class Submission final : public Part, public StreamSink {
   bool HasRoom(const StreamCommand& command) const override;
   void WaitFor(Stream& stream, const Dependency& dependency) override;
 
-  // Actions that wait for work that is under way.
+  // Most actions waiting for pending work.
   static constexpr size_t kMaxFences = 64u << 10;
-  // The port's.
+  // Called by the port.
   void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action);
   bool PollStreams();
-  // Does what has waited long enough. True when there was something.
+  // Runs the actions whose turn has come. Returns true if there were any.
   bool RunFences(Slice* slice);
   size_t fences() const { return fences_.size(); }
-  // Marks what is at CUDA behind the last marks. True when there was any.
+  // Marks what is at CUDA after the last marks. Returns true if there was anything.
   bool AddMarks();
-  // A piece of a large copy was marked since this was asked.
+  // Returns true if a piece of a large copy has been marked since the last call.
   bool TakeMarkedPiece() { return std::exchange(marked_piece_, false); }
-  // Printed text on its way to the tenant.
+  // Passes printed text on to the tenant.
   bool PollText() { return text_.Poll(); }
   bool HasText() const { return !text_.empty(); }
 
-  // At the end, a piece; true when that was the last.
+  // At session end: drops one piece; returns true if that was the last.
   bool GiveStreams();
-  // Then: the device writes no words any more.
+  // Then: the device does not write words any more.
   void EndWords() { words_.End(); }
 
  private:
@@ -76,10 +76,10 @@ class Submission final : public Part, public StreamSink {
   CUresult MakeStream(Stream& stream);
   void GiveStream(Stream& stream);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
-  // With `tell` the tenant sees the mark reached before we do.
+  // With `tell` the device notifies the tenant when the mark is reached, before we know.
   void AddMark(Stream& stream, PointRef point, bool tell = false);
   bool MayTell(const Stream& stream) const;
-  // Takes the stream's marks that are done. True when there was one.
+  // Removes the stream's completed marks. Returns true if there were any.
   bool TakeDone(Stream& stream);
 
   Copies* const copies_;
@@ -88,9 +88,9 @@ class Submission final : public Part, public StreamSink {
   const Events* const events_;
   TextSender text_;
   CompletionWords words_;
-  std::vector<DoneMark> done_marks_;  // of PollStreams
+  std::vector<DoneMark> done_marks_;  // used by PollStreams
   std::deque<Fence> fences_;
-  bool marked_piece_ = false;  // at CUDA since the last look at what is done
+  bool marked_piece_ = false;  // at CUDA since the last check for completed work
 };
 
 }  // namespace gpuloom::executor

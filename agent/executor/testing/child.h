@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of what a process cannot take back.
+// For testing what a process cannot undo.
 #pragma once
 
 #include <sys/wait.h>
@@ -7,7 +7,7 @@
 
 namespace gpuloom::executor {
 
-// Runs `body` in a process of its own and gives back what it returns, or 100 and the signal.
+// Runs `body` in a child process and returns its result, or 100 plus the signal.
 template <typename F>
 int InChild(F body) {
   const pid_t child = fork();

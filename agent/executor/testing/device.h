@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device that an executor's tests run on, and where in this process they put sessions.
+// The device for the executor's tests, and the addresses at which they place sessions in this process.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 namespace gpuloom::executor {
 
 inline constexpr uint64_t kTestingDeviceBegin = 0x5000'0000'0000;
-// Where neither programs nor sanitizers put anything (AddressSanitizer's heap is at 0x6000'…).
+// Used neither by programs nor by sanitizers (AddressSanitizer's heap is at 0x6000'…).
 inline constexpr uint64_t kTestingHostBegin = 0x5670'0000'0000;
 
-// Starts it on its driver's first GPU. A device that does not start is a bug of the test, and ends it.
+// Starts it on its driver's first GPU. If that fails it is a bug of the test, which ends.
 void StartFirst(Device* device);
 
 }  // namespace gpuloom::executor

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler's answers to an executor that asks for memory, for tests: granted up to a quota and counted,
-// made by the test's own driver. One thread's, but for what is atomic.
+// The scheduler's answers to an executor's memory requests, for tests: granted up to a quota and
+// counted, allocated by the test's own driver. One thread only, except what is atomic.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ class TestingGrants {
  public:
   explicit TestingGrants(const Driver* cuda) : cuda_(*cuda) {}
 
-  // False: the message is about something else.
+  // Returns false if the message is about something else.
   bool Answer(control::Connection* connection, const control::Incoming& in);
 
   // Granted and not returned.
@@ -26,7 +26,7 @@ class TestingGrants {
   std::atomic<bool> must_clear{false};
 
  private:
-  // False: beyond the quota.
+  // Returns false beyond the quota.
   bool Grant(uint64_t size_bytes, control::MemoryGranted* granted);
   channel::UniqueFd MakeMemory(uint64_t size_bytes) const;
 

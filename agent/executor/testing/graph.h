@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes graph definitions and updates as a tenant would, well formed or not. For tests and fuzzers.
+// Writes graph definitions and updates like a tenant, well formed or not. For tests and fuzzers.
 #pragma once
 
 #include <cstring>
@@ -28,7 +28,7 @@ class TestingGraph {
     Add(wire::GraphNodeKind::kKernel, body);
   }
 
-  // Between device addresses, both sides with the same distances.
+  // Between device addresses, both sides with the same pitches.
   void AddCopy(uint64_t to, uint64_t from, uint64_t width_bytes, uint64_t height, uint64_t depth,
                uint64_t pitch_bytes, uint64_t rows) {
     wire::GraphCopy copy = {};
@@ -68,7 +68,7 @@ class TestingGraph {
     Add(wire::GraphNodeKind::kMemoryOperations, body);
   }
 
-  // The nodes of its bodies are added behind all nodes before.
+  // The nodes of its bodies come after all nodes added before.
   void AddConditional(uint32_t reservation, uint32_t condition, uint32_t kind,
                       const std::vector<uint32_t>& body_nodes) {
     std::vector<uint8_t> body;
@@ -79,7 +79,7 @@ class TestingGraph {
   }
 
   void AddEdge(uint32_t from, uint32_t to) { edges_.push_back({from, to, 0, 0, 0, {}}); }
-  // Makes entry `entry` say that it is node `index`: an update.
+  // Makes entry `entry` refer to node `index`, as in an update.
   void Rename(uint32_t entry, uint32_t index) { nodes_[entry].index = index; }
   void Disable(uint32_t entry) { nodes_[entry].flags |= wire::kGraphNodeDisabled; }
 

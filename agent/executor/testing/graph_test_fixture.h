@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tenant that makes and launches graphs in the real loop, with a driver that needs no GPU. For tests.
+// A tenant that creates and launches graphs in the real loop, with a driver that needs no GPU. For tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace gpuloom::executor {
 
 class GraphTest : public ::testing::Test {
  protected:
-  // After Release nothing may hang on what a failed test has left.
+  // Releases everything, so that nothing left by a failed test hangs.
   ~GraphTest() override { TestingDriver::Release(); }
   void SetUp() override { ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx)); }
 
@@ -46,7 +46,7 @@ class GraphTest : public ::testing::Test {
     tenant_->writer.PublishHostFunctionsDone(functions);
     if (tenant_->writer.ExecutorSleeps()) channel::RingDoorbell(tenant_->doorbell.get());
   }
-  // A kernel, a function that needs it, and a kernel that needs the function.
+  // A kernel, a host function that depends on it, and a kernel that depends on the function.
   static TestingGraph AroundFunction(uint64_t token) {
     TestingGraph graph;
     graph.AddKernel(1, PlainParams());
@@ -56,7 +56,7 @@ class GraphTest : public ::testing::Test {
     graph.AddEdge(1, 2);
     return graph;
   }
-  // The session has ended as it should, and nothing of it is left.
+  // The session has ended cleanly, and nothing of it is left.
   void ExpectDrained() {
     const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
     ASSERT_TRUE(ended.has_value());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TestingDriver's green contexts, and what they ask of the rest of it.
+// TestingDriver's green contexts, and what they need from the rest of it.
 #pragma once
 
 #include <cstdint>

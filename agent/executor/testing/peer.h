@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The other two parties for tests of the executor: a scheduler that grants memory, and tenants that
-// write rings, in the test's own process. The executor's loop runs on a thread of its own. Tenant
-// and executor share the process, so the arena is where the executor maps it, once a session is
-// ready.
+// The other two parties for tests of the executor, in the test's own process: a scheduler that
+// grants memory, and tenants that write rings. The executor's loop runs on a separate thread.
+// Tenant and executor share the process, so the arena is where the executor maps it, once a session
+// is ready.
 #pragma once
 
 #include <atomic>
@@ -42,7 +42,7 @@ class TestingTenant : public TestingRegions {
     return ticket;
   }
 
-  // CUDA's result; nullopt when no answer came in time or the session ended.
+  // Returns CUDA's result; nullopt if no answer came in time or the session ended.
   template <wire::Command C>
   std::optional<CUresult> Call(const typename C::Request& request,
                                typename C::Reply* reply = nullptr,
@@ -58,7 +58,7 @@ class TestingTenant : public TestingRegions {
     return static_cast<CUresult>(answer->result);
   }
 
-  // False when it does not become true in time, or the session ends meanwhile.
+  // Returns false if it does not become true in time, or the session ends meanwhile.
   template <typename F>
   bool Wait(F condition, std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
     const auto end = std::chrono::steady_clock::now() + timeout;
@@ -70,8 +70,8 @@ class TestingTenant : public TestingRegions {
     }
     return true;
   }
-  // It stays false while the executor reads this session's ring many times: a step where others would sleep. Nothing may be in the
-  // ring's way.
+  // Returns true if it stays false while the executor reads this session's ring many times:
+  // stepping instead of sleeping. The ring must not be blocked.
   template <typename F>
   bool Never(F condition) {
     constexpr int kRounds = 50;
@@ -88,11 +88,11 @@ class TestingTenant : public TestingRegions {
   // 0 on failure.
   uint64_t Alloc(uint64_t size_bytes);
   std::optional<CUresult> Free(uint64_t address);
-  // A library with one kernel under the given ids; `image` is copied into the arena.
+  // Loads a library with one kernel under the given ids; `image` is copied into the arena.
   bool LoadKernel(uint32_t library, uint32_t kernel, std::string_view name, std::string_view image);
   std::optional<CUresult> LoadLibrary(uint32_t library, std::string_view image);
   wire::Ticket Launch(uint32_t stream, uint32_t kernel, std::span<const uint8_t> params);
-  // One thread that wants two parameters as TestingDriver's kernels do.
+  // Launches one thread with two parameters, which TestingDriver's kernels have.
   wire::Ticket LaunchPlain(uint32_t stream, uint32_t kernel);
   bool CreateStream(uint32_t stream, bool nonblocking);
 
@@ -102,26 +102,26 @@ class TestingTenant : public TestingRegions {
 
 class TestingScheduler {
  public:
-  // Starts a device on `driver` and the loop; what follows as Loop's.
+  // Starts a device on `driver`, and the loop; the other parameters are Loop's.
   explicit TestingScheduler(const Driver& driver, bool batches = true, int submit_threads = -1,
                             uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes);
-  // Closes the control socket and waits for the loop's end.
+  // Closes the control socket and waits for the loop to end.
   ~TestingScheduler();
 
-  // Each is an allocation of its own, or another process of the one that is named.
+  // Each is an allocation of its own, or another process of the named one.
   std::unique_ptr<TestingTenant> AddTenant(const char* label = nullptr);
   void RemoveTenant(const TestingTenant& tenant);
 
-  // What the executor said of a session's end; nullopt when it did not within the timeout.
+  // The executor's message about a session's end; nullopt if none came within the timeout.
   std::optional<control::SessionEnded> WaitEnded(
       uint64_t session_id, std::chrono::milliseconds timeout = std::chrono::seconds(60));
-  // It has said so often that the session waits for others.
+  // The executor has reported this often that the session waits for others.
   bool WaitWaits(uint64_t session_id, int times);
   std::optional<control::ExecutorFault> WaitFault();
-  // The loop has ended; false when it has not within the timeout.
+  // Returns false if the loop has not ended within the timeout.
   bool WaitLoopEnd(std::chrono::milliseconds timeout);
 
-  // Asks back what is kept of the tenant's memory; false when no answer came in time.
+  // Reclaims the tenant's kept memory; returns false if no answer came in time.
   bool Reclaim(const TestingTenant& tenant);
 
   // Granted and not returned.
@@ -131,7 +131,7 @@ class TestingScheduler {
   TestingGrants grants_;
 
  public:
-  // Settings, before memory is asked for.
+  // Settings; change them before memory is requested.
   std::atomic<uint64_t>& quota_bytes = grants_.quota_bytes;
   std::atomic<bool>& must_clear = grants_.must_clear;
   uint32_t drain_timeout_ms = 60'000;
@@ -163,10 +163,10 @@ class TestingScheduler {
 // Parameters of TestingDriver's kernels.
 std::span<const uint8_t> PlainParams();
 
-// The image of a program for TestingDriver: PTX without code.
 // Where TestingTenant puts images, in its arena.
 inline constexpr uint64_t kImageOffset = 0;
 
+// The image of a program for TestingDriver: PTX without code.
 inline constexpr std::string_view kEmptyPtx =
     ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u32 "
     "n) "

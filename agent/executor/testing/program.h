@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a graph's memory operations do to the executor's pinned memory, as far as it has come. Of
-// TestingDriver, under its lock.
+// Effects of a graph's memory operations on the executor's pinned memory, as far as they have run.
+// Part of TestingDriver, under its lock.
 #pragma once
 
 #include <atomic>

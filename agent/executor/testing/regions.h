@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session's tenant and executor share, and the tenant's ends of it, in a test's own process.
+// The memory shared by a session's tenant and executor, and the tenant's ends of it, in a test's own process.
 #pragma once
 
 #include <array>
@@ -16,11 +16,11 @@
 namespace gpuloom::executor {
 
 struct TestingRegions {
-  // Makes them anew; returns the executor's descriptors, as AddSession carries them. A process that
-  // cannot have them ends.
+  // Recreates them; returns the executor's descriptors, as in AddSession. A process that cannot
+  // have them ends.
   std::array<channel::UniqueFd, control::kSessionFds> Make(uint64_t arena_bytes);
 
-  // Writes a command, which the executor sees at once; false: the ring is full.
+  // Writes a command, which the executor sees at once; returns false if the ring is full.
   template <wire::Command C>
   [[nodiscard]] bool TryPost(const typename C::Request& request, std::span<const uint8_t> payload,
                              uint16_t slot, wire::Ticket* ticket) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a loop (loop.h) with one session, whose rounds a test, a fuzzer or a benchmark makes by hand:
-// the real session, dispatcher and workers, and a scheduler that grants memory. One thread's.
+// The parts of a loop (loop.h) with one session, run round by round by a test, a fuzzer or a benchmark:
+// the real session, dispatcher and workers, and a scheduler that grants memory. One thread only.
 //
 //   rounds.Begin(rounds.NewOrder(…)); rounds.tenant().TryPost<…>(…); rounds.Round(now_ns); … rounds.End(now_ns);
 #pragma once
@@ -32,10 +32,10 @@ namespace gpuloom::executor {
 
 class TestingRounds {
  public:
-  // Runs a part of a round, and says whether there was anything to do, as the part does.
+  // Runs a part of a round, and returns what the part returns: whether there was anything to do.
   using Runner = std::function<bool(const std::function<bool()>&)>;
   struct Habits {
-    int threads = 0;  // of each pool; 0: work is done where it is asked for
+    int threads = 0;  // of each pool; 0: work runs inside Post
     uint64_t slice_ns = UINT64_MAX;
     bool batches = false;
     Runner run = [](const std::function<bool()>& part) { return part(); };
@@ -43,16 +43,16 @@ class TestingRounds {
   TestingRounds(const Driver& driver, Habits habits);
   ~TestingRounds();
 
-  // The session before has gone, and its arena. A session that cannot be ends the process.
+  // The previous session and its arena must be gone. A session that cannot be created ends the process.
   void Begin(const control::AddSession& order);
-  // So many bytes of each range, where no other order's are: as a scheduler chooses them.
+  // A range of each kind of this size, apart from other orders' ranges, as a scheduler would choose them.
   control::AddSession NewOrder(uint64_t device_bytes, uint64_t host_bytes);
 
-  // What a loop does in one round. True when there was anything to do.
+  // Does what a loop does in one round. Returns true if there was anything to do.
   bool Round(uint64_t now_ns);
-  // What else a loop does, run as the parts of a round are.
+  // Runs something else that a loop does, like the parts of a round.
   void Part(const std::function<bool()>& part) { habits_.run(part); }
-  // Nothing is left that waits for a quiet moment.
+  // Returns true if nothing waits for a quiet moment.
   bool IsQuiet() const { return quiet_.empty() && !quiet_.Running(); }
   void DropSession() { session_.reset(); }
 
@@ -64,7 +64,7 @@ class TestingRounds {
   void AnswerQuestions();
   bool Quieten(uint64_t now_ns);
 
-  // Workers make its context theirs when they begin.
+  // Workers make its context current when they start.
   struct StartedDevice : Device {
     explicit StartedDevice(const Driver& driver);
   };
@@ -91,7 +91,7 @@ class TestingRounds {
   Tenants tenants_;
   DriverRoom room_;
   uint64_t sessions_ = 0;
-  uint64_t device_end_, host_end_;  // of the ranges given so far
+  uint64_t device_end_, host_end_;  // end of the ranges given so far
   TestingRegions tenant_;
   std::unique_ptr<Session> session_;
 };

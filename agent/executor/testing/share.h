@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What TestingDriver does for tests of who gets how much of what there is once. For testing/driver.cc only.
+// TestingDriver's part for tests of how scarce resources are shared. For testing/driver.cc only.
 #pragma once
 
 #include "proto/cuda/driver.h"
 
 namespace gpuloom::executor {
 
-// Over what is in the table already.
+// Overrides what is in the table already.
 void FillShareTable(Driver* driver);
 void ForgetShares();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What TestingDriver knows between its calls. For its own parts only.
+// TestingDriver's state between calls. For its own parts only.
 #pragma once
 
 #include <atomic>
@@ -61,19 +61,19 @@ struct TestingState {
   }
 };
 
-// The one state.
+// The only instance.
 TestingState& S();
-// What every pinned allocation is: 8 MiB, as much as the executor asks for.
+// Every pinned allocation is this: 8 MiB, as much as the executor requests.
 void* PinnedMemory();
 
-// Handles are numbers, from 1 as they are made.
+// Handles are numbers, from 1 in order of creation.
 inline uint64_t Number(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
 template <typename Handle>
 Handle Make(uint64_t number) {
   return reinterpret_cast<Handle>(static_cast<uintptr_t>(number));
 }
 
-// Work of this name in a stream, done when what the stream had before is, and nothing is held.
+// Adds work of this name to a stream; it is done when the stream's earlier work is, and nothing is held.
 CUresult Work(const std::string& what, CUstream stream);
 
 }  // namespace gpuloom::executor
