@@ -546,19 +546,12 @@ TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsInAVariableWhoseLibraryIsUnloadedMe
 
 TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsForWhatNoValueEnds) {
   const uint64_t memory = tenant_->Alloc(4096);
-  const wire::GraphMemoryOperation endless[] = {
-      {CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_AND, memory, 0},
-      {CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_NOR, memory, ~uint32_t{0}},
-      {CU_STREAM_MEM_OP_WAIT_VALUE_64, CU_STREAM_WAIT_VALUE_NOR, memory, ~uint64_t{0}}};
-  uint32_t made = 0;
-  for (const wire::GraphMemoryOperation& operation : endless) {
-    TestingGraph graph;
-    graph.AddOperation(operation);
-    ASSERT_EQ(tenant_->Call<wire::GraphInstantiate>({wire::GraphId{++made}, 0, HostPtr{0}, 0},
-                                                    nullptr, graph.Block()),
-              CUDA_SUCCESS);
-    tenant_->Post<wire::GraphLaunch>({wire::GraphId{made}, StreamId{0}});
-  }
+  TestingGraph graph;
+  graph.AddOperation({CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_WAIT_VALUE_AND, memory, 0});
+  graph.AddOperation(
+      {CU_STREAM_MEM_OP_WAIT_VALUE_64, CU_STREAM_WAIT_VALUE_NOR, memory, ~uint64_t{0}});
+  const std::vector<Ticket> launches = LaunchEach(1, graph);
+  EXPECT_TRUE(tenant_->Never([&] { return tenant_->reader.Done(StreamId{1}, launches[0]); }));
   ExpectDrains();
 }
 
