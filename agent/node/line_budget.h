@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many lines of the log one tenant may cause: some at once, then one in a while. What it causes beyond is
-// counted, and told with the next line that it may cause. So no tenant fills a disk, or hides others' lines among
+// Limits how many log lines one tenant can cause: a burst, then one per refill period. Further lines are counted, and
+// the count is reported with the next line that is allowed. So no tenant can fill a disk or bury others' lines under
 // its own, whoever collects the log.
 //
-// Pure; of one thread at a time. The time is the caller's, in nanoseconds of any clock that does not run backwards.
+// Pure; one thread at a time. The caller supplies the time, in nanoseconds of any clock that does not run backwards.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,13 @@ namespace gpuloom {
 
 class LineBudget {
  public:
-  // A pod of eight processes that start and end is told of in full; a process that comes back without end
-  // costs some megabytes a day.
+  // A pod of eight processes that start and end is logged in full; a process that restarts endlessly costs some
+  // megabytes a day.
   static constexpr uint32_t kAtOnce = 64;
   static constexpr uint64_t kRefillNs = 2'000'000'000;
 
-  // False: the line is to be left out. Else *left_out is how many were, since the last that was written.
+  // Returns false if the line must be left out. Otherwise *left_out is how many were left out since the last one
+  // written.
   [[nodiscard]] bool Take(uint64_t now_ns, uint64_t* left_out) {
     const uint64_t refills = (now_ns - std::min(now_ns, since_ns_)) / kRefillNs;
     if (refills >= kAtOnce - lines_) {

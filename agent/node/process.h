@@ -10,7 +10,7 @@
 
 namespace gpuloom {
 
-// The program starts with /dev/null as input, no signal blocked or handled, and no descriptor but those named here.
+// The program starts with /dev/null as stdin, no signal blocked or handled, and no descriptors but those named here.
 struct ProcessStart {
   std::vector<std::string> arguments;  // the first is the program's path
   char* const* environment = nullptr;  // ends with nullptr
@@ -19,11 +19,11 @@ struct ProcessStart {
   bool has_own_session = false;        // else only a process group of its own
 };
 
-// An errno, 0 when it has been started. The descriptors stay the caller's.
+// Returns an errno, 0 on success. The caller keeps the descriptors.
 [[nodiscard]] int StartProcess(const ProcessStart& start, pid_t* pid);
 
-// Starts a program that is to outlive whoever starts it, as a scheduler is: in a session of its own (a Ctrl-C for us
-// is not one for the tenants), with stdout and stderr appended to `log_path`. An errno, 0 when it has been started.
+// Starts a program that outlives its starter, such as a scheduler: in its own session (our Ctrl-C must not reach the
+// tenants), with stdout and stderr appended to `log_path`. Returns an errno, 0 on success.
 [[nodiscard]] int StartDetached(const std::vector<std::string>& arguments, char* const* environment,
                                 const std::string& log_path, pid_t* pid);
 
@@ -31,7 +31,7 @@ struct ProcessStart {
 std::string HowItEnded(int wait_status);
 inline constexpr char kEndedWell[] = "exited with status 0";
 
-// The path of this process's own program, beside which the others are installed. Empty when /proc is not there.
+// The path of this process's own program; the others are installed beside it. Empty if /proc is missing.
 std::string OwnProgram();
 
 }  // namespace gpuloom

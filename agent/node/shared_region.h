@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that this process shares with another one on the node or with a tenant: a mapping of a descriptor, by
-// Boost.Interprocess. What must lie at a given address, or must never leave a hole, maps itself (proto/channel/region.h).
+// Memory shared with another process on the node or with a tenant: a mapping of a descriptor, by Boost.Interprocess.
+// Mappings at a given address, or that must never leave a hole, are made by proto/channel/region.h.
 //
-// Owns the mapping, not the descriptor, which may be closed behind Map. Move-only; one thread maps and unmaps, the bytes'
-// own rules say who reads and writes them. Free of gRPC and absl.
+// Owns the mapping, not the descriptor, which may be closed after Map. Move-only; one thread maps and unmaps; the
+// contents' own rules say who reads and writes them. Uses neither gRPC nor absl.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ class SharedRegion {
   SharedRegion& operator=(SharedRegion&&) noexcept;
   ~SharedRegion();
 
-  // Maps the first `size_bytes` (not 0) of `memory`, whose size cannot shrink (channel::IsSealedMemory). What was mapped
-  // before is unmapped. False with errno on failure.
+  // Maps the first `size_bytes` (not 0) of `memory`, whose size cannot shrink (channel::IsSealedMemory), and unmaps
+  // any earlier mapping. Returns false with errno on failure.
   [[nodiscard]] bool Map(int memory, size_t size_bytes, Access access);
 
   // Null and 0 when nothing is mapped.

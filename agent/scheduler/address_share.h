@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one allocation's sessions hold of a window of addresses, and how much the next of them gets.
-// Owned by Allocation; pure bookkeeping, one thread. Sizes are bytes. Why these sizes:
-// docs/design/addresses.md.
+// The address ranges that one allocation's sessions hold in a window, and how much the next session gets. Owned by
+// Allocation; pure bookkeeping, one thread. Sizes are in bytes. Why these sizes: docs/design/addresses.md.
 //
-// The first session gets as much as programs are known to reserve, whatever its quota; further ones
-// get less and less, and what is taken together is bounded. A part of the window is kept for the
-// first few sessions of each allocation, so that no tenant, and not all of them together, can take
-// what every allocation is assured of. A range counts until it is free again, not until its session
-// ends; but a session that no other is served beside is a first one, so that a program that starts
-// again while its predecessor drains gets what that had.
+// The first session gets as much as programs are known to reserve, whatever its quota; later ones get less and less,
+// and the total is bounded. Part of the window is kept for the first few sessions of each allocation, so that no
+// tenant, nor all of them together, can take what every allocation is guaranteed. A range counts until it is free
+// again, not until its session ends; but a session counts as the first if no other is being served, so that a program
+// that restarts while its predecessor drains gets as much as that had.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +16,8 @@
 
 namespace gpuloom::scheduler {
 
-// A window whose last two parts are kept: for what first sessions need at least, and for small ones.
-// Apart, so that large quotas, promised more often than there is memory, leave the small ones theirs.
+// A window whose last two parts are set aside: for the minimum that first sessions need, and for small ranges. They
+// are separate so that large quotas, which may be overcommitted, leave the small ones theirs.
 struct DividedWindow {
   DividedWindow(const channel::Range& window, uint64_t needed_bytes, uint64_t assured_bytes)
       : open(channel::Range{window.begin, window.size_bytes - needed_bytes - assured_bytes}),
@@ -34,22 +32,21 @@ struct DividedWindow {
 struct AddressLimits {
   const char* kind;       // "device" or "host", for messages
   uint64_t first_bytes;   // the first session's range; a multiple of least_bytes, like all sizes
-  uint64_t needed_bytes;  // with less the first session could not use its quota
+  uint64_t needed_bytes;  // with less, the first session could not use its quota
   uint64_t least_bytes;   // a session's smallest range
-  uint32_t assured;       // so many sessions get a range also where others have taken all the rest
-  uint64_t most_bytes;    // all ranges of the allocation
+  uint32_t assured;       // this many sessions get a range even if others have taken all the rest
+  uint64_t most_bytes;    // all ranges of the allocation together
 };
 
 class AddressShare {
  public:
-  // A range for one more session: as large as the limits and what is free allow. False when they
-  // allow none: Refusal says why.
+  // Takes a range for one more session: as large as the limits and the free space allow. Returns false if they allow
+  // none; Refusal says why.
   [[nodiscard]] bool Take(const AddressLimits& limits, DividedWindow* window,
                           channel::Range* range);
-  // The session of a range that was taken here is served no more; its range may still be in use. Once
-  // for each.
+  // The session of a range taken here is no longer served; its range may still be in use. Once per range.
   void EndServing() { serving_ -= serving_ == 0 ? 0 : 1; }
-  // `range` was taken here, and its session is served no more.
+  // `range` was taken here, and its session is no longer served.
   void Free(const channel::Range& range, DividedWindow* window);
 
   uint64_t held_bytes() const { return held_bytes_; }
@@ -67,7 +64,7 @@ class AddressShare {
   uint32_t needed_ranges_ = 0;  // of them, those in DividedWindow::needed
 };
 
-// A range for a program that reserves nothing and has a small quota.
+// Enough for a program that reserves nothing and has a small quota.
 inline constexpr uint64_t kLeastDeviceRangeBytes = uint64_t{4} << 30;
 inline constexpr uint32_t kAssuredDeviceRanges = 4;
 // For 1,024 allocations.
@@ -78,8 +75,8 @@ inline constexpr uint64_t kNeededDeviceBytes = uint64_t{2} << 40;
 // What the first session of an allocation can reserve, whatever its quota.
 inline constexpr uint64_t kFirstReservableBytes = uint64_t{256} << 30;
 
-// Of the host window's 8 TiB half is for small ranges. Of the rest 96 sessions have the range that
-// goes with the default limit of pinned memory, and 64 more half of it.
+// Half of the host window's 8 TiB is for small ranges. In the rest, 96 sessions get the range that goes with the
+// default pinned memory limit, and 64 more get half of it.
 inline constexpr uint64_t kMinHostRangeBytes = uint64_t{1} << 30;
 inline constexpr uint64_t kMaxHostRangeBytes = uint64_t{64} << 30;
 inline constexpr uint32_t kAssuredHostRanges = 4;
@@ -88,12 +85,12 @@ inline constexpr uint64_t kNeededHostBytes = uint64_t{1} << 40;
 
 // For a session's pinned and managed memory, staging and images.
 AddressLimits HostAddressLimits(uint64_t pinned_limit_bytes);
-// How much a session with a range of `range_bytes` may pin: what else lies there has room, too.
+// How much a session with a range of `range_bytes` may pin, leaving room for what else is in the range.
 uint64_t PinnedLimitBytes(uint64_t pinned_limit_bytes, uint64_t range_bytes);
 
 AddressLimits DeviceAddressLimits(uint64_t memory_quota_bytes);
-// The first part of a range of `range_bytes`: the executor's, for cuMemAlloc. In the rest the tenant
-// reserves addresses.
+// The first part of a range of `range_bytes` is the executor's, for cuMemAlloc. The tenant reserves addresses in the
+// rest.
 uint64_t DeviceOwnBytes(uint64_t memory_quota_bytes, uint64_t range_bytes);
 
 }  // namespace gpuloom::scheduler

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A window of addresses, cut into disjoint ranges: device addresses and host addresses that tenants
-// of one GPU see as they are. Pure bookkeeping, one thread. Who may have how much: address_share.h.
+// Splits a window of addresses into disjoint ranges: device and host addresses that tenants of one
+// GPU see unchanged. Pure bookkeeping, one thread. Who may have how much: address_share.h.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace gpuloom::scheduler {
 
-// Measured on the real driver: device memory can be mapped at a wanted address here (and 4 TiB be
-// reserved within microseconds), and neither the kernel's mmap nor a position-independent executable
-// (0x55…, 0x56…) comes near.
+// Measured on the real driver: device memory can be mapped at a requested address here (and 4 TiB
+// reserved within microseconds), and neither the kernel's mmap nor a position-independent
+// executable (0x55…, 0x56…) comes near.
 inline constexpr channel::Range kDeviceWindow{0x2000'0000'0000, 0x3500'0000'0000};
-// Behind the heap of AddressSanitizer (0x6000'…, 4 TiB and its tables), which a tenant or our own
+// Above the heap of AddressSanitizer (0x6000'…, 4 TiB and its tables), which a tenant or our own
 // tests may be built with.
 inline constexpr channel::Range kHostWindow{0x6800'0000'0000, 0x0800'0000'0000};
 
-// What ranges are multiples of and begin at multiples of, so that a window does not fall into
-// pieces too small for anybody.
+// Ranges begin at multiples of this and have sizes that are multiples of it, so that a window does
+// not fragment into pieces too small to use.
 inline constexpr uint64_t kRangeUnitBytes = uint64_t{1} << 30;
 
 class AddressWindow {
  public:
   explicit AddressWindow(channel::Range window) : window_(window), free_bytes_(window.size_bytes) {}
 
-  // The lowest free range of `size_bytes` (a multiple of kRangeUnitBytes); false when there is none.
-  // The lowest, so that ranges stay together: who takes and gives back again and again leaves gaps
-  // where it has been, not all over the window.
+  // Takes the lowest free range of `size_bytes` (a multiple of kRangeUnitBytes); false if there is
+  // none. Lowest first keeps ranges together: repeated taking and freeing leaves gaps in one place,
+  // not all over the window.
   [[nodiscard]] bool Take(uint64_t size_bytes, channel::Range* range);
-  // `range` was taken and is not in use by anybody any more.
+  // `range` was taken and is no longer in use.
   void Free(const channel::Range& range);
 
   bool Contains(const channel::Range& range) const {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// An allocation: one Allocate of the kubelet (or one `gpuloom run`), who it is, what it may take
-// and what it has taken. Usage belongs to the allocation, not to its sessions: a quota is shared by
-// all processes that connect through its socket. Plain bookkeeping, one thread.
+// An allocation: one Allocate call of the kubelet (or one `gpuloom run`), with its identity, its
+// limits and its usage. Usage belongs to the allocation, not to its sessions: all processes that
+// connect through its socket share one quota. Plain bookkeeping, one thread.
 //
-// Allocations are held by shared_ptr: a session that is still draining keeps the allocation it is
-// charged to, also when the allocation has been removed meanwhile.
+// Held by shared_ptr: a draining session keeps the allocation it is charged to, even after the
+// allocation has been removed.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace gpuloom::scheduler {
 
-// The driver makes physical memory in granules of this size, so it is the unit of quota.
+// The driver creates physical memory in granules of this size, so it is the unit of quota.
 inline constexpr uint64_t kGranuleBytes = uint64_t{2} << 20;
 
 struct Identity {
@@ -41,14 +41,14 @@ class Usage {
     return used_bytes_ < quota_bytes_ ? quota_bytes_ - used_bytes_ : 0;
   }
 
-  // Takes effect for what is asked for from now on; nothing is taken away.
+  // Applies to later requests; nothing is taken away.
   void SetQuota(uint64_t bytes) { quota_bytes_ = bytes / kGranuleBytes * kGranuleBytes; }
 
-  // False, and counted, when the quota does not allow it.
+  // Returns false, and counts the refusal, if the quota does not allow it.
   [[nodiscard]] bool Charge(uint64_t bytes);
-  // What is held already and cannot be refused.
+  // For memory that is held already and cannot be refused.
   void ChargeAnyway(uint64_t bytes);
-  // What was charged but could not be had: leaves no trace in the peak.
+  // Reverts a charge for what could not be allocated: leaves no trace in the peak.
   void Undo(uint64_t bytes);
   void Discharge(uint64_t bytes);
 
@@ -72,22 +72,23 @@ struct Allocation {
   std::string trust_domain;
   uint64_t pinned_limit_bytes = 0;
 
-  LineBudget lines;  // of the log, that its tenants cause
+  LineBudget lines;  // log budget for what its tenants cause
   Usage usage;
   AddressShare device_addresses;
   AddressShare host_addresses;
   uint32_t session_count = 0;
   uint64_t kernels_of_ended_sessions = 0;
-  std::vector<std::string> unsupported;  // what was asked of CUDA in vain, each once
+  std::vector<std::string> unsupported;  // unsupported CUDA features that were requested, each once
 
-  // False: it is known, or there are too many. Other characters than a name's become '?'.
+  // Returns false if it is known already, or there are too many. Characters not allowed in a name
+  // become '?'.
   bool NoteUnsupported(std::string name_untrusted);
 
-  // "namespace/pod/container", or the name before anybody knows whose it is.
+  // "namespace/pod/container", or the allocation's name before it is bound.
   std::string Label() const { return bound ? identity.Label() : "allocation " + name; }
 };
 
-// Refuses, with a message, what would change an allocation's identity; otherwise updates it live.
+// Refuses, with a message, to change an allocation's identity; otherwise updates it live.
 [[nodiscard]] bool Bind(const control::BindAllocation& message, Allocation* allocation,
                         std::string* error);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler's command line. Prints help and mistakes itself.
+// The scheduler's command line. Prints help and errors itself.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ struct CommandLine {
   std::string executor_users;  // for ExecutorUsers::Choose
 };
 
-// nullopt: there is nothing to run, end with *exit_status.
+// nullopt if there is nothing to run: exit with *exit_status.
 [[nodiscard]] std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status);
 
 // "60s", "250ms", "2m", "0s". nullopt for anything else; a number without a unit is refused,

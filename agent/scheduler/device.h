@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPU as the scheduler uses it: facts about it, and physical memory. An interface, so that
-// tests run without a driver; OpenDevice gives the real one. One thread. No context is ever made:
-// whatever a tenant does, nothing here can be poisoned by it.
+// tests run without a driver; OpenDevice returns the real one. One thread. No context is ever
+// created, so no tenant can poison anything here.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace gpuloom::scheduler {
 
-// What the driver says about the device, unmasked (device_snapshot.h makes of it what a tenant
+// What the driver reports about the device, unmasked (device_snapshot.h turns it into what a tenant
 // sees).
 struct DeviceFacts {
   int32_t driver_version = 0;
@@ -36,15 +36,16 @@ class Device {
   // Returns a CUresult.
   [[nodiscard]] virtual uint32_t CreateMemory(uint64_t size_bytes, uint64_t* handle,
                                               channel::UniqueFd* exported) = 0;
-  // The scheduler's own hold on it ends; importers keep it alive until they let go.
+  // Releases the scheduler's own reference; importers keep the memory alive until they release
+  // theirs.
   virtual void ReleaseMemory(uint64_t handle) = 0;
 
  protected:
   DeviceFacts facts_;
 };
 
-// Loads the driver library and takes the device: "0", or "GPU-8d7e6a90-…". nullptr with a message
-// that names what to look at.
+// Loads the driver library and opens the device: "0", or "GPU-8d7e6a90-…". nullptr with a message
+// that names what to check.
 [[nodiscard]] std::unique_ptr<Device> OpenDevice(const std::string& cuda_library,
                                                  const std::string& index_or_uuid,
                                                  std::string* error);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the node's NVML says of a device and CUDA does not: the PCIe link, the fastest clocks, the range of
-// its power limit. Tenants' NVML passes it on (docs/nvml.md).
+// What the node's NVML reports about a device and CUDA does not: the PCIe link, the maximum clocks, the range of its
+// power limit. Tenants' NVML passes it on (docs/nvml.md).
 //
-// NVML is loaded for this one reading, so nothing of it stays in the process. What it does not say is 0:
-// a device that NVML does not know (the software GPU) or a node without NVML is described by nothing, and
-// is no error.
+// NVML is loaded only for this one reading and does not stay in the process. What it does not report is 0: a device
+// unknown to NVML (the software GPU) or a node without NVML has an empty description, which is no error.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device as one tenant sees it. Attributes describe what the tenant has, not the hardware:
-// what gpuloom does not implement (yet) is 0 in one table, kMasked in device_snapshot.cc, whatever
-// the hardware could do. Everything else is passed on as the driver says it. Pure.
+// The device as one tenant sees it. Attributes describe what the tenant has, not the hardware: what
+// gpuloom does not implement (yet) is 0 in one table, kMasked in device_snapshot.cc, whatever the
+// hardware can do. Everything else is passed on as the driver reports it. Pure.
 #pragma once
 
 #include "agent/scheduler/device.h"

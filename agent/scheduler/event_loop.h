@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler's one thread: descriptors to watch and timers, over epoll. Everything runs on the
+// The scheduler's one thread: watched descriptors and timers, over epoll. Everything runs on the
 // thread that calls Run; nothing here is thread-safe. Handlers may watch, unwatch, start and cancel
-// anything, themselves included.
+// anything, including themselves.
 //
 //   Watch watch = loop.WatchFd(fd, EPOLLIN, [](uint32_t events) { … });   // ends with `watch`
 //   Timer timer = loop.After(5s, [] { … });                               // cancelled with `timer`
@@ -28,7 +28,7 @@ class Watch {
   Watch(Watch&& other) noexcept;
   Watch& operator=(Watch&& other) noexcept;
   ~Watch() { End(); }
-  // Other events from now on; 0 keeps only EPOLLHUP and EPOLLERR.
+  // Sets the events to watch from now on; 0 keeps only EPOLLHUP and EPOLLERR.
   void Change(uint32_t events);
   void End();
   bool active() const { return loop_ != nullptr; }
@@ -68,13 +68,13 @@ class EventLoop {
   [[nodiscard]] Watch WatchFd(int fd, uint32_t events, std::function<void(uint32_t)> handler);
   [[nodiscard]] Timer After(Clock::duration delay, std::function<void()> handler);
 
-  // Until Stop is called.
+  // Runs until Stop is called.
   void Run();
   void Stop() { stopped_ = true; }
-  // More will come at once: until then the loop looks without sleeping. Nothing where processors are
-  // few.
+  // For `time` the loop polls without sleeping, because more is expected at once. Does nothing
+  // where processors are few.
   void StayAwake(Clock::duration time);
-  // One wait of at most `limit`, for tests that look between steps.
+  // One wait of at most `limit`, for tests that check state between steps.
   void RunOnce(Clock::duration limit);
 
  private:
@@ -94,7 +94,7 @@ class EventLoop {
   channel::UniqueFd epoll_;
   bool stopped_ = false;
   Clock::time_point awake_until_{};
-  // Ids are never used twice, so an event that was fetched before its watch ended finds nothing.
+  // Ids are never reused, so an event that was fetched before its watch ended finds nothing.
   uint64_t last_id_ = 0;
   std::map<uint64_t, std::shared_ptr<Watched>> watched_;
   std::multimap<Clock::time_point, Pending> timers_;

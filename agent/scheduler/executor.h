@@ -5,8 +5,8 @@
 //   kStarting ── ExecutorReady ──→ kReady ── idle, fault, hang-up, does not drain ──→ kDying ──
 //   reaped ──→ gone
 //
-// A dying executor serves nobody any more; its domain may already have another. What its sessions
-// hold stays charged until it is reaped.
+// A dying executor no longer serves anybody; its domain may already have another. What its sessions hold stays charged
+// until it is reaped.
 #pragma once
 
 #include <map>
@@ -36,7 +36,7 @@ class Executor {
   std::string domain;
   State state = State::kStarting;
   bool was_ready = false;
-  bool lenient = false;     // started so, because the driver does not start fully confined
+  bool lenient = false;     // started leniently, because the driver does not start fully confined
   bool steps_down = false;  // it has shown that
   std::string reason;       // why it is dying
   ChildProcess process;
@@ -54,14 +54,14 @@ class Executor {
     channel::Range range;
   };
   std::map<uint64_t, Arena> arenas;
-  // What its driver takes for sessions that have ended, by memory id: code that could not be unloaded yet,
-  // say. Stays on their allocations' accounts.
+  // What its driver still uses for sessions that have ended, by memory id: for example code that could not be unloaded
+  // yet. Stays on their allocations' accounts.
   struct Charge {
     std::shared_ptr<Allocation> allocation;
     uint64_t size_bytes;
   };
   std::map<uint64_t, Charge> charges;
-  Timer deadline;  // kStarting: to be ready; kDying: to be gone by itself
+  Timer deadline;  // kStarting: to be ready; kDying: to exit by itself
   Timer idle;
 
   std::string Label() const {
@@ -70,16 +70,15 @@ class Executor {
   }
 };
 
-// What is remembered of a domain between its executors: how often the last ones failed to start.
+// What is kept about a domain between its executors: how often the last ones failed to start.
 struct StartHistory {
   int failures = 0;
   std::string last_reason;
   EventLoop::Clock::time_point next_start{};
-  LineBudget lines;  // of the log, about its executors: tenants can end them at will
+  LineBudget lines;  // log budget for its executors: tenants can end them at will
 };
 
-// 0, then 1 s, doubling up to 30 s: a broken driver is not asked ten times a second, and a mended
-// one is found soon.
+// 0, then 1 s, doubling up to 30 s: a broken driver is not tried ten times a second, and a repaired one is found soon.
 EventLoop::Clock::duration StartDelay(int failures);
 
 }  // namespace gpuloom::scheduler

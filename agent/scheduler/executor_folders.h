@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folders that executors write to, one each: named by the scheduler, made by the executor as its
-// own user, and removed when it has ended. The scheduler may lack the right to remove another user's files, so a
-// process of that user does it: the executor's program, told to. One thread.
+// The folders that executors write to, one each: named by the scheduler, created by the executor as its own user, and
+// removed when it has ended. The scheduler may not be allowed to remove another user's files, so a process of that
+// user does it: the executor's program, run for that. One thread.
 #pragma once
 
 #include <map>
@@ -16,21 +16,21 @@ namespace gpuloom::scheduler {
 
 class ExecutorFolders {
  public:
-  // An intruder may leave what takes long to remove; it does not keep the scheduler from ending.
+  // An intruder may leave files that take long to remove; that must not keep the scheduler from ending.
   static constexpr std::chrono::seconds kRemovalTimeout{30};
 
-  // `parent` is a folder in which everybody may make one, as /tmp; `program` is gpuloom-executor.
+  // `parent` is a folder in which everybody may create one, such as /tmp; `program` is gpuloom-executor.
   ExecutorFolders(EventLoop* loop, std::string parent, std::string program);
 
-  // The path of a folder that is not there yet. Random, so that nobody takes it before; no secret.
+  // The path of a folder that does not exist yet. Random, so that nobody creates it first; not secret.
   std::string NewPath() const;
 
-  // Nothing of `user` is alive. Its number is free again when the folder is gone; where that fails,
-  // when this scheduler ends.
+  // No process of `user` is alive. Its number is free again when the folder is gone; if removal fails, when this
+  // scheduler ends.
   void Remove(const std::string& path, ExecutorUser user);
-  // Those that a scheduler left which was killed: of users of ours that nothing alive has.
+  // Removes the folders left by a scheduler that was killed: those of our users that no live process has.
   void RemoveLeft(const ExecutorUsers& users);
-  // SIGCHLD has come.
+  // Called on SIGCHLD.
   void OnChildExit();
   bool removing() const { return !removals_.empty(); }
 
@@ -45,7 +45,7 @@ class ExecutorFolders {
   std::string parent_;
   std::string program_;
   std::map<std::string, Removal> removals_;  // by path
-  std::vector<ExecutorUser> lost_;           // whose folders are still there
+  std::vector<ExecutorUser> lost_;           // users whose folders are still there
 };
 
 }  // namespace gpuloom::scheduler

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one executor logs: it writes into a pipe, and we copy the lines to our own log. So whoever
-// takes over an executor has no descriptor of the log's file, to which it could write without end,
-// or which it could cut; no line of it looks like one of ours, and each has our time; and it has so many bytes a
-// second. One thread.
+// What one executor logs: it writes into a pipe, and we copy the lines to our own log. So whoever takes over an
+// executor has no descriptor of the log file to fill or truncate; its lines cannot pass for ours, and each has our
+// time; and its bytes per second are limited. One thread.
 #pragma once
 
 #include <cstddef>
@@ -17,21 +16,21 @@ namespace gpuloom::scheduler {
 
 class ExecutorLog {
  public:
-  // A line as the executor makes them at most; longer ones are cut into several.
+  // The longest line that the executor makes; longer ones are split.
   static constexpr size_t kMaxLineBytes = kMaxLogLineBytes;
-  // Room for the report of a crash many times over; a log of all details takes a tenth.
+  // Room for many crash reports; a debug log takes a tenth.
   static constexpr size_t kMaxBytesPerSecond = 256 << 10;
 
   using Now = std::function<EventLoop::Clock::time_point()>;
 
-  // Invalid, with errno, when there is no descriptor left. `loop` outlives it.
+  // Invalid, with errno, if no descriptor is left. `loop` outlives it.
   explicit ExecutorLog(EventLoop* loop, Now now = &EventLoop::Clock::now);
 
   // The executor's end, to be handed over and closed.
   channel::UniqueFd TakeWriter() { return std::move(writer_); }
   bool valid() const { return reader_.valid(); }
 
-  // Copies what is there already: its process has ended.
+  // Copies what is already in the pipe: its process has ended.
   void Drain();
 
  private:
@@ -44,7 +43,7 @@ class ExecutorLog {
   Now now_;
   channel::UniqueFd reader_;
   channel::UniqueFd writer_;
-  std::string line_;  // that has no end yet
+  std::string line_;  // not ended yet
   EventLoop::Clock::time_point second_began_{};
   size_t bytes_this_second_ = 0;
   size_t dropped_lines_ = 0;

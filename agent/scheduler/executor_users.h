@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The users that executors run as: one for each process, uid and gid the same number, so that
 // whoever takes over an executor owns nothing of another's, of the scheduler's or of the node's. A
-// number that is given out is locked by an abstract Unix socket, which the executor inherits: it is
-// nobody else's, of any scheduler in this network namespace, until the last process that has it is
-// gone. Where to begin is drawn at random, so that schedulers that do not see each other's locks
-// hardly meet in a wide range.
+// number in use is locked by an abstract Unix socket, which the executor inherits: no other
+// scheduler in this network namespace can use it until the last process that has it is gone. The
+// search starts at a random number, so that schedulers that do not see each other's locks rarely
+// collide in a wide range.
 //
 // Plain value; one thread. Needs root, and the right to change users and to signal others.
 #pragma once
@@ -42,7 +42,7 @@ class ExecutorUsers {
   static constexpr uint32_t kFirst = 2'000'000'000;
   static constexpr uint32_t kLast = 2'099'999'999;
 
-  // None.
+  // No users.
   ExecutorUsers() = default;
 
   // "auto": the above, or none where this process lacks a right to them; "none"; or "FIRST-LAST",
@@ -55,10 +55,10 @@ class ExecutorUsers {
   // Why there are none and what follows, for the log; empty with any().
   const std::string& lack() const { return lack_; }
 
-  // One that nobody has; the scheduler's own where there are none. False with a message when all
-  // are taken.
+  // Takes one that is not in use; the scheduler's own if there are none. Returns false with a
+  // message if all are in use.
   [[nodiscard]] bool Take(ExecutorUser* user, std::string* error) const;
-  // This one, if it is one of them and nobody has it.
+  // Takes this one, if it is one of them and not in use.
   [[nodiscard]] bool TakeThis(uint32_t id, ExecutorUser* user) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler's log: one line a message (agent/node/log.h) to stderr, "… gpuloom-scheduler: session 3
+// The scheduler's log: one line per message (agent/node/log.h) to stderr, "… gpuloom-scheduler: session 3
 // (team-a/trainer-0/main): …". A file that grows keeps its last lines. Safe from any thread.
 #pragma once
 
@@ -15,10 +15,10 @@ void LogInfo(std::string_view text);
 void LogWarning(std::string_view text);
 void LogError(std::string_view text);
 
-// What an executor has written, whatever its level: it has judged that itself.
+// Logs what an executor has written, whatever its level: the executor has filtered it.
 void LogOfExecutor(LogLevel level, std::string_view text);
 
-// For what a tenant can cause at will: no more than its budget allows.
+// For lines that a tenant can cause at will: no more than its budget allows.
 void LogFor(LineBudget* budget, LogLevel level, std::string_view text);
 
 // "pid 12", or "a process" when `pid` is 0: SO_PEERCRED has no number for a process outside the pid

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Physical device memory by session: made, counted, given back. What an executor says is untrusted:
-// a size is judged, a memory id is looked up under the session it must belong to. One thread.
+// Physical device memory by session: created, counted, returned. What an executor sends is untrusted: sizes are
+// checked, and a memory id is looked up under the session it must belong to. One thread.
 //
-// A session's memory lives in SessionMemory, owned by the session; ReleaseAll before that ends.
+// A session's memory is in SessionMemory, owned by the session; call ReleaseAll before that ends.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace gpuloom::scheduler {
 
 struct SessionMemory {
   struct Piece {
-    uint64_t handle;  // 0: charged only, the memory is the executor's driver's
+    uint64_t handle;  // 0: charged only; the memory is held by the executor's driver
     uint64_t size_bytes;
   };
   std::map<uint64_t, Piece> pieces;  // by memory id
@@ -30,8 +30,8 @@ struct SessionMemory {
 
 class MemoryBook {
  public:
-  // Of one session: more than programs with thousands of arrays, images and graphs have. Bounds what an
-  // executor that was taken over can make the scheduler note.
+  // Per session: more than programs with thousands of arrays, images and graphs have. Limits what an executor that was
+  // taken over can make the scheduler store.
   static constexpr size_t kMaxPieces = 1u << 20;
 
   explicit MemoryBook(Device* device) : device_(device), spare_(device) {}
@@ -43,23 +43,23 @@ class MemoryBook {
     uint64_t memory_id = 0;
     channel::UniqueFd memory;
   };
-  // For who may not have any: CUDA_ERROR_INVALID_VALUE.
+  // Returned to callers that may not have any: CUDA_ERROR_INVALID_VALUE.
   [[nodiscard]] static Grant NoGrant();
   // Charged to `usage`. CUDA_ERROR_OUT_OF_MEMORY when the quota or the device has no room,
   // CUDA_ERROR_INVALID_VALUE for a size that is no positive multiple of the granule.
   [[nodiscard]] Grant Make(uint64_t size_bytes_untrusted, SessionMemory* session, Usage* usage);
 
-  // The same without memory: what the executor's driver takes for a session. Any size but 0.
+  // The same without memory: for what the executor's driver uses for a session. Any size but 0.
   [[nodiscard]] Grant Charge(uint64_t size_bytes_untrusted, SessionMemory* session, Usage* usage);
 
-  // False when the id is not the session's; nothing is changed then.
+  // Returns false if the id is not the session's; then nothing is changed.
   [[nodiscard]] bool Return(uint64_t memory_id_untrusted, SessionMemory* session, Usage* usage);
 
-  // Hands a piece and its charge on. False when it is not `from`'s; nothing is changed then.
+  // Moves a piece and its charge. Returns false if it is not `from`'s; then nothing is changed.
   [[nodiscard]] static bool Transfer(uint64_t memory_id_untrusted, SessionMemory* from,
                                      Usage* from_usage, SessionMemory* to, Usage* to_usage);
 
-  // Takes out of a session's pieces, by memory id with their sizes, what is charged only. The charge stays.
+  // Removes a session's pieces that are only charged, and returns their sizes by memory id. The charge stays.
   [[nodiscard]] static std::map<uint64_t, uint64_t> TakeCharged(SessionMemory* session);
 
   void ReleaseAll(SessionMemory* session, Usage* usage);

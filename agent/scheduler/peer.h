@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A control connection on the event loop: whole messages in, whole messages out, never blocking.
-// What does not fit into the socket is kept and sent when it does; a peer that lets more than
-// kMaxKept messages pile up is broken off. One thread.
+// What does not fit into the socket is queued; a peer that lets more than kMaxKept messages pile up
+// is disconnected. One thread.
 //
 // The owner may destroy the Peer inside either handler. `on_gone` is called once, never from inside
 // Send, and nothing is called after it.
@@ -23,7 +23,7 @@ class Peer {
   using OnGone = std::function<void(const std::string& reason)>;
 
   static constexpr char kHungUp[] = "hung up";
-  // More than every session of an executor together can have under way.
+  // More than all sessions of an executor together can have in flight.
   static constexpr size_t kMaxKept = 4096;
 
   Peer(EventLoop* loop, channel::UniqueFd socket, OnMessage on_message, OnGone on_gone);
@@ -36,15 +36,15 @@ class Peer {
 
   void SetPeerMinor(uint16_t minor) { connection_.set_peer_minor(minor); }
 
-  // At most so many descriptors may come with a message from now on; at first none.
+  // From now on at most this many descriptors may come with a message; initially none.
   void ExpectDescriptors(size_t most) { most_descriptors_ = most; }
 
-  // More than a socket's buffer holds, however large its owner makes it.
+  // More than a socket buffer holds, however large its owner makes it.
   static constexpr size_t kMaxPending = 4096;
 
-  // Hands over the messages that have already arrived, for a peer whose process is known to be
-  // dead, for as long as `keep_going` says so, and no more than kMaxPending: the process may have
-  // given its end to somebody who still sends. The owner must not destroy the Peer meanwhile.
+  // Delivers the messages that have already arrived from a peer whose process is known to be dead,
+  // while `keep_going` returns true and at most kMaxPending: the process may have passed its end to
+  // another that still sends. The owner must not destroy the Peer meanwhile.
   void ReceivePending(const std::function<bool()>& keep_going);
 
  private:

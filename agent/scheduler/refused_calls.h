@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system calls that one executor's filter refuses: the kernel holds the caller and tells us here
-// (seccomp_unotify(2)). Each is answered EPERM at once; each number is logged once, because it means
-// that a driver needs more than we know of, or that somebody tries what is forbidden: a warning, but for
-// the two that a driver always tries. One thread.
+// The system calls that one executor's seccomp filter refuses: the kernel suspends the caller and notifies us here
+// (seccomp_unotify(2)). Each is answered EPERM at once; each number is logged once, because either a driver needs more
+// than we know of or somebody tries what is forbidden: as a warning, but for the two that a driver always tries. One
+// thread.
 #pragma once
 
 #include <bitset>
@@ -15,15 +15,15 @@
 
 namespace gpuloom::scheduler {
 
-// Whether the descriptor is the kernel's, and not one that only answers like it.
+// Returns whether the descriptor is the kernel's, not one that only answers like it.
 bool IsRefusedCallsDescriptor(int fd);
 
 class RefusedCalls {
  public:
-  // Beyond these answers the descriptor is closed, so that nobody keeps us busy by asking: the
-  // kernel then refuses by itself, with ENOSYS.
+  // After this many answers the descriptor is closed, so that nobody can keep us busy: the kernel then refuses by
+  // itself, with ENOSYS.
   static constexpr int kMostAnswers = 10'000;
-  // Lines in the log: more numbers than a driver could have escaped our lists with.
+  // Lines in the log: more numbers than our lists could have missed of a driver's.
   static constexpr size_t kMostNamed = 32;
 
   // `whose` stands in front of each line.
@@ -34,7 +34,7 @@ class RefusedCalls {
   void Note(int number);
   void Close();
 
-  // The filter's numbers end below; see gpuloom-executor's system_calls.cc.
+  // The filter's numbers are below this; see gpuloom-executor's system_calls.cc.
   static constexpr size_t kNumbers = 1024;
 
   channel::UniqueFd descriptor_;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conductor: allocations, sessions, executors and the control socket of one GPU. Everything
-// runs on the event loop's thread; nothing blocks. Whatever a tenant or an executor says is judged
-// before it changes anything, and costs at most its own session or its own domain.
+// Coordinates allocations, sessions, executors and the control socket of one GPU. Everything runs on the event loop's
+// thread; nothing blocks. What a tenant or an executor sends is checked before it changes anything, and costs at most
+// its own session or its own domain.
 //
-// Split by noun: control_flow.cc (agent ↔ scheduler), session_flow.cc (tenants), query_flow.cc
-// (who only asks), executor_flow.cc (executors), memory_flow.cc (device memory), scheduler.cc (start, end, and what joins them).
+// Split by topic: control_flow.cc (agent ↔ scheduler), session_flow.cc (tenants), query_flow.cc (queries),
+// executor_flow.cc (executors), memory_flow.cc (device memory), scheduler.cc (start, end, and what joins them).
 #pragma once
 
 #include <chrono>
@@ -39,16 +39,15 @@ struct Options {
   uint64_t executor_memory_bytes =
       0;  // of the node's, for one executor's tenants; 0: its own default
   std::chrono::milliseconds idle_timeout{60'000};   // of an executor without sessions
-  std::chrono::milliseconds drain_timeout{10'000};  // of a session's work after its end
+  std::chrono::milliseconds drain_timeout{10'000};  // for a session's work after its end
   bool exit_when_unused = false;
-  // See SpareMemory. Without, every piece of memory that exists is some session's.
+  // See SpareMemory. Without it, every existing piece of memory belongs to a session.
   bool make_spare_memory = false;
-  // Making a context takes half a second on real hardware, several when the machine has just
-  // started.
+  // Creating a context takes half a second on real hardware, several when the machine has just started.
   std::chrono::milliseconds start_timeout{60'000};
-  // Given to the executor beyond drain_timeout before it is held to be stuck itself.
+  // Extra time beyond drain_timeout before the executor itself is considered stuck.
   std::chrono::milliseconds drain_grace{2'000};
-  // An executor whose connection is closed exits by itself; then it is killed.
+  // An executor whose connection is closed exits by itself; after this it is killed.
   std::chrono::milliseconds exit_grace{3'000};
 };
 
@@ -63,9 +62,9 @@ class Scheduler {
   Scheduler(EventLoop* loop, Device* device, Options options);
   ~Scheduler();
 
-  // Makes the control socket. False with a message.
+  // Creates the control socket. Returns false with a message.
   [[nodiscard]] bool Listen(std::string* error);
-  // SIGCHLD has come.
+  // Called on SIGCHLD.
   void OnChildExit();
   // Ends every session and executor, then stops the loop.
   void Shutdown();
@@ -75,11 +74,11 @@ class Scheduler {
     std::unique_ptr<Peer> peer;
     bool greeted = false;
   };
-  // One at a time for each allocation, and one for all of them: whoever asks meanwhile waits for the
-  // next, so that no executor has others asked as often as it likes.
+  // One at a time per allocation, and one for all of them: requests made meanwhile wait for the next round, so that no
+  // executor can have others asked as often as it likes.
   struct ReclaimRound {
     const Allocation* of = nullptr;  // nullptr: all; only compared
-    std::set<uint64_t> sessions;     // that have not answered
+    std::set<uint64_t> sessions;     // that have not answered yet
     std::vector<std::function<void()>> then;
     std::vector<std::function<void()>> next;
     EventLoop::Clock::time_point began;
@@ -96,7 +95,7 @@ class Scheduler {
   void AcceptController();
   void OnControl(uint64_t controller, const control::Incoming& in);
   void EndController(uint64_t controller);
-  // What each request changes. False with the reason.
+  // Applies one request. Returns false with the reason.
   [[nodiscard]] bool Apply(uint64_t controller, const control::ControlHello& message,
                            std::string* error);
   [[nodiscard]] bool Apply(uint64_t controller, const control::AddAllocation& message,
@@ -126,12 +125,12 @@ class Scheduler {
   void EndSession(Session* session, const std::string& why);
   void StopServing(Session* session);
   void ExpectEnd(Session* session);
-  // Nothing of it is anywhere any more.
+  // Called when nothing holds any part of it any more.
   void ForgetSession(uint64_t session_id);
   Session* FindSession(uint64_t session_id_untrusted, const Executor& executor);
 
   // query_flow.cc
-  // After what the allocation's sessions only keep has gone back: it is used by nobody.
+  // Answers after the allocation's sessions have returned the memory that they keep without using it.
   void AnswerWhenReturned(const AllocationPtr& allocation, Visitor visitor);
   void Answer(const Allocation& allocation, const Visitor& visitor);
 
@@ -139,7 +138,7 @@ class Scheduler {
   [[nodiscard]] Executor* ExecutorFor(const std::string& domain, std::string* error);
   [[nodiscard]] bool StartProcess(Executor* executor, int control, std::string* error);
   void OnExecutorMessage(uint64_t executor_id, control::Incoming& in);
-  // Of every message: `in` has its request number and descriptors.
+  // One per message type; `in` has the request number and descriptors.
   void On(Executor* executor, const control::RefusedCalls& message, control::Incoming& in);
   void On(Executor* executor, const control::ExecutorReady& message, control::Incoming& in);
   void On(Executor* executor, const control::SessionReady& message, control::Incoming& in);
@@ -149,13 +148,13 @@ class Scheduler {
   void On(Executor* executor, const control::UnsupportedCall& message, control::Incoming& in);
   void On(Executor* executor, const control::ArenaReturned& message, control::Incoming& in);
   void On(Executor* executor, const control::ExecutorFault& message, control::Incoming& in);
-  // kAbort: it hangs, and is to say where. Who has not ended after exit_grace is killed in any case.
+  // kAbort: it hangs, and is to log where. If it has not ended after exit_grace, it is killed in any case.
   enum class End { kAsk, kAbort, kKill };
-  // It serves nobody from now on: its tenants are hung up on, its domain may start another.
+  // It no longer serves anybody: its tenants are disconnected, its domain may start another.
   void LoseExecutor(Executor* executor, End end, const std::string& reason);
   void KillExecutor(Executor* executor);
   void OnReaped(uint64_t executor_id, const std::string& how);
-  // Whether any allocation is bound to the domain: nobody else may attach there.
+  // Returns whether any allocation is bound to the domain: nobody else may attach there.
   bool HasAllocations(const std::string& domain) const;
   void LookIdle(Executor* executor);
 
@@ -166,18 +165,18 @@ class Scheduler {
   void On(Executor* executor, const control::MemoryTransfer& message, control::Incoming& in);
   void On(Executor* executor, const control::MemoryInfoRequest& message, control::Incoming& in);
   void On(Executor* executor, const control::MemoryReclaimed& message, control::Incoming& in);
-  // Answers a question for memory. Of the session nullptr when there is none that may have any;
-  // false, unless it is the last try, when the device had no room.
+  // Answers a memory request. The session is nullptr if there is none that may have any. Returns false, unless it is
+  // the last try, if the device had no room.
   using OnRoom = std::function<bool(Executor*, Session*, bool last_try)>;
-  // Calls `then`; before that, or again, when what sessions keep has been asked back, where the
-  // quota or the device has no room without.
+  // Calls `then`. Where the quota or the device has no room, first reclaims what sessions keep, or reclaims it and
+  // calls `then` again.
   void WithRoom(Executor* executor, uint64_t session_id_untrusted, uint64_t size_bytes,
                 const OnRoom& then);
   [[nodiscard]] bool Grant(Executor* executor, Session* session,
                            const control::MemoryRequest& message, uint32_t request, bool last_try);
   Session* FindServed(uint64_t session_id_untrusted, const Executor& executor);
-  // Asks back what the sessions of an allocation (nullptr: all sessions) keep; `then` when they have
-  // returned it, are gone, or take too long.
+  // Asks the sessions of an allocation (nullptr: all sessions) to return the memory they keep; calls `then` when they
+  // have returned it, are gone, or take too long.
   void Reclaim(const Allocation* allocation, std::chrono::milliseconds limit,
                std::function<void()> then);
   void BeginReclaim(const Allocation* allocation, std::chrono::milliseconds limit,
@@ -201,7 +200,7 @@ class Scheduler {
   Watch control_watch_;
   Timer control_pause_;
   bool was_used_ = false;
-  // Of this GPU, learned by the first executor that failed.
+  // For this GPU, learned from the first executor that failed.
   bool drivers_need_leniency_ = false;
   bool shutting_down_ = false;
   Timer unused_timer_;
@@ -213,7 +212,7 @@ class Scheduler {
   std::map<std::string, DoorAndAllocation> allocations_;
   std::map<uint64_t, std::unique_ptr<Session>> sessions_;
   std::map<uint64_t, std::unique_ptr<Executor>> executors_;
-  std::map<std::string, Executor*> domains_;  // the one that serves new sessions
+  std::map<std::string, Executor*> domains_;  // the executor that serves new sessions
   std::map<std::string, StartHistory> start_history_;
   std::map<uint64_t, ReclaimRound> reclaims_;
 };

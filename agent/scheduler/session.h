@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tenant process's session as the scheduler holds it: from its accepted Hello until its executor
-// has nothing of it any more. Owned by Scheduler's table; plain state, moved along by
+// holds nothing of it any more. Owned by Scheduler's table; plain state, advanced by
 // session_flow.cc.
 //
 //            executor ready              SessionReady, Welcome sent
@@ -29,7 +29,7 @@ namespace gpuloom::scheduler {
 
 class Executor;
 
-// What a session's regions are reached by, until they have been handed over.
+// The descriptors of a session's regions, until they are handed over.
 struct SessionRegions {
   channel::UniqueFd command;
   channel::UniqueFd completion;
@@ -46,7 +46,7 @@ struct Session {
   std::shared_ptr<Allocation> allocation;
   Executor* executor = nullptr;
   int tenant_pid = 0;  // for logs only; 0: not known
-  // What it calls itself (wire::Hello): told to its own allocation, otherwise meaningless.
+  // The pid it reports (wire::Hello): passed on to its own allocation only, otherwise meaningless.
   int32_t own_pid_untrusted = 0;
   uint64_t pid_namespace_untrusted = 0;
   wire::SessionToken token{};  // told to the tenant in Welcome
@@ -60,7 +60,7 @@ struct Session {
   uint64_t device_own_bytes = 0;  // its first part, see AddSession
   channel::Range host_range;
   uint64_t pinned_limit_bytes = 0;
-  bool waits_for_others = false;  // to end; has been logged
+  bool waits_for_others = false;  // for its end; has been logged
   bool arena_returned = true;     // false from AddSession to ArenaReturned
   SessionMemory memory;
   uint64_t kernels_launched = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One piece of device memory made ahead, for the program that asks for the same size again and again,
-// as allocators that grow do: making a descriptor for it takes longer than all the rest of a grant.
-// It is charged to nobody, as it is nobody's yet, and short-lived. One thread.
+// One piece of device memory created ahead, for programs that ask for the same size again and again, as growing
+// allocators do: creating its descriptor takes longer than all the rest of a grant. It is charged to nobody, as it is
+// nobody's yet, and short-lived. One thread.
 #pragma once
 
 #include <chrono>
@@ -15,10 +15,9 @@ class SpareMemory {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Larger ones would take too much from the device that nobody may ever want.
+  // Larger ones would take too much from the device that may never be wanted.
   static constexpr uint64_t kLargestBytes = uint64_t{64} << 20;
-  // Two requests that are further apart do not belong together; and a spare for which nobody has
-  // come in this time is not wanted.
+  // Requests further apart are unrelated, and a spare that nobody has taken within this time is not wanted.
   static constexpr std::chrono::milliseconds kSoon{50};
 
   explicit SpareMemory(Device* device) : device_(device) {}
@@ -26,13 +25,13 @@ class SpareMemory {
   SpareMemory(const SpareMemory&) = delete;
   SpareMemory& operator=(const SpareMemory&) = delete;
 
-  // As Device::CreateMemory, with the spare if it fits.
+  // Like Device::CreateMemory, but uses the spare if it fits.
   [[nodiscard]] uint32_t Take(uint64_t size_bytes, uint64_t* handle, channel::UniqueFd* memory);
-  // To be called after a grant: true when another of its size is likely.
+  // Called after a grant. Returns true if another of its size is likely.
   bool Note(uint64_t size_bytes, Time now);
-  // Makes one of the size noted last, unless it is there.
+  // Creates a spare of the size noted last, unless there is one.
   void Make();
-  // True when there was one.
+  // Returns true if there was one.
   bool Drop();
 
  private:

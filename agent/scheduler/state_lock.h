@@ -8,7 +8,8 @@
 
 namespace gpuloom::scheduler {
 
-// Makes the folder unless it is there (0700; its parent must exist) and takes the lock file in it.
+// Creates the folder if it does not exist (0700; its parent must exist) and takes the lock file in
+// it.
 LockFile LockState(const std::string& state_dir);
 
 }  // namespace gpuloom::scheduler

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket of one allocation: who connects here *is* that allocation. Listens, reads each
-// visitor's Hello, judges its version, and hands over those that may become sessions, and those
-// that ask. A visitor
-// that connects and says nothing, says too much, or comes too often costs a descriptor for a few
-// seconds at most, and nobody outside this allocation notices. One thread.
+// The socket of one allocation: whoever connects here *is* that allocation. Listens, reads each
+// visitor's Hello, checks its version, and hands over those that may become sessions and those that
+// only query. A visitor that connects and sends nothing, sends too much, or comes too often costs a
+// descriptor for a few seconds at most, and nobody outside this allocation notices. One thread.
 #pragma once
 
 #include <functional>
@@ -21,18 +20,18 @@ struct Visitor {
   channel::UniqueFd socket;
   wire::Hello
       hello;    // of a version that is served; kHelloMagic, or kQueryMagic of one who only asks
-  int pid = 0;  // of the peer as the kernel says it, for logs only: it may be gone or reused
+  int pid = 0;  // of the peer as the kernel reports it, for logs only: it may be gone or reused
 };
 
-// Sends a refusing Welcome, or QueryAnswer to who asked, whole or not at all, never blocking.
+// Sends a refusing Welcome or QueryAnswer, whole or not at all, never blocking.
 void Refuse(int socket, wire::Admission admission, const std::string& message);
 void RefuseQuery(int socket, wire::Admission admission, const std::string& message);
 
 class TenantDoor {
  public:
-  // A tenant says Hello right after it connects; five seconds cover a stopped or swapped-out one.
+  // A tenant sends Hello right after it connects; five seconds cover a stopped or swapped-out one.
   static constexpr std::chrono::seconds kHelloTimeout{5};
-  // Beyond these the oldest silent visitor is sent away: an honest one is not silent.
+  // Above this, the oldest silent visitor is disconnected: an honest one is not silent.
   static constexpr size_t kMaxSilent = 16;
   // More connections within a second than any program makes; further ones wait in the backlog.
   static constexpr int kMaxVisitorsPerSecond = 200;
@@ -43,9 +42,9 @@ class TenantDoor {
       : loop_(loop), on_visitor_(std::move(on_visitor)) {}
   ~TenantDoor();
 
-  // Makes `directory`/gpuloom.sock. False with a message.
+  // Creates `directory`/gpuloom.sock. Returns false with a message.
   [[nodiscard]] bool Open(const std::string& directory, std::string* error);
-  // False when somebody has removed the socket's file since.
+  // Returns false if the socket's file has been removed since.
   bool present() const;
 
  private:

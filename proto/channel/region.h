@@ -18,16 +18,16 @@ namespace gpuloom::channel {
 // another may only read.
 [[nodiscard]] UniqueFd MakeFixedSizeMemory(const char* name, size_t size_bytes);
 
-// From now on nobody can make a writable mapping of the memory, by whatever descriptor: a read-only
-// descriptor alone could be opened again for writing through /proc. Mappings that exist stay as
-// they are. False with errno on kernels before 5.1.
+// From now on nobody can create a writable mapping of the memory, through any descriptor: a read-only descriptor alone
+// could be reopened for writing through /proc. Existing mappings stay as they are. Returns false with errno on kernels
+// before 5.1.
 [[nodiscard]] bool SealWriters(int memory);
 
 // The same memory through a read-only descriptor (a mapping of it cannot be made writable).
 [[nodiscard]] UniqueFd ReopenReadOnly(int memory);
 
-// True when the descriptor is a memfd of at least `size_bytes` that nobody can shrink or grow, so
-// that touching a mapping of it cannot fault.
+// Returns true if the descriptor is a memfd of at least `size_bytes` that nobody can shrink or grow, so that touching
+// a mapping of it cannot fault.
 [[nodiscard]] bool IsSealedMemory(int memory, size_t size_bytes);
 
 // Owns one mapping. Move-only.
@@ -42,12 +42,12 @@ class Mapping {
 
   // Maps the first `size_bytes` of `memory`. False with errno on failure.
   [[nodiscard]] bool Map(int memory, size_t size_bytes, Access access);
-  // The same at a wanted address, where nothing may be mapped yet (EEXIST).
+  // The same at a requested address, where nothing may be mapped yet (EEXIST).
   [[nodiscard]] bool MapAt(uint64_t address, int memory, size_t size_bytes, Access access);
-  // Reserves addresses without memory behind them (PROT_NONE), however many: they cost one entry of
-  // the kernel's, no page tables, count for no overcommit limit and stay out of core dumps. EEXIST
-  // when something lies there; ENOMEM where the process' address space is limited (RLIMIT_AS), EAGAIN
-  // where it locks all its memory and may not lock so much.
+  // Reserves addresses without memory behind them (PROT_NONE). Whatever the size, this takes one kernel mapping entry
+  // and no page tables, does not count towards overcommit limits and stays out of core dumps. EEXIST if something is
+  // mapped there; ENOMEM if the process's address space is limited (RLIMIT_AS), EAGAIN if it locks all its memory and
+  // may not lock that much.
   [[nodiscard]] bool ReserveAt(uint64_t address, size_t size_bytes);
   // The child of a fork does not inherit the mapping.
   void DontFork();
@@ -63,12 +63,12 @@ class Mapping {
   size_t size_bytes_ = 0;
 };
 
-// A range of addresses, for judging what a tenant names.
+// A range of addresses, for checking those that a tenant names.
 struct Range {
   uint64_t begin = 0;
   uint64_t size_bytes = 0;
 
-  // No overflow for any input.
+  // Does not overflow for any input.
   constexpr bool Contains(uint64_t address_untrusted, uint64_t bytes_untrusted) const {
     return address_untrusted >= begin && bytes_untrusted <= size_bytes &&
            address_untrusted - begin <= size_bytes - bytes_untrusted;

@@ -42,8 +42,8 @@ inline constexpr size_t kMaxFds = 8;
 // A doorbell is one byte on a stream socket pair. Ringing never blocks: a full socket has already
 // woken the peer.
 void RingDoorbell(int socket);
-// Takes what is pending, up to so much: a peer that rings without end must not keep the caller. Returns
-// false when the peer has hung up.
+// Reads what is pending, up to this much: a peer that rings without end must not keep the caller busy. Returns false
+// if the peer has hung up.
 inline constexpr size_t kDoorbellBytes = 512;
 [[nodiscard]] bool DrainDoorbell(int socket);
 

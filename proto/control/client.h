@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The asking end of a scheduler's control socket: for the agent's supervisor and for `gpuloom run`.
-// Owned by one thread. Every call waits for its answer, at most the timeout given to Connect;
-// false comes with a message that names the socket and what the scheduler said.
+// The client end of a scheduler's control socket: for the agent's supervisor and for `gpuloom run`.
+// Owned by one thread. Every call waits for its answer, at most the timeout given to Connect; false
+// comes with a message that names the socket and the scheduler's answer.
 //
 //   Client client;
 //   if (!client.Connect("/var/lib/gpuloom/gpu0", Client::kDefaultTimeout, &error)) ...
 //   client.AddAllocation(...); client.BindAllocation(...);
 //
-// After a failure look at connected(): false means the connection is gone (reconnect and say
-// everything again), true that the scheduler refused this one request.
+// After a failure check connected(): false means the connection is gone (reconnect and repeat
+// everything), true that the scheduler refused this one request.
 #pragma once
 
 #include <chrono>
@@ -23,21 +23,21 @@ class Client {
  public:
   static constexpr std::chrono::milliseconds kDefaultTimeout{5000};
 
-  // Connects to <state_dir>/control.sock and exchanges versions. A scheduler of an older minor is
-  // spoken to as it knows (protocol_version.h).
+  // Connects to <state_dir>/control.sock and exchanges versions. With a scheduler of an older
+  // minor, speaks that version (protocol_version.h).
   [[nodiscard]] bool Connect(const std::string& state_dir, std::chrono::milliseconds timeout,
                              std::string* error);
   void Close() { connection_.Close(); }
   bool connected() const { return connection_.valid(); }
-  // After a failed Connect: nobody listens there.
+  // After a failed Connect: nobody is listening there.
   bool nobody_there() const { return nobody_there_; }
-  // After a failed Connect: a scheduler answered and refused us (another major). Trying again will
-  // not help.
+  // After a failed Connect: a scheduler answered and refused us (another major). Retrying will not
+  // help.
   bool refused() const { return refused_; }
-  // Readable or hung up means that the scheduler is gone: it never speaks unasked.
+  // Readable or hung up means that the scheduler is gone: it never sends unasked.
   int fd() const { return connection_.fd(); }
 
-  // Of the GPU; known after Connect.
+  // The GPU's; known after Connect.
   uint64_t device_memory_bytes() const { return device_memory_bytes_; }
 
   [[nodiscard]] bool AddAllocation(const control::AddAllocation& message, std::string* error) {
@@ -67,7 +67,7 @@ class Client {
     if (!connection_.Send(request, message)) return Lost("send to", error);
     return ReceiveAnswer(request, answer, allocations, error);
   }
-  // *answer is what was said last, also where that is a refusal.
+  // *answer is the last answer, even if it is a refusal.
   bool ReceiveAnswer(uint32_t request, Answer* answer, std::vector<AllocationState>* allocations,
                      std::string* error);
   bool ExchangeVersions(std::string* error);

@@ -19,7 +19,7 @@
 
 namespace gpuloom::control {
 
-// One received message, header judged, with the descriptors that came along.
+// One received message, header checked, with its descriptors.
 struct Incoming {
   MessageHeader header{};
   uint32_t body_bytes = 0;
@@ -27,8 +27,8 @@ struct Incoming {
   channel::UniqueFd fds[channel::kMaxFds];
   size_t fd_count = 0;
 
-  // True when this is an M; what an older peer does not say of it is zero, what a newer one says
-  // beyond it is ignored. False leaves `out` alone.
+  // Returns true if this is an M; fields that an older peer does not send are zero, those that a
+  // newer one adds are ignored. On false, `out` is unchanged.
   template <Message M>
   [[nodiscard]] bool As(M* out) const {
     if (header.type != kType<M> || body_bytes < ShortestBytes<M>()) return false;
@@ -40,7 +40,7 @@ struct Incoming {
   }
 };
 
-// One message as it is sent to a peer of our major and the given minor.
+// One message encoded for a peer of our major and the given minor.
 template <Message M>
 struct Encoded {
   Encoded(uint32_t request, const M& message, uint16_t peer_minor) {
@@ -48,7 +48,7 @@ struct Encoded {
     std::memcpy(bytes, &header, sizeof(header));
     if constexpr (!std::is_empty_v<M>) {
       std::memcpy(bytes + sizeof(header), &message, sizeof(M));
-      // Readers of 3.0 know no longer message than their own.
+      // Readers of 3.0 accept no message longer than their own.
       if (peer_minor == 0) size_bytes = sizeof(header) + ShortestBytes<M>();
     }
   }
@@ -66,7 +66,7 @@ class Connection {
   bool valid() const { return socket_.valid(); }
   void Close() { socket_.Reset(); }
 
-  // The minor of what listens at the other end; our own until this is called.
+  // The peer's minor; our own until this is called.
   void set_peer_minor(uint16_t minor) { peer_minor_ = minor; }
   uint16_t peer_minor() const { return peer_minor_; }
 

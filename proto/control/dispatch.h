@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a received message to its typed handler. `handler` is called with one message of the route, or
-// is not called:
+// Routes a received message to its typed handler. `handler` is called with one message of the route, or not at all:
 //
 //   const Judgement judged = Dispatch<Route::kAgentAsks>(in, [&](const auto& message) { On(message); });
 //
-// A message of the route without a handler stops the build.
+// A message of the route without a handler fails to compile.
 #pragma once
 
 #include <array>
@@ -16,7 +15,7 @@ namespace gpuloom::control {
 
 enum class Judgement {
   kHandled,
-  kUnknown,    // not in the list: of a newer minor, or nonsense
+  kUnknown,    // not in the list: from a newer minor, or garbage
   kMalformed,  // shorter than it ever was, with other descriptors, or of another route
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control protocol's messages in the order of their types, and what the compiler derives from the
-// list: types, names, sizes, directions, descriptors, and the checks that each message is well made.
+// The control protocol's messages in the order of their types, and what the compiler derives from the list: types,
+// names, sizes, directions, descriptors, and checks that each message is well-formed.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct MessageList {
   static constexpr size_t kCount = sizeof...(Ms);
 };
 
-// Append only: the place, counted from 1, is the type.
+// Append only: the position, counted from 1, is the type.
 // clang-format off
 using AllMessages = MessageList<
     ControlHello,
@@ -56,7 +56,7 @@ using AllMessages = MessageList<
 template <typename M>
 inline constexpr uint32_t kBodyBytes = std::is_empty_v<M> ? 0 : sizeof(M);
 
-// Of the message as it was when it was added to the list; it has grown where it says so.
+// The size of the message when it was added to the list; those that have grown since set kShortestBytes.
 template <typename M>
 constexpr uint32_t ShortestBytes() {
   if constexpr (requires { M::kShortestBytes; }) {
@@ -66,7 +66,7 @@ constexpr uint32_t ShortestBytes() {
   }
 }
 
-// So many descriptors come along.
+// The number of descriptors that come along.
 template <typename M>
 constexpr size_t Descriptors() {
   if constexpr (requires { M::kFds; }) {
@@ -116,12 +116,12 @@ inline constexpr uint32_t kType = internal::TypeOf<M, AllMessages>::Find();
 // By type, which counts from 1.
 inline constexpr auto kMessages = internal::Describe(AllMessages{});
 
-// nullptr: a type of a newer minor, or nonsense.
+// nullptr: a type from a newer minor, or garbage.
 constexpr const MessageInfo* FindMessage(uint32_t type_untrusted) {
   return type_untrusted - 1 < kMessages.size() ? &kMessages[type_untrusted - 1] : nullptr;
 }
 
-// More descriptors come with no message of this route.
+// The most descriptors that any message of this route has.
 constexpr size_t MostDescriptors(Route route) {
   size_t most = 0;
   for (const MessageInfo& info : kMessages) {

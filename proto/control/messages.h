@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What agent, scheduler and executor say to one another: one plain struct a message over
-// SOCK_SEQPACKET.
+// The messages between agent, scheduler and executor: one plain struct per message over SOCK_SEQPACKET.
 //
 //   agent      ↔ scheduler   <state dir>/control.sock; the agent asks, the scheduler answers
 //   scheduler  ↔ executor    the executor's descriptor kExecutorControlFd, a pair made by the
 //                            scheduler
 //
-// Every message begins with MessageHeader. `request` is chosen by who asks and repeated by who
-// answers; 0 = no answer is expected. Strings are NUL-terminated in fixed fields. The scheduler
-// treats what an executor says as untrusted. A struct here changes only as protocol_version.h
-// says, because one end may be older than the other: docs/design/control.md.
+// Every message begins with MessageHeader. `request` is chosen by the requester and repeated in the answer; 0 = no
+// answer is expected. Strings are NUL-terminated in fixed fields. The scheduler treats what an executor sends as
+// untrusted. A struct here changes only as protocol_version.h says, because one end may be older than the other:
+// docs/design/control.md.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +22,12 @@ namespace gpuloom::control {
 inline constexpr int kExecutorControlFd = 3;
 inline constexpr char kControlSocketName[] = "control.sock";
 inline constexpr char kLockName[] = "lock";
-// Nearly twice the longest, for the fields of minors to come.
+// Nearly twice the longest, leaving room for fields of later minors.
 inline constexpr uint32_t kMaxMessageBytes = 4096;
 
-// Who says a message to whom; dispatch.h makes one table for each of those who listen.
+// Who sends a message to whom; dispatch.h makes one table for each receiver.
 enum class Route : uint32_t {
-  kAgentAsks,        // agent → scheduler; answered where `request` is not 0
+  kAgentAsks,        // agent → scheduler; answered if `request` is not 0
   kExecutorSays,     // executor → scheduler
   kSchedulerOrders,  // scheduler → executor, unasked
   kAnswers,          // scheduler → whoever asked, with the asker's `request`
@@ -63,29 +62,29 @@ struct Answer {
   uint32_t ok;
   uint32_t unused;
   uint64_t device_memory_bytes;  // of the GPU; in the answer to ControlHello
-  char message[512];             // why not
+  char message[512];             // why it failed
   // Since 3.1, in the answer to ControlHello: the version that the scheduler speaks.
   uint16_t major;
   uint16_t minor;
   uint32_t unused_too;
 };
 
-// An allocation is one Allocate of the kubelet: `slots` slots, one directory. The scheduler makes
-// gpuloom.sock in it. Sessions are refused until it is bound. Adding the same name again (after a
-// restart of the agent) is no error.
+// An allocation is one Allocate call of the kubelet: `slots` slots, one directory. The scheduler creates gpuloom.sock
+// in it. Sessions are refused until it is bound. Adding the same name again (after a restart of the agent) is no
+// error.
 struct AddAllocation {
   static constexpr std::string_view kName = "AddAllocation";
   static constexpr Route kRoute = Route::kAgentAsks;
   Label name;  // the directory's random name
   char directory[1024];
   uint32_t slots;
-  // 1: the allocation is removed when this connection closes (`gpuloom run`). 0: it outlives its
-  // maker, as an agent that is replaced needs.
+  // 1: the allocation is removed when this connection closes (`gpuloom run`). 0: it outlives its maker, so that an
+  // agent can be replaced.
   uint32_t ends_with_connection;
 };
 
-// Says who the allocation is. Repeating it with the same identity is no error and updates quota and
-// limits live; another identity under the same name is refused.
+// Sets the allocation's identity. Repeating it with the same identity is no error and updates quota and limits live;
+// another identity under the same name is refused.
 struct BindAllocation {
   static constexpr std::string_view kName = "BindAllocation";
   static constexpr Route kRoute = Route::kAgentAsks;
@@ -99,9 +98,9 @@ struct BindAllocation {
   uint64_t pinned_limit_bytes;  // host memory its sessions may register, each
 };
 
-// A program of this allocation, which is bound, is about to start: the executor of its domain is
-// started now if there is none, so that the program's first call does not wait for a context. Only
-// advice: without it the first session starts the executor.
+// A program of this bound allocation is about to start: the executor of its domain is started now if there is none, so
+// that the program's first call does not wait for a context. Only a hint: without it the first session starts the
+// executor.
 struct PrepareExecutor {
   static constexpr std::string_view kName = "PrepareExecutor";
   static constexpr Route kRoute = Route::kAgentAsks;
@@ -140,27 +139,27 @@ struct AllocationState {
   uint64_t memory_refused_count;  // requests that the quota refused, since the allocation was added
   uint64_t kernels_launched;  // since the allocation was added, by sessions that have ended and by
                               // live ones
-  // What its programs have asked of CUDA that is not supported, the oldest first, each ended by a
-  // newline; as many as fit.
+  // The unsupported CUDA features that its programs have requested, the oldest first, each ended by a newline; as many
+  // as fit.
   char unsupported[1536];
 };
 
 // ---- scheduler ↔ executor ----
 //
 // The scheduler starts  gpuloom-executor --gpu <GPU-uuid> --cuda-library <path> --domain <name>
-// with no descriptors but 0, 1, 2, kExecutorControlFd and, with --user, a lock on that user behind
-// it, which is free when the last process of the user has ended.
+// with no descriptors but 0, 1, 2, kExecutorControlFd and, with --user, a lock on that user after it, which is
+// released when the user's last process has ended.
 
-// Executor: the context exists, sessions may come.
+// Executor: the context exists, sessions can be added.
 struct ExecutorReady {
   static constexpr std::string_view kName = "ExecutorReady";
   static constexpr Route kRoute = Route::kExecutorSays;
   uint32_t ok;
   uint32_t driver_failed;  // 1: not ok, because the driver does not start in this process
-  // As cuCtxGetStreamPriorityRange says, which needs a context and the scheduler has none.
+  // As reported by cuCtxGetStreamPriorityRange, which needs a context; the scheduler has none.
   int32_t stream_priority_least;
   int32_t stream_priority_greatest;
-  char message[512];  // why not
+  char message[512];  // why it failed
 };
 
 // Descriptors that come with AddSession, in this order.
@@ -177,7 +176,7 @@ struct AddSession {
   static constexpr std::string_view kName = "AddSession";
   static constexpr Route kRoute = Route::kSchedulerOrders;
   static constexpr size_t kFds = kSessionFds;
-  uint64_t session_id;  // never used twice
+  uint64_t session_id;  // never reused
   uint64_t device_range_begin;
   uint64_t device_range_bytes;
   uint64_t host_range_begin;
@@ -192,7 +191,7 @@ struct AddSession {
   char label[512];  // "namespace/pod/container", for the log
 };
 
-// Executor: the session's regions are mapped and its ring is being read; or not, and why.
+// Executor: the session's regions are mapped and its ring is being read; or not, with the reason.
 struct SessionReady {
   static constexpr std::string_view kName = "SessionReady";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -210,9 +209,8 @@ struct RemoveSession {
   uint64_t session_id;
 };
 
-// Executor: nothing of the session runs any more, its memory is unmapped and returned. Also
-// unasked, after Fatal. `drained` 0: it did not drain in time; the scheduler ends the executor, and
-// until that is dead nothing is reused.
+// Executor: nothing of the session runs any more, its memory is unmapped and returned. Also sent unasked after Fatal.
+// `drained` 0: it did not drain in time; the scheduler ends the executor, and reuses nothing until that is dead.
 struct SessionEnded {
   static constexpr std::string_view kName = "SessionEnded";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -222,8 +220,7 @@ struct SessionEnded {
   uint32_t drained;
 };
 
-// Executor: `size_bytes` (a multiple of 2 MiB) of device memory for a session. Answered by
-// MemoryGranted.
+// Executor: requests `size_bytes` (a multiple of 2 MiB) of device memory for a session. Answered by MemoryGranted.
 struct MemoryRequest {
   static constexpr std::string_view kName = "MemoryRequest";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -231,9 +228,8 @@ struct MemoryRequest {
   uint64_t size_bytes;
 };
 
-// Executor: room in the session's quota for `size_bytes` (any size) that the driver takes for it inside
-// the executor, as for arrays. Answered by MemoryGranted without a descriptor; given back by
-// MemoryReturn like all other memory.
+// Executor: requests room in the session's quota for `size_bytes` (any size) that the driver uses for it inside the
+// executor, as for arrays. Answered by MemoryGranted without a descriptor; returned by MemoryReturn like other memory.
 struct MemoryCharge {
   static constexpr std::string_view kName = "MemoryCharge";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -264,7 +260,7 @@ struct MemoryReturn {
   uint64_t memory_id;
 };
 
-// Executor: how much may the session still take.
+// Executor: asks how much the session may still take.
 struct MemoryInfoRequest {
   static constexpr std::string_view kName = "MemoryInfoRequest";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -288,8 +284,7 @@ struct ExecutorFault {
   uint64_t session_id;  // whose work it most likely was, 0 = not known
 };
 
-// Executor, about once a second while the number changes: for AllocationState. SessionEnded has the
-// last word.
+// Executor, about once a second while the number changes, for AllocationState. SessionEnded has the final number.
 struct SessionCounters {
   static constexpr std::string_view kName = "SessionCounters";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -305,8 +300,8 @@ struct ArenaReturned {
   uint64_t session_id;
 };
 
-// Executor: memory of a session that ends is still held by another of the same executor, to which
-// it is charged from now on, whatever its quota says.
+// Executor: memory of an ending session is still held by another session of the same executor, which is charged for it
+// from now on, whatever its quota.
 struct MemoryTransfer {
   static constexpr std::string_view kName = "MemoryTransfer";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -315,7 +310,7 @@ struct MemoryTransfer {
   uint64_t memory_id;
 };
 
-// Executor: a program of the session has asked CUDA for something that is not supported.
+// Executor: a program of the session has requested an unsupported CUDA feature.
 struct UnsupportedCall {
   static constexpr std::string_view kName = "UnsupportedCall";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -323,9 +318,8 @@ struct UnsupportedCall {
   char name[104];
 };
 
-// Scheduler: somebody needs memory. The executor gives back what it keeps of the session's freed
-// memory, waits for what is on its way, and answers MemoryReclaimed; of a session that it does not
-// know, at once.
+// Scheduler: memory is needed. The executor returns what it keeps of the session's freed memory, waits for what is on
+// its way, and answers MemoryReclaimed; for an unknown session, at once.
 struct MemoryReclaim {
   static constexpr std::string_view kName = "MemoryReclaim";
   static constexpr Route kRoute = Route::kSchedulerOrders;
@@ -340,19 +334,18 @@ struct MemoryReclaimed {
   uint64_t reclaim_id;
 };
 
-// Executor, once in every drain time-out of a session that was to end: it cannot yet, and not because of
-// its own work. Memory on its way to it is cleared behind others' kernels, say. Until SessionEnded its
-// usage stays charged and nothing is reused.
+// Executor, once per drain time-out of a session that is to end: it cannot yet, and not because of its own work, for
+// example while memory on its way to it is cleared behind others' kernels. Its usage stays charged and nothing is
+// reused until SessionEnded.
 struct SessionWaits {
   static constexpr std::string_view kName = "SessionWaits";
   static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
 };
 
-// Executor, at most once and before ExecutorReady, where it was started with --tell-refused-calls:
-// with one descriptor, by which the kernel tells of each system call that the executor's filter
-// refuses (seccomp_unotify(2)) and waits for the answer. The executor keeps no copy: who holds it
-// could let a call through.
+// Executor, at most once and before ExecutorReady, if started with --tell-refused-calls: with one descriptor through
+// which the kernel reports each system call that the executor's filter refuses (seccomp_unotify(2)) and waits for the
+// answer. The executor keeps no copy: its holder could let a call through.
 struct RefusedCalls {
   static constexpr std::string_view kName = "RefusedCalls";
   static constexpr Route kRoute = Route::kExecutorSays;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control protocol's version. Agents, commands and schedulers of one major understand one another
-// whatever their minors: an agent is replaced while the schedulers that it adopts go on running.
+// The control protocol's version. Agents, commands and schedulers of one major work together whatever their minors: an
+// agent is replaced while the schedulers that it adopts keep running.
 //
-// Rules for a change: append messages to AllMessages and fields to the ends of structs, keep what a
-// struct had first as its kShortestBytes, raise kControlMinor, and write
-// tests/golden/control_layout.txt anew in the same commit. Anything else is a new major.
+// Rules for a change: append messages to AllMessages and fields to the ends of structs, keep a struct's original size
+// as its kShortestBytes, raise kControlMinor, and regenerate tests/golden/control_layout.txt in the same commit.
+// Anything else is a new major.
 //
 //   A message shorter than ours        what is missing is zero; below kShortestBytes it is malformed
 //   longer                             the rest is ignored
@@ -12,9 +12,8 @@
 //                                      from an executor, which is confined, it ends that executor
 //   another major                      Hello is refused with both versions and the next step
 //
-// Until 3.1 there were no minors: the version was one number, 3, in the four bytes of major and minor,
-// and every message had to have exactly its size. So to a peer of 3.0 all messages are sent as short as
-// they were then.
+// Before 3.1 there were no minors: the version was one number, 3, in the four bytes of major and minor, and every
+// message had to have exactly its size. So a peer of 3.0 is sent all messages as short as they were then.
 #pragma once
 
 #include <cstdint>

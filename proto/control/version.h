@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The release this binary was built from: "1.2.3 (1a2b3c4d5e6f)", with "+dirty" behind the hash
-// when the tree had changes that were not committed; without git what GPULOOM_COMMIT said, or
-// "commit unknown". The number is that of project() in CMakeLists.txt; the text is written anew by
-// every build (version.cmake).
+// The release this binary was built from: "1.2.3 (1a2b3c4d5e6f)", with "+dirty" after the hash if
+// the tree had uncommitted changes; without git, what GPULOOM_COMMIT said, or "commit unknown". The
+// number is that of project() in CMakeLists.txt; every build rewrites the text (version.cmake).
 #pragma once
 
 #include <string>
@@ -14,8 +13,8 @@ namespace gpuloom {
 
 extern const char* const kVersion;
 
-// What --version prints, so that one can tell which other releases `program` gets on with:
-// "gpuloom 1.2.3 (1a2b3c4d5e6f), wire 1.3, control 3.1".
+// What --version prints, to show which other releases `program` works with: "gpuloom 1.2.3
+// (1a2b3c4d5e6f), wire 1.3, control 3.1".
 inline std::string VersionLine(const std::string& program) {
   return program + " " + kVersion + ", wire " +
          control::VersionText(wire::kWireMajor, wire::kWireMinor) + ", control " +

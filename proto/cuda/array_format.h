@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats of arrays and textures: which there are, and what an element counts for. Free of the C++ library, so that the shim can use it.
+// Formats of arrays and textures: which there are, and how large an element is. Free of the C++ library, so that the
+// shim can use it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ constexpr bool IsArrayFormat(CUarray_format format) {
          (format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_SNORM_INT16X4);
 }
 
-// Of one channel, by the number of a CUarray_format; 0 for packed, planar, compressed and unknown formats.
+// Size of one channel, by the number of a CUarray_format; 0 for packed, planar, compressed and unknown formats.
 constexpr uint64_t ChannelBytes(uint32_t format_untrusted) {
   switch (format_untrusted) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -36,14 +37,14 @@ constexpr uint64_t ChannelBytes(uint32_t format_untrusted) {
   }
 }
 
-// Of a whole element; 0 also where it has another number of channels than one, two or four.
+// Size of a whole element; 0 also for channel counts other than one, two and four.
 constexpr uint32_t PlainElementBytes(uint32_t format_untrusted, uint32_t channels_untrusted) {
   const bool plain = channels_untrusted == 1 || channels_untrusted == 2 || channels_untrusted == 4;
   return plain ? static_cast<uint32_t>(ChannelBytes(format_untrusted)) * channels_untrusted : 0;
 }
 
-// Of a texture over linear memory. CUDA 11's runtime binds 4 GiB where the program says no size; nobody
-// says more. (The attribute for the width is smaller, and the driver does not hold to it.)
+// Of a texture over linear memory. CUDA 11's runtime binds 4 GiB if the program gives no size; nobody gives more. (The
+// attribute for the width is smaller, and the driver does not enforce it.)
 inline constexpr uint64_t kMostLinearElements = uint64_t{1} << 32;
 
 }  // namespace gpuloom

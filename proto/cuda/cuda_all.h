@@ -10,7 +10,7 @@
 #ifndef __CUDA_API_VERSION_INTERNAL
 #define __CUDA_API_VERSION_INTERNAL
 #endif
-// A library that defines these functions exports them, whatever it hides otherwise.
+// A library that defines these functions exports them, whatever else it hides.
 #pragma GCC visibility push(default)
 #include <cuda.h>
 #include <cudaProfiler.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a device's memory code takes once it is loaded: its variables, its constants and the code
-// itself, of the image alone. Node side only. Pure functions over bytes that a tenant made; linear in
-// their length, and nothing outside of them is read.
+// How much device memory code takes once it is loaded: its variables, its constants and the code itself, of the image
+// alone. Node side only. Pure functions over bytes that a tenant made; linear in their length, and nothing outside of
+// them is read.
 //
-// Local memory (a thread's own) and shared memory do not count: they are not the image's.
+// Local memory (per thread) and shared memory do not count: they are not part of the image.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,14 @@
 
 namespace gpuloom {
 
-// Of what was chosen of an image.
+// Of the code chosen from an image.
 [[nodiscard]] uint64_t DeviceBytes(const DeviceCode& code);
 
-// Of a cubin: all that is for the device. UINT64_MAX where sizes do not add up.
+// Of a cubin: everything for the device. UINT64_MAX if sizes do not add up.
 [[nodiscard]] uint64_t CubinDeviceBytes(std::span<const uint8_t> cubin);
 
-// Of PTX text: what its variables in .global and .const take. Its code is not known before it is
-// compiled. UINT64_MAX where sizes do not add up; a declaration that is none counts nothing, since the
-// driver refuses it.
+// Of PTX text: its variables in .global and .const. The size of its code is not known before it is compiled.
+// UINT64_MAX if sizes do not add up; an invalid declaration counts nothing, since the driver refuses it.
 [[nodiscard]] uint64_t PtxVariableBytes(std::string_view ptx);
 
 }  // namespace gpuloom

@@ -23,8 +23,8 @@ struct Driver {
 #pragma GCC diagnostic pop
 };
 
-// False, with the loader's message naming the path, when the library cannot be opened or exports no
-// cuInit; *driver is then untouched. Makes no CUDA call.
+// Returns false, with the loader's message naming the path, if the library cannot be opened or
+// exports no cuInit; *driver is then unchanged. Makes no CUDA call.
 [[nodiscard]] bool Load(const char* path, Driver* driver, std::string* error);
 
 }  // namespace gpuloom

@@ -14,7 +14,7 @@
 
 namespace gpuloom {
 
-// Where the shim answers a function; driver_api.def explains each.
+// Where the shim handles a function; driver_api.def explains each.
 enum class Room : uint8_t { kRemote, kLocal, kUnsupported };
 
 // One value per exported function, named as the function is: SymbolId::cuInit. Also its index in
@@ -39,7 +39,7 @@ inline constexpr size_t kSymbolCount = sizeof(kSymbols) / sizeof(kSymbols[0]);
 
 inline constexpr const Symbol& SymbolOf(SymbolId id) { return kSymbols[static_cast<size_t>(id)]; }
 
-// True, with the symbol's id, when libcuda exports exactly this name.
+// Returns true, with the symbol's id, if libcuda exports exactly this name.
 [[nodiscard]] inline constexpr bool FindSymbol(std::string_view name, SymbolId* id) {
   size_t low = 0;
   size_t high = kSymbolCount;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program hands to cuModuleLoadData and cuLibraryLoadData, taken apart: the wrapper that
-// nvcc puts into .nvFatBinSegment, the fatbin, a cubin (ELF), or PTX text. Images arrive without a
+// Parses what a program passes to cuModuleLoadData and cuLibraryLoadData: the wrapper that nvcc
+// puts into .nvFatBinSegment, the fatbin, a cubin (ELF), or PTX text. Images arrive without a
 // length; FindImage measures them.
 //
 // Header-only, no allocation, no libc but memcpy/memcmp/strlen: used in the tenant's process, in
@@ -8,10 +8,9 @@
 // is copied or owned: views point into the caller's memory. All integers are little-endian, sizes
 // are bytes.
 //
-//   Image image;
-//   if (FindImage(pointer, &image) != ImageError::kNone) return CUDA_ERROR_INVALID_IMAGE;   //
-//   unknown length for (FatbinReader members(image.bytes, image.size_bytes);
-//   members.Next(&member);) …
+//   Image image;  // of unknown length
+//   if (FindImage(pointer, &image) != ImageError::kNone) return CUDA_ERROR_INVALID_IMAGE;
+//   for (FatbinReader members(image.bytes, image.size_bytes); members.Next(&member);) …
 #pragma once
 
 #include <cstddef>
@@ -44,14 +43,14 @@ struct FatbinHeader {
 static_assert(sizeof(FatbinHeader) == 16 && std::is_trivially_copyable_v<FatbinHeader>);
 static_assert(offsetof(FatbinHeader, body_bytes) == 8);
 
-// The first 64 bytes of a member's header; header_bytes says how long it is (64 for ELF, more where
+// The first 64 bytes of a member's header; header_bytes is its full length (64 for ELF, more if
 // names follow).
 struct FatbinMemberHeader {
   uint16_t kind;
   uint16_t version;  // 0x0101
   uint32_t header_bytes;
   uint64_t padded_payload_bytes;  // the next member begins after header and this
-  uint32_t compressed_bytes;      // exact length in the payload; 0 when stored plainly
+  uint32_t compressed_bytes;      // exact length in the payload; 0 if not compressed
   uint32_t options_offset;        // from this header; 0 = none
   uint16_t minor;                 // PTX: the ISA's version 9.0 is major 9, minor 0; ELF: the ABI's
   uint16_t major;
@@ -60,7 +59,7 @@ struct FatbinMemberHeader {
   uint32_t name_bytes;
   uint64_t flags;
   uint64_t reserved;
-  uint64_t uncompressed_bytes;  // 0 when stored plainly
+  uint64_t uncompressed_bytes;  // 0 if not compressed
 };
 static_assert(sizeof(FatbinMemberHeader) == 64 && std::is_trivially_copyable_v<FatbinMemberHeader>);
 static_assert(offsetof(FatbinMemberHeader, padded_payload_bytes) == 8);
@@ -69,7 +68,7 @@ static_assert(offsetof(FatbinMemberHeader, sm) == 28);
 static_assert(offsetof(FatbinMemberHeader, flags) == 40);
 static_assert(offsetof(FatbinMemberHeader, uncompressed_bytes) == 56);
 
-// All that the members in CUDA 13.0's libraries have.
+// All flags of the members in CUDA 13.0's libraries.
 inline constexpr uint64_t kFatbinKnownFlags = 0x131afff;
 inline constexpr uint64_t kFatbinFlagLz4 = 0x2000;
 inline constexpr uint64_t kFatbinFlagZstd = 0x8000;
@@ -92,7 +91,7 @@ struct FatbinMember {
   size_t uncompressed_bytes;  // equals payload_bytes when stored plainly
 };
 
-// It has no flag that none of those members has.
+// Returns true if the member has only flags of kFatbinKnownFlags.
 inline bool IsWrittenAsKnown(const FatbinMember& member) {
   return (member.flags & ~kFatbinKnownFlags) == 0;
 }
@@ -103,7 +102,7 @@ enum class ImageError : uint8_t {
   kNone,
   kUnknownFormat,  // none of the formats, or an ELF that is not CUDA's
   kBadHeader,      // the format is known, its header contradicts itself
-  kTruncated,      // the image says it is longer than the bytes there are
+  kTruncated,      // the image claims to be longer than the bytes there are
 };
 
 struct Image {
@@ -118,10 +117,10 @@ inline constexpr size_t kUnknownSize = SIZE_MAX;
 inline constexpr uint16_t kElfMachineCuda = 190;
 inline constexpr uint32_t kElfSectionSymbols = 2;
 inline constexpr uint32_t kElfSectionNoBits = 8;
-// A section's flag: it is for the device.
+// Section flag: the section is for the device.
 inline constexpr uint64_t kElfAllocated = 2;
 
-// A section of this type takes memory of the device and none of the file: ELF's own, and CUDA's for
+// A section of this type takes device memory but no space in the file: ELF's own, and CUDA's for
 // uninitialized global, local and shared memory (those that cubins of NCCL and cudadevrt have).
 inline bool HasNoContent(uint32_t section_type) {
   constexpr uint32_t kGlobal = 0x70000007;
@@ -282,8 +281,8 @@ inline ImageError Measure(const uint8_t* bytes, size_t limit, Image* image) {
 
 }  // namespace fatbin_internal
 
-// True when `pointer` is a __fatBinC_Wrapper_t; *wrapper is then a copy of it. For a program's own
-// pointers only.
+// Returns true if `pointer` is a __fatBinC_Wrapper_t; *wrapper is then a copy of it. Only for a
+// program's own pointers.
 [[nodiscard]] inline bool ReadWrapper(const void* pointer, FatbinWrapper* wrapper) {
   const auto* bytes = static_cast<const uint8_t*>(pointer);
   constexpr uint8_t kMagicBytes[4] = {0xb1, 0x43, 0x62, 0x46};
@@ -294,9 +293,9 @@ inline ImageError Measure(const uint8_t* bytes, size_t limit, Image* image) {
   return true;
 }
 
-// The image a program passes to CUDA by bare pointer, of unknown length: wrapper (then its fatbin),
-// fatbin, ELF or PTX. Trusts the caller's memory as CUDA does: a pointer to garbage is refused,
-// lengths inside it are believed.
+// The image that a program passes to CUDA as a bare pointer, of unknown length: wrapper (then its
+// fatbin), fatbin, ELF or PTX. Trusts the caller's memory as CUDA does: a pointer to garbage is
+// refused, but lengths inside it are believed.
 [[nodiscard]] inline ImageError FindImage(const void* pointer, Image* image) {
   if (pointer == nullptr) return ImageError::kUnknownFormat;
   FatbinWrapper wrapper{};

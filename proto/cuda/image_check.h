@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether what a driver is to load or link hangs together. NVIDIA's driver believes what an image says of
-// itself: of damaged cubins, fatbins and object files one in 19 crashed driver 580.159.04 or never came
-// back (docs/design/module-loading.md). In an executor that costs the whole trust domain.
+// Checks whether what a driver is to load or link is consistent. NVIDIA's driver trusts what an image says about
+// itself: of damaged cubins, fatbins and object files one in 19 crashed driver 580.159.04 or made it hang
+// (docs/design/module-loading.md). In an executor that costs the whole trust domain.
 //
-// Pure functions over bytes that a tenant made: nothing outside the given bounds is read, and nothing
-// larger than a member's unpacked size is allocated. They say nothing about what the code does.
+// Pure functions over bytes that a tenant made: nothing outside the given bounds is read, and nothing larger than a
+// member's unpacked size is allocated. They do not judge what the code does.
 #pragma once
 
 #include <cstddef>
@@ -16,28 +16,27 @@
 
 namespace gpuloom {
 
-// True when every offset, size, index and name in a cubin (an ELF file of CUDA's) leads to something in
-// it: sections, symbols, relocations, segments, attributes of kernels (.nv.info).
+// Returns true if every offset, size, index and name in a cubin (a CUDA ELF file) refers to something in it: sections,
+// symbols, relocations, segments, attributes of kernels (.nv.info).
 [[nodiscard]] bool IsSoundCubin(std::span<const uint8_t> cubin);
 
-// Whether so many bytes more may be taken, asked before a member is unpacked into as many; false ends the
-// check, and what was checked is not sound.
+// Whether this many more bytes may be used, asked before a member is unpacked into them; false ends the check, and the
+// input then counts as not sound.
 using Afford = std::function<bool(uint64_t bytes)>;
 
-// Whether anything is known of a fatbin's member: that it is a cubin or text, written in a way that is known
-// here. Others are the driver's to refuse.
+// Whether the check understands a fatbin's member: it is a cubin or text, in a known encoding. Others are left to the
+// driver to refuse.
 [[nodiscard]] bool IsJudged(const FatbinMember& member);
 
-// Of a member, unpacked: a cubin as above, or text that ends. True of other kinds.
+// Of an unpacked member: a cubin as above, or NUL-terminated text. True of other kinds.
 [[nodiscard]] bool IsSoundMember(FatbinMemberKind kind, std::span<const uint8_t> unpacked);
 
-// The same of whatever may be linked but text: a cubin; a fatbin and its members, which are unpacked one at a
-// time; a host's object file (ELF) and the fatbins in it; an archive of such, as ar makes it. False for
-// anything else.
+// The same for all link inputs but text: a cubin; a fatbin and its members, which are unpacked one at a time; a host's
+// object file (ELF) and the fatbins in it; an archive of such, as ar makes it. False for anything else.
 [[nodiscard]] bool IsSoundLinkInput(std::span<const uint8_t> input, const Afford& afford);
 
-// The same of what is called text: it may be as wrong as it likes, but when it begins as one of those does,
-// the driver reads it as one, and it has to be a sound one.
+// The same for input passed as text: it may contain any errors, but if it begins like one of those, the driver reads
+// it as one, so it must be a sound one.
 [[nodiscard]] bool IsSoundLinkText(std::span<const uint8_t> text, const Afford& afford);
 
 }  // namespace gpuloom

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `__managed__` variables of an image, and the image made over so that they lie elsewhere: in
-// memory that host and device both reach, which the loader names by address. Node side only.
+// The `__managed__` variables of an image, and the image rewritten so that they are elsewhere: in memory that host and
+// device both reach, whose addresses the loader is given. Node side only.
 //
-// Pure functions over bytes that a tenant made: nothing outside the given bounds is read or
-// written, and nothing much larger than the image is allocated: variables that overlap are not nvcc's. False means that the image is not
-// as nvcc makes it; it is then left to the driver.
+// Pure functions over bytes that a tenant made: nothing outside the given bounds is read or written, and nothing much
+// larger than the image is allocated: nvcc's variables do not overlap. False means that the image is not as nvcc makes
+// it; it is then left to the driver.
 //
 //   ChooseCode(image, 90, &code)
 //   if (!HasManagedVariables(code)) …        // else PTX → cubin by the driver's linker
@@ -27,8 +27,8 @@ struct DeviceCode {
   std::vector<uint8_t> bytes;
 };
 
-// What a driver would take from the image for a device of this compute capability (90 for 9.0): the
-// newest cubin of its generation, or else the newest PTX that is not too new.
+// What a driver would pick from the image for a device of this compute capability (90 for 9.0): the newest cubin of
+// its generation, or else the newest PTX that is not too new.
 [[nodiscard]] bool ChooseCode(std::span<const uint8_t> image, uint32_t capability,
                               DeviceCode* code);
 
@@ -44,10 +44,10 @@ struct ManagedVariable {
 // Of a cubin.
 [[nodiscard]] bool ListManagedVariables(std::span<const uint8_t> cubin,
                                         std::vector<ManagedVariable>* variables);
-// Makes them symbols that are defined elsewhere.
+// Turns them into symbols that are defined elsewhere.
 void ReleaseManagedVariables(std::span<uint8_t> cubin);
 
-// The same of PTX text: the names alone, and the text that only declares them.
+// The same for PTX text: only the names, and the text that merely declares them.
 [[nodiscard]] bool ReleaseManagedVariables(std::string_view ptx, std::vector<std::string>* names,
                                            std::string* released);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a failure of CUDA's is passed on.
+// Propagates errors of CUDA calls.
 //
 //   CUDA_RETURN_IF_ERROR(cuda.cuMemMap(address, size_bytes, 0, handle, 0));
 //
-// A macro, because it returns: what the call gave, unless that is CUDA_SUCCESS.
+// A macro, because it returns: the result of the call, unless that is CUDA_SUCCESS.
 #pragma once
 
 #define CUDA_RETURN_IF_ERROR(...)                                                                  \

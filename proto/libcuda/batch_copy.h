@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What copies in batches ask of the library they are compiled into, beside its plain copies.
+// What batched copies need from the library they are compiled into, besides its plain copies.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gpuloom {
 
-// Bytes of an array's elements; 0 when the handle is no living array. From any thread.
+// Element size of an array in bytes; 0 if the handle is not a live array. Safe from any thread.
 uint32_t ArrayElementBytes(CUarray handle);
 
 }  // namespace gpuloom

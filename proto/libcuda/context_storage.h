@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values that a library keeps per context, keyed by an address of its own: cudart has one per copy
-// and context, and reads it at the start of *every* runtime call. So reading takes no lock and no
-// allocation (a few nanoseconds); writing takes a short lock.
+// and context, and reads it at the start of *every* runtime call. So reading takes no lock and
+// allocates nothing (a few nanoseconds); writing takes a short lock.
 //
 // Owns nothing it stores. All functions are safe from any thread. The whole object is
 // zero-initialised and needs no constructor, so it can be a plain global in a tenant's process.
@@ -24,12 +24,12 @@ class ContextStorage {
   static constexpr size_t kCapacity = 1024;
 
   [[nodiscard]] bool Get(uint64_t context, uint64_t key, uint64_t* value) const;
-  // Replaces what was there, without calling its destructor. False when the table is full.
+  // Replaces an existing value without calling its destructor. Returns false if the table is full.
   [[nodiscard]] bool Put(uint64_t context, uint64_t key, uint64_t value, Destructor destructor);
-  // Forgets without calling the destructor. False when there was nothing.
+  // Removes the value without calling the destructor. Returns false if there was none.
   [[nodiscard]] bool Delete(uint64_t context, uint64_t key);
-  // Takes every value of the context out and calls its destructor, without the lock: destructors
-  // may use the storage.
+  // Removes every value of the context and calls its destructor, without the lock: destructors may
+  // use the storage.
   void ResetContext(uint64_t context);
 
  private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An array that grows, for plain values: malloc behind it, no exceptions, no destructor, all-zero
-// is empty. The owner calls Free when it goes; lists that live as long as the process never do.
-// Not thread-safe.
+// A growing array for plain values: malloc behind it, no exceptions, no destructor, all-zero is
+// empty. The owner calls Free; lists that live as long as the process never do. Not thread-safe.
 #pragma once
 
 #include <stdlib.h>
@@ -18,7 +17,7 @@ class Growing {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
  public:
-  // False when there is no memory; nothing has changed then.
+  // False if out of memory; then nothing has changed.
   [[nodiscard]] bool Insert(size_t position, const T& value) {
     if (count_ == capacity_) {
       const size_t capacity = capacity_ == 0 ? 16 : capacity_ * 2;

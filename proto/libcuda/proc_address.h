@@ -24,14 +24,13 @@ struct ProcAddress {
 // wants it: cuMemAlloc, never cuMemAlloc_v2; empty and unknown names are kNotFound.
 [[nodiscard]] ProcAddress FindProcAddress(const char* name, int cuda_version, bool per_thread);
 
-// A name of the parts of CUDA that share memory with OpenGL, EGL and VDPAU, which have headers of
-// their own. cudart looks all of them up in every program; hardly one calls them.
+// Whether the name is of CUDA's interop with OpenGL, EGL and VDPAU, which has headers of its own.
+// cudart looks all of them up in every program; hardly one calls them.
 [[nodiscard]] bool IsGraphicsInterop(const char* name);
 
 // The whole of cuGetProcAddress_v2 over this library's own exports (ExportedAddress, see
-// exports.inc). *function is null when there is none. That is NOT_FOUND only when
-// `status` is null, as in cuGetProcAddress; with a place for the reason it is no error, as in
-// NVIDIA's driver.
+// exports.inc). *function is null if there is none. That is NOT_FOUND only if `status` is null, as
+// in cuGetProcAddress; otherwise *status has the reason and it is no error, as in NVIDIA's driver.
 [[nodiscard]] CUresult AnswerGetProcAddress(const char* name, void** function, int cuda_version,
                                             cuuint64_t flags,
                                             CUdriverProcAddressQueryResult* status);

@@ -2,11 +2,10 @@
 // The start-up handshake of NVIDIA's CUDA runtime. Every copy of cudart asks the driver library,
 // three times while it starts, for a keyed hash over what that library has told it (version,
 // process, addresses of two tables, time, identities of the devices) and stops with "integrity
-// checks failed" when the answer is not the expected one. Programs link cudart statically, so a
-// library at the place of libcuda must answer or no CUDA program runs. What is answered here says
-// nothing about NVIDIA's driver on the node, which executes everything: an operator who does not
-// want it turns it off (RuntimeHooks::handshake_allowed), and programs built on cudart then fail to
-// start.
+// checks failed" if the answer is not the expected one. Programs link cudart statically, so a
+// library in place of libcuda must answer or no CUDA program runs. The answer says nothing about
+// NVIDIA's driver on the node, which executes everything: an operator who does not want it turns it
+// off (RuntimeHooks::handshake_allowed), and programs built on cudart then fail to start.
 //
 // Pure functions over their arguments: no allocation, safe from any thread and in a tenant's
 // process.
@@ -38,7 +37,7 @@ class Md2 {
   size_t pending_bytes_ = 0;
 };
 
-// A device as cudart was told of it: cuDeviceGetUuid and the PCI attributes 50, 33 and 34.
+// A device as reported to cudart: cuDeviceGetUuid and the PCI attributes 50, 33 and 34.
 struct RuntimeDevice {
   uint8_t uuid[16];
   int32_t pci_domain;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetExportTable: the tables of functions that cudart and NVIDIA's libraries ask for by UUID and
+// cuGetExportTable: the tables of functions that cudart and NVIDIA's libraries request by UUID and
 // call besides the exported API. All of them are this library's own. A table known by UUID has real
-// functions where a real answer is needed; its other slots, and all slots of a table nobody knows,
+// functions where a real answer is needed; its other slots, and all slots of an unknown table,
 // return CUDA_ERROR_NOT_SUPPORTED, are logged once by UUID and slot, and counted (never a null
 // table: cuBLASLt calls into what it gets).
 //
 // The owning library (shim or software driver) passes its hooks. No start-up code;
 // safe from any thread and in a tenant's process.
 //
-//   CUresult cuGetExportTable(const void** table, const CUuuid* id) { return
-//   AnswerGetExportTable(kHooks, table, id); }
+//   CUresult cuGetExportTable(const void** table, const CUuuid* id) {
+//     return AnswerGetExportTable(kHooks, table, id);
+//   }
 #pragma once
 
 #include <cstdint>
@@ -22,9 +23,10 @@ namespace gpuloom {
 // At most this many devices take part in the handshake (and are reported).
 inline constexpr int kMaxRuntimeDevices = 64;
 
-// What the tables need of their owner. Every pointer must be set. Called on the program's threads.
+// What the tables need from their owner. Every pointer must be set. Called on the program's
+// threads.
 struct RuntimeHooks {
-  // The calling thread's current context; null with CUDA_SUCCESS when there is none. On the path of
+  // The calling thread's current context; null with CUDA_SUCCESS if there is none. On the path of
   // every runtime call.
   CUresult (*current_context)(CUcontext* context);
   // The handle that cuDevicePrimaryCtxRetain would give, without retaining or activating it.
@@ -37,7 +39,7 @@ struct RuntimeHooks {
   // As cuModuleLoadData. `image` is a fatbin or its wrapper; runtimes before 12.0 load their
   // modules this way.
   CUresult (*load_module)(CUmodule* module, const void* image);
-  // As cuModuleGetFunctionCount and cuModuleEnumerateFunctions; cuFFT finds its kernels so.
+  // As cuModuleGetFunctionCount and cuModuleEnumerateFunctions; cuFFT finds its kernels this way.
   CUresult (*function_count)(unsigned* count, CUmodule module);
   CUresult (*list_functions)(CUfunction* functions, unsigned capacity, CUmodule module);
   // As cuDriverGetVersion and cuDeviceGetCount reported.
@@ -57,8 +59,8 @@ struct RuntimeHooks {
 [[nodiscard]] CUresult AnswerGetExportTable(const RuntimeHooks& hooks, const void** table,
                                             const CUuuid* id);
 
-// To be called when a context is reset or destroyed: runs the destructors of what libraries stored
-// for it.
+// Called when a context is reset or destroyed: runs the destructors of what libraries stored for
+// it.
 void ResetRuntimeContext(CUcontext context);
 
 // How often programs called slots that have no function here, since the process began.

@@ -7,7 +7,7 @@
 
 namespace gpuloom {
 
-// The function is unloaded: its handle may come again and be another one's.
+// The function is unloaded: its handle may be reused for another one.
 void ForgetStepwiseLaunch(const void* function);
 
 }  // namespace gpuloom

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for what a Mutex guards, on the monotonic clock. Spurious wake-ups are the callers', but for those with a condition:
+// Waiting for what a Mutex guards, on the monotonic clock. Callers must handle spurious wake-ups, except where they
+// pass a condition:
 //
 //   changed_.Wait(mutex_, [this]() GPULOOM_REQUIRES(mutex_) { return stopping_ || !jobs_.empty(); });
 //
-// For the node: the shim may not need what glibc has only since 2.30.
+// For the node side only: the shim must not need what glibc has only since 2.30.
 #pragma once
 
 #include <pthread.h>
@@ -28,7 +29,7 @@ class CondVar {
   void NotifyAll() { pthread_cond_broadcast(&condition_); }
 
   void Wait(Mutex& mutex) GPULOOM_REQUIRES(mutex) { pthread_cond_wait(&condition_, &mutex.mutex_); }
-  // False when the time is over.
+  // Returns false on timeout.
   bool WaitUntil(Mutex& mutex, Clock::time_point end) GPULOOM_REQUIRES(mutex) {
     const auto since_boot = end.time_since_epoch();
     const auto seconds = std::chrono::floor<std::chrono::seconds>(since_boot);
@@ -37,13 +38,14 @@ class CondVar {
     return pthread_cond_clockwait(&condition_, &mutex.mutex_, CLOCK_MONOTONIC, &at) == 0;
   }
 
-  // `holds` is asked with the lock, which its own annotation says; the analysis cannot see that it is the same.
+  // `holds` is called with the lock held, as its own annotation says; the analysis cannot see that it is the same
+  // lock.
   template <typename Condition>
   void Wait(Mutex& mutex, Condition holds)
       GPULOOM_REQUIRES(mutex) GPULOOM_NO_THREAD_SAFETY_ANALYSIS {
     while (!holds()) Wait(mutex);
   }
-  // Whether it holds in the end.
+  // Returns whether it holds in the end.
   template <typename Condition>
   bool WaitUntil(Mutex& mutex, Clock::time_point end, Condition holds)
       GPULOOM_REQUIRES(mutex) GPULOOM_NO_THREAD_SAFETY_ANALYSIS {

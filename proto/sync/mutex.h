@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks that clang's analysis knows, which libstdc++'s are not. As std::mutex and std::shared_mutex: constant-initialised, not
-// recursive, not moved; fork does not reset them. Needs no libstdc++, so the shim may use them.
+// Locks that clang's thread safety analysis understands, unlike libstdc++'s. Like std::mutex and std::shared_mutex:
+// constant-initialised, not recursive, not movable; fork does not reset them. Needs no libstdc++, so the shim may use
+// them.
 //
 //   const MutexLock lock(mutex_);
 #pragma once
@@ -44,7 +45,7 @@ class GPULOOM_CAPABILITY("mutex") SharedMutex {
   pthread_rwlock_t lock_ = PTHREAD_RWLOCK_INITIALIZER;
 };
 
-// Holds a lock while it lives, but for what is between Unlock and Lock.
+// Holds a lock while it lives, except between Unlock and Lock.
 class GPULOOM_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) GPULOOM_ACQUIRE(mutex) : mutex_(mutex) { mutex_.Lock(); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays, and the textures and surfaces that look at them. An array lies in memory that the driver
-// lays out, so its address is nobody's business; the tenant names it by id. The handles of textures
-// and surfaces are the driver's own numbers, because kernels get them as arguments.
+// Arrays, and the textures and surfaces that view them. The driver chooses an array's memory
+// layout, so its address is not exposed; the tenant names it by id. The handles of textures and
+// surfaces are the driver's own numbers, because kernels get them as arguments.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace gpuloom::wire {
 
 enum class ArrayId : uint32_t {};
 inline constexpr uint32_t kMaxArrays = 1u << 16;
-// More live ones of a kind than any program makes; bounds what a session can make the executor hold.
+// More live ones of a kind than any program makes; limits what a session can make the executor
+// hold.
 inline constexpr uint32_t kMaxViews = 1u << 20;
 
 // As CUDA_ARRAY3D_DESCRIPTOR. Charged to the quota as the driver lays it out; zeroed.
@@ -37,7 +38,7 @@ struct ArrayCreate {
   };
 };
 
-// A level of a mipmapped array: an array for copies and views, gone with the whole.
+// A level of a mipmapped array: an array for copies and views, destroyed with the whole.
 struct ArrayLevel {
   static constexpr std::string_view kName = "ArrayLevel";
   static constexpr bool kReply = true;
@@ -49,7 +50,8 @@ struct ArrayLevel {
   struct Reply {};
 };
 
-// Also its levels. Answered when the session's work so far is done and the quota is given back.
+// Also destroys its levels. Answered when the session's work so far is done and the quota is
+// returned.
 struct ArrayDestroy {
   static constexpr std::string_view kName = "ArrayDestroy";
   static constexpr bool kReply = true;
@@ -84,7 +86,7 @@ struct TextureCreate {
     uint32_t min_mipmap_level_bits;
     uint32_t max_mipmap_level_bits;
     uint32_t border_color_bits[4];
-    uint32_t has_view;  // 0: the rest has no meaning
+    uint32_t has_view;  // 0: the rest is unused
     uint32_t view_format;
     uint64_t view_width;
     uint64_t view_height;

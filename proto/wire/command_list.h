@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The protocol's commands in the order of their opcodes, and what the compiler derives from the
-// list: opcodes, names, sizes, and the checks that each command is well made.
+// list: opcodes, names, sizes, and checks that each command is well-formed.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ struct CommandList {
   static constexpr size_t kCount = sizeof...(Cs);
 };
 
-// Append only: the place is the opcode.
+// Append only: the position is the opcode.
 // clang-format off
 using AllCommands = CommandList<
     LibraryLoad,

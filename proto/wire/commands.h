@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What crosses the border. Each command is a type with a name, a request and a reply; AllCommands
-// (command_list.h) is the protocol: opcodes, names, sizes, the client's calls, the executor's
-// dispatch, tests and fuzzers derive from it. This header has the commands that every program needs;
-// others stand in headers of their own, named by their noun (<noun>_commands.h).
+// The commands between tenant and executor. Each is a type with a name, a request and a reply; AllCommands
+// (command_list.h) is the protocol: opcodes, names, sizes, the client's calls, the executor's dispatch, tests and
+// fuzzers derive from it. This header has the commands that every program needs; others are in headers of their own,
+// named by topic (<noun>_commands.h).
 //
-// kReply says whether the tenant waits: commands without a reply are fire and forget, and their
-// completion shows in CompletionRegion::completed of their stream. A reply carries a CUresult
-// beside Reply (ReplySlot::result); the fields of Reply are valid only when that is CUDA_SUCCESS.
-// A command may declare kMaxPayloadBytes: a variable tail behind the request.
+// kReply says whether the tenant waits: commands without a reply are fire and forget, and CompletionRegion::completed
+// of their stream shows their completion. A reply carries a CUresult beside Reply (ReplySlot::result); the fields of
+// Reply are valid only if that is CUDA_SUCCESS. A command may declare kMaxPayloadBytes: a variable tail after the
+// request.
 //
-// To add one: write it here or in its noun's header, append it to AllCommands, write its handler in agent/executor (forgetting it
-// stops the build), raise kWireMinor, update tests/golden/wire_layout.txt.
+// To add one: write it here or in its topic's header, append it to AllCommands, write its handler in agent/executor
+// (without it the build fails), raise kWireMinor, update tests/golden/wire_layout.txt.
 #pragma once
 
 #include <cstddef>
@@ -52,8 +52,7 @@ struct LibraryLoad {
   };
 };
 
-// The library's kernels and globals are gone for the tenant at once; its memory is unloaded when
-// the device is idle.
+// The library's kernels and globals are gone for the tenant at once; it is unloaded when the device is idle.
 struct LibraryUnload {
   static constexpr std::string_view kName = "LibraryUnload";
   static constexpr bool kReply = true;
@@ -313,8 +312,7 @@ struct EventRecord {
   using Reply = NoReply;
 };
 
-// Later work of `stream` waits for the event's latest record before this command; a never recorded
-// event is no wait.
+// Later work of `stream` waits for the event's latest record before this command; if there is none, it does not wait.
 struct StreamWaitEvent {
   static constexpr std::string_view kName = "StreamWaitEvent";
   static constexpr bool kReply = false;
@@ -325,7 +323,7 @@ struct StreamWaitEvent {
   using Reply = NoReply;
 };
 
-// Both events are done, or the answer is CUDA_ERROR_NOT_READY.
+// CUDA_ERROR_NOT_READY unless both events are done.
 struct EventElapsed {
   static constexpr std::string_view kName = "EventElapsed";
   static constexpr bool kReply = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tenant's view of a CompletionRegion: what is done, what was answered, what is broken. Safe
+// The tenant's view of a CompletionRegion: what is done, what was answered, what has failed. Safe
 // from many threads: only loads, no system call.
 #pragma once
 
@@ -20,15 +20,14 @@ class CompletionReader {
            static_cast<uint64_t>(ticket);
   }
 
-  // The answer to `ticket`, or nullptr while it is not there. Stays valid until the slot is used
-  // again.
+  // The reply to `ticket`, or nullptr if it has not arrived. Valid until the slot is reused.
   const ReplySlot* FindReply(uint16_t slot, Ticket ticket) const {
     const ReplySlot& reply = region_->replies[slot];
     return Load64(reply.ticket) == static_cast<uint64_t>(ticket) ? &reply : nullptr;
   }
 
-  // How many host functions were ever due; the id of the n-th, counted from 0, while it is one of
-  // the newest kMaxDueHostFunctions.
+  // How many host functions have ever become due; the id of the n-th, counted from 0, while it is
+  // one of the newest kMaxDueHostFunctions.
   uint32_t host_functions_due() const { return Load32(region_->host_functions.due_count); }
   uint64_t HostFunction(uint32_t n) const {
     return Load64(region_->host_functions.due[n % kMaxDueHostFunctions]);

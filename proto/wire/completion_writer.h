@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor's pen on a CompletionRegion. Owned by the executor's session. Calls for one stream
-// or one reply slot come from one thread at a time; different streams and slots may be written by
-// different threads. Never reads the region back: nothing here depends on what a tenant could have
-// done to it.
+// The executor's write access to a CompletionRegion. Owned by the executor's session. Calls for one
+// stream or one reply slot come from one thread at a time; different streams and slots may be
+// written by different threads. Never reads the region back: nothing here depends on what a tenant
+// could have done to it.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class CompletionWriter {
         .store(static_cast<uint64_t>(ticket), std::memory_order_release);
   }
 
-  // The same where the device may write the word meanwhile, never less than it wrote.
+  // The same where the device may write the word meanwhile; never lowers it.
   void RaiseCompleted(StreamId stream, Ticket ticket) {
     std::atomic_ref<uint64_t> word(region_->completed[static_cast<uint32_t>(stream)]);
     uint64_t seen = word.load(std::memory_order_relaxed);
@@ -49,7 +49,7 @@ class CompletionWriter {
         .store(static_cast<uint64_t>(ticket), std::memory_order_release);
   }
 
-  // The context is lost with this CUresult. The first one is kept.
+  // The context is lost with this CUresult. Only the first one is kept.
   void PublishFault(uint32_t result) {
     if (fault_ != 0) return;
     fault_ = result;
@@ -63,7 +63,7 @@ class CompletionWriter {
         .store(++async_errors_, std::memory_order_release);
   }
 
-  // The caller sees to it that no more than kMaxDueHostFunctions are due and not done.
+  // The caller ensures that at most kMaxDueHostFunctions are due and not done.
   void PublishHostFunction(uint64_t id) {
     HostFunctionBoard& board = region_->host_functions;
     std::atomic_ref<uint64_t>(board.due[host_functions_due_ % kMaxDueHostFunctions])
@@ -76,11 +76,11 @@ class CompletionWriter {
     return std::atomic_ref<uint32_t>(word).load(std::memory_order_acquire);
   }
 
-  // So much text there is by now, ever.
+  // `bytes` is the total amount of text so far.
   void AnnounceText(uint64_t bytes) {
     std::atomic_ref<uint64_t>(region_->text.announced).store(bytes, std::memory_order_release);
   }
-  // Puts as much of `text` on the board as it has room for; how much that was.
+  // Writes as much of `text` as the board has room for; returns how much.
   size_t WriteText(std::span<const char> text) {
     auto& word = const_cast<uint64_t&>(commands_untrusted_->head.text_read);
     const uint64_t read_untrusted = std::atomic_ref<uint64_t>(word).load(std::memory_order_acquire);
@@ -98,14 +98,14 @@ class CompletionWriter {
     std::atomic_ref<uint64_t>(board.written).store(text_written_, std::memory_order_release);
     return bytes;
   }
-  // Before PublishFault, once; what is beyond kFaultTextBytes is cut.
+  // Call before PublishFault, once; what is beyond kFaultTextBytes is cut.
   void PublishFaultText(std::span<const char> text) {
     const auto bytes = static_cast<uint32_t>(std::min<size_t>(text.size(), kFaultTextBytes));
     if (bytes != 0) std::memcpy(region_->text.fault_text, text.data(), bytes);
     std::atomic_ref<uint32_t>(region_->text.fault_bytes).store(bytes, std::memory_order_release);
   }
 
-  // Whether a thread waits for a stream.
+  // Whether a tenant's thread waits for a stream.
   bool TenantWaits() const {
     auto& word = const_cast<uint32_t&>(commands_untrusted_->head.tenant_waits);
     return std::atomic_ref<uint32_t>(word).load(std::memory_order_relaxed) != 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conditional nodes of graphs. Kernels get a handle as a parameter long before the graph's definition
-// is sent, so the executor keeps a graph of its driver for the handles: a reservation. The
-// definition's conditional nodes name it (graph_nodes.h).
+// Conditional nodes of graphs. Kernels get a handle as a parameter long before the graph's definition is sent, so the
+// executor keeps a driver graph for the handles: a reservation. The definition's conditional nodes refer to it
+// (graph_nodes.h).
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 namespace gpuloom::wire {
 
 inline constexpr uint32_t kMaxReservations = 1u << 16;
-// Of one reservation, and of all of a session.
+// Per reservation, and per session.
 inline constexpr uint32_t kMaxConditions = 4096;
 inline constexpr uint32_t kMaxSessionConditions = 1u << 16;
 
-// In ConditionCreate::Request::flags: the value at the begin of each launch is default_value.
+// In ConditionCreate::Request::flags: each launch starts with the value default_value.
 inline constexpr uint32_t kConditionAssignsDefault = 1;
 
-// The first one for an id makes the reservation. Handles of a reservation are numbered from 0 in the
-// order of these commands that succeeded. None is added while a graph of it is made or updated.
+// The first one for an id creates the reservation. Handles of a reservation are numbered from 0 in the order of these
+// commands that succeeded. None is added while a graph of it is made or updated.
 struct ConditionCreate {
   static constexpr std::string_view kName = "ConditionCreate";
   static constexpr bool kReply = true;

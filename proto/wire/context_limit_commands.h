@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tenant asks of the executor's context, which all tenants of the domain share.
+// Requests to the executor's context, which all tenants of the domain share.
 #pragma once
 
 #include "proto/wire/commands.h"
 
 namespace gpuloom::wire {
 
-// The limit is to be at least `value`. Limits only grow, while nothing runs, and up to a bound that
-// is the executor's; beyond it the answer is CUDA_ERROR_OUT_OF_MEMORY, for stacks INVALID_VALUE.
+// Raises the limit to at least `value`. Limits only grow, while nothing runs, and up to the
+// executor's bound; beyond it the answer is CUDA_ERROR_OUT_OF_MEMORY, for stacks INVALID_VALUE.
 struct ContextSetLimit {
   static constexpr std::string_view kName = "ContextSetLimit";
   static constexpr bool kReply = true;

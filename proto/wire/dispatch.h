@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a record to its typed handler. `Handler` has one `void On(Tag<C>, …)` per command:
+// Routes a record to its typed handler. `Handler` has one `void On(Tag<C>, …)` per command:
 //
 //   void On(wire::Tag<Launch>, const Launch::Request& request, const Record& record);
 //
-// A command without a handler stops the build. Dispatch is one indirect call.
+// A command without a handler fails to compile. Dispatch is one indirect call.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ concept Handles = requires(Handler& handler, const typename C::Request& request,
   handler.On(Tag<C>{}, request, record);
 };
 
-// Of a handler that is made of parts: the one that handles the command. None, or two, stop the build.
+// For a handler made of parts: the one that handles the command. None, or two, fail to compile.
 template <Command C, typename First, typename... Others>
 constexpr auto& PartWith(First& first, Others&... others) {
   if constexpr (Handles<First, C>) {
@@ -59,7 +59,7 @@ constexpr std::array<void (*)(Handler&, const Record&), sizeof...(Cs)> MakeTable
 
 }  // namespace internal
 
-// `record` comes from RingReader::Next, so its opcode and sizes have been judged.
+// `record` comes from RingReader::Next, so its opcode and sizes have been checked.
 template <typename Handler>
 void Dispatch(Handler& handler, const Record& record) {
   static constexpr auto kTable = internal::MakeTable<Handler>(AllCommands{});

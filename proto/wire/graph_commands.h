@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs: recorded and checked in the tenant, sent whole when they are instantiated, executed by
-// one command a launch. graph_nodes.h has the form of a definition.
+// one command per launch. graph_nodes.h has the format of a definition.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ inline constexpr uint32_t kGraphUseNodePriority = 1;
 // Up to this size a block travels in the ring; larger ones lie in the arena.
 inline constexpr uint32_t kMaxInlineGraphBytes = 64u << 10;
 
-// The definition is the payload, or lies in the arena when there is none. The executor copies it
-// before it looks at it; it is the tenant's again when the answer is there.
+// The definition is the payload, or in the arena if there is no payload. The executor copies it
+// before reading it; it is the tenant's again once the reply is there.
 struct GraphInstantiate {
   static constexpr std::string_view kName = "GraphInstantiate";
   static constexpr bool kReply = true;
@@ -34,7 +34,7 @@ struct GraphInstantiate {
     HostPtr definition;
     uint64_t definition_bytes;
   };
-  // Valid also when the result is an error.
+  // Valid even if the result is an error.
   struct Reply {
     uint32_t failed_node;  // kNoGraphNode: none in particular
     uint32_t unused;
@@ -42,8 +42,8 @@ struct GraphInstantiate {
 };
 
 // Gives nodes new parameters, for the launches after this command; earlier ones run with the old
-// ones. Each body has its node's kind. After an error the entries before the failed one have been
-// made. Payload or arena as with GraphInstantiate.
+// ones. Each body has its node's kind. After an error the entries before the failed one have taken
+// effect. Payload or arena as with GraphInstantiate.
 struct GraphUpdate {
   static constexpr std::string_view kName = "GraphUpdate";
   static constexpr bool kReply = true;
@@ -54,14 +54,14 @@ struct GraphUpdate {
     HostPtr update;
     uint64_t update_bytes;
   };
-  // Valid also when the result is an error.
+  // Valid even if the result is an error.
   struct Reply {
     uint32_t failed_node;  // GraphNode::index, or kNoGraphNode
     uint32_t unused;
   };
 };
 
-// Does before the first launch what would delay it.
+// Does ahead what would delay the first launch.
 struct GraphUpload {
   static constexpr std::string_view kName = "GraphUpload";
   static constexpr bool kReply = false;

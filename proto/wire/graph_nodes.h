@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph's definition as it crosses the border: one block of bytes, which the executor copies before
-// it looks at it.
+// A graph's definition on the wire: one block of bytes, which the executor copies before reading it.
 //
 //   +-----------+----------------------+----------------------+-------------------------------+
 //   | GraphHead | GraphNode × nodes    | GraphEdge × edges    | bodies, each at 16n bytes     |
 //   +-----------+----------------------+----------------------+-------------------------------+
 //
-// Nodes stand in topological order: an edge leads from a lower to a higher index, so a definition
-// has no cycles by its form. A child graph is flattened by the tenant (its nodes between two empty
-// ones), memory of allocation nodes is the tenant's business too; neither is a kind here. Edges name
-// nodes by their position.
+// Nodes are in topological order: an edge leads from a lower to a higher index, so a definition cannot have cycles.
+// The tenant flattens child graphs (their nodes between two empty ones) and handles the memory of allocation nodes
+// itself; neither is a kind here. Edges refer to nodes by their position.
 //
-// The bodies of conditional nodes stand behind the graph's own nodes, in the order of their owners
-// (graph_scopes.h); edges stay within one.
+// The bodies of conditional nodes follow the graph's own nodes, in the order of their owners (graph_scopes.h); edges
+// stay within one.
 //
-// An update (GraphUpdate) is a block of the same form without edges: GraphNode::index says which
-// node of the executable graph gets the body; without a body only its flags change.
+// An update (GraphUpdate) is a block of the same format without edges: GraphNode::index says which node of the
+// executable graph gets the body; without a body only its flags change.
 //
-// GraphReader judges the form only: offsets, sizes, kinds, order. Whether ids and addresses are the
-// session's own is the executor's to say. Offsets and sizes are bytes.
+// GraphReader checks the format only: offsets, sizes, kinds, order. The executor checks whether ids and addresses are
+// the session's own. Offsets and sizes are in bytes.
 #pragma once
 
 #include <cstddef>
@@ -63,10 +61,10 @@ inline constexpr uint16_t kGraphNodeKinds = 9;
 inline constexpr uint16_t kGraphNodeDisabled = 1;
 
 struct GraphNode {
-  uint32_t index;  // its position; in an update the position of the node that is meant
+  uint32_t index;  // its position; in an update the position of the node to change
   GraphNodeKind kind;
   uint16_t flags;        // kGraphNode…
-  uint32_t body_offset;  // from the block's begin
+  uint32_t body_offset;  // from the block's start
   uint32_t body_bytes;   // 0: an empty node, or an update of the flags alone
 };
 static_assert(WireStruct<GraphNode> && sizeof(GraphNode) == 16);
@@ -91,8 +89,7 @@ struct GraphAttribute {
 static_assert(WireStruct<GraphAttribute> && sizeof(GraphAttribute) == 72);
 inline constexpr uint32_t kMaxGraphAttributes = 32;
 
-// Behind it: GraphAttribute × attributes, then the packed parameters, exactly KernelGet's
-// param_bytes.
+// Followed by: GraphAttribute × attributes, then the packed parameters, exactly KernelGet's param_bytes.
 struct GraphKernel {
   KernelId kernel;
   uint32_t grid[3];
@@ -103,8 +100,8 @@ struct GraphKernel {
 };
 static_assert(WireStruct<GraphKernel> && sizeof(GraphKernel) == 40);
 
-// Linear ends begin at `address`, whose row and slice distances are pitch_bytes and
-// pitch_bytes * rows. An array's end begins at x_bytes, y, z of the array.
+// Linear ends begin at `address`, with row and slice pitches of pitch_bytes and pitch_bytes * rows. An array's end
+// begins at x_bytes, y, z of the array.
 enum class GraphCopySpace : uint32_t { kDevice, kHost, kArray };
 struct GraphCopyEnd {
   GraphCopySpace space;
@@ -129,7 +126,7 @@ static_assert(WireStruct<GraphCopy>);
 
 struct GraphFill {
   uint64_t address;
-  uint64_t pitch_bytes;  // of no meaning with one row
+  uint64_t pitch_bytes;  // unused with one row
   uint64_t width;        // elements
   uint64_t height;
   uint32_t value;
@@ -137,8 +134,8 @@ struct GraphFill {
 };
 static_assert(WireStruct<GraphFill> && sizeof(GraphFill) == 40);
 
-// A function of the tenant's. The executor asks for it by the token, and the graph goes on behind
-// it when the tenant says that it has returned.
+// A function of the tenant's. The executor requests it by the token, and the graph continues after it when the tenant
+// reports that it has returned.
 struct GraphHostCall {
   uint64_t token;
 };
@@ -151,7 +148,7 @@ struct GraphEvent {
 };
 static_assert(WireStruct<GraphEvent>);
 
-// Behind it: GraphMemoryOperation × operations.
+// Followed by: GraphMemoryOperation × operations.
 struct GraphMemoryOperations {
   uint32_t operations;
   uint32_t unused;
@@ -168,12 +165,12 @@ struct GraphMemoryOperation {
 };
 static_assert(WireStruct<GraphMemoryOperation> && sizeof(GraphMemoryOperation) == 24);
 
-// A driver graph that was made for handles before the definition (conditional_commands.h).
+// A driver graph created for handles before the definition (conditional_commands.h).
 enum class ReservationId : uint32_t {};
 inline constexpr uint32_t kMaxGraphBodies = 1024;  // of one node
 inline constexpr uint32_t kMaxGraphDepth = 16;     // bodies in bodies
 
-// Behind it: uint32_t × bodies, the nodes of each. All of a definition name one reservation.
+// Followed by: uint32_t × bodies, the number of nodes of each. All in one definition name one reservation.
 struct GraphConditional {
   ReservationId reservation;
   uint32_t condition;  // the number of the handle in the reservation
@@ -182,7 +179,7 @@ struct GraphConditional {
 };
 static_assert(WireStruct<GraphConditional> && sizeof(GraphConditional) == 16);
 
-// Where the parts lie.
+// Where the parts are.
 constexpr uint64_t GraphEdgesOffset(uint32_t nodes) {
   return sizeof(GraphHead) + uint64_t{nodes} * sizeof(GraphNode);
 }
@@ -193,7 +190,7 @@ constexpr uint64_t RoundUpToGraphBody(uint64_t bytes) {
   return (bytes + kGraphBodyAlignment - 1) & ~uint64_t{kGraphBodyAlignment - 1};
 }
 
-// The least body of a kind, which is read as that kind's struct.
+// The smallest body of a kind, which is read as that kind's struct.
 constexpr uint32_t GraphBodyBytes(GraphNodeKind kind) {
   switch (kind) {
     case GraphNodeKind::kEmpty:
@@ -217,13 +214,12 @@ constexpr uint32_t GraphBodyBytes(GraphNodeKind kind) {
   return UINT32_MAX;
 }
 
-// Looks into bytes that stay as they are: private memory of the reader's. Copyable; const is safe
-// from many threads.
+// Reads bytes that do not change: private memory of the reader's. Copyable; const use is safe from many threads.
 class GraphReader {
  public:
   enum class Form { kDefinition, kUpdate };
 
-  // False when the block is not well formed; nothing may be asked then.
+  // False if the block is not well-formed; then nothing else may be called.
   [[nodiscard]] bool Parse(std::span<const uint8_t> block, Form form) {
     GraphHead head;
     if (block.size() < sizeof(head) || block.size() > kMaxGraphBytes) return false;
@@ -292,7 +288,7 @@ class GraphReader {
   }
 
  private:
-  // Every offset that is asked for has been judged by Parse.
+  // Parse has checked every offset used here.
   template <typename T>
   T At(uint64_t offset) const {
     T value;
@@ -300,7 +296,7 @@ class GraphReader {
     return value;
   }
 
-  // The body lies inside the block and has exactly the size that it says.
+  // The body is inside the block and has exactly the size that it claims.
   bool IsWhole(const GraphNode& node, Form form) const {
     if (static_cast<uint16_t>(node.kind) >= kGraphNodeKinds ||
         (node.flags & ~kGraphNodeDisabled) != 0) {

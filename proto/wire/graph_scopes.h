@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which nodes of a definition belong together: the graph's own, and those of each body of its
-// conditional nodes. A tree by its form: bodies come behind the node that has them.
+// conditional nodes. Always a tree: bodies come after the node that has them.
 //
 // For the executor's side. Reads a definition that GraphReader::Parse has accepted.
 #pragma once
@@ -21,8 +21,8 @@ struct GraphScope {
 
 class GraphScopes {
  public:
-  // False when the bodies are not the nodes behind their owners, hold what no body may, lie too
-  // deep, or an edge leads from one into another.
+  // False if the bodies are not the nodes after their owners, contain what no body may, are nested
+  // too deep, or an edge leads from one into another.
   [[nodiscard]] bool Read(const GraphReader& reader) {
     scopes_.clear();
     scope_of_.clear();
@@ -43,7 +43,7 @@ class GraphScopes {
   }
 
   const std::vector<GraphScope>& scopes() const { return scopes_; }
-  // The scope's number.
+  // An index into scopes().
   uint32_t ScopeOf(uint32_t node) const { return scope_of_.empty() ? 0 : scope_of_[node]; }
 
  private:
@@ -54,7 +54,7 @@ class GraphScopes {
       while (current < scopes_.size() && i >= scopes_[current].first + scopes_[current].nodes) {
         ++current;
       }
-      // Of a body whose owner would lie in it or behind it.
+      // A body whose owner would be in or after it.
       if (current == scopes_.size()) return false;
       scope_of_[i] = static_cast<uint32_t>(current);
       const uint32_t depth = scopes_[current].depth;
@@ -84,7 +84,7 @@ class GraphScopes {
   }
 
   std::vector<GraphScope> scopes_;  // by their first nodes
-  std::vector<uint32_t> scope_of_;  // by node; empty when there is but one
+  std::vector<uint32_t> scope_of_;  // by node; empty if there is only one
 };
 
 }  // namespace gpuloom::wire

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Green contexts: parts of the device's multiprocessors, and streams whose kernels run on one part.
-// What a split gives depends on the chip, so the driver is asked; a split is a pure function of what is split,
-// so that only its arguments are kept, and GreenCreate has it made again.
+// Green contexts: parts of the device's multiprocessors, and streams whose kernels run on one part. What a split
+// yields depends on the chip, so the driver is asked; a split is a pure function of its input, so only its arguments
+// are kept, and GreenCreate repeats it.
 //
 //   PartSplit(device, 16 each) → two groups of 16, 100 remain
 //   GreenCreate(context 1, part 1 := group 0 of that split of the device)
@@ -17,14 +17,14 @@ namespace gpuloom::wire {
 
 // Chosen by the tenant, as other ids are.
 enum class GreenContextId : uint32_t {};
-// What the contexts of one description have; it stays known when they are gone. 0 is the device.
+// What the contexts of one description have; it stays known after they are gone. 0 is the device.
 enum class DevicePartId : uint32_t {};
 
 inline constexpr DevicePartId kWholeDevice{0};
 
-inline constexpr uint32_t kMaxGreenContexts = 256;  // ids; an executor holds fewer of a session
+inline constexpr uint32_t kMaxGreenContexts = 256;  // ids; an executor holds fewer per session
 inline constexpr uint32_t kMaxDeviceParts = 1024;
-// Twice what a device has today when it is cut as finely as it can be.
+// Twice what today's devices yield when split as finely as possible.
 inline constexpr uint32_t kMaxSplitGroups = 256;
 
 // CUdevSmResource. No multiprocessors: there is no such part.
@@ -35,7 +35,7 @@ struct Multiprocessors {
   uint32_t unused;
 };
 
-// cuDevSmResourceSplitByCount's arguments. `groups`: at most so many are wanted.
+// cuDevSmResourceSplitByCount's arguments. `groups` is a maximum.
 struct SplitArguments {
   uint32_t use_flags;
   uint32_t min_count;
@@ -63,14 +63,14 @@ struct PartSplit {
     SplitArguments split;
   };
   struct Reply {
-    uint32_t groups;  // so many, all alike
+    uint32_t groups;  // this many, all alike
     uint32_t unused;
     Multiprocessors group;
     Multiprocessors remaining;
   };
 };
 
-// One more piece of a context's resources: whatever a program has put together, in its order.
+// One more piece of a context's resources: whatever a program has combined, in its order.
 struct PartPick {
   enum class What : uint32_t { kWhole, kRemaining, kGroup };
   What what;
@@ -79,8 +79,8 @@ struct PartPick {
 };
 inline constexpr uint32_t kMaxPartPicks = 64;
 
-// A context of what is picked of a split of `of`, or of all of it. What it has is `part` from then on.
-// Behind it: more PartPicks, of other splits or the same piece again.
+// Creates a context of what is picked of a split of `of`, or of all of it. From then on `part` names what it has.
+// Followed by: more PartPicks, of other splits or the same piece again.
 struct GreenCreate {
   static constexpr std::string_view kName = "GreenCreate";
   static constexpr bool kReply = true;
@@ -89,18 +89,18 @@ struct GreenCreate {
     GreenContextId context;  // unused so far
     DevicePartId part;       // the same for the same description
     DevicePartId of;
-    uint32_t whole;      // 1: `of` as it is, and the rest is 0
-    uint32_t remaining;  // 1: what the split leaves
+    uint32_t whole;      // 1: `of` as it is; the rest is 0
+    uint32_t remaining;  // 1: what the split leaves over
     uint32_t unused;
     SplitArguments split;
-    uint64_t picked[kMaxSplitGroups / 64];  // one bit a group
+    uint64_t picked[kMaxSplitGroups / 64];  // one bit per group
   };
   struct Reply {
     Multiprocessors has;
   };
 };
 
-// It goes when its streams have.
+// It is destroyed once its streams are.
 struct GreenDestroy {
   static constexpr std::string_view kName = "GreenDestroy";
   static constexpr bool kReply = false;

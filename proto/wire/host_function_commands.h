@@ -8,11 +8,10 @@
 //              holds back what comes behind it, in its own queues
 //   tenant:    one thread runs the functions in the board's order and counts
 //              CommandHead::host_functions_done; rings when the executor sleeps
-//   executor:  lets go what waited for the functions up to that count
+//   executor:  releases what waited for the functions up to that count
 //
-// The answer is a word and not a command, because a ring is not read while too much waits behind a
-// function. At most kMaxDueHostFunctions are due and not done. An id is only echoed: nothing on the
-// executor's side depends on it.
+// The answer is a word and not a command, because a ring is not read while too much waits behind a function. At most
+// kMaxDueHostFunctions are due and not done. Ids are only echoed: nothing on the executor's side depends on them.
 #pragma once
 
 #include <cstdint>

@@ -1,31 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches that ask for more than a shape: clusters, all blocks at once, an early start. Such launches
-// have a command of their own, so that the plain one stays small; graphs keep the same attributes
-// with their kernels.
+// Launches with more than a shape: clusters, all blocks at once, an early start. They have their own command, so that
+// the plain one stays small; graphs keep the same attributes with their kernels.
 #pragma once
 
 #include "proto/wire/commands.h"
 
 namespace gpuloom::wire {
 
-// What a launch asks for, as CUDA's launch attributes name it. Only what the device has to know:
-// hints about caches and waiting stay with the tenant, and events that a launch triggers are
-// recorded by EventRecord behind it.
+// A launch's attributes, as CUDA names them. Only what the device has to know: hints about caches and waiting stay
+// with the tenant, and events that a launch triggers are recorded by an EventRecord after it.
 struct LaunchAttributes {
-  uint32_t set;  // 1 << CUlaunchAttributeID for each one that is given; the others are 0 below
+  uint32_t set;  // 1 << CUlaunchAttributeID for each one set; the others are 0 below
   uint32_t cooperative;
   uint32_t cluster[3];
   uint32_t preferred_cluster[3];
   uint32_t cluster_scheduling_policy;  // CUclusterSchedulingPolicy
   uint32_t
-      programmatic_serialization;  // 1: may begin before the stream's kernel before it has ended
+      programmatic_serialization;  // 1: may start before the stream's previous kernel has ended
   int32_t priority;
   uint32_t sync_domain;      // CUlaunchMemSyncDomain
   uint32_t sync_domain_map;  // the default's in the low 8 bits, the remote's in the next
   uint32_t shared_memory_carveout;
 };
 
-// CUlaunchAttributeID by value: this header knows no cuda.h.
+// CUlaunchAttributeID by value: this header does not include cuda.h.
 inline constexpr uint32_t kLaunchAttributesKnown = 1u << 2 |   // cooperative
                                                    1u << 4 |   // cluster dimension
                                                    1u << 5 |   // cluster scheduling policy
@@ -70,8 +68,8 @@ struct OccupancyClusters {
   };
 };
 
-// The parameters from `first` on, as many as an answer holds (payload: KernelParam each). For kernels
-// with more than KernelGet's answer had room for.
+// The parameters from `first` on, as many as a reply holds (payload: KernelParam each). For kernels with more than
+// KernelGet's reply had room for.
 struct KernelParams {
   static constexpr std::string_view kName = "KernelParams";
   static constexpr bool kReply = true;
@@ -82,8 +80,8 @@ struct KernelParams {
   struct Reply {};
 };
 
-// The names of all kernels of a library, each ended by a NUL: a piece from `offset_bytes` on, as much
-// as an answer holds.
+// The names of all kernels of a library, each ended by a NUL: the part from `offset_bytes` on, as much as a reply
+// holds.
 struct LibraryKernels {
   static constexpr std::string_view kName = "LibraryKernels";
   static constexpr bool kReply = true;

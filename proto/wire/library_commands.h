@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading what the executor may have already (docs/design/module-loading.md).
+// Loading what the executor may already have (docs/design/module-loading.md).
 #pragma once
 
 #include "proto/wire/commands.h"
@@ -7,12 +7,12 @@
 
 namespace gpuloom::wire {
 
-// Images from this size on are named before they are sent; smaller ones cost less than the question.
+// Images of at least this size are named before they are sent; smaller ones cost less than the question.
 inline constexpr uint64_t kByHashBytes = 64u << 10;
 
-// LibraryLoad of an image that somebody of this trust domain has sent before, named by the SHA-256 of
-// its bytes. When none is known the answer is success with known == 0, the id stays unused, and
-// the tenant sends the bytes. Reply payload: the JIT's error log (text).
+// LibraryLoad of an image that a session of this trust domain has sent before, named by the SHA-256 of its bytes. If
+// none is known the result is success with known == 0, the id stays unused, and the tenant sends the bytes. Reply
+// payload: the JIT's error log (text).
 struct LibraryLoadByHash {
   static constexpr std::string_view kName = "LibraryLoadByHash";
   static constexpr bool kReply = true;
@@ -27,9 +27,8 @@ struct LibraryLoadByHash {
   };
 };
 
-// LibraryLoad with what the program wants of the compiler, and wants to hear from it. What is loaded is
-// this tenant's alone. Payload: LinkOption each. The answer is a success whatever became of the image,
-// so that its fields are valid.
+// LibraryLoad with JIT options, returning the compiler's report. What is loaded is this tenant's alone. Payload:
+// LinkOption each. The command's result is success whatever became of the image, so that the reply's fields are valid.
 struct LibraryCompile {
   static constexpr std::string_view kName = "LibraryCompile";
   static constexpr bool kReply = true;

@@ -11,13 +11,13 @@ inline constexpr uint32_t kMaxLinks = 256;
 inline constexpr uint32_t kMaxLinkOptions = 32;
 inline constexpr uint32_t kMaxLinkNameBytes = 1024;
 
-// One of CUDA's JIT options that hold a plain number.
+// One of CUDA's JIT options whose value is a plain number.
 struct LinkOption {
   uint32_t option;  // CUjit_option
   uint32_t value;
 };
 
-// CUjit_option by value: this header knows no cuda.h. Buffers for logs stay with the tenant.
+// CUjit_option by value: this header does not include cuda.h. Buffers for logs stay with the tenant.
 inline constexpr uint64_t kLinkOptionsKnown = 1u << 0 |   // registers at most
                                               1u << 1 |   // threads of a block, at least
                                               1u << 7 |   // optimisation level
@@ -29,16 +29,16 @@ inline constexpr uint64_t kLinkOptionsKnown = 1u << 0 |   // registers at most
                                               1u << 14 |  // cache mode
                                               1u << 30;   // position-independent code
 
-// What a compiler says beside its result. The texts themselves are written into the arena, where the
-// tenant has made room for them: the informational one first, the errors behind its capacity, each cut
-// to its capacity and without a NUL.
+// What a compiler reports besides its result. The texts themselves are written into the arena, where the tenant has
+// made room for them: the info log first, the error log after its capacity, each cut to its capacity and without a
+// NUL.
 struct JitReport {
   uint32_t wall_time_bits;  // milliseconds, a float's bits
   uint32_t threads_per_block;
   uint32_t info_bytes;
   uint32_t error_bytes;
 };
-// Of each text. Some thousands of lines: who compiles holds as much for every compile on its way.
+// Per text. Some thousands of lines: the compiling side holds as much for every compile in progress.
 inline constexpr uint32_t kMaxJitTextBytes = 64u << 10;
 
 // Payload: LinkOption each.
@@ -52,8 +52,7 @@ struct LinkCreate {
   struct Reply {};
 };
 
-// Adds what lies in the arena. Payload: options, then the name. Reply payload: the linker's error
-// log so far.
+// Adds input that is in the arena. Payload: options, then the name. Reply payload: the linker's error log so far.
 struct LinkAdd {
   static constexpr std::string_view kName = "LinkAdd";
   static constexpr bool kReply = true;
@@ -82,7 +81,7 @@ struct LinkComplete {
   };
 };
 
-// A piece of the linked image from `offset_bytes` on (payload), as much as an answer holds.
+// The linked image from `offset_bytes` on (payload), as much as a reply holds.
 struct LinkRead {
   static constexpr std::string_view kName = "LinkRead";
   static constexpr bool kReply = true;
@@ -103,7 +102,7 @@ struct LinkDestroy {
   struct Reply {};
 };
 
-// What the linker has said since it was created.
+// What the linker has reported since it was created.
 struct LinkReport {
   static constexpr std::string_view kName = "LinkReport";
   static constexpr bool kReply = true;

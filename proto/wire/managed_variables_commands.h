@@ -6,11 +6,11 @@
 
 namespace gpuloom::wire {
 
-// How the place of a library's managed variables is aligned: more than any of them asks for.
+// The alignment of the place of a library's managed variables: more than any of them needs.
 inline constexpr uint64_t kManagedAlignBytes = 512;
 
-// Goes on with a LibraryLoad that was answered with managed_bytes, which has loaded nothing yet:
-// the variables' place, that many bytes of registered memory, zeroed. Reply payload: the log.
+// Continues a LibraryLoad that was answered with managed_bytes and has loaded nothing yet: gives
+// the variables their place, that many bytes of registered memory, zeroed. Reply payload: the log.
 struct LibraryPlace {
   static constexpr std::string_view kName = "LibraryPlace";
   static constexpr bool kReply = true;

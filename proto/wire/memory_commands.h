@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rest of memory: physical memory and where it is mapped (CUDA's virtual memory functions),
-// memory of one process that another of the same trust domain opens, and a place in a stream's
+// More memory commands: physical memory and where it is mapped (CUDA's virtual memory functions),
+// memory of one process that another of the same trust domain opens, and a marker in a stream's
 // order.
 //
-// Physical memory is made by the scheduler and charged to the session that made it. It goes when
-// nobody of the domain holds it any more: neither by an id nor by a mapping. What outlives the
-// session that made it is charged to one that still holds it.
+// Physical memory is created by the scheduler and charged to the session that created it. It is
+// freed when nobody of the domain holds it any more, neither by an id nor by a mapping. What
+// outlives its session is charged to one that still holds it.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct Token {
   uint64_t words[2];
 };
 
-// Where the tenant may map: it cuts its reservations out of this range, which is a part of its
-// device range that MemAlloc does not use.
+// The range where the tenant may map: it cuts its reservations out of this part of its device
+// range, which MemAlloc does not use.
 struct AddressSpace {
   static constexpr std::string_view kName = "AddressSpace";
   static constexpr bool kReply = true;
@@ -37,7 +37,7 @@ struct AddressSpace {
   };
 };
 
-// Memory of whole granules, not mapped: cleared, or what this session let go of before.
+// Memory of whole granules, not mapped: cleared, or released by this session before.
 struct PhysicalCreate {
   static constexpr std::string_view kName = "PhysicalCreate";
   static constexpr bool kReply = true;
@@ -70,7 +70,7 @@ struct PhysicalExport {
   };
 };
 
-// CUDA_ERROR_INVALID_HANDLE when this executor knows no such memory.
+// CUDA_ERROR_INVALID_HANDLE if this executor knows no such memory.
 struct PhysicalImport {
   static constexpr std::string_view kName = "PhysicalImport";
   static constexpr bool kReply = true;
@@ -99,7 +99,8 @@ struct MemExport {
   };
 };
 
-// All of a physical memory, at addresses of AddressSpace where nothing is mapped. Without access.
+// Maps all of a physical memory, at addresses of AddressSpace where nothing is mapped. Without
+// access.
 struct MemMap {
   static constexpr std::string_view kName = "MemMap";
   static constexpr bool kReply = true;
@@ -112,7 +113,7 @@ struct MemMap {
   struct Reply {};
 };
 
-// Exactly one mapping. Answered when the session's work so far is done and it is unmapped.
+// Exactly one mapping. Answered when the session's work so far is done and the memory is unmapped.
 struct MemUnmap {
   static constexpr std::string_view kName = "MemUnmap";
   static constexpr bool kReply = true;
@@ -123,7 +124,7 @@ struct MemUnmap {
   struct Reply {};
 };
 
-// Of whole mappings, without gaps. Narrowing waits for the session's work so far.
+// For whole mappings, without gaps. Reducing access waits for the session's work so far.
 struct MemSetAccess {
   static constexpr std::string_view kName = "MemSetAccess";
   static constexpr bool kReply = true;
@@ -136,7 +137,7 @@ struct MemSetAccess {
   struct Reply {};
 };
 
-// Names an event to other processes of the domain; from here on its state is theirs, too.
+// Names an event to other processes of the domain; from then on they share its state.
 struct EventShare {
   static constexpr std::string_view kName = "EventShare";
   static constexpr bool kReply = true;
@@ -148,7 +149,7 @@ struct EventShare {
   };
 };
 
-// CUDA_ERROR_INVALID_HANDLE when this executor knows no such event.
+// CUDA_ERROR_INVALID_HANDLE if this executor knows no such event.
 struct EventOpen {
   static constexpr std::string_view kName = "EventOpen";
   static constexpr bool kReply = true;
@@ -160,14 +161,14 @@ struct EventOpen {
   struct Reply {};
 };
 
-// Whether the latest record is done, whoever made it: completion numbers tell only of the tenant's
-// own. CUDA_ERROR_NOT_READY when it is not and `wait` is 0.
+// Whether the latest record is done, whoever made it: completion numbers cover only the tenant's
+// own. CUDA_ERROR_NOT_READY if it is not and `wait` is 0.
 struct EventDone {
   static constexpr std::string_view kName = "EventDone";
   static constexpr bool kReply = true;
   struct Request {
     EventId event;
-    uint32_t wait;  // 1: answered when it is
+    uint32_t wait;  // 1: answered once it is
   };
   struct Reply {};
 };
@@ -182,7 +183,7 @@ struct MemFreeLater {
   using Reply = NoReply;
 };
 
-// Does nothing: a place in the stream's order, behind everything that CUDA's rules put before it.
+// Does nothing: a marker in the stream's order, after everything that CUDA's rules put before it.
 struct StreamMark {
   static constexpr std::string_view kName = "StreamMark";
   static constexpr bool kReply = false;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream's own writes of words and waits for words (cuStreamWriteValue*, cuStreamWaitValue*, cuStreamBatchMemOp).
+// Stream memory operations: writes of words and waits for words (cuStreamWriteValue*, cuStreamWaitValue*,
+// cuStreamBatchMemOp).
 //
-// The word has 4 or 8 bytes, is aligned to them, and lies in the session's device memory or in
-// pinned parts of its arena. A write goes to the GPU in the stream's order. A wait never does: the
-// executor holds the stream's later commands in its own queue and looks at the word again and again,
-// so that a wait that never ends holds nobody else.
+// The word has 4 or 8 bytes, is aligned to them, and is in the session's device memory or in pinned parts of its
+// arena. A write goes to the GPU in stream order. A wait never does: the executor holds the stream's later commands in
+// its own queue and polls the word, so that a wait that never ends holds up nobody else.
 #pragma once
 
 #include <cstdint>

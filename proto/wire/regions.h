@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared memory of a session: what lies where, who writes it, and with which memory order.
+// The shared memory of a session: its layout, who writes what, and with which memory order.
 //
-// The scheduler makes all regions (memfds, sealed against shrinking, growing and resealing) and
-// hands them to both sides. Nobody reads back what it wrote itself: each side keeps its own copies
-// in private memory, because the peer is not trusted (by the executor) or may be a newer build (by
-// the tenant).
+// The scheduler creates all regions (memfds, sealed against shrinking, growing and resealing) and hands them to both
+// sides. Nobody reads back what it wrote itself: each side keeps its own copies in private memory, because the peer is
+// not trusted (by the executor) or may be a newer build (by the tenant).
 //
 //   CommandRegion     written by the tenant only; the executor maps it read-only
 //   +------------------------+----------------------------------------------+
@@ -14,12 +13,11 @@
 //   +---------------------------+-------------------------+-----------------+
 //   | CompletionHead (one page) | completed[kMaxStreams]  | reply slots, text |
 //   +---------------------------+-------------------------+-----------------+
-//   Arena             written by both: staging, images, pinned host memory; at the same address on
-//   both sides
+//   Arena             written by both, at the same address on both sides: staging, images, pinned host memory
 //
-// All-zero memory is a valid start: an empty ring, nothing completed, nobody asleep.
-// Plain integers, touched through std::atomic_ref only (RingWriter, RingReader, CompletionWriter,
-// CompletionReader). docs/design/wire.md has the grammar and a worked example.
+// All-zero memory is a valid start: an empty ring, nothing completed, nobody asleep. Plain integers, accessed through
+// std::atomic_ref only (RingWriter, RingReader, CompletionWriter, CompletionReader). docs/design/wire.md has the
+// grammar and a worked example.
 #pragma once
 
 #include <cstddef>
@@ -50,15 +48,15 @@ struct CommandHead {
   // 1 while a tenant thread sleeps on the doorbell. Tenant: store seq_cst, then looks again, then
   // sleeps. Executor: load seq_cst after each publication; rings when it reads 1.
   uint32_t tenant_sleeps;
-  // How many threads wait for a stream, asleep or not. Tenant: relaxed, before it looks. Executor: load
-  // relaxed; a hint, which decides nothing but how completions are told.
+  // How many threads wait for a stream, asleep or not. Tenant: relaxed, before it looks. Executor: load relaxed; a
+  // hint that only decides how completions are reported.
   uint32_t tenant_waits;
   uint32_t unused1[14];
   // How many functions of HostFunctionBoard have returned, in its order, running free. Tenant: store
   // release, then looks at executor_sleeps. Executor: load acquire.
   uint32_t host_functions_done;
   uint32_t unused2[15];
-  // How many bytes of TextBoard::data the tenant has taken, ever. Tenant: store release, then looks at
+  // The total number of bytes of TextBoard::data that the tenant has taken. Tenant: store release, then looks at
   // executor_sleeps. Executor: load acquire.
   uint64_t text_read;
   uint32_t unused3[14];
@@ -89,13 +87,12 @@ struct CompletionHead {
 };
 static_assert(WireStruct<CompletionHead> && sizeof(CompletionHead) == 3 * kCacheLineBytes);
 
-// Functions that the tenant is to run now: proto/wire/host_function_commands.h.
+// Functions for the tenant to run now: proto/wire/host_function_commands.h.
 inline constexpr uint32_t kMaxDueHostFunctions = 256;
 
 // Written by the executor, in the first page of the completion region.
 struct HostFunctionBoard {
-  // Functions that were ever due, running free. Executor: store release, after `due`. Tenant: load
-  // acquire.
+  // How many functions have ever become due, running free. Executor: store release, after `due`. Tenant: load acquire.
   uint32_t due_count;
   uint32_t unused[15];
   // The n-th function's id at n % kMaxDueHostFunctions, counted from 0.
@@ -106,15 +103,15 @@ static_assert(WireStruct<HostFunctionBoard>);
 inline constexpr uint32_t kTextBytes = 64u << 10;
 inline constexpr uint32_t kFaultTextBytes = 4032;
 
-// What the tenant's kernels print (vprintf of PTX), and what the driver says of a failed assert.
+// What the tenant's kernels print (vprintf of PTX), and the driver's message about a failed assert.
 struct TextBoard {
-  // Bytes of text that belong before every completion that was published later, ever. Executor:
-  // store release, before the completion. The tenant takes them before a call that has waited returns.
+  // The total bytes of text that belong before every completion published later. Executor: store release, before the
+  // completion. The tenant takes them before a call that has waited returns.
   uint64_t announced;
-  // So many of them were put into `data`, the n-th at n % kTextBytes, counted from 0; the others
-  // follow when the tenant has taken some. Executor: store release, after `data`. Tenant: load acquire.
+  // How many of them were put into `data`, the n-th at n % kTextBytes, counted from 0; the others follow when the
+  // tenant has taken some. Executor: store release, after `data`. Tenant: load acquire.
   uint64_t written;
-  // Of fault_text, for the tenant's standard error. Executor: store release, once, before
+  // The length of fault_text, for the tenant's standard error. Executor: store release, once, before
   // CompletionHead::fault.
   uint32_t fault_bytes;
   uint32_t unused[11];
@@ -124,7 +121,7 @@ struct TextBoard {
 static_assert(WireStruct<TextBoard> && sizeof(TextBoard) == kPageBytes + kTextBytes);
 
 inline constexpr uint32_t kReplySlots =
-    64;  // so many threads of one tenant can wait for an answer at once
+    64;  // how many threads of one tenant can wait for a reply at once
 inline constexpr uint32_t kReplyPayloadBytes = 4096;
 
 struct ReplySlot {
@@ -132,7 +129,7 @@ struct ReplySlot {
   // acquire.
   uint64_t ticket;
   uint32_t result;         // CUresult
-  uint32_t payload_bytes;  // variable part behind `reply`
+  uint32_t payload_bytes;  // variable part after `reply`
   uint8_t reply[112];      // Command::Reply
   uint8_t payload[kReplyPayloadBytes];
 };
@@ -158,12 +155,12 @@ struct CompletionRegion {
 };
 static_assert(WireStruct<CompletionRegion> && offsetof(CompletionRegion, completed) == kPageBytes);
 
-// What stands before each record in the ring.
+// Precedes each record in the ring.
 struct RecordHeader {
   uint32_t size_bytes;     // of the whole record, header and rounding to kRecordAlignment included
   uint16_t opcode;         // position in AllCommands, or kPadOpcode
-  uint16_t reply_slot;     // kNoReply, or where the answer goes
-  uint32_t payload_bytes;  // variable part behind the request, before rounding
+  uint16_t reply_slot;     // kNoReply, or the slot for the reply
+  uint32_t payload_bytes;  // variable part after the request, before rounding
   uint32_t unused;
 };
 static_assert(WireStruct<RecordHeader> && sizeof(RecordHeader) == kRecordAlignment);

@@ -2,8 +2,8 @@
 // The executor's end of the command ring. Owned by the executor's session; used by its ring thread
 // only.
 //
-// The tenant can change every byte of the region at any time, so a record is copied to private
-// memory first, then judged, then handed out: no handler ever sees shared memory. Whatever is wrong
+// The tenant can change every byte of the region at any time, so a record is first copied to
+// private memory, then checked, then handed out: no handler ever sees shared memory. Any violation
 // is Fatal and sticky; nothing here blocks, throws or trusts.
 #pragma once
 
@@ -18,8 +18,8 @@
 
 namespace gpuloom::wire {
 
-// One command, in private memory, its sizes judged against its opcode. Valid until the next call of
-// RingReader::Next.
+// One command, in private memory, its sizes checked against its opcode. Valid until the next call
+// of RingReader::Next.
 struct Record {
   uint16_t opcode;
   uint16_t reply_slot;  // < kReplySlots when the command has a reply
@@ -56,7 +56,7 @@ class RingReader {
       }
       if (header.opcode == kPadOpcode) {
         // A pad fills the ring's end where a record did not fit, so it is shorter than a record can
-        // be and never follows another: anything else would let a tenant spin us on nothing.
+        // be and never follows another: anything else would let a tenant make us spin on nothing.
         if (header.size_bytes != contiguous || header.size_bytes >= kMaxRecordBytes) {
           return Fail(Fatal::kRecordSize);
         }
@@ -86,7 +86,7 @@ class RingReader {
     }
   }
 
-  // Sleeping is: announce, look again, sleep. Returns false when there is work (and takes the
+  // To sleep: announce, look again, sleep. Returns false if there is work (and takes the
   // announcement back).
   bool AnnounceSleep() {
     Announce();
@@ -105,8 +105,8 @@ class RingReader {
 
   bool HasWork() const { return fatal_ == Fatal::kNone && LoadTail() != head_; }
 
-  // Ends the session for a reason found behind the ring (a handle, a range). The first reason is
-  // kept.
+  // Ends the session for an error found after the ring (a handle, a range). Only the first reason
+  // is kept.
   Status Fail(Fatal fatal) {
     if (fatal_ == Fatal::kNone) {
       fatal_ = fatal;
@@ -116,7 +116,7 @@ class RingReader {
     return Status::kFatal;
   }
   Fatal fatal() const { return fatal_; }
-  // The opcode of the record that was read last, for the log line beside fatal().
+  // The opcode of the record read last, for the log line with fatal().
   uint16_t last_opcode_untrusted() const { return bad_opcode_; }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tenant's end of the command ring. Owned by the shim's session, lives as long as the mappings
-// it was built on. Not thread-safe: the session's lock is held for every call. No system call, no
-// allocation; never blocks; a full ring is kFull, which is no error.
+// The tenant's end of the command ring. Owned by the shim's session, lives as long as the mappings it was built on.
+// Not thread-safe: the session's lock is held for every call. No system call, no allocation; never blocks; if the ring
+// is full, Reserve returns nullptr, which is no error.
 //
 //   auto* launch = writer.Reserve<Launch>(param_bytes, &payload);   // nullptr: full
 //   *launch = {...}; memcpy(payload, params, param_bytes);
@@ -24,10 +24,9 @@ class RingWriter {
   RingWriter(CommandRegion* commands, const CompletionRegion* completions)
       : commands_(commands), completions_(completions) {}
 
-  // Room for one record, its request zero-filled; nothing is visible to the executor before Commit.
-  // A command with an empty request must not be written through the pointer: it has no bytes of its
-  // own. Returns nullptr when the ring is full. `payload_bytes` must be within C's limit
-  // (the caller has checked).
+  // Reserves one record, its request zero-filled; nothing is visible to the executor before Commit. A command with an
+  // empty request must not be written through the pointer: it has no bytes of its own. Returns nullptr if the ring is
+  // full. `payload_bytes` must be within C's limit (the caller has checked).
   template <Command C>
   typename C::Request* Reserve(uint32_t payload_bytes, uint8_t** payload,
                                uint16_t reply_slot = kNoReply) {
@@ -46,7 +45,7 @@ class RingWriter {
     }
   }
 
-  // Publishes what was reserved last. Returns its ticket.
+  // Publishes the record reserved last. Returns its ticket.
   Ticket Commit() {
     tail_ = reserved_tail_;
     std::atomic_ref<uint32_t>(commands_->head.tail).store(tail_, std::memory_order_release);
@@ -55,19 +54,19 @@ class RingWriter {
 
   Ticket last_ticket() const { return Ticket{last_ticket_}; }
 
-  // Apart from the ring: may be called while another thread writes a record.
+  // Separate from the ring: may be called while another thread writes a record.
   void PublishHostFunctionsDone(uint32_t count) {
     std::atomic_ref<uint32_t>(commands_->head.host_functions_done)
         .store(count, std::memory_order_release);
   }
 
-  // Also apart from it.
+  // Likewise.
   void PublishTextRead(uint64_t bytes) {
     std::atomic_ref<uint64_t>(commands_->head.text_read).store(bytes, std::memory_order_release);
   }
 
-  // Call after Commit or one of the two. The fence orders the store before the load, as the executor's does
-  // the other way round.
+  // Call after Commit or one of these two. The fence orders the store before the load, as the executor's does the
+  // other way round.
   bool ExecutorSleeps() const {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     auto& word = const_cast<uint32_t&>(completions_->head.executor_sleeps);
@@ -76,7 +75,7 @@ class RingWriter {
 
  private:
   uint8_t* ReserveBytes(uint32_t size) {
-    // The tail is always aligned; masking it so tells the compiler that a header fits.
+    // The tail is always aligned; this mask tells the compiler that a header fits.
     const uint32_t offset = tail_ & (kRingBytes - kRecordAlignment);
     const uint32_t to_end = kRingBytes - offset;
     const uint32_t pad = size <= to_end ? 0 : to_end;
@@ -97,7 +96,7 @@ class RingWriter {
   const CompletionRegion* completions_ = nullptr;
   uint32_t tail_ = 0;           // published
   uint32_t reserved_tail_ = 0;  // with what is being written
-  uint32_t head_ = 0;           // last seen of the executor's
+  uint32_t head_ = 0;           // the executor's, as last seen
   uint64_t last_ticket_ = 0;
 };
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handshake: what a tenant and the scheduler say on the allocation's socket (SOCK_SEQPACKET)
+// The handshake between a tenant and the scheduler on the allocation's socket (SOCK_SEQPACKET),
 // before the ring exists.
 //
 //   tenant → scheduler   Hello
 //   scheduler → tenant   Welcome, with kWelcomeFds descriptors when result is kAccepted
 //
-// Who connects to an allocation's socket *is* that allocation: Hello carries no identity, because
-// nothing a tenant says about itself is believed. The connection stays open for the session's life:
-// closing it ends the session.
+// Whoever connects to an allocation's socket *is* that allocation: Hello carries no identity,
+// because nothing a tenant says about itself is believed. The connection stays open for the
+// session's life: closing it ends the session.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,15 @@ namespace gpuloom::wire {
 
 inline constexpr uint32_t kHelloMagic = 0x6d6f6f6c;  // "loom"
 
-// The names under which a tenant finds its socket: this path in a container; elsewhere the
-// directory named in GPULOOM_SOCKET_DIR (which only says where to connect; what is granted there is
-// the scheduler's to say).
+// Where a tenant finds its socket: at this path in a container; elsewhere in the directory named by
+// GPULOOM_SOCKET_DIR (which only says where to connect; the scheduler decides what is granted
+// there).
 inline constexpr char kContainerSocketDir[] = "/var/run/gpuloom";
 inline constexpr char kSocketDirVariable[] = "GPULOOM_SOCKET_DIR";
 inline constexpr char kSocketName[] = "gpuloom.sock";
 
-// Names a session to the scheduler that made it, for who takes it up again: 16 bytes that nobody can
-// guess. All zero: none. Reserved; a scheduler that cannot do so yet refuses a Hello with a token.
+// Identifies a session to the scheduler that made it, to resume it: 16 bytes that nobody can guess.
+// All zero: none. Reserved; a scheduler that cannot do so yet refuses a Hello with a token.
 struct SessionToken {
   uint8_t bytes[16];
 
@@ -46,15 +46,15 @@ struct Hello {
   uint32_t magic;
   uint16_t major;
   uint16_t minor;
-  // Since 1.1. What the process calls itself, for others of its own allocation that ask (query.h);
-  // believed by nobody else. 0 and 0 where it does not know.
+  // Since 1.1. The pid that the process reports, for queries from its own allocation (query.h);
+  // believed by nobody else. 0 and 0 if unknown.
   int32_t pid;
   uint32_t unused;
-  uint64_t pid_namespace;  // in which `pid` is meant
-  SessionToken token;      // since 1.3: of the session to take up again; none for a new one
+  uint64_t pid_namespace;  // the namespace of `pid`
+  SessionToken token;      // since 1.3: of the session to resume; empty for a new one
 };
 static_assert(WireStruct<Hello> && sizeof(Hello) == 40);
-// All that a tenant of version 1.0 says. What a newer one appends is not for us.
+// All that a tenant of version 1.0 sends. What a newer one appends is ignored.
 inline constexpr size_t kShortestHelloBytes = 8;
 inline constexpr size_t kLongestHelloBytes = 256;
 
@@ -104,10 +104,10 @@ struct Welcome {
   uint64_t host_range_bytes;    // == size of the arena memfd (sparse)
   uint64_t pinned_limit_bytes;  // how much of it the session may register
   DeviceSnapshot device;
-  SessionToken token;  // since 1.3: the session's; to be told to nobody else
+  SessionToken token;  // since 1.3: the session's; tell it to nobody else
 };
 static_assert(WireStruct<Welcome>);
-// All that a scheduler of version 1.0 says.
+// All that a scheduler of version 1.0 sends.
 inline constexpr size_t kShortestWelcomeBytes = offsetof(Welcome, token);
 
 // Descriptors that come with an accepting Welcome, in this order.

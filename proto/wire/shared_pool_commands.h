@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pools of device memory that processes of one trust domain share (cuMemPoolExportToShareableHandle
-// and its relatives; docs/design/memory.md). Pools themselves are the tenant's own business: here a
-// shared one is a name for other processes, and the memory that its maker has put under it. Only
-// who has opened the pool reaches that memory, and only by the number that the maker was told.
+// and its relatives; docs/design/memory.md). Pools themselves exist only in the tenant: here a
+// shared one is a name for other processes, and the memory that its owner has put under it. Only a
+// session that has opened the pool reaches that memory, and only by the number that the owner was
+// told.
 //
-// Memory stays charged to the session that it was granted to and lives until nobody has it mapped
-// any more; a session that ends takes its own mappings with it and nobody else's.
+// Memory stays charged to the session it was granted to and lives until nobody has it mapped any
+// more; a session that ends removes its own mappings and nobody else's.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +29,12 @@ struct PoolShare {
   };
   struct Reply {
     Token token;
-    uint64_t number;  // of the pool, for this executor's life; no secret, never 0
+    uint64_t number;  // of the pool, for this executor's life; not secret, never 0
   };
 };
 
-// A pool that another session has shared. CUDA_ERROR_INVALID_HANDLE when this executor knows no
-// such pool: it is another trust domain's, or nobody has it open any more.
+// A pool that another session has shared. CUDA_ERROR_INVALID_HANDLE if this executor knows no such
+// pool: it is another trust domain's, or nobody has it open any more.
 struct PoolOpen {
   static constexpr std::string_view kName = "PoolOpen";
   static constexpr bool kReply = true;
@@ -72,8 +73,8 @@ struct PoolPut {
   };
 };
 
-// Maps memory that was put under the pool; from here on it is as an allocation of MemAlloc, and is
-// freed like one. CUDA_ERROR_INVALID_HANDLE when there is no such memory, or not any more.
+// Maps memory that was put under the pool; from then on it is like an allocation of MemAlloc, and
+// freed like one. CUDA_ERROR_INVALID_HANDLE if there is no such memory, or no longer.
 struct PoolTake {
   static constexpr std::string_view kName = "PoolTake";
   static constexpr bool kReply = true;

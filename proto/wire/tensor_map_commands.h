@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps: the 128-byte descriptors of Hopper's bulk copies. They are opaque and hold no memory:
-// the driver makes one out of plain numbers, the tenant gets its bytes.
+// Tensor maps: the 128-byte descriptors of Hopper's bulk copies. They are opaque and hold no
+// memory: the driver encodes one from plain numbers, the tenant gets its bytes.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct TensorMapEncode {
   struct Reply {};
 };
 
-// Reply payload: the map with the other address.
+// Reply payload: the map with the new address.
 struct TensorMapReplaceAddress {
   static constexpr std::string_view kName = "TensorMapReplaceAddress";
   static constexpr bool kReply = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface references: variables of a library that its kernels name, and that the
-// program binds to memory by its host code (docs/design/texture-references.md).
+// Texture and surface references: variables of a library that its kernels use, and that the
+// program's host code binds to memory (docs/design/texture-references.md).
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace gpuloom::wire {
 
 enum class ReferenceId : uint32_t {};
 inline constexpr uint32_t kMaxReferences = 1u << 14;
-// As many as one kernel could use; bounds what a launch carries with it.
+// As many as one kernel could use; limits what a launch carries with it.
 inline constexpr uint32_t kMaxReferencesOfLibrary = 256;
 
 enum class ReferenceKind : uint32_t { kTexture, kSurface };
 
-// Payload: the name. What a texture reference is like before the program changes it. With neither
-// library nor reference: what one of cuTexRefCreate is like, of which only the tenant knows.
+// Payload: the name. Returns a texture reference's state before the program changes it. With
+// neither library nor reference: that of one from cuTexRefCreate, which only the tenant knows.
 struct ReferenceGet {
   static constexpr std::string_view kName = "ReferenceGet";
   static constexpr bool kReply = true;
@@ -29,7 +29,7 @@ struct ReferenceGet {
     ReferenceId reference;  // unused so far
     ReferenceKind kind;
   };
-  struct Reply {  // of a surface reference without meaning
+  struct Reply {  // meaningless for a surface reference
     uint32_t format;
     uint32_t channels;
     uint32_t address_mode[3];
@@ -44,14 +44,14 @@ struct ReferenceGet {
   };
 };
 
-// What the reference is bound to for launches that follow in the ring; launches before it see what
-// it was bound to then. Of a surface reference only the array counts; there are no views.
+// Binds the reference for launches that follow in the ring; earlier launches keep the earlier
+// binding. For a surface reference only the array counts; there are no views.
 struct ReferenceSet {
   static constexpr std::string_view kName = "ReferenceSet";
   static constexpr bool kReply = false;
   struct Request {
     ReferenceId reference;
-    uint32_t bound;  // 0: to nothing, and `look` has no meaning
+    uint32_t bound;  // 0: unbound, and `look` is unused
     TextureCreate::Request look;
   };
   using Reply = NoReply;

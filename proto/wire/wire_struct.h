@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may lie in shared memory or in a message: plain, sized, without a hole that could leak or
+// What may be in shared memory or in a message: plain, sized, without padding that could leak or
 // differ.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace gpuloom::wire {
 
-// Floats have no unique representation and are refused with the padding: send their bits.
+// Floats have no unique representation and are refused along with padding: send their bits.
 template <typename T>
 concept WireStruct = std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T> &&
     (std::is_empty_v<T> || std::has_unique_object_representations_v<T>);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts: the device's primary one and those that the program creates. The executor has one real
-// context; to the program each of these is one of its own, with a handle, flags, stored values and
-// the objects made in it, which go with it. Their work shares the tenant's streams, the legacy
-// default stream included. Handles stay valid addresses for ever; an inactive context refuses work.
+// context; to the program each of these is a separate one, with a handle, flags, stored values and
+// the objects created in it, which are destroyed with it. Their work shares the tenant's streams,
+// the legacy default stream included. Handles stay valid addresses for ever; an inactive context
+// refuses work.
 #pragma once
 
 #include <atomic>
@@ -16,11 +17,11 @@ namespace gpuloom {
 
 inline constexpr CUdevice kOnlyDevice = 0;
 
-// What every CUcontext of ours points to.
+// What each of our CUcontexts points to.
 struct GreenContext;
 
 struct Context {
-  std::atomic<uint32_t> alive;  // the handle; of created ones
+  std::atomic<uint32_t> alive;  // the handle is valid; of created ones
   std::atomic<bool> active;
   std::atomic<unsigned> flags;
   std::atomic<int> cache_config;
@@ -32,18 +33,18 @@ struct Context {
 
 CUcontext PrimaryContext();
 
-// Counts resets: what a thread remembers of an earlier epoch is gone.
+// Counts resets: what a thread remembers from an earlier epoch is gone.
 uint32_t ContextEpoch();
 
 // For calls that work in the current context: initialised, session alive, a context current and
 // active. On the path of every launch.
 [[nodiscard]] CUresult NeedContext();
 
-// CUDA_ERROR_INVALID_DEVICE unless it is ours. Includes NOT_INITIALIZED, but not the session's
-// loss: facts about the device stay available.
+// CUDA_ERROR_INVALID_DEVICE unless it is ours. Includes NOT_INITIALIZED, but not a lost session:
+// facts about the device stay available.
 [[nodiscard]] CUresult NeedDevice(CUdevice device);
 
-// The context behind a handle, or behind null the current one; nullptr: there is none.
+// The context behind a handle, or for null the current one; nullptr if there is none.
 Context* FindContext(CUcontext context);
 inline bool IsContext(CUcontext context) { return FindContext(context) != nullptr; }
 uint64_t IdOf(const Context& context);
@@ -55,17 +56,19 @@ uint64_t IdOf(const Context& context);
 
 // Created contexts (created_context.cc).
 Context* FindCreatedContext(CUcontext context);
-// One that is current nowhere, and its end.
+// Creates, and destroys, one that is current nowhere.
 [[nodiscard]] Context* MakeContextOf(GreenContext* green);
 void EndContext(Context* context);
-// Of a green context that was destroyed: it may be made current, and refuses everything then.
+// Whether it is of a green context that was destroyed: it may be made current, but then refuses
+// everything.
 bool WasGreenContext(CUcontext context);
-// `end` is called while no other thread retains, releases or resets the primary context. When it
-// says true it has ended what held a reference; else CUDA_ERROR_CONTEXT_IS_DESTROYED.
+// `end` is called while no other thread retains, releases or resets the primary context. It returns
+// true if it has destroyed what held a reference; else the result is
+// CUDA_ERROR_CONTEXT_IS_DESTROYED.
 [[nodiscard]] CUresult ReleasePrimaryWith(bool (*end)(void* data), void* data);
 void ForgetMadeObjects();  // the primary context was reset, and with it everything
 
-// What was made in a created context is destroyed with it; of the primary one nothing is noted.
+// Objects made in a created context are destroyed with it; for the primary one nothing is noted.
 enum class MadeKind : uint32_t { kStream, kEvent, kModule, kDeviceMemory, kHostMemory };
 void NoteMade(MadeKind kind, uint64_t handle);
 void ForgetMade(MadeKind kind, uint64_t handle);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of blocks, of two and three dimensions and of arrays: what every such function of CUDA
-// comes down to. Safe from any thread.
+// Copies of blocks, of two and three dimensions and of arrays: all such CUDA functions end up here.
+// Safe from any thread.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"
@@ -10,7 +10,7 @@
 
 namespace gpuloom {
 
-// Where a block's side lies, as far as a program may name it.
+// One side of a block copy, as far as a program may name it.
 struct BlockEnd {
   using Kind = CopySide;
   Kind kind;
@@ -23,7 +23,7 @@ struct BlockEnd {
   uint64_t z;
 };
 
-// A copy whose two sides have been judged against the memory and the arrays that the program has.
+// A copy whose two sides have been checked against the program's memory and arrays.
 struct BlockCopy {
   BlockEnd to;
   BlockEnd from;
@@ -34,17 +34,17 @@ struct BlockCopy {
   bool empty() const { return width_bytes == 0 || height == 0 || depth == 0; }
 };
 
-// CUDA's errors for what cannot be copied.
+// CUDA's errors for invalid copies.
 [[nodiscard]] CUresult JudgeCopy(const CUDA_MEMCPY3D& from, BlockCopy* to);
-// As it stands on the wire; not for a pageable side.
+// In the wire's form; not for a pageable side.
 wire::GraphCopy OnWire(const BlockCopy& copy);
 
-// Does the call return before the copy is done, where CUDA's may?
+// Whether the call returns before the copy is done, where CUDA's may.
 enum class CopyTiming : bool { kSync, kAsync };
 [[nodiscard]] CUresult CopyBlock(const CUDA_MEMCPY3D& copy, CUstream handle,
                                  DefaultStream null_means, CopyTiming timing);
 
-// Which memory a fill of rows may write, and that its numbers fit together.
+// Checks that a fill of rows may write its memory, and that its numbers are consistent.
 [[nodiscard]] CUresult JudgeFill(const wire::GraphFill& fill, bool* pinned);
 
 }  // namespace gpuloom

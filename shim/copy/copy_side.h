@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a side of a copy is, and who makes the copy.
+// What kind of memory a side of a copy is, and who does the copy.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gpuloom {
 
-// Managed memory is the device's to CUDA here, though it lies in the arena.
+// To CUDA, managed memory counts here as the device's, though it is in the arena.
 enum class CopySide : uint32_t { kDevice, kManaged, kPinned, kPageable, kArray };
 
 inline CopySide SideOf(MemoryKind kind) {
@@ -16,7 +16,7 @@ inline CopySide SideOf(MemoryKind kind) {
   return kind == MemoryKind::kManaged ? CopySide::kManaged : CopySide::kPinned;
 }
 
-// No device takes part: the caller copies, when the stream has come to it (SynchronizeForTurn).
+// No device is involved: the caller copies, once the stream has come to it (SynchronizeForTurn).
 inline bool CallerCopies(CopySide to, CopySide from) {
   const auto is_hosts = [](CopySide side) {
     return side == CopySide::kPinned || side == CopySide::kPageable;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between pageable memory and the device, in pieces that go through staging buffers, by the caller and the copy
-// threads together: while the device has some pieces, the threads copy others.
+// threads together: while the device copies some pieces, the threads copy others.
 //
 // What is copied is a Pieces:
 //   using Piece = …;
@@ -9,8 +9,8 @@
 //   void Empty(const Piece&, const uint8_t* staging);        // to pageable memory; any thread
 //   CUresult Post(const Piece&, uint8_t* staging, wire::Ticket*);  // the device's part; any thread
 //
-// Pieces may be posted in another order than Next gives them. Every function returns when nobody
-// uses the Pieces any more; the first failure ends the copy.
+// Pieces may be posted in a different order than Next returns them. Every function returns only when nobody uses the
+// Pieces any more; the first failure ends the copy.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace gpuloom {
 
-// From the first size on helpers take part when they happen to be awake, from the second they are woken.
+// From the first size on, helpers that happen to be awake take part; from the second they are woken.
 inline constexpr uint64_t kHelpedBytes = 384u << 10;
 inline constexpr uint64_t kWakingBytes = 1u << 20;
 
@@ -73,7 +73,7 @@ class CopyIn {
   CUresult result_ = CUDA_SUCCESS;
 };
 
-// To pageable memory, where all of it is when Run returns.
+// To pageable memory, where everything has arrived when Run returns.
 template <typename Pieces>
 class CopyOut {
  public:
@@ -91,7 +91,7 @@ class CopyOut {
     wire::Ticket ticket;
   };
 
-  // Whoever returns while pieces are being emptied leaves the rest to those who empty them.
+  // A thread may return while others still empty pieces; they take the rest.
   void Part() {
     Arriving mine;
     while (Take(&mine)) {
@@ -104,12 +104,12 @@ class CopyOut {
     }
   }
 
-  // Posts what there are buffers for, and takes the oldest piece that nobody has taken.
+  // Posts as many pieces as there are buffers, and takes the oldest piece not yet taken.
   bool Take(Arriving* taken) {
     Holding holding(&lock_);
     while (result_ == CUDA_SUCCESS && more_ && count_ < kStagingBuffers) {
       Arriving next{};
-      // Who holds a buffer never waits for another.
+      // A thread that holds a buffer never waits for another.
       if (held_ == 0) {
         result_ = TakeStaging(&next.staging);
         if (result_ != CUDA_SUCCESS) break;
@@ -138,7 +138,7 @@ class CopyOut {
   Arriving arriving_[kStagingBuffers] = {};  // `count_` from `first_` on, oldest first
   uint32_t first_ = 0;
   uint32_t count_ = 0;
-  uint32_t held_ = 0;  // buffers, also those that are being emptied
+  uint32_t held_ = 0;  // buffers, including those being emptied
   bool more_ = true;
   CUresult result_ = CUDA_SUCCESS;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pinned buffers through which copies of pageable memory go. Few and fixed, cut from the arena at
-// the first use; a buffer is used again when the device has finished with it. Safe from any thread.
+// the first use; a buffer is reused when the device has finished with it. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace gpuloom {
 
-// Measured in docs/design/pageable-copies.md: pieces large enough that the device's copy engine is
+// Measured in docs/design/pageable-copies.md: pieces large enough to keep the device's copy engine
 // busy, and all of them together small enough to stay in the processors' cache.
 inline constexpr uint32_t kStagingBytes = 512u << 10;
 inline constexpr uint32_t kStagingBuffers = 16;
-// For copies of one piece that the caller does not wait for, so that they cannot use up the others.
+// For single-piece copies that the caller does not wait for, so that they cannot use up the others.
 inline constexpr uint32_t kSmallStagingBytes = 64u << 10;
 inline constexpr uint32_t kSmallStagingBuffers = 16;
 
@@ -25,12 +25,12 @@ struct Staging {
 
 // Waits until one is free.
 [[nodiscard]] CUresult TakeStaging(Staging* staging);
-// False when none is free right now. For a caller that already holds one.
+// False if none is free right now. For a caller that already holds one.
 [[nodiscard]] bool TryTakeStaging(Staging* staging);
-// Free again when the stream has reached the ticket; the zero ticket means at once.
+// Free again once the stream has reached the ticket; a zero ticket means at once.
 void GiveStaging(const Staging& staging, wire::StreamId stream, wire::Ticket ticket);
 
-// The same of kSmallStagingBytes; false also when the arena has no memory for them.
+// The same for kSmallStagingBytes; also false if the arena has no memory for them.
 [[nodiscard]] bool TryTakeSmallStaging(Staging* staging);
 void GiveSmallStaging(const Staging& staging, wire::StreamId stream, wire::Ticket ticket);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copying to memory that the device reads next and no processor does, or more than a cache holds. Stores that go past the cache: the
-// device reads such memory from the machine's memory faster than from the cache of a processor that has just written it
-// (measured in docs/design/pageable-copies.md).
+// Copies to memory that the device, not a processor, reads next, or that exceeds the cache. Uses stores that bypass
+// the cache: the device reads such memory faster from main memory than from the cache of a processor that has just
+// written it (measured in docs/design/pageable-copies.md).
 #pragma once
 
 #include <stdint.h>
@@ -13,11 +13,11 @@
 
 namespace gpuloom {
 
-// As memcpy. What is written is visible to whoever sees a later store of this thread's.
+// Like memcpy. The data is visible to whoever sees a later store of this thread.
 inline void StreamingCopy(uint8_t* to, const uint8_t* from, uint64_t size_bytes) {
 #if defined(__x86_64__)
   constexpr uint64_t kLineBytes = 64;
-  // A store must fill lines to be worth it.
+  // Worthwhile only for stores that fill lines.
   if (size_bytes >= 8 * kLineBytes) {
     const uint64_t before = -reinterpret_cast<uintptr_t>(to) % kLineBytes;
     memcpy(to, from, before);

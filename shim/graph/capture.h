@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of this process as captures know them. See proto/libcuda/graph/capture.h for how an
-// operation of a stream is recorded instead of sent.
+// This process's streams as captures see them. proto/libcuda/graph/capture.h tells how an operation
+// of a stream is recorded instead of sent.
 //
 //   CUresult result;
 //   if (Records(stream, &result, [&](graph::NodeParams* node) { …; return CUDA_SUCCESS; })) {
@@ -22,7 +22,7 @@ template <typename Make>
   return graph::AnyCapture() && graph::Records(RefOf(stream), result, make);
 }
 
-// For what no graph can hold: see graph::RefuseInCapture.
+// For what a graph cannot hold: see graph::RefuseInCapture.
 [[nodiscard]] inline CUresult RefuseInCapture(wire::StreamId stream) {
   return graph::AnyCapture() ? graph::RefuseInCapture(RefOf(stream)) : CUDA_SUCCESS;
 }
@@ -30,14 +30,14 @@ template <typename Make>
   return graph::AnyCapture() ? graph::RefuseToWait(RefOf(stream)) : CUDA_SUCCESS;
 }
 
-// A launch that was judged, with the attributes the program gave it; the parameters have not been
-// looked at.
+// A launch that was checked, with the attributes the program gave it; the parameters have not been
+// read.
 [[nodiscard]] bool RecordsLaunch(wire::StreamId stream, const Kernel& kernel,
                                  const CUDA_KERNEL_NODE_PARAMS_v3& launch,
                                  const CUlaunchAttribute* attributes, uint32_t attribute_count,
                                  CUresult* result);
 
-// What a launch of that shape would be told.
+// What a launch of that shape would return.
 [[nodiscard]] CUresult CheckLaunchShape(const graph::KernelParams& launch, const Kernel& kernel);
 
 }  // namespace gpuloom

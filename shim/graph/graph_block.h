@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph's steps as the executor wants them (proto/wire/graph_nodes.h), and what the graph keeps
-// in this process to run: host functions, staging memory.
+// A graph's steps in the executor's format (proto/wire/graph_nodes.h), and what the graph keeps in
+// this process to run: host functions, staging memory.
 //
-// A step is one node on the wire, but for copies of pageable memory, which are a host function
-// before or behind the device's copy. Which form a step has never changes after instantiation.
+// A step is one node on the wire, except for copies of pageable memory, which are a host function
+// before or after the device's copy. A step's form never changes after instantiation.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ enum class StepForm : uint8_t {
   kStageOut,  // the copy, then a host node
 };
 
-// What a step is here.
+// The local part of a step.
 struct LocalStep {
   StepForm form;
   uint32_t first;      // its first node on the wire
@@ -35,13 +35,13 @@ struct LocalStep {
   }
 };
 
-// Of a graph that has conditions, or its executable graph's copy while that is made.
+// For a graph that has conditions, or for its executable graph's copy while that is made.
 wire::ReservationId ReservationOf(const graph::Graph* graph);
 
 // Functions and staging of one step; nothing may run it any more.
 void FreeLocalStep(LocalStep* step);
 
-// Bytes that grow; every failure is a lack of memory, remembered until asked.
+// A growing block of bytes; running out of memory is remembered until asked for.
 class GraphBlock {
  public:
   ~GraphBlock() { Free(); }
@@ -49,8 +49,8 @@ class GraphBlock {
   GraphBlock(const GraphBlock&) = delete;
   GraphBlock& operator=(const GraphBlock&) = delete;
 
-  // The whole definition; fills one LocalStep per step. On failure *culprit is the step to blame,
-  // and what the LocalSteps hold is the caller's to free.
+  // The whole definition; fills one LocalStep per step. On failure *culprit is the step that caused
+  // it, and the caller frees what the LocalSteps hold.
   [[nodiscard]] CUresult MakeDefinition(const graph::Exec& exec, Growing<LocalStep>* steps,
                                         const graph::Step** culprit);
   // `replaced` gets what was made for the changed steps: same order as `changes`.

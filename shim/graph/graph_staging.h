@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between pageable memory and the device inside a graph: the device reads and writes a piece
-// of the arena that belongs to the graph, and a host function of ours moves the bytes between it
-// and the program's memory when the graph runs, as CUDA promises.
+// Copies between pageable memory and the device inside a graph: the device reads and writes a part
+// of the arena that belongs to the graph, and a host function of ours copies between it and the
+// program's memory when the graph runs, as CUDA promises.
 #pragma once
 
 #include <cstdint>
@@ -30,24 +30,24 @@ struct Box {
   uint64_t depth;
 };
 
-// Which memory each side of the node is. INVALID_VALUE for addresses in our ranges that the program
-// does not own.
+// Which kind of memory each side of the node is. INVALID_VALUE for addresses in our ranges that the
+// program does not own.
 [[nodiscard]] CUresult ReadBox(const CUDA_MEMCPY3D& copy, Box* box);
 
-// What a staged copy's host function works on; malloc'ed. The end that was pageable has become the
-// staging memory.
+// The data of a staged copy's host function; malloc'ed. The formerly pageable end is the staging
+// memory.
 struct StagedCopy {
   Box box;           // pageable side and staging side, as the host function copies it
   uint64_t staging;  // pinned memory of the graph's own
 };
 
-// Turns the pageable end of *box into staging memory; *copy is what the host function needs, before
-// the device's copy when `from` was pageable, behind it when `to` was. Both pageable: the host
-// function alone does it, and there is no staging.
+// Replaces the pageable end of *box by staging memory; *copy is what the host function needs, which
+// runs before the device's copy if `from` was pageable, after it if `to` was. If both are pageable,
+// the host function does it alone, without staging.
 [[nodiscard]] CUresult MakeStaged(Box* box, StagedCopy** copy);
 // The host function.
 void RunStaged(void* staged_copy);
-// Nothing runs it any more.
+// Call when nothing runs it any more.
 void FreeStaged(StagedCopy* copy);
 
 }  // namespace gpuloom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays by handle: what they look like is kept here, so questions about them need no message.
-// Arrays and their levels are ids to the executor. Safe from any thread.
+// Arrays by handle: their properties are kept here, so queries need no message. To the executor
+// arrays and their levels are ids. Safe from any thread.
 #pragma once
 
 #include <atomic>
@@ -21,13 +21,13 @@ struct Array {
   uint32_t next_level;  // of the mipmap's levels that have handles: next one's id; 0: last
 };
 
-// An array or a level; nullptr when the handle is neither.
+// An array or a level; nullptr if the handle is neither.
 const Array* FindArray(CUarray handle, uint32_t* id);
 const Array* FindMipmap(CUmipmappedArray handle, uint32_t* id);
 
-// 0 for a format that we do not offer.
+// 0 for a format that we do not support.
 uint32_t ElementBytes(const CUDA_ARRAY3D_DESCRIPTOR& descriptor);
-// In rows and slices, as copies see them: layers and faces are slices.
+// In rows and slices, as copies see an array: layers and faces are slices.
 struct ArrayShape {
   uint64_t width_bytes;
   uint64_t height;
@@ -36,7 +36,7 @@ struct ArrayShape {
 };
 ArrayShape ShapeOf(const CUDA_ARRAY3D_DESCRIPTOR& descriptor);
 
-// For the reset of the context; nothing is in flight.
+// For a reset of the context; nothing is in flight.
 void ReleaseAllArrays();
 
 }  // namespace gpuloom

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface references (proto/cuda/texture_reference.h has their functions). What one is bound
-// to is kept here, and told to the executor whenever it changes, in the ring: launches behind it see
-// it (docs/design/texture-references.md). Safe from any thread.
+// Texture and surface references (proto/cuda/texture_reference.h has their functions). Their bindings are kept here
+// and sent to the executor through the ring whenever they change: later launches see them
+// (docs/design/texture-references.md). Safe from any thread.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"
@@ -10,16 +10,16 @@ namespace gpuloom {
 
 struct Library;
 
-// What was bound to the array is bound to nothing. To be called when its handle is invalid and before
-// the executor is told. `array` is a CUarray or CUmipmappedArray.
+// Unbinds the array everywhere. Called once its handle is invalid and before the executor is told. `array` is a
+// CUarray or CUmipmappedArray.
 void UnbindArray(const void* array);
 
-// The library goes, or is loaded anew when it is used again: its references' handles are invalid. To be
-// called when the executor has unloaded it.
+// The library is unloaded, or will be reloaded when it is used again: its references' handles become invalid. Called
+// after the executor has unloaded it.
 void ReleaseReferences(const Library* library);
 
-// For the reset of the context, behind the libraries: those of no library go, and those of libraries that
-// stay loaded are bound to nothing.
+// For a reset of the context, after the libraries: references of no library are destroyed, those of libraries that
+// stay loaded are unbound.
 void ResetReferences();
 
 }  // namespace gpuloom

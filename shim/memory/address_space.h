@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tenant's own part of the device's addresses, and the reservations it has cut from it
-// (cuMemAddressReserve). What is mapped in them is shim/memory/memory.h's to know. Safe from any thread;
-// the first call asks the executor where the part lies.
+// The tenant's own part of the device's addresses, and the reservations it has made in it (cuMemAddressReserve).
+// shim/memory/memory.h knows what is mapped in them. Safe from any thread; the first call asks the executor where the
+// part is.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace gpuloom {
 
 inline constexpr uint64_t kGranuleBytes = 2u << 20;  // of physical memory and of reservations
 
-// `alignment_bytes` is a power of two; `wanted` is taken when it is free, 0 wishes nothing.
+// `alignment_bytes` is a power of two; `wanted` is used if it is free, 0 means any.
 [[nodiscard]] CUresult ReserveAddresses(uint64_t size_bytes, uint64_t alignment_bytes,
                                         uint64_t wanted, uint64_t* begin);
-// False when exactly this has not been reserved.
+// False unless exactly this has been reserved.
 [[nodiscard]] bool IsReserved(uint64_t begin, uint64_t size_bytes);
 void FreeAddresses(uint64_t begin);
-// The reservation around all of these bytes.
+// The reservation that contains all of these bytes.
 [[nodiscard]] bool FindReservation(uint64_t address, uint64_t size_bytes, uint64_t* begin,
                                    uint64_t* reserved_bytes);
 

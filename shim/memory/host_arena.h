@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The session's host arena, which lies at the same address in the executor: where pinned memory
-// comes from, and space through which images travel. Its books are kept in private memory.
+// The session's host arena, which is at the same address in the executor: the source of pinned
+// memory, and transfer space for images. Its bookkeeping is in private memory.
 //
-// Pinned memory is cut from chunks: a chunk is populated here first (so that the program's cgroup
-// pays for it), then registered by the executor, and unregistered when it is empty and more than
-// kKeptBytes lie idle. Safe from any thread; a new chunk is a round trip.
+// Pinned memory is cut from chunks: a chunk is populated here first (so that it is charged to the
+// program's cgroup), then registered by the executor, and unregistered when it is empty and more
+// than kKeptBytes are idle. Safe from any thread; a new chunk is a round trip.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What memory the program has from us: device allocations, module globals it asked for, pinned host
-// memory. Every address a program passes is judged against this table, so that a program's mistake
-// is CUDA_ERROR_INVALID_VALUE and never a broken session. Safe from any thread.
+// The memory that the program has from us: device allocations, module globals it asked for, pinned
+// host memory. Every address that a program passes is checked against this table, so that a
+// program's mistake is CUDA_ERROR_INVALID_VALUE and never a broken session. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class MemoryKind : uint32_t {
   kRegistered,  // cuMemHostRegister: never in this table (registered_memory.h)
 };
 
-// `object` of memory in the arena that is part of something: a module's variable, moved pages.
+// `object` of memory in the arena that is part of something else: a module's variable, moved pages.
 inline constexpr uint32_t kBelongsToOther = 1;
 
 struct KnownMemory {
@@ -31,52 +31,52 @@ struct KnownMemory {
   uint32_t flags;           // kPinnedHost: CU_MEMHOSTALLOC_*; kMapped: CUmemAccess_flags
   wire::LibraryId library;  // kGlobal
   uint32_t object;          // kMapped: the physical memory; kPooled: the piece; see kBelongsToOther
-  uint64_t buffer_id;       // never used twice
+  uint64_t buffer_id;       // never reused
 };
 
-// The allocation that holds all of [address, address + size_bytes), for work that names it. Of
-// memory that is mapped without a gap, the first mapping; what has no access is not found.
+// The allocation that contains all of [address, address + size_bytes), for work that names it. For
+// memory mapped without a gap, the first mapping; memory without access is not found.
 [[nodiscard]] bool FindMemory(uint64_t address, uint64_t size_bytes, KnownMemory* found);
 
-// What lies at the address, access or not.
+// What is at the address, accessible or not.
 [[nodiscard]] bool FindKnown(uint64_t address, KnownMemory* found);
-// The first that begins at the address or behind it.
+// The first that begins at or after the address.
 [[nodiscard]] bool FindKnownFrom(uint64_t address, KnownMemory* found);
 
-// True for what the host reads and writes at the same address.
+// Returns true for what the host reads and writes at the same address.
 inline bool LiesInArena(MemoryKind kind) {
   return kind == MemoryKind::kPinnedHost || kind == MemoryKind::kManaged;
 }
 
-// Gives the entry its buffer id. False without memory.
+// Gives the entry its buffer id. False if out of memory.
 [[nodiscard]] bool NoteMemory(const KnownMemory& entry);
-// Takes the entry that begins exactly here out of the table.
+// Removes the entry that begins exactly here from the table.
 [[nodiscard]] bool ForgetMemory(uint64_t begin, MemoryKind kind, KnownMemory* forgotten = nullptr);
 void SetMemoryFlags(uint64_t begin, uint32_t flags);
 
-// A module's variable, when the program has asked for it. False without memory.
+// A module's variable, once the program has asked for it. False if out of memory.
 [[nodiscard]] bool NoteGlobal(wire::DevicePtr address, uint64_t size_bytes,
                               wire::LibraryId library);
 void ForgetGlobals(wire::LibraryId library);
 
-// For memory that the table does not hold.
+// For memory that is not in the table.
 [[nodiscard]] uint64_t NewBufferId();
 
-// Memory of other processes that is open here, for the reset of the context (ipc.cc).
+// Memory of other processes that is open here, for a reset of the context (ipc.cc).
 void CloseAllShared();
 
 // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, by buffer id (pointer.cc). Once a program has set it anywhere,
-// synchronous copies and fills wait for their end wherever they are: more than it asked for.
+// all synchronous copies and fills wait for completion: more than it asked for.
 [[nodiscard]] bool MemoryOperationsWait();
 
-// What was said about managed memory that is freed (managed_memory.cc).
+// Drops the advice about managed memory that is freed (managed_memory.cc).
 void ForgetManaged(uint64_t begin);
-// A module's `__managed__` variable, when the program has asked for it; all in a range. False
-// without memory.
+// A module's `__managed__` variable, once the program has asked for it; all in a range. False if
+// out of memory.
 [[nodiscard]] bool NoteManagedVariable(uint64_t begin, uint64_t size_bytes);
 void ForgetManagedVariables(uint64_t begin, uint64_t size_bytes);
 
-// For the reset of the context; nothing is in flight.
+// For a reset of the context; nothing is in flight.
 void ReleaseAllMemory();
 
 }  // namespace gpuloom

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools of device memory in stream order (cuMemAllocAsync). A pool takes chunks of memory
-// (device_memory.h), cuts them, and gives what a stream has freed to that stream at once and to
-// others when the stream has come past the place of the freeing. No message is sent but for a new
-// chunk and, on blocking streams, for a mark of that place.
+// Pools of device memory in stream order (cuMemAllocAsync). A pool takes chunks of memory (device_memory.h), cuts
+// them, and gives what a stream has freed to that stream at once and to others once the stream has passed the point of
+// the free. Messages are sent only for a new chunk and, on blocking streams, for a mark of that point.
 //
-// One lock for all pools, taken inside. Chunks in which nothing is in use go back when the program
-// synchronises and the pool holds more than its release threshold; what another process has been
-// told of stays until the pool is trimmed or destroyed, or memory runs out.
+// One lock for all pools, taken inside. Unused chunks are returned when the program synchronises and the pool holds
+// more than its release threshold; chunks that another process knows of stay until the pool is trimmed or destroyed,
+// or memory runs out.
 #pragma once
 
 #include <atomic>
@@ -24,8 +23,8 @@ struct Piece;
 struct Chunk {
   uint64_t begin;
   uint64_t size_bytes;
-  uint64_t number;  // under which other processes know it; 0: they do not
-  uint64_t pieces;  // of an imported one: in use here
+  uint64_t number;  // by which other processes know it; 0: they do not
+  uint64_t pieces;  // of an imported one: pieces in use here
 };
 
 inline constexpr int kPieceBins = 96;
@@ -33,9 +32,9 @@ inline constexpr int kPieceBins = 96;
 struct Pool {
   std::atomic<uint32_t> alive;
   bool is_default;
-  bool destroyed;                     // goes with its last allocation
+  bool destroyed;                     // freed with its last allocation
   bool imported;                      // made by another; nothing is allocated from it here
-  uint32_t imports;                   // of an imported one: how often
+  uint32_t imports;                   // of an imported one: how many times
   CUmemAllocationHandleType handles;  // what it can be exported as
   int reuse[3];                       // CU_MEMPOOL_ATTR_REUSE_*, in CUDA's order
   uint64_t release_threshold_bytes;
@@ -47,39 +46,38 @@ struct Pool {
   Growing<Chunk> chunks;
   Piece* free_pieces[kPieceBins];
   // Of a shared one (shared_pool.h).
-  uint64_t number;  // the executor's; 0: it knows nothing of the pool
+  uint64_t number;  // the executor's; 0: the executor does not know the pool
   wire::Token token;
-  uint64_t exported_bytes;  // of chunks with a number: they are kept until the pool goes
+  uint64_t exported_bytes;  // of chunks with a number: they are kept until the pool is destroyed
 
   [[nodiscard]] bool shareable() const {
     return handles == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   }
 };
 
-// nullptr for what is no pool, or no more.
+// nullptr if it is not a pool, or no longer.
 [[nodiscard]] Pool* FindPool(CUmemoryPool handle);
 [[nodiscard]] Pool* DefaultPool();
 [[nodiscard]] Pool* CurrentPool();
 void SetCurrentPool(Pool* pool);
 [[nodiscard]] CUresult MakePool(uint64_t max_bytes, CUmemAllocationHandleType handles, Pool** pool);
-// It goes with its last allocation. INVALID_VALUE for the default one, and for an imported one in use.
+// It is freed with its last allocation. INVALID_VALUE for the default one, and for an imported one in use.
 [[nodiscard]] CUresult DestroyPool(Pool* pool);
 
-// An address that work of `stream` may use from here on.
+// An address that work of `stream` may use from now on.
 [[nodiscard]] CUresult TakeFromPool(Pool* pool, uint64_t size_bytes, wire::StreamId stream,
                                     uint64_t* address, uint32_t* piece);
-// An allocation of TakeFromPool's. Its use ends where `stream` comes to
-// `ticket` (0: it has ended).
+// An allocation from TakeFromPool. Its use ends when `stream` reaches `ticket` (0: it has ended).
 void GiveToPool(uint32_t piece, wire::StreamId stream, wire::Ticket ticket);
 
-// Chunks in which nothing is in use go until the pool holds at most `keep_bytes`.
+// Returns unused chunks until the pool holds at most `keep_bytes`.
 void TrimPool(Pool* pool, uint64_t keep_bytes);
-// What no pool uses and what is kept aside goes back to the scheduler: memory has run out.
+// Returns what no pool uses and what is kept aside to the scheduler: memory has run out.
 void ReclaimMemory();
-// For the reset of the context; nothing is in use any more.
+// For a reset of the context; nothing is in use any more.
 void ResetPools();
 
-// What a pointer attribute tells of an allocation.
+// What pointer attributes report about an allocation.
 struct PieceFacts {
   CUmemoryPool pool;
   Chunk chunk;
@@ -91,7 +89,7 @@ struct PieceFacts {
 [[nodiscard]] CUresult SetPoolAttribute(Pool* pool, CUmemPool_attribute attribute,
                                         const void* value);
 
-// To be called where the program has synchronised.
+// Called where the program has synchronised.
 void TrimAtSynchronisation();
 
 }  // namespace gpuloom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pools of the process and the pieces that they are cut into, for pool.cc and shared_pool.cc
-// alone. Everything here needs the lock but what says otherwise.
+// The pools of the process and the pieces they are cut into, for pool.cc and shared_pool.cc only.
+// Everything here needs the lock unless stated otherwise.
 #pragma once
 
 #include "shim/memory/pool.h"
@@ -9,13 +9,13 @@
 
 namespace gpuloom {
 
-// A part of a chunk, in use or free. Pieces of a chunk are linked by address without a gap; those
-// of an imported chunk are in no list, because others cut it.
+// A part of a chunk, in use or free. Pieces of a chunk are linked by address without gaps; those of
+// an imported chunk are in no list, because others cut it.
 struct Piece {
   std::atomic<uint32_t> alive;
   bool free;
-  wire::StreamId stream;  // of a free one: who freed it
-  wire::Ticket ticket;    // until then in use there; 0: not any more
+  wire::StreamId stream;  // of a free one: the stream that freed it
+  wire::Ticket ticket;    // until then in use there; 0: no longer
   uint64_t begin;
   uint64_t size_bytes;
   uint64_t asked_bytes;  // of one in use
@@ -39,7 +39,7 @@ struct Pools {
 };
 extern Pools pools;
 
-// nullptr when there are too many.
+// nullptr if there are too many.
 Pool* MakePoolLocked(uint64_t max_bytes);
 // A pool without chunks.
 void GivePoolLocked(Pool* pool);
@@ -58,7 +58,7 @@ inline void CountReservedLocked(Pool* pool, uint64_t bytes) {
 // shared_pool.cc
 void GiveImportedLocked(Piece* piece);
 [[nodiscard]] CUresult CloseImportedLocked(Pool* pool);
-// The executor forgets what it knows of the pool.
+// The executor forgets the pool.
 void CloseSharedLocked(const Pool& pool);
 
 }  // namespace gpuloom

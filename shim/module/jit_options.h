@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program passes beside code: numbers for the compiler, which runs in the executor, and places
-// for what that says. The places are the program's own; CUDA overwrites an option's value with what it
-// has to tell (a text's length, the time, the threads of a block), and so is done here.
+// A program's JIT options: numbers for the compiler, which runs in the executor, and buffers for its output. The
+// buffers are the program's own; CUDA overwrites an option's value with its output (a text's length, the time, the
+// threads of a block), and so do we.
 #pragma once
 
 #include <cstddef>
@@ -37,12 +37,12 @@ struct JitOptions {
   bool empty() const { return count == 0 && !WantsReport(); }
 };
 
-// INVALID_VALUE when there are options but no arrays, for an option that CUDA does not have, for more of
-// them than there are, and for a buffer without its size or the other way round.
+// INVALID_VALUE if there are options but no arrays, for an option that CUDA does not have, for too many of them, and
+// for a buffer without its size or vice versa.
 [[nodiscard]] CUresult ReadJitOptions(unsigned count, const CUjit_option* options, void** values,
                                       JitOptions* out);
 
-// A place in the arena for a report's texts, and what comes out of it.
+// A place in the arena for a report's texts, and the way back to the program.
 //
 //   JitReportPlace place = JitReportPlace::For(options);
 //   place.address = …; ask the executor with place's fields; place.Tell(report, options);
@@ -53,11 +53,11 @@ struct JitReportPlace {
 
   static JitReportPlace For(const JitOptions& options);
   uint32_t size_bytes() const { return info_capacity_bytes + error_capacity_bytes; }
-  // Writes to the program what the executor reports.
+  // Writes the executor's report to the program.
   void Tell(const wire::JitReport& report, const JitOptions& options) const;
 };
 
-// For a load that no compiler took part in: `error` in its buffer, nothing in the other, no time.
+// For a load without a compiler: `error` in its buffer, nothing in the other, no time.
 void TellError(const JitOptions& options, const char* error, size_t bytes);
 
 }  // namespace gpuloom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of loaded libraries: what the program knows of one is cached here, so that launches and
-// attribute queries need no answer from the executor. A CUkernel and its CUfunction are one object.
+// Kernels of loaded libraries: their properties are cached here, so that launches and attribute
+// queries need no reply from the executor. A CUkernel and its CUfunction are one object.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace gpuloom {
 struct Library;
 
 struct OccupancyAnswer {
-  int32_t block_threads;  // 0: no answer here
+  int32_t block_threads;  // 0: the entry is empty
   uint32_t flags;
   uint64_t dynamic_shared_bytes;
   int32_t blocks_per_sm;
@@ -58,31 +58,31 @@ struct Kernel {
   }
 };
 
-// For a CUkernel or a CUfunction; nullptr when the value is neither. On the path of every launch.
+// For a CUkernel or a CUfunction; nullptr if it is neither. On the path of every launch.
 Kernel* FindKernel(const void* handle);
 wire::KernelId IdOf(const Kernel* kernel);
 
 // The library's kernel of that name; asks the executor the first time.
 [[nodiscard]] CUresult GetKernel(Library* library, const char* name, Kernel** kernel);
 
-// The library's kernel of that name, which the library is known to have. Asks nobody: what it is
-// becomes known when it is first used.
+// The library's kernel of that name, which the library is known to have. Needs no round trip: the
+// kernel is described when it is first used.
 [[nodiscard]] CUresult ListKernel(Library* library, const char* name, Kernel** kernel);
 
 // FindKernel while the session lives, and RefreshKernel.
 [[nodiscard]] CUresult FindUsableKernel(const void* handle, Kernel** kernel);
 
-// Before its id is used: asks the executor again after a reset. On the path of every launch.
+// Call before using its id: asks the executor again after a reset. On the path of every launch.
 [[nodiscard]] CUresult RefreshKernel(Kernel* kernel);
 
-// How many blocks of one kind are resident on a multiprocessor, and how many clusters on the device:
-// what the executor's driver said, remembered.
+// How many blocks of one kind are resident on a multiprocessor, and how many clusters on the
+// device: answers of the executor's driver, cached.
 [[nodiscard]] CUresult BlocksPerMultiprocessor(Kernel* kernel, int block_threads,
                                                size_t dynamic_shared_bytes, unsigned flags,
                                                int* blocks);
 [[nodiscard]] CUresult MaxActiveClusters(Kernel* kernel, const LaunchShape& shape,
                                          const wire::LaunchAttributes& attributes, int* clusters);
-// The size of clusters that the kernel was made with or given, unless the launch says its own.
+// The cluster size that the kernel was compiled with or given, unless the launch sets its own.
 void AddKernelCluster(const Kernel& kernel, wire::LaunchAttributes* attributes);
 
 void ForgetOccupancy(Kernel* kernel);
@@ -90,7 +90,7 @@ void ForgetOccupancy(Kernel* kernel);
 // The library was reset; its kernels' handles stay.
 void MarkKernelsStale(Library* library);
 
-// The library goes: its kernels' handles are invalid from here on.
+// The library is unloaded: its kernels' handles are invalid from now on.
 void ReleaseKernels(Library* library);
 
 }  // namespace gpuloom

@@ -9,8 +9,8 @@
 
 namespace gpuloom {
 
-// Links the parts that a wrapper of linked device code (version 2) lists, as the program's options say,
-// which hear of it. *image is malloc'ed. INVALID_IMAGE when there are none.
+// Links the parts that a wrapper of linked device code (version 2) lists, with the program's options, which receive
+// the report. *image is malloc'ed. INVALID_IMAGE if there are none.
 [[nodiscard]] CUresult LinkParts(const void* wrapper, const JitOptions& jit, uint8_t** image,
                                  uint64_t* image_bytes);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `__managed__` variables of a library: one part of the arena, which the executor's driver takes
-// for the variables' place, so that program and kernels reach them at one address
+// The `__managed__` variables of a library: one part of the arena, which the executor's driver uses
+// as the variables' memory, so that program and kernels reach them at one address
 // (docs/design/managed-variables.md). Safe from any thread, as library.h.
 #pragma once
 
@@ -11,12 +11,12 @@
 
 namespace gpuloom {
 
-// Gives the library's variables their place, zeroed. A library that is loaded again keeps it.
+// Gives the library's variables their place, zeroed. A reloaded library keeps it.
 [[nodiscard]] CUresult PlaceManaged(Library* library, uint64_t size_bytes);
-// The device must have finished with them. Nothing without a place.
+// The device must have finished with them. Does nothing without a place.
 void ReleaseManaged(Library* library);
 
-// NOT_FOUND when the library has none of that name. `address` and `size` may be null.
+// NOT_FOUND if the library has none of that name. `address` and `size` may be null.
 [[nodiscard]] CUresult FindManagedVariable(Library* library, const char* name, CUdeviceptr* address,
                                            size_t* size);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers that never change: what the device is.
+// Answers that never change: the device's properties.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"
@@ -8,7 +8,7 @@
 
 namespace gpuloom::nvml {
 
-// False when the device has no such attribute.
+// False if the device has no such attribute.
 [[nodiscard]] inline bool Attribute(CUdevice_attribute attribute, int* value) {
   *value = node.device().attributes[attribute];
   return *value != wire::kNoAttribute;
@@ -23,7 +23,7 @@ template <typename T>
   return kSuccess;
 }
 
-// The same where the node may not know it: 0 then.
+// The same if the node may not know it: `value` is 0 then.
 [[nodiscard]] inline Return KnownFact(DeviceHandle device, unsigned* out, unsigned value) {
   if (const Return result = CheckDevice(device); result != kSuccess) return result;
   if (out == nullptr) return kInvalidArgument;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the node's scheduler says about this process's allocation, asked over its socket without a
 // session (proto/wire/query.h). One per process, constant-initialised, never destroyed; safe from
-// any thread. Failures are NVML's codes; the reason of the first is logged.
+// any thread. Failures are NVML codes; the reason for the first is logged.
 #pragma once
 
 #include "proto/wire/query.h"
@@ -18,8 +18,8 @@ class Node {
   [[nodiscard]] Return Shutdown();
   bool initialized() const { return init_count_.load(std::memory_order_acquire) != 0; }
 
-  // The allocation now. A caller in a tight loop is given an answer up to 50 ms old: the scheduler
-  // serves an allocation's visitors at a bounded rate, and new sessions are among them.
+  // The allocation's current state. A caller in a tight loop gets an answer up to 50 ms old: the
+  // scheduler serves an allocation's visitors at a limited rate, and new sessions are among them.
   [[nodiscard]] Return Look(wire::QueryAnswer* answer);
 
   // Constant from the first Init on.
@@ -28,7 +28,7 @@ class Node {
   const wire::DeviceDescription& description() const { return first_.description; }
 
  private:
-  // Fresh answers: ten at once, and one every 50 ms.
+  // Limit for fresh answers: ten at once, and one every 50 ms.
   static constexpr int64_t kBurst = 10;
   static constexpr int64_t kTurnNs = 50'000'000;
 

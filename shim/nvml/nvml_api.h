@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML's C interface, the part that is answered here: result codes, enumerations and structures, as
-// NVIDIA's public NVML API reference (docs.nvidia.com/deploy/nvml-api) gives their members, order
-// and types. The toolkit ships no nvml.h. Sizes are asserted; where a structure carries a version,
-// that is its size and its number in the top byte. A function's older versions take shorter
-// structures.
+// NVML's C interface, the part that is implemented here: result codes, enumerations and structures,
+// as NVIDIA's public NVML API reference (docs.nvidia.com/deploy/nvml-api) gives their members,
+// order and types. The toolkit ships no nvml.h. Sizes are asserted; where a structure carries a
+// version, that is its size and its number in the top byte. A function's older versions take
+// shorter structures.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ enum Return : int {
   kUnknown = 999,
 };
 
-// nvmlDevice_t: an address that means something to this library only.
+// nvmlDevice_t: an address meaningful to this library only.
 using DeviceHandle = const struct OpaqueDevice*;
 
 // nvmlEnableState_t.
@@ -69,7 +69,7 @@ struct Process {
 static_assert(sizeof(Process) == 24);
 inline constexpr uint32_t kNoInstance = 0xffffffff;
 
-// PCI places: three generations, each a longer one, and one with a version.
+// PCI addresses: three generations, each longer, and one with a version.
 struct PciInfoV1 {
   char bus_id[16];
   uint32_t domain;
@@ -135,7 +135,7 @@ struct FabricInfo {
   uint8_t state;  // 0: there is no fabric
 };
 static_assert(sizeof(FabricInfo) == 28);
-// Versions 2 and 3; the third ends one byte later.
+// Versions 2 and 3; the third is one byte longer.
 struct FabricInfoV {
   uint32_t version;
   uint8_t cluster[16];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says about the device, where the container shows it (/sys/bus/pci/devices). Needs
+// What the kernel reports about the device, if the container shows it (/sys/bus/pci/devices). Needs
 // an initialised library. Safe from any thread.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace gpuloom::nvml {
 
-// The file's text, terminated; false when the container does not show it.
+// The file's text, NUL-terminated; false if the container does not show it.
 [[nodiscard]] bool ReadSysfs(const char* file, char* text, size_t text_bytes);
 // "0x10de".
 [[nodiscard]] bool ReadSysfsHex(const char* file, unsigned* value);

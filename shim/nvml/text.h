@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text as NVML hands it out.
+// Text as NVML returns it.
 #pragma once
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 namespace gpuloom::nvml {
 
-// Whole or not at all.
+// The whole text or nothing.
 [[nodiscard]] inline Return CopyText(char* out, unsigned out_bytes, const char* text) {
   if (out == nullptr) return kInvalidArgument;
   const size_t size = strlen(text) + 1;

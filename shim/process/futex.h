@@ -49,7 +49,7 @@ class Lock {
   static constexpr uint32_t kContended = 2;
 
   void AcquireSlow() {
-    // What the lock guards takes less time than a system call; look a little before sleeping.
+    // What the lock guards takes less time than a system call; spin a little before sleeping.
     for (int i = 0; i < 100; ++i) {
       CpuPause();
       uint32_t free = kFree;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of addresses in arrays that grow, sorted by where they begin.
+// Address ranges in growing arrays, sorted by where they begin.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace gpuloom {
 
-// Values with `uint64_t begin, size_bytes` sorted by begin: the last that begins at or before
+// For values with `uint64_t begin, size_bytes` sorted by begin: the last that begins at or before
 // `address`, or count().
 template <typename T>
 size_t FindAtOrBefore(const Growing<T>& ranges, uint64_t address) {
@@ -26,7 +26,7 @@ size_t FindAtOrBefore(const Growing<T>& ranges, uint64_t address) {
   return low == 0 ? ranges.count() : low - 1;
 }
 
-// The range that holds all of [address, address + size_bytes), or nullptr.
+// The range that contains all of [address, address + size_bytes), or nullptr.
 template <typename T>
 T* FindRange(Growing<T>& ranges, uint64_t address, uint64_t size_bytes) {
   const size_t i = FindAtOrBefore(ranges, address);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects that a program holds by opaque handle. A handle is the object's address inside a range of
-// addresses reserved for its kind, so that any value a program may pass is judged without touching
-// memory that is not ours; the object's place in the range is its id on the wire.
+// Objects that a program holds by opaque handle. A handle is the object's address inside a range
+// reserved for its kind, so that any value a program passes can be checked without touching memory
+// that is not ours; the object's index in the range is its id on the wire.
 //
 // T is plain and begins with `std::atomic<uint32_t> alive`. Capacity counts ids; id 0 is never
-// given. Find is safe from any thread; Take and Give need the owner's lock. Constant-initialised,
+// used. Find is safe from any thread; Take and Give need the owner's lock. Constant-initialised,
 // never destroyed.
 #pragma once
 
@@ -24,7 +24,7 @@ class HandleTable {
   static_assert(std::is_trivially_destructible_v<T>);
 
  public:
-  // A new object with value-initialised fields, or nullptr: no memory, or all ids are in use.
+  // A new object with value-initialised fields, or nullptr: out of memory, or all ids are in use.
   T* Take() {
     uint32_t id;
     if (free_.count() != 0) {
@@ -39,8 +39,7 @@ class HandleTable {
     return object;
   }
 
-  // The handle is invalid from here on. Without `reuse` the id is not given out again before
-  // Reuse(id).
+  // The handle is invalid from now on. Without `reuse` the id is not used again before Reuse(id).
   void Give(T* object, bool reuse = true) {
     object->alive.store(0, std::memory_order_release);
     if (reuse) Reuse(IdOf(object));
@@ -48,14 +47,14 @@ class HandleTable {
   // An id that cannot be remembered is lost: there are many.
   void Reuse(uint32_t id) { (void)free_.Push(id); }
 
-  // The object, or nullptr when `handle` is no live handle of this kind.
+  // The object, or nullptr if `handle` is not a live handle of this kind.
   T* Find(const void* handle) const {
     T* object = Place(handle);
     return object != nullptr && object->alive.load(std::memory_order_acquire) != 0 ? object
                                                                                    : nullptr;
   }
-  // What was an object of this kind, or never was one, or nullptr. Its id may be given out again at
-  // any time, so its fields are a hint.
+  // A former object of this kind, or one that never was, or nullptr. Its id may be reused at any
+  // time, so its fields are only a hint.
   const T* FindGone(const void* handle) const {
     const T* object = Place(handle);
     return object != nullptr && object->alive.load(std::memory_order_acquire) == 0 ? object
@@ -65,7 +64,7 @@ class HandleTable {
   uint32_t IdOf(const T* object) const {
     return static_cast<uint32_t>(object - base_.load(std::memory_order_relaxed));
   }
-  // Ids 1 … used() have been given at some time.
+  // Ids 1 … used() have been used at some time.
   uint32_t used() const { return used_; }
   // The live object with this id, or nullptr.
   T* At(uint32_t id) const { return Find(base_.load(std::memory_order_relaxed) + id); }
@@ -103,7 +102,7 @@ class HandleTable {
         return false;
       }
       open_bytes_ = open_bytes;
-      // Fresh pages are zero: what lies there is not alive.
+      // Fresh pages are zero: objects there are not alive.
       usable_.store(static_cast<uint32_t>(open_bytes / sizeof(T)), std::memory_order_release);
     }
     return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines for the operator on standard error, "gpuloom: …". Never a cause of failure; safe from any
-// thread. Warnings are shown unless session.cc has read something else from GPULOOM_LOG.
+// Log lines for the operator on standard error, "gpuloom: …". Never a cause of failure; safe from
+// any thread. Warnings are shown unless session.cc has read something else from GPULOOM_LOG.
 #pragma once
 
 namespace gpuloom {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says is mapped in this process (/proc/self/maps). Owns a descriptor; one thread.
+// What is mapped in this process (/proc/self/maps). Owns a descriptor; one thread.
 //
-// Kernels from 6.11 on answer about one address (PROCMAP_QUERY), in a microsecond; of older ones the
-// text is read up to there, 0.2 µs for each mapping in front of it.
+// Kernels since 6.11 can be asked about one address (PROCMAP_QUERY), in a microsecond; on older
+// ones the text is read up to there, 0.2 µs per mapping before it.
 #pragma once
 
 #include <cstddef>
@@ -27,15 +27,15 @@ class ProcessMap {
  public:
   enum class By { kQuery, kText };
 
-  // By query as far as the kernel can.
+  // By query if the kernel can.
   explicit ProcessMap(By by = By::kQuery);
   ~ProcessMap();
   ProcessMap(const ProcessMap&) = delete;
   ProcessMap& operator=(const ProcessMap&) = delete;
 
-  // False where there is no /proc; then nothing is found.
+  // False without /proc; then nothing is found.
   [[nodiscard]] bool is_known() const { return file_ >= 0; }
-  // The first that ends behind `address`. Addresses must not go down from call to call. False when
+  // The first that ends after `address`. Addresses must not decrease from call to call. False if
   // there is none.
   [[nodiscard]] bool Find(uint64_t address, Mapped* mapped);
 

@@ -6,12 +6,12 @@
 
 namespace gpuloom {
 
-// The least of what the calling thread may run on and what the container's cgroup grants, rounded
-// up; at least 1. Opens files: to be asked once.
+// The minimum of what the calling thread may run on and what the container's cgroup grants, rounded up; at least 1.
+// Opens files: call it once.
 uint32_t CountProcessors();
 
-// A cgroup's cpu.max ("200000 100000", "max 100000"): how many processors that is, rounded up, or 0 where it sets no
-// limit or says nothing that we understand.
+// A cgroup's cpu.max ("200000 100000", "max 100000") as a number of processors, rounded up, or 0 if it sets no limit
+// or is not understood.
 uint32_t ProcessorsOfCpuMax(const char* text);
 
 }  // namespace gpuloom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What belongs to one of the program's threads: its stack of current contexts, its default stream.
-// Plain thread-local words; a thread that never called CUDA has none of it.
+// State of one of the program's threads: its stack of current contexts, its default stream. Plain
+// thread-local words; a thread that never called CUDA has none of it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace gpuloom {
 
 struct ThreadState {
   CUcontext current;
-  CUcontext* below;  // the pushed ones under `current`, malloc'ed, oldest first
+  CUcontext* below;  // those pushed below `current`, malloc'ed, oldest first
   uint32_t below_count;
   uint32_t below_capacity;
   wire::StreamId stream;  // the per-thread default stream; 0: not made yet
@@ -20,10 +20,10 @@ struct ThreadState {
   bool exit_hooked;
 };
 
-// Of the calling thread.
+// The calling thread's.
 ThreadState& CurrentThread();
 
-// Arranges that the thread's stream and memory are given back when the thread ends.
+// Arranges that the thread's stream and memory are released when the thread ends.
 void HookThreadExit();
 
 }  // namespace gpuloom

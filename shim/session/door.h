@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The allocation's socket as this process finds it, and how the process introduces itself there.
-// Reads the environment; keeps nothing; safe from any thread. Used by both libraries that a tenant
-// gets.
+// How this process finds the allocation's socket, and how it introduces itself there. Reads the
+// environment; keeps no state; safe from any thread. Used by both libraries that a tenant gets.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +12,13 @@ namespace gpuloom {
 
 inline constexpr size_t kDoorPathBytes = 4096;
 
-// False when the directory named in the environment is too long for a path.
+// False if the directory named in the environment is too long for a path.
 [[nodiscard]] bool FindDoor(char (&path)[kDoorPathBytes]);
 
-// `magic` says what is wanted: wire::kHelloMagic a session, wire::kQueryMagic an answer.
+// `magic` says what is wanted: wire::kHelloMagic for a session, wire::kQueryMagic for an answer.
 wire::Hello MakeHello(uint32_t magic);
 
-// Takes GPULOOM_LOG for the lines of this library.
+// Reads GPULOOM_LOG for this library's log level.
 void ReadLogLevel();
 
 // "GPU-01020304-0506-…", as NVIDIA's tools write a UUID.

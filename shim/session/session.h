@@ -6,7 +6,7 @@
 //          any attached state --fork, in the child--> forked: every call is refused there
 //          (a child of a process that had only attached is fresh: CUDA was not in use yet)
 //
-// Every function that returns CUresult gives the code that the program's call returns.
+// Every function that returns CUresult returns the code for the program's call.
 //
 //   CUresult r = session.PostOnStream<wire::Fill>(stream, 0, [&](auto& request, uint8_t*) {…});
 //   if (r == CUDA_SUCCESS) r = session.WaitForStream(stream);
@@ -28,7 +28,7 @@
 
 namespace gpuloom {
 
-// What the environment says to us, read when the session attaches.
+// Settings from the environment, read when the session attaches.
 struct Settings {
   bool runtime_handshake = true;  // GPULOOM_RUNTIME_HANDSHAKE is not "off"
   bool eager_modules = false;     // CUDA_MODULE_LOADING is "EAGER"
@@ -36,7 +36,7 @@ struct Settings {
   int copy_threads = -1;          // GPULOOM_COPY_THREADS; -1: as many as help
 };
 
-// Where the payload of an answer goes; what does not fit is cut.
+// Where the payload of a reply goes; it is cut if too long.
 struct ReplyPayload {
   void* data;
   uint32_t capacity_bytes;
@@ -47,8 +47,8 @@ class Session {
  public:
   enum class State : uint32_t { kFresh, kAttached, kInitialized, kForked };
 
-  // Connects, unless that has been done. The reason of a failure is logged once, and is also what
-  // the next Initialize returns: one who asks for the version and then initialises is refused once.
+  // Connects, unless already done. The reason for a failure is logged once, and is also what the next Initialize
+  // returns: a program that asks for the version and then initialises is refused once.
   [[nodiscard]] CUresult Attach();
   // cuInit.
   [[nodiscard]] CUresult Initialize();
@@ -66,14 +66,14 @@ class Session {
   const wire::DeviceSnapshot& device() const { return device_; }
   const channel::Range& device_range() const { return device_range_; }
   const channel::Range& host_range() const { return host_range_; }
-  uint64_t id() const { return id_; }  // never used twice on this node
+  uint64_t id() const { return id_; }  // never reused on this node
   uint64_t pinned_limit_bytes() const { return pinned_limit_bytes_; }
-  // By which the scheduler would know this session again; empty where it is older than that.
+  // Identifies this session to the scheduler later; empty if the scheduler is too old.
   const wire::SessionToken& token() const { return token_; }
   const Settings& settings() const { return settings_; }
 
-  // Writes a command of `stream` that nobody waits for here. `write(Request&, uint8_t* payload)`
-  // runs under the ring's lock and must fill all of the request; `ticket` may be null.
+  // Writes a command of `stream` without waiting for it. `write(Request&, uint8_t* payload)` runs under the ring's
+  // lock and must fill all of the request; `ticket` may be null.
   template <wire::Command C, typename Write>
   [[nodiscard]] CUresult PostOnStream(wire::StreamId stream, uint32_t payload_bytes, Write&& write,
                                       wire::Ticket* ticket = nullptr) {
@@ -87,7 +87,7 @@ class Session {
         nullptr);
   }
 
-  // The same, of a command that is nothing but its payload.
+  // The same for a command that has only a payload.
   template <wire::Command C>
   [[nodiscard]] CUresult PostPayload(const void* payload, uint32_t payload_bytes) {
     static_assert(wire::kWireSize<typename C::Request> == 0);
@@ -96,8 +96,8 @@ class Session {
         [&](typename C::Request&, uint8_t* out) { memcpy(out, payload, payload_bytes); }, nullptr);
   }
 
-  // Writes a command and waits for its answer. The result is the executor's, or why there is none;
-  // `reply` is filled only with CUDA_SUCCESS, `reply_payload` also with the executor's errors.
+  // Writes a command and waits for its reply. The result is the executor's, or why there is none; `reply` is filled
+  // only with CUDA_SUCCESS, `reply_payload` also with the executor's errors.
   template <wire::Command C>
   [[nodiscard]] CUresult Call(const typename C::Request& request, typename C::Reply* reply,
                               const void* payload = nullptr, uint32_t payload_bytes = 0,
@@ -129,7 +129,7 @@ class Session {
     return result;
   }
 
-  // The newest ticket of a stream; zero when nothing was ever queued.
+  // The newest ticket of a stream; zero if nothing was ever queued.
   wire::Ticket LastTicket(wire::StreamId stream) const {
     return wire::Ticket{
         last_tickets_[static_cast<uint32_t>(stream)].load(std::memory_order_acquire)};
@@ -137,7 +137,7 @@ class Session {
   bool Done(wire::StreamId stream, wire::Ticket ticket) const {
     return waiting_.completions().Done(stream, ticket);
   }
-  // Until everything queued on the stream before this call is done.
+  // Waits until everything queued on the stream before this call is done.
   [[nodiscard]] CUresult WaitForStream(wire::StreamId stream) {
     return WaitFor(stream, LastTicket(stream));
   }
@@ -146,17 +146,17 @@ class Session {
   }
   // Everything queued so far on any stream is done.
   [[nodiscard]] bool Idle() const;
-  // Until the executor wants the n-th of all host functions run, counted from 0; its id.
+  // Waits until the executor wants the n-th of all host functions run, counted from 0; returns its id.
   [[nodiscard]] CUresult WaitForHostFunction(uint32_t n, uint64_t* id);
-  // So many have returned, ever. Called by one thread.
+  // The total number that have returned. Called by one thread.
   void HostFunctionsDone(uint32_t count);
-  // Until everything queued so far on any stream, destroyed ones included, is done.
+  // Waits until everything queued so far on any stream, destroyed ones included, is done.
   [[nodiscard]] CUresult WaitForAll();
 
   void SetWaitSchedule(unsigned schedule) { waiting_.set_schedule(schedule); }
 
-  // To be called where CUDA's calls synchronise: writes what kernels have printed, and gives the error
-  // that a fire-and-forget command met, once.
+  // Called where CUDA's calls synchronise: writes what kernels have printed, and returns the error of a
+  // fire-and-forget command, once.
   [[nodiscard]] CUresult TakeAsyncError();
   [[nodiscard]] CUresult HealthOfPoller() { return waiting_.HealthOfPoller(); }
 
@@ -202,7 +202,7 @@ class Session {
   uint16_t TakeReplySlot();
   void GiveReplySlot(uint16_t slot);
 
-  // *try_again comes in as whether another try will follow, and goes out as whether one is worth it.
+  // *try_again: on entry, whether another try will follow; on return, whether one is worth it.
   CUresult AttachLocked(bool* try_again);
   CUresult Accept(int connection, const wire::Welcome& welcome, channel::UniqueFd* fds);
   void LogOnce(const char* format, ...) __attribute__((format(printf, 2, 3)));
@@ -227,7 +227,7 @@ class Session {
   Lock ring_lock_;
   wire::RingWriter ring_;  // guarded by ring_lock_
   std::atomic<uint64_t> last_tickets_[wire::kMaxStreams] = {};
-  std::atomic<uint32_t> stream_bound_{0};  // no stream from here on was ever used
+  std::atomic<uint32_t> stream_bound_{0};  // streams from here on were never used
   std::atomic<uint32_t> async_errors_seen_{0};
   Lock text_lock_;
   std::atomic<uint64_t> text_bytes_read_{0};  // written under text_lock_

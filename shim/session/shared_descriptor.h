@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// File descriptors that stand for something shared with other processes of the trust domain: an
-// unnamed file that says the executor's name for it. Programs pass them on as they pass the real
-// driver's, and whoever has one may open what it stands for. Safe from any thread.
+// File descriptors for something shared with other processes of the trust domain: an unnamed file
+// that contains the executor's name for it. Programs pass them on like the real driver's, and
+// whoever has one may open what it stands for. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ enum class DescriptorKind : uint64_t {
   kPool = 0x6c6f70206d6f6f6c,    // "loom pol"
 };
 
-// A new descriptor, close-on-exec, the caller's.
+// A new descriptor, close-on-exec, owned by the caller.
 [[nodiscard]] CUresult MakeDescriptor(DescriptorKind kind, const wire::Token& token, int* fd);
-// As the real driver answers: NOT_SUPPORTED for a descriptor of the other kind, UNKNOWN for what is
-// none. The descriptor stays the caller's.
+// As the real driver answers: NOT_SUPPORTED for a descriptor of the other kind, UNKNOWN for any
+// other. The descriptor stays the caller's.
 [[nodiscard]] CUresult ReadDescriptor(DescriptorKind kind, int fd, wire::Token* token);
 
 }  // namespace gpuloom

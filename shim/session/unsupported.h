@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the node what the program asked of CUDA that is not supported. Safe from any thread; never a
-// cause of failure.
+// Reports to the node the unsupported CUDA features that the program requested. Safe from any
+// thread; never a cause of failure.
 #pragma once
 
 #include <stddef.h>
 
 namespace gpuloom {
 
-// At most so many names of a process, cut at wire::kMaxReportBytes; each is told once. Before cuInit
-// they are kept.
+// A limited number of names per process, each cut at wire::kMaxReportBytes and reported once.
+// Before cuInit they are kept.
 void ReportUnsupported(const char* name, size_t length);
-// After cuInit: tells what was kept.
+// After cuInit: sends what was kept.
 void SendKeptReports();
 
 }  // namespace gpuloom

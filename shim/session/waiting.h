@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the program's threads wait for the executor: they look for some time, first holding their
-// processor and then yielding it, and sleep. One of the sleeping threads polls the doorbell and the scheduler's connection for all; the others wait
-// for it in the process. A hang-up of either peer ends every wait: the session is lost.
+// How the program's threads wait for the executor: they poll for some time, first spinning and then yielding the
+// processor, then sleep. One of the sleeping threads polls the doorbell and the scheduler's connection for all; the
+// others wait for it in the process. A hang-up of either peer ends every wait: the session is lost.
 //
-// Owned by Session, used after Start. Safe from any thread. Every function returns CUDA_SUCCESS or
-// the error that every later call of the program returns too (sticky, as CUDA's after a fault).
+// Owned by Session, used after Start. Safe from any thread. Every function returns CUDA_SUCCESS or the error that
+// every later call of the program also returns (sticky, like CUDA's after a fault).
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace gpuloom {
 
-// What a thread can wait for: a stream's progress, an answer, or a host function's turn.
+// What a thread can wait for: a stream's progress, a reply, or a host function becoming due.
 struct Awaited {
   enum class Kind : uint32_t { kStream, kReply, kHostFunction } kind;
   uint32_t index;  // stream id, reply slot, or which host function, counted from 0
@@ -46,7 +46,7 @@ class Waiting {
     return false;
   }
 
-  // One turn of waiting for the ring to have room; `turn` counts the caller's turns from 0.
+  // One turn of waiting for room in the ring; `turn` counts the caller's turns from 0.
   [[nodiscard]] CUresult WaitForRoom(uint32_t turn);
 
   // Whether the session is alive, from memory alone.
@@ -60,8 +60,7 @@ class Waiting {
     }
     return CUDA_SUCCESS;
   }
-  // The same for programs that ask again and again without waiting: looks for a hang-up too, at
-  // most every 10 ms.
+  // The same for programs that poll without waiting: also checks for a hang-up, at most every 10 ms.
   [[nodiscard]] CUresult HealthOfPoller();
 
   const wire::CompletionReader& completions() const { return completions_; }
@@ -90,7 +89,7 @@ class Waiting {
   Lock sleep_lock_;
   uint32_t sleepers_ = 0;          // guarded by sleep_lock_; tenant_sleeps is 1 while not zero
   bool led_ = false;               // guarded by sleep_lock_: a thread is polling
-  std::atomic<uint32_t> wake_{0};  // changes whenever the sleepers should look again
+  std::atomic<uint32_t> wake_{0};  // changes whenever the sleepers should check again
 };
 
 }  // namespace gpuloom

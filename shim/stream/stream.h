@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams: handles, the legacy and the per-thread default streams, and the rules of who waits for
-// whom. Ids are indices of the completion table; an id is used again only when its work is done.
+// Streams: handles, the legacy and the per-thread default streams, and the rules for which stream waits for which. Ids
+// are indices into the completion table; an id is reused only once its work is done.
 #pragma once
 
 #include <atomic>
@@ -16,11 +16,11 @@ namespace gpuloom {
 struct GreenContext;
 
 enum class StreamUse : uint32_t {
-  kNone,  // being made, or ending
+  kNone,  // being created, or ending
   kProgram,
   kThread,  // some thread's own default stream
   kOwn,     // the shim's
-  kOrphan,  // its green context is gone, and to the executor it is, too
+  kOrphan,  // its green context is gone, and so is the executor's stream
 };
 
 struct Stream {
@@ -28,43 +28,43 @@ struct Stream {
   uint32_t flags;  // CU_STREAM_*
   int32_t priority;
   std::atomic<StreamUse> use;
-  uint64_t serial;  // cuStreamGetId: never used twice
+  uint64_t serial;  // cuStreamGetId: never reused
 };
 
 // Which default stream a null handle means: the plain functions use the legacy one, the _ptsz and
 // _ptds ones the thread's own.
 enum class DefaultStream : bool { kLegacy, kPerThread };
 
-// The id for a handle a program passes. May make the thread's own stream, with a round trip.
+// The id for a handle that a program passes. May create the thread's own stream, with a round trip.
 [[nodiscard]] CUresult FindStream(CUstream handle, DefaultStream null_means, wire::StreamId* id);
 
-// Does the stream's work go before what the legacy stream does next?
+// Whether the legacy stream's next work waits for this stream's work.
 bool BlocksLegacy(wire::StreamId id);
 
-// Until the work queued so far on the stream is done; for the legacy stream that includes the
-// blocking streams, whose earlier work its barrier waits for.
+// Waits until the work queued so far on the stream is done; for the legacy stream that includes the blocking streams,
+// whose earlier work its barrier waits for.
 [[nodiscard]] CUresult SynchronizeStream(wire::StreamId id);
 
-// Until all is done that a command would wait for which came to the stream now: for a blocking stream that
-// includes the legacy stream's work. And what commands have failed with.
+// Waits for everything that a command added to the stream now would wait for: for a blocking stream that includes the
+// legacy stream's work. Also returns what commands have failed with.
 [[nodiscard]] CUresult SynchronizeForTurn(wire::StreamId id);
-// A command that does nothing but have its turn.
+// An empty command that only marks its place in the stream.
 [[nodiscard]] CUresult MarkStream(wire::StreamId id, wire::Ticket* ticket = nullptr);
 
-// The thread ends: its own stream may go. No error is possible.
+// The thread ends: its own stream may be destroyed. Cannot fail.
 void ReleaseThreadStream(ThreadState* thread);
 
-// A new stream with this id: it has no attributes yet (stream_attribute.cc).
+// For a new stream with this id: it has no attributes yet (stream_attribute.cc).
 void ResetStreamAttributes(wire::StreamId id);
-// Its priority as made; 0 of the default streams.
+// Its priority as created; 0 for the default streams.
 int PriorityOf(wire::StreamId id);
 
-// What was queued so far is done.
+// Whether what was queued so far is done.
 [[nodiscard]] bool IsStreamIdle(wire::StreamId id);
 
-// The streams that work of a context may be in, the legacy one aside: those made in it and the
-// threads' own; of the primary context also its green ones'. None of them ends while this lives,
-// and one that is missed because it is being made has not been looked for by OrderNewStream yet.
+// The streams that a context's work may be in, except the legacy one: those created in it and the threads' own; for
+// the primary context also its green ones'. None of them ends while this lives, and one missed because it is being
+// created has not been through OrderNewStream yet.
 class StreamsOf {
  public:
   explicit StreamsOf(CUcontext context);
@@ -79,22 +79,22 @@ class StreamsOf {
   uint32_t last_ = 0;
 };
 
-// A stream that the program does not see; of the context's reset it is told by ForgetAllContextOrders.
+// A stream that the program does not see; ForgetAllContextOrders handles its loss in a context reset.
 [[nodiscard]] CUresult MakeOwnStream(unsigned flags, wire::StreamId* id);
 void EndOwnStream(wire::StreamId id);
 
-// A stream in a green context, non-blocking as all of those.
+// A stream in a green context, non-blocking like all of those.
 [[nodiscard]] CUresult MakeGreenStream(GreenContext* green, int priority, Stream** stream);
 wire::StreamId IdOf(const Stream* stream);
-// Until what the context's streams have is done.
+// Waits until the work in the context's streams is done.
 [[nodiscard]] CUresult WaitForStreamsOf(const GreenContext& green);
-// The executor's end. The program's handles stay, and say what became of them.
+// Ends the executor's streams. The program's handles stay, and tell what became of them.
 void EndStreamsOf(const GreenContext& green);
 // The green context of a stream handle, or null.
 [[nodiscard]] CUresult GreenContextOf(CUstream handle, DefaultStream null_means,
                                       GreenContext** green);
 
-// For the reset of the context.
+// For a reset of the context.
 void ReleaseAllStreams();
 
 }  // namespace gpuloom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests: a fresh instance of the built libgpuloom.so in this process. Instances share nothing,
-// so each test can attach, break and lose a session of its own.
+// so each test can attach, break and lose its own session.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,8 @@
 
 namespace gpuloom {
 
-// A copy of the library: under another inode it is another library to the loader. Never unloaded.
+// A copy of the library: with another inode the loader treats it as another library. Never
+// unloaded.
 Driver LoadFreshShim();
 
 // A node, and a shim that has not attached yet.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The node as the shim's tests need it: a scheduler's door and an executor's ring thread over a
-// temporary socket, with memory that is a map. Speaks the wire for real; everything it is told can
-// be looked at, held back and broken off. One tenant at a time.
+// temporary socket, with a map as memory. Speaks the real wire protocol; everything it receives can
+// be inspected, held back and broken off. One tenant at a time.
 #pragma once
 
 #include <atomic>
@@ -38,11 +38,11 @@ class TestingNode {
     }
   };
 
-  // Listens in a new directory, which GPULOOM_SOCKET_DIR names from here on.
+  // Listens in a new directory, which GPULOOM_SOCKET_DIR names from now on.
   TestingNode();
   ~TestingNode();
 
-  // What the next tenant is told.
+  // What the next tenant is sent.
   wire::Welcome welcome() {
     const MutexLock lock(mutex_);
     return welcome_;
@@ -51,11 +51,11 @@ class TestingNode {
     const MutexLock lock(mutex_);
     welcome_ = welcome;
   }
-  // For one more instance of the library: the one before keeps its addresses.
+  // For one more instance of the library: the previous one keeps its addresses.
   void TakeOtherAddresses();
   // An older scheduler's Welcome is shorter than ours, a newer one's longer.
   std::atomic<size_t> welcome_bytes{sizeof(wire::Welcome)};
-  // What the last tenant said.
+  // What the last tenant sent.
   wire::Hello hello() {
     const MutexLock lock(mutex_);
     return hello_;
@@ -71,9 +71,9 @@ class TestingNode {
   size_t count(std::string_view name) { return seen(name).size(); }
   void WaitForCount(std::string_view name, size_t count);
 
-  // Stops and goes on reading the ring.
+  // Stops or resumes reading the ring.
   void PauseReading(bool pause);
-  // Work is read but not reported done; letting go reports it.
+  // Work is read but not reported as done; releasing the hold reports it.
   void HoldCompletions(bool hold);
   // Blocks until a thread of the tenant sleeps.
   void WaitForSleeper();
@@ -83,7 +83,7 @@ class TestingNode {
   void HangUpDoorbell();
   void HangUpConnection();
 
-  // What LibraryLoad and LibraryCompile answer from now on.
+  // The result of LibraryLoad and LibraryCompile from now on.
   void AnswerLoadWith(uint32_t result, std::string log);
   // The library images that arrived.
   std::vector<std::vector<uint8_t>> images();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests and fuzzers: a device of 16 GiB whose memory is only memfds. One thread makes and releases memory; the
-// counters may be looked at from any.
+// For tests and fuzzers: a device of 16 GiB whose memory is only memfds. One thread creates and releases memory; the
+// counters may be read from any.
 #pragma once
 
 #include <atomic>

@@ -27,18 +27,18 @@ inline constexpr uint64_t kGiB = uint64_t{1} << 30;
 // A tenant's end of a session.
 class Tenant {
  public:
-  // Connects and says Hello. Look at welcome for what came of it.
+  // Connects and sends Hello. See `welcome` for the result.
   bool Attach(const std::string& directory, uint16_t major = wire::kWireMajor,
               uint16_t minor = wire::kWireMinor);
-  // Without a word.
+  // Connects without sending anything.
   bool Connect(const std::string& directory);
   bool ReceiveWelcome();
   bool accepted() const { return welcome.admission == wire::Admission::kAccepted && attached_; }
 
-  // Tells the scripted executor something; -1 when it is gone.
+  // Sends an order to the scripted executor; -1 if it is gone.
   int Order(char byte);
   uint32_t OrderForNumber(char byte);
-  // The scheduler or the executor has closed its end within `limit`.
+  // Returns true if the scheduler or the executor closes its end within `limit`.
   bool HungUp(std::chrono::milliseconds limit = std::chrono::seconds(60)) const;
   bool DoorbellHungUp(std::chrono::milliseconds limit = std::chrono::seconds(60)) const;
   void Leave();
@@ -64,7 +64,7 @@ class SchedulerTest : public ::testing::Test {
   void SetExecutorStart(const std::string& mode);
 
   control::Client Controller();
-  // Makes the directory and adds the allocation; returns the directory.
+  // Creates the directory and adds the allocation; returns the directory.
   std::string Add(control::Client* client, const std::string& name,
                   bool ends_with_connection = false);
   static control::BindAllocation BindMessage(const std::string& name, const std::string& domain,
@@ -76,7 +76,8 @@ class SchedulerTest : public ::testing::Test {
   // Polls State until `done`, at most a minute.
   bool Becomes(control::Client* client, const std::string& name,
                const std::function<bool(const control::AllocationState&)>& done);
-  // Whatever has happened before: a new tenant of this directory gets its session and memory.
+  // Expects that a new tenant of this directory gets its session and memory, whatever has happened
+  // before.
   void ExpectServed(const std::string& directory);
 
   std::filesystem::path root_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: conversations over a control socket that another release has had, and a scheduler that
-// answers as one did. tests/versions/record.py makes them; tests/golden/README.md says how.
+// For tests: recorded conversations of another release over a control socket, and a scheduler that answers as that one
+// did. tests/versions/record.py makes them; tests/golden/README.md says how.
 //
-// A recording is text, a line for each message: '>' from who asks or '<' from the scheduler, then the
-// bytes in hexadecimal, "0*N" for N zeros.
+// A recording is text, one line per message: '>' from the requester or '<' from the scheduler, then the bytes in
+// hexadecimal, "0*N" for N zeros.
 #pragma once
 
 #include <atomic>
@@ -25,24 +25,24 @@ struct RecordedMessage {
 };
 using Recording = std::vector<RecordedMessage>;
 
-// Empty where the file does not exist or is none.
+// Empty if the file does not exist or is not a recording.
 Recording ReadRecording(const std::string& path);
 std::string RecordingText(const Recording& recording);
 
-// Listens at `state_dir`/control.sock on a thread of its own and answers each message as the recorded
-// scheduler answered one of the same type and size, Hello only the same Hello; whoever says anything
-// else is hung up on. Serves until it is destroyed, one connection after the other.
+// Listens at `state_dir`/control.sock on its own thread and answers each message as the recorded scheduler answered
+// one of the same type and size, Hello only if it is the same Hello; a client that sends anything else is
+// disconnected. Serves until it is destroyed, one connection after the other.
 class RecordedScheduler {
  public:
   RecordedScheduler(const std::string& state_dir, Recording recording);
   ~RecordedScheduler();
 
-  // Something was said that the recorded scheduler was never asked.
+  // Returns true if something was sent that the recorded scheduler was never asked.
   bool was_surprised() const { return was_surprised_; }
 
  private:
   void Serve();
-  // False: hang up.
+  // Returns false to disconnect.
   bool AnswerOne(int connection);
 
   const Recording recording_;

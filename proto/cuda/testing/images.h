@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images laid out by hand, for tests.
+// Images built by hand, for tests.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace gpuloom::testing_images {
 
-// Of a linked cubin whose sections lie at `section_offset`; number `section_names` has their names.
+// For a linked cubin whose sections are at `section_offset`; section number `section_names` has
+// their names.
 inline fatbin_internal::ElfHeader CubinHeader(uint64_t section_offset, uint16_t section_count,
                                               uint16_t section_names) {
   fatbin_internal::ElfHeader header{};
@@ -27,7 +28,7 @@ inline fatbin_internal::ElfHeader CubinHeader(uint64_t section_offset, uint16_t 
   return header;
 }
 
-// With these members, stored plainly, each filled up with NULs to a multiple of 8.
+// A fatbin with these members, uncompressed, each padded with NULs to a multiple of 8.
 inline std::vector<uint8_t> PlainFatbin(FatbinMemberKind kind,
                                         const std::vector<std::string_view>& members,
                                         uint64_t flags = 0) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the graph entry points have in common: finding what handles name, lists of dependencies.
-// Needs GraphLock.
+// Shared by the graph entry points: resolving handles, lists of dependencies. Needs GraphLock.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"
@@ -16,7 +15,7 @@ struct EdgeList {
   EdgeList(const EdgeList&) = delete;
   EdgeList& operator=(const EdgeList&) = delete;
 
-  // Living nodes of `graph`, no double. INVALID_VALUE otherwise.
+  // Live nodes of `graph`, without duplicates; INVALID_VALUE otherwise.
   [[nodiscard]] CUresult Read(const Graph* graph, const CUgraphNode* nodes,
                               const CUgraphEdgeData* data, size_t count) {
     if (count != 0 && nodes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -34,7 +33,7 @@ struct EdgeList {
     return CUDA_SUCCESS;
   }
 
-  // Only kernels have ports, and only on the side that is waited for.
+  // Only kernels have ports, and only on the side that is waited for (`from`).
   static bool IsEdgeData(const Node& from, const CUgraphEdgeData& data) {
     for (const unsigned char reserved : data.reserved) {
       if (reserved != 0) return false;
@@ -47,7 +46,7 @@ struct EdgeList {
   }
 };
 
-// The living node, of that kind; null otherwise.
+// The live node of that kind; null otherwise.
 inline Node* FindNode(CUgraphNode handle, CUgraphNodeType type) {
   Node* node = FindNode(handle);
   return node != nullptr && node->params.type == type ? node : nullptr;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executable graphs, and what a driver does with one: the border between the graph model, which the
-// shim and the software driver share, and their two ways of running it.
+// Executable graphs, and what a driver does with one: the boundary between the graph model, which the shim and the
+// software driver share, and their two ways of running it.
 //
-// An Exec owns a copy of the graph it was made from (child graphs included) and that copy's
-// definition: one flat list of steps in topological order. A child graph's steps stand in the list
-// themselves; its node stands behind them as an empty step that waits for the child's last ones, so
-// that nobody who runs a graph needs to know of child graphs. A conditional node is one step; behind
-// the graph's own steps come those of its bodies, each body a range of its own. The list never
-// changes afterwards; the nodes' parameters do, with DriverUpdate.
+// An Exec owns a copy of the graph it was made from (child graphs included) and that copy's definition: one flat list
+// of steps in topological order. A child graph's steps are in the list themselves, followed by its node as an empty
+// step that waits for the child's last ones, so that code that runs a graph need not know about child graphs. A
+// conditional node is one step; the steps of its bodies follow the graph's own, each body a range. The list never
+// changes afterwards; the nodes' parameters do, through DriverUpdate.
 //
-// The Driver… functions are provided by the library this is compiled into. They are called with
-// GraphLock held, and never at once for one Exec.
+// The Driver… functions are provided by the library this is compiled into. They are called with GraphLock held, and
+// never concurrently for one Exec.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@
 
 namespace gpuloom::graph {
 
-// What a step waits for: a step before it in the list.
+// What a step waits for: an earlier step in the list.
 struct Dependency {
   uint32_t step;
   CUgraphEdgeData data;
@@ -31,8 +30,8 @@ struct Step {
   uint32_t dependency_count;
 };
 
-// The steps of one body. The bodies of a conditional step stand one after the other, those of a step
-// before another's; the graph's own steps are what comes before the first.
+// The steps of one body. The bodies of a conditional step are adjacent; the graph's own steps are those before the
+// first body.
 struct Body {
   uint32_t owner;  // the conditional step
   uint32_t first;  // step
@@ -53,41 +52,39 @@ struct Exec {
   void* driver;   // the driver's own, null before DriverInstantiate succeeded
 };
 
-// Makes it ready to run; sets exec->driver. exec->graph has its original's conditions and reservation. With an error *culprit may be set to the node of the
-// Exec's copy that cannot be run.
+// Makes it ready to run; sets exec->driver. exec->graph has its original's conditions and reservation. On error
+// *culprit may be set to the node of the Exec's copy that cannot be run.
 [[nodiscard]] CUresult DriverInstantiate(Exec* exec, Node** culprit);
-// Step `place` (of a kind other than GRAPH) is to run with `params`, or to be passed over when not
-// enabled. Until the change has succeeded the step's node still has the old ones.
+// Step `place` (of a kind other than GRAPH) is to run with `params`, or to be skipped if not enabled. Until the change
+// has succeeded the step's node still has the old ones.
 struct StepChange {
   uint32_t place;
   const NodeParams* params;
   bool enabled;
 };
-// For the launches from here on. With an error *failed may be set to the change that could not be
-// made; those before it may have been.
+// Applies to later launches. On error *failed may be set to the change that failed; those before it may have been
+// made.
 [[nodiscard]] CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count,
                                     uint32_t* failed);
 // Queues one run in the stream.
 [[nodiscard]] CUresult DriverLaunch(Exec* exec, CUstream stream, bool null_is_per_thread);
 [[nodiscard]] CUresult DriverUpload(Exec* exec, CUstream stream, bool null_is_per_thread);
-// Until the runs queued so far are done. Without the lock; nothing else is called for this Exec
-// meanwhile.
+// Waits until the runs queued so far are done. Without the lock; nothing else is called for this Exec meanwhile.
 void DriverFinish(Exec* exec);
-// Runs already queued still happen.
+// Runs already queued still execute.
 void DriverDestroy(Exec* exec);
 
 Exec* FindExec(CUgraphExec handle);
 inline CUgraphExec HandleOf(Exec* exec) { return reinterpret_cast<CUgraphExec>(exec); }
 
-// An executable graph was made of it and lives. The conditions of a graph are one set, and so is its
-// memory: one executable graph at a time has them.
+// Whether a live executable graph was made from it. The conditions of a graph are one set, and so is its memory: only
+// one executable graph at a time can have them.
 bool IsInstantiated(const Graph* graph);
 
-// A copy of the graph, ready to run. *culprit: a node of `graph` that is to blame, or null.
+// A copy of the graph, ready to run. *culprit: the node of `graph` that caused the failure, or null.
 [[nodiscard]] CUresult MakeExec(const Graph* graph, uint64_t flags, Exec** exec, Node** culprit,
                                 CUgraphInstantiateResult* why);
-// Takes it out of the table of the living; the rest is FreeExec's, behind DriverFinish when the
-// graph holds user objects.
+// Removes it from the table of live ones; FreeExec does the rest, after DriverFinish if the graph holds user objects.
 void ForgetExec(Exec* exec);
 bool HoldsObjects(const Graph* graph);
 void FreeExec(Exec* exec);
@@ -95,16 +92,16 @@ void FreeExec(Exec* exec);
 // The step that was made from a node of the graph it was instantiated from, or null.
 Step* FindStep(Exec* exec, const Node* original);
 
-// New parameters for one node of the Exec's copy; takes them over, also when it fails.
+// New parameters for one node of the Exec's copy; takes ownership of them, even if it fails.
 [[nodiscard]] CUresult UpdateNode(Exec* exec, Node* node, NodeParams* params);
-// The parameters of a graph of the same shape for the nodes of a child node's graph.
+// Updates the nodes of a child node's graph with the parameters of a graph of the same shape.
 [[nodiscard]] CUresult UpdateChild(Exec* exec, Node* node, const Graph* graph);
 [[nodiscard]] CUresult EnableNode(Exec* exec, Node* node, bool enabled);
 // cuGraphExecUpdate: all parameters of a graph of the same shape.
 [[nodiscard]] CUresult UpdateExec(Exec* exec, const Graph* graph,
                                   CUgraphExecUpdateResultInfo* info);
 
-// For the reset of the context: nothing of the driver's is left. Takes the lock.
+// For a reset of the context: nothing of the driver's is left. Takes the lock.
 void ForgetAllExecs();
 
 }  // namespace gpuloom::graph

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The living objects of one kind: what tells a handle from any other value a program may pass.
-// Open addressing over addresses; not thread-safe, constant-initialised, never destroyed.
+// The live objects of one kind, to tell a handle from any other value a program may pass. Open
+// addressing over addresses; not thread-safe, constant-initialised, never destroyed.
 #pragma once
 
 #include <stdlib.h>
@@ -19,9 +19,9 @@ class HandleSet {
       if (slots_[i] == nullptr) return false;
     }
   }
-  // False without memory.
+  // False if out of memory.
   [[nodiscard]] bool Add(const void* handle) {
-    // Half full at most, so that searches stay short.
+    // At most half full, so that searches stay short.
     if ((count_ + 1) * 2 > capacity_ && !Grow()) return false;
     size_t i = Home(handle);
     while (slots_[i] != nullptr) i = Next(i);
@@ -33,7 +33,7 @@ class HandleSet {
     if (!Contains(handle)) return;
     size_t hole = Home(handle);
     while (slots_[hole] != handle) hole = Next(hole);
-    // Moves back what was put behind the hole because its home was taken.
+    // Moves back what was put after the hole because its home was taken.
     for (size_t i = Next(hole); slots_[i] != nullptr; i = Next(i)) {
       const size_t home = Home(slots_[i]);
       const bool stays = hole < i ? home > hole && home <= i : home > hole || home <= i;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the graph model asks of the library it is compiled into: the shim and the software driver
+// What the graph model needs from the library it is compiled into: the shim and the software driver
 // each define these. They call nothing of the model, and are called with or without GraphLock
-// unless they say otherwise.
+// unless stated otherwise.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace gpuloom::graph {
 
-// A stream, whatever its handle was. The key is never used for another stream while a capture may
+// A stream, whatever its handle was. The key is not reused for another stream while a capture may
 // know it: ForgetStream comes first.
 struct StreamRef {
   uint64_t key;
@@ -31,29 +31,29 @@ enum class NullStream : bool { kLegacy, kPerThread };
 [[nodiscard]] CUresult CheckReady();
 // The context that nodes get when the program names none; valid after CheckReady.
 CUcontext CurrentContext();
-// Null means the current one, which is found; anything else must be a living context.
+// Null means the current context; anything else must be a live one.
 bool IsContext(CUcontext context);
 
-// INVALID_HANDLE when it is none. Without the lock: it may make the thread's own stream.
+// INVALID_HANDLE if it is not a stream. Without the lock: it may create the thread's own stream.
 [[nodiscard]] CUresult ResolveStream(CUstream handle, NullStream null_means, StreamRef* stream);
 
-// A CUfunction or CUkernel; INVALID_HANDLE when it is neither. May ask the executor. Without the
+// A CUfunction or CUkernel; INVALID_HANDLE if it is neither. May ask the executor. Without the
 // lock.
 [[nodiscard]] CUresult DescribeKernel(const void* handle, KernelLayout* layout);
-// As a launch would judge the shape. Without the lock.
+// Checks the shape as a launch would. Without the lock.
 [[nodiscard]] CUresult CheckKernelShape(const KernelParams& kernel);
 
 bool IsEvent(CUevent handle);
-// Outside of captures.
+// Recorded outside of captures.
 bool WasRecorded(CUevent handle);
 
-// Is all of [address, address + size_bytes) memory that a memset may write or a copy on the device
-// side may touch?
+// Whether all of [address, address + size_bytes) is memory that a memset may write or the device
+// side of a copy may touch.
 bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes);
 
 // Memory of an allocation node; the program's cuMemFree does not reach it. Without the lock.
 [[nodiscard]] CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address);
-// Work that was queued may still use it. May find that the context has taken it along.
+// Queued work may still use it. The memory may already be gone with its context.
 void FreeForGraph(CUdeviceptr address);
 
 }  // namespace gpuloom::graph

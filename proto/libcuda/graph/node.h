@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a graph's node does: the parameters of each kind, owned as plain values.
 //
-// A NodeParams owns what its pointers name (packed kernel parameters, attributes, lists, child
-// graphs and bodies); it is made by the Make… functions, copied by CopyParams and given back by FreeParams. All
-// zero is a valid value that owns nothing. Handles (functions, events, contexts) stay the program's
-// own. No exceptions, no C++ library: this is compiled into tenants' processes.
+// A NodeParams owns what its pointers name (packed kernel parameters, attributes, lists, child graphs and bodies); it
+// is made by the Make… functions, copied by CopyParams and freed by FreeParams. All zero is a valid value that owns
+// nothing. Handles (functions, events, contexts) stay the program's. No exceptions, no C++ library: this is compiled
+// into tenants' processes.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,14 @@ struct KernelParam {
   uint32_t size_bytes;
 };
 
-// The `extra` list that a program gets: it passed its parameters as one.
+// The `extra` list shown to a program that passed its parameters as one.
 struct PackedList {
   void* list[5];
   size_t size_bytes;
 };
 
-// The program gets pointers to `packed`, `params` and `extra` when it asks a node for its parameters,
-// and may write to what it gets: that is the node's. They stay as long as the node has a kernel with
-// the same parameters.
+// A program that queries a node's parameters gets pointers to `packed`, `params` and `extra`, and may write through
+// them: they are the node's. They stay as long as the node has a kernel with the same parameters.
 struct KernelParams {
   // As the program passed them: the kernel is `function`, or `kernel` when that is null.
   CUfunction function;
@@ -73,11 +72,11 @@ struct MemAllocParams {
 };
 
 struct ChildParams {
-  Graph* graph;  // owned; one that is moved belongs to the program until a node has it
+  Graph* graph;  // owned; a moved one belongs to the program until a node has it
   CUgraphChildGraphNodeOwnership ownership;
 };
 
-// A node that runs one of its bodies, once or again and again, as its condition says (conditional.h).
+// A node that runs one of its bodies, once or repeatedly, as its condition says (conditional.h).
 struct ConditionalParams {
   CUgraphConditionalHandle handle;
   CUgraphConditionalNodeType kind;
@@ -105,35 +104,35 @@ struct NodeParams {
 // Where each parameter of a kernel lies in its packed buffer. `offset_bytes` and `size_bytes` may
 // point to anything with a stride; they are read by the functions below only.
 struct KernelLayout {
-  bool known;         // false: only a packed buffer will do
+  bool known;         // false: only a packed buffer works
   uint32_t count;     // parameters
   uint32_t bytes;     // of the packed buffer
-  const void* table;  // handed back to param_at
+  const void* table;  // passed to param_at
   void (*param_at)(const void* table, uint32_t index, uint32_t* offset_bytes, uint32_t* size_bytes);
-  // The library's kernel that the function is a form of, or null. By it NVIDIA's runtime finds the
-  // program's symbol again when it asks a node for its parameters.
+  // The library's kernel that the function is a form of, or null. NVIDIA's runtime uses it to find the program's
+  // symbol when it queries a node's parameters.
   CUkernel kernel;
 };
 
-// The parameters of a kernel node: CUDA's array of pointers or its `extra` list (never both), taken
-// over now. INVALID_VALUE for a wrong call, NOT_SUPPORTED when only a packed buffer would do.
+// The parameters of a kernel node: CUDA's array of pointers or its `extra` list (never both), copied now.
+// INVALID_VALUE for a wrong call, NOT_SUPPORTED if only a packed buffer would work.
 [[nodiscard]] CUresult MakeKernelParams(const CUDA_KERNEL_NODE_PARAMS_v3& from,
                                         const KernelLayout& layout, NodeParams* to);
-// `packed` is what the array of pointers says, in which the program may have set others. Needs to be
-// asked for before a node's `packed` is read.
+// Updates `packed` from the array of pointers, in which the program may have set others. Must be called before a
+// node's `packed` is read.
 void PackShown(const KernelParams& kernel);
-// Attributes that a kernel node keeps. Those that order a launch within its stream are edges of a
-// graph, or nothing: a captured launch waits for all that came before it.
+// Whether a kernel node keeps the attribute. Those that order a launch within its stream are edges of a graph, or
+// nothing: a captured launch waits for all that came before it.
 bool IsNodeAttribute(CUlaunchAttributeID id);
 // Adds or replaces one attribute.
 [[nodiscard]] CUresult SetKernelAttribute(KernelParams* kernel, CUlaunchAttributeID id,
                                           const CUlaunchAttributeValue& value);
-// Null when the kernel does not have it.
+// Null if the kernel does not have it.
 const CUlaunchAttributeValue* FindKernelAttribute(const KernelParams& kernel,
                                                   CUlaunchAttributeID id);
 
-// One dimension. HOST addresses lie in the node's srcHost and dstHost, DEVICE and UNIFIED ones in
-// srcDevice and dstDevice.
+// One-dimensional. HOST addresses are in the node's srcHost and dstHost, DEVICE and UNIFIED ones in srcDevice and
+// dstDevice.
 NodeParams LinearCopy(CUmemorytype to_type, uint64_t to, CUmemorytype from_type, uint64_t from,
                       size_t size_bytes, CUcontext context);
 NodeParams LinearFill(CUdeviceptr to, uint32_t value, uint32_t element_bytes, size_t count,
@@ -142,11 +141,10 @@ NodeParams HostCall(CUhostFn function, void* data);
 NodeParams EventOperation(CUgraphNodeType type, CUevent event);
 [[nodiscard]] CUresult MakeBatch(const CUDA_BATCH_MEM_OP_NODE_PARAMS& from, NodeParams* to);
 
-// A copy that owns everything it points to; child graphs and bodies are cloned.
-// False without memory.
+// A copy that owns everything it points to; child graphs and bodies are cloned. False if out of memory.
 [[nodiscard]] bool CopyParams(const NodeParams& from, NodeParams* to);
-// *to gets the parameters of *from, of the same kind, which is given back. What the program has been
-// shown of *to stays where it is if the new ones have its form.
+// Moves *from, of the same kind, into *to, whose old parameters are freed. What the program has been shown of *to
+// stays where it is if the new ones have its form.
 void ReplaceParams(NodeParams* to, NodeParams* from);
 void FreeParams(NodeParams* params);
 

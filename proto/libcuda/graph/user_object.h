@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// User objects: counted references to something of the program's, whose destructor is called when
-// the last one goes. Graphs and executable graphs hold references.
+// User objects: counted references to an object of the program's, whose destructor is called when
+// the last one is released. Graphs and executable graphs hold references.
 //
 // Counting needs GraphLock. A destructor may do anything but call CUDA, so it is never called under
-// the lock: the last release queues it, RunDestructors calls what is queued.
+// the lock: the last release queues it, RunDestructors calls the queued ones.
 #pragma once
 
 #include "proto/libcuda/graph/graph.h"
@@ -17,14 +17,14 @@ struct UserObject {
 };
 
 UserObject* FindUserObject(CUuserObject handle);
-// Null without memory.
+// Null if out of memory.
 UserObject* MakeUserObject(void* value, CUhostFn destroy, uint32_t references);
 void ReleaseUserObject(UserObject* object, uint64_t count);
 
-// References that a graph owns. HoldObject takes `count` over from the caller; false without
+// References that a graph owns. HoldObject takes `count` of them from the caller; false if out of
 // memory.
 [[nodiscard]] bool HoldObject(Graph* graph, UserObject* object, uint32_t count);
-// At most what the graph has.
+// At most as many as the graph has.
 void DropObject(Graph* graph, UserObject* object, uint32_t count);
 void DropAllObjects(Graph* graph);
 
