@@ -68,6 +68,7 @@ bool Graphs::TakesHostsTurn(const std::shared_ptr<SectionedLaunch>& launch) {
     }
   }
   std::vector<OperationsRunRef>& runs = launch->runs;
+  bool any_done = false;
   for (size_t left = std::min(runs.size(), kRunsAtATime); left != 0; --left) {
     if (launch->turn >= runs.size()) launch->turn = 0;
     if (!memory_operations_->GoOn(runs[launch->turn])) {
@@ -78,7 +79,10 @@ bool Graphs::TakesHostsTurn(const std::shared_ptr<SectionedLaunch>& launch) {
     runs.pop_back();
     --waiting_nodes_;
     ++launch->done_nodes;
+    any_done = true;
   }
+  // Those that are done watch no word any more, and the others may not have been looked at.
+  if (!runs.empty()) memory_operations_->KeepWatching(/*soon=*/any_done);
   return launch->done_nodes == nodes.size();
 }
 

@@ -42,6 +42,11 @@ class MemoryOperations final : public Part {
   // Call when the session ends.
   void End() { watching_words_ = words_overdue_ = false; }
 
+  // More is to be looked at; with `soon` in the very next round of the loop.
+  void KeepWatching(bool soon) {
+    watching_words_ = true;
+    words_overdue_ |= soon;
+  }
   // Returns true if a stream is waiting for a word, whose change nothing announces to us.
   bool watching_words() const { return watching_words_; }
   // Returns true if there were more words to poll than fit into one round of the loop.
