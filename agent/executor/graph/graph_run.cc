@@ -81,8 +81,8 @@ bool Graphs::TakesHostsTurn(const std::shared_ptr<SectionedLaunch>& launch) {
     ++launch->done_nodes;
     any_done = true;
   }
-  // Those that are done watch no word any more, and the others may not have been looked at.
-  if (!runs.empty()) memory_operations_->KeepWatching(/*soon=*/any_done);
+  // Those that are done watch no word any more, others may not have been looked at, and other launches wait for room.
+  if (any_done || !runs.empty()) memory_operations_->KeepWatching(/*soon=*/any_done);
   return launch->done_nodes == nodes.size();
 }
 
