@@ -4,6 +4,8 @@
 #include <cstring>
 #include <memory>
 
+#include "agent/executor/stream/stream_command.h"
+
 namespace gpuloom::executor {
 
 namespace {
@@ -64,16 +66,12 @@ void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* stagin
   });
 }
 
-void InternalStream::Write(uint64_t address, uint32_t size_bytes, uint64_t value,
+void InternalStream::Write(const wire::StreamWriteValue::Request& write,
                            std::function<void(CUresult)> done) {
-  const Driver& cuda = device_->cuda();
   CUevent event = nullptr;
   CUresult result = device_->TakeEvent(false, &event);
   if (result == CUDA_SUCCESS) {
-    result =
-        device_->Judge(size_bytes == 8 ? cuda.cuStreamWriteValue64_v2(stream_, address, value, 0)
-                                       : cuda.cuStreamWriteValue32_v2(
-                                             stream_, address, static_cast<uint32_t>(value), 0));
+    result = device_->Judge(SubmitWriteValue(device_->cuda(), write, stream_));
   }
   Queue(event, result, [done = std::move(done)](CUresult written) {
     done(written);

@@ -9,6 +9,7 @@
 #include "agent/executor/copy/staging.h"
 #include "agent/executor/device/device.h"
 #include "agent/executor/memory/device_space.h"
+#include "proto/wire/memory_operation_commands.h"
 
 namespace gpuloom::executor {
 
@@ -32,8 +33,7 @@ class InternalStream {
   void Read(uint64_t address, uint32_t size_bytes, Staging* staging, OnWord done);
 
   // Writes a 4- or 8-byte word in device memory or pinned host memory; `done` runs in Poll.
-  void Write(uint64_t address, uint32_t size_bytes, uint64_t value,
-             std::function<void(CUresult)> done);
+  void Write(const wire::StreamWriteValue::Request& write, std::function<void(CUresult)> done);
   // For Read and Write: a full queue of the driver's (about 1,000 entries) would block this thread.
   bool HasRoom() const { return waiting_.size() < 256; }
 

@@ -70,6 +70,7 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   room_->graphs += counted_graphs_;
   room_->nodes += counted_nodes_;
   if (plan.sections.conditions_are_cut) return CUDA_ERROR_NOT_SUPPORTED;
+  waits_for_values_ = plan.waiting_nodes != 0;
   kernels_ = plan.kernels;
   prints_ = plan.prints;
   libraries_ = plan.libraries;
@@ -107,7 +108,6 @@ CUresult Graph::Lay(const GraphPlan& plan) {
       nodes_[i].on_host = true;
       nodes_[i].place = static_cast<uint32_t>(section.host_nodes.size());
       SetHostNode(plan, i, &section.host_nodes.emplace_back());
-      waits_for_values_ |= node.kind == GraphNodeKind::kMemoryOperations;
     } else if (node.kind == GraphNodeKind::kConditional) {
       section.graph = reservation_->graph;
       section.is_reserved = true;

@@ -18,6 +18,19 @@ using wire::LibraryId;
 
 constexpr uint8_t kName[] = {'k'};
 
+// Puts an input for link 1 into the tenant's arena.
+wire::LinkAdd::Request Place(const TestingTenant& tenant, CUjitInputType type, const void* bytes,
+                             size_t size_bytes) {
+  const auto arena = static_cast<uint64_t>(tenant.order.host_range_begin + kImageOffset);
+  std::memcpy(reinterpret_cast<void*>(arena), bytes, size_bytes);
+  wire::LinkAdd::Request add = {};
+  add.link = wire::LinkId{1};
+  add.type = type;
+  add.data = wire::HostPtr{arena};
+  add.data_bytes = size_bytes;
+  return add;
+}
+
 class LibraryLifeTest : public ::testing::Test {
  protected:
   ~LibraryLifeTest() override { TestingDriver::Release(); }
@@ -271,29 +284,19 @@ TEST(LinkBudget, WhatTakesTooMuchToBeJudgedIsOutOfMemory) {
   member.compressed_bytes = 8;
   member.uncompressed_bytes = 256u << 20;
   std::memcpy(fatbin.data() + sizeof(FatbinHeader), &member, sizeof(member));
-  const auto arena = static_cast<uint64_t>(tenant->order.host_range_begin + kImageOffset);
-  std::memcpy(reinterpret_cast<void*>(arena), fatbin.data(), fatbin.size());
   ASSERT_EQ(tenant->Call<wire::LinkCreate>({wire::LinkId{1}}), CUDA_SUCCESS);
-  wire::LinkAdd::Request add = {};
-  add.link = wire::LinkId{1};
-  add.type = CU_JIT_INPUT_FATBINARY;
-  add.data = wire::HostPtr{arena};
-  add.data_bytes = fatbin.size();
+  const wire::LinkAdd::Request add =
+      Place(*tenant, CU_JIT_INPUT_FATBINARY, fatbin.data(), fatbin.size());
   EXPECT_EQ(tenant->Call<wire::LinkAdd>(add), CUDA_ERROR_OUT_OF_MEMORY);
-  std::memset(reinterpret_cast<void*>(arena), 0, fatbin.size());
+  std::memset(reinterpret_cast<void*>(add.data), 0, fatbin.size());
   EXPECT_EQ(tenant->Call<wire::LinkAdd>(add), CUDA_ERROR_INVALID_IMAGE);
 }
 
 TEST_F(LibraryLifeTest, ATenantEndsWhileItLinks) {
   TestingDriver::HoldCalls("link");
-  const auto arena = static_cast<uint64_t>(tenant_->order.host_range_begin + kImageOffset);
-  std::memcpy(reinterpret_cast<void*>(arena), kEmptyPtx.data(), kEmptyPtx.size());
   ASSERT_EQ(tenant_->Call<wire::LinkCreate>({wire::LinkId{1}}), CUDA_SUCCESS);
-  wire::LinkAdd::Request add = {};
-  add.link = wire::LinkId{1};
-  add.type = CU_JIT_INPUT_PTX;
-  add.data = wire::HostPtr{arena};
-  add.data_bytes = kEmptyPtx.size();
+  const wire::LinkAdd::Request add =
+      Place(*tenant_, CU_JIT_INPUT_PTX, kEmptyPtx.data(), kEmptyPtx.size());
   ASSERT_EQ(tenant_->Call<wire::LinkAdd>(add), CUDA_SUCCESS);
   tenant_->Post<wire::LinkComplete>({wire::LinkId{1}}, {}, 5);
   ASSERT_TRUE(BecomesHeld(1));

@@ -58,6 +58,16 @@ class LibraryLoadTest : public ::testing::Test {
            std::string(more);
   }
 
+  // The tenant's kernel runs until Release; nothing of the neighbour's library is on the device yet.
+  void LoadBesideAKernelThatRuns() {
+    TestingDriver::SetLoadsBlock(true);
+    ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+    const std::string other = std::string(kEmptyPtx) + "// another program\n";
+    ASSERT_EQ(neighbour_->LoadLibrary(1, other), CUDA_SUCCESS);
+    TestingDriver::Hold();
+    tenant_->LaunchPlain(0, 1);
+  }
+
   const Driver& driver_ = TestingDriver::Reset();
   TestingScheduler scheduler_{driver_};
   std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
@@ -65,12 +75,7 @@ class LibraryLoadTest : public ::testing::Test {
 };
 
 TEST_F(LibraryLoadTest, LoadsThatWouldWaitForTheDeviceWaitForAnIdleMoment) {
-  TestingDriver::SetLoadsBlock(true);
-  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
-  const std::string other = std::string(kEmptyPtx) + "// another program\n";
-  ASSERT_EQ(neighbour_->LoadLibrary(1, other), CUDA_SUCCESS);
-  TestingDriver::Hold();
-  tenant_->LaunchPlain(0, 1);
+  ASSERT_NO_FATAL_FAILURE(LoadBesideAKernelThatRuns());
   const uint8_t name[] = {'k'};
   const wire::Ticket get =
       neighbour_->Post<wire::KernelGet>({LibraryId{1}, KernelId{1}}, name, /*slot=*/9);
@@ -87,12 +92,7 @@ TEST_F(LibraryLoadTest, LoadsThatWouldWaitForTheDeviceWaitForAnIdleMoment) {
 
 // Listing a library's kernels puts nothing on the device, so what comes first behind it still waits.
 TEST_F(LibraryLoadTest, AListOfKernelsMakesNoLibraryUsable) {
-  TestingDriver::SetLoadsBlock(true);
-  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
-  const std::string other = std::string(kEmptyPtx) + "// another program\n";
-  ASSERT_EQ(neighbour_->LoadLibrary(1, other), CUDA_SUCCESS);
-  TestingDriver::Hold();
-  tenant_->LaunchPlain(0, 1);
+  ASSERT_NO_FATAL_FAILURE(LoadBesideAKernelThatRuns());
   EXPECT_EQ(neighbour_->Call<wire::LibraryKernels>({LibraryId{1}, 0}), CUDA_SUCCESS);
   const uint8_t name[] = {'k'};
   const wire::Ticket get =

@@ -104,7 +104,8 @@ bool MemoryOperations::GoOn(const OperationsRunRef& run) {
         if (!TakeLook(kDeviceLookCost)) return false;
         run->writing = true;
         ++outstanding_;
-        services_.internal->Write(one.address, bytes, one.value, [this, run](CUresult result) {
+        const wire::StreamWriteValue::Request write{one.address, one.value, run->stream, bytes};
+        services_.internal->Write(write, [this, run](CUresult result) {
           --outstanding_;
           run->writing = false;
           run->result = result;
