@@ -435,11 +435,7 @@ TEST_F(SoftGpuTest, GraphsThatWaitEndWithTheirSession) {
   const Ticket launch = tenant_->Post<wire::GraphLaunch>({wire::GraphId{1}, StreamId{0}});
   tenant_->Post<wire::GraphLaunch>({wire::GraphId{1}, StreamId{0}});
   EXPECT_TRUE(tenant_->Never([&] { return tenant_->reader.Done(StreamId{0}, launch); }));
-  tenant_->doorbell.Reset();
-  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
-  ASSERT_TRUE(ended.has_value());
-  EXPECT_EQ(ended->drained, 1u);
-  EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+  ExpectDrains();
 }
 
 // ---- what a launch waits for, when the tenant changes its mind about it and ends
