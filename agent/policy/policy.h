@@ -57,6 +57,7 @@ struct PodKeys {
   std::optional<Setting<uint32_t>> weight;  // 1–1000
   std::optional<Setting<arbiter::Priority>> priority;
   std::optional<Setting<uint32_t>> time_share_max_percent;  // 1–100
+  std::optional<Setting<uint32_t>> memory_wait_s;           // 0–3600
   std::optional<Setting<bool>> deny;
   std::optional<Setting<std::vector<GpuPattern>>> gpus;
 };

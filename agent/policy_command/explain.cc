@@ -45,6 +45,8 @@ class Table {
         settings.priority, kNotYet);
     const Chosen<uint32_t>& most = settings.time_share_max_percent;
     Add("timeShareMax", value(most.key, std::to_string(most.value) + "%"), most, kNotYet);
+    const Chosen<uint32_t>& wait = settings.memory_wait_s;
+    Add("memoryWait", value(wait.key, std::to_string(wait.value) + "s"), wait);
     Add("deny", value(settings.deny.key, settings.deny.value ? "true" : "false"), settings.deny);
     std::string gpus;
     for (const GpuPattern& gpu : settings.gpus.value) {

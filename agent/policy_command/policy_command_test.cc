@@ -100,6 +100,7 @@ TEST_F(PolicyQuestion, ExplainSaysWhichRuleGivesWhat) {
                            "  priority +high +[^\n]*:4:15: "
                            "namespaces.team-a.priority .not enforced yet.\n"
                            "  timeShareMax +100% +built in .not enforced yet.\n"
+                           "  memoryWait +0s +built in\n"
                            "  deny +false +built in\n"
                            "  gpus +0, NVIDIA\\* +[^\n]*namespaces.team-a.gpus\n"));
   command_.pod = "train-1/main";
