@@ -13,6 +13,13 @@ std::string Text(const char (&field)[N]) {
   return std::string(field, control::TextLength(field));
 }
 
+bool AreTerms(const control::ShareTerms& shares) {
+  constexpr uint32_t kLargestWeight = 1000, kLowest = 3, kAllPermille = 1000;
+  return shares.namespace_weight <= kLargestWeight && shares.weight <= kLargestWeight &&
+         shares.priority <= kLowest && shares.namespace_time_permille <= kAllPermille &&
+         shares.time_permille <= kAllPermille;
+}
+
 }  // namespace
 
 bool Usage::Charge(uint64_t bytes) {
@@ -74,10 +81,18 @@ bool Bind(const control::BindAllocation& message, Allocation* allocation, std::s
              " (pod uid " + identity.pod_uid + "): remove it first";
     return false;
   }
+  if (!AreTerms(message.shares)) {
+    *error = "allocation " + allocation->name +
+             ": weights are 1 to 1000, priorities 1 to 3, ceilings at most 1000 permille, and 0 "
+             "where the policy does "
+             "not say";
+    return false;
+  }
   allocation->bound = true;
   allocation->identity = identity;
   allocation->trust_domain = trust_domain;
   allocation->pinned_limit_bytes = message.pinned_limit_bytes;
+  allocation->shares = message.shares;
   allocation->usage.SetQuota(message.memory_quota_bytes);
   return true;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,7 @@ class Usage {
 };
 
 struct Allocation {
+  uint64_t id = 0;  // never given to another
   std::string name;
   std::string directory;
   uint32_t slots = 0;
@@ -69,8 +71,11 @@ struct Allocation {
 
   bool bound = false;
   Identity identity;
+  std::shared_ptr<const uint64_t> namespace_id;  // Scheduler::NumberOfNamespace's, once bound
   std::string trust_domain;
   uint64_t pinned_limit_bytes = 0;
+  control::ShareTerms shares{};
+  bool suspended = false;
 
   LineBudget lines;  // log budget for what its tenants cause
   Usage usage;
@@ -78,6 +83,7 @@ struct Allocation {
   AddressShare host_addresses;
   uint32_t session_count = 0;
   uint64_t kernels_of_ended_sessions = 0;
+  control::TimeUsage time_of_ended_sessions{};
   std::vector<std::string> unsupported;  // unsupported CUDA features that were requested, each once
 
   // Returns false if it is known already, or there are too many. Characters not allowed in a name

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
 #include "proto/control/dispatch.h"
@@ -140,7 +142,9 @@ bool Scheduler::Apply(uint64_t controller, const control::AddAllocation& message
                existing->second.allocation->directory + ", not in " + directory;
       return false;
     }
-    existing->second.allocation->slots = message.slots;
+    if (std::exchange(existing->second.allocation->slots, message.slots) != message.slots) {
+      TellShares(*existing->second.allocation);
+    }
     existing->second.allocation->owner = message.ends_with_connection != 0 ? controller : 0;
     return existing->second.door->present() || existing->second.door->Open(directory, error);
   }
@@ -149,6 +153,7 @@ bool Scheduler::Apply(uint64_t controller, const control::AddAllocation& message
     return false;
   }
   auto allocation = std::make_shared<Allocation>();
+  allocation->id = ++last_id_;
   allocation->name = name;
   allocation->directory = directory;
   allocation->slots = message.slots;
@@ -175,7 +180,13 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   }
   Allocation* allocation = it->second.allocation.get();
   const bool was_bound = allocation->bound;
+  const control::ShareTerms shares_before = allocation->shares;
   if (!Bind(message, allocation, error)) return false;
+  if (!was_bound) {
+    allocation->namespace_id = NumberOfNamespace(allocation->identity.pod_namespace);
+  } else if (allocation->shares != shares_before) {
+    TellShares(*allocation);
+  }
   const std::string line = allocation->Label() + ": allocation " + name + ", domain " +
                            allocation->trust_domain + ", quota " +
                            std::to_string(allocation->usage.quota_bytes() >> 20) + " MiB";
@@ -221,14 +232,6 @@ void Scheduler::Remove(const std::string& name) {
   LookUnused();
 }
 
-uint64_t Scheduler::KernelsLaunched(const Allocation& allocation) const {
-  uint64_t sum = allocation.kernels_of_ended_sessions;
-  for (const auto& [id, session] : sessions_) {
-    if (session->allocation.get() == &allocation) sum += session->kernels_launched;
-  }
-  return sum;
-}
-
 void Scheduler::SendStates(Peer* peer, uint32_t request) {
   for (const auto& [name, entry] : allocations_) {
     const Allocation& allocation = *entry.allocation;
@@ -246,7 +249,9 @@ void Scheduler::SendStates(Peer* peer, uint32_t request) {
     state.memory_used_bytes = allocation.usage.used_bytes();
     state.memory_peak_bytes = allocation.usage.peak_bytes();
     state.memory_refused_count = allocation.usage.refused_count();
-    state.kernels_launched = KernelsLaunched(allocation);
+    state.shares = allocation.shares;
+    state.suspended = allocation.suspended ? 1 : 0;
+    AddSessions(allocation, &state);
     state.unsupported_count = static_cast<uint32_t>(allocation.unsupported.size());
     std::string unsupported;
     for (const std::string& one : allocation.unsupported) {

@@ -10,6 +10,7 @@
 #include "agent/node/gpu_uuid.h"
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
+#include "agent/scheduler/time_usage.h"
 #include "proto/channel/socket.h"
 #include "proto/control/dispatch.h"
 #include "proto/wire/fatal.h"
@@ -192,6 +193,7 @@ void Scheduler::On(Executor* executor, const control::SessionEnded& message, con
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr || session->state == Session::State::kWaiting) return;
   session->kernels_launched = std::max(session->kernels_launched, message.kernels_launched);
+  RaiseTo(message.time, &session->time);
   if (message.fatal != 0) {
     const auto fatal = static_cast<wire::Fatal>(message.fatal);
     LogFor(&session->allocation->lines, LogLevel::kWarning,
@@ -226,13 +228,6 @@ void Scheduler::On(Executor* executor, const control::ArenaReturned& message, co
   } else if (Session* session = FindSession(message.session_id, *executor)) {
     session->arena_returned = true;  // the executor could not take the session
   }
-}
-
-void Scheduler::On(Executor* executor, const control::SessionCounters& message,
-                   control::Incoming&) {
-  Session* session = FindSession(message.session_id, *executor);
-  if (session == nullptr) return;
-  session->kernels_launched = std::max(session->kernels_launched, message.kernels_launched);
 }
 
 void Scheduler::On(Executor* executor, const control::UnsupportedCall& message,

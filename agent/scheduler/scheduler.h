@@ -4,7 +4,8 @@
 // its own session or its own domain.
 //
 // Split by topic: control_flow.cc (agent ↔ scheduler), session_flow.cc (tenants), query_flow.cc (queries),
-// executor_flow.cc (executors), memory_flow.cc (device memory), scheduler.cc (start, end, and what joins them).
+// executor_flow.cc (executors), memory_flow.cc (device memory), share_flow.cc (the device's time), scheduler.cc (start,
+// end, and what joins them).
 #pragma once
 
 #include <chrono>
@@ -111,7 +112,18 @@ class Scheduler {
                            std::string* error);
   void Remove(const std::string& name);
   void SendStates(Peer* peer, uint32_t request);
-  uint64_t KernelsLaunched(const Allocation& allocation) const;
+
+  // share_flow.cc
+  [[nodiscard]] bool Apply(uint64_t controller, const control::SuspendAllocation& message,
+                           std::string* error);
+  void On(Executor* executor, const control::SessionHeld& message, control::Incoming& in);
+  void On(Executor* executor, const control::SessionCounters& message, control::Incoming& in);
+  // The same for equal names while somebody keeps it, and never given to another.
+  std::shared_ptr<const uint64_t> NumberOfNamespace(const std::string& name);
+  // Tells the executors of its sessions its terms.
+  void TellShares(const Allocation& allocation);
+  // Adds what its sessions have done, live and ended ones.
+  void AddSessions(const Allocation& allocation, control::AllocationState* state) const;
 
   // session_flow.cc
   void Admit(const AllocationPtr& allocation, Visitor visitor);
@@ -144,7 +156,6 @@ class Scheduler {
   void On(Executor* executor, const control::SessionReady& message, control::Incoming& in);
   void On(Executor* executor, const control::SessionEnded& message, control::Incoming& in);
   void On(Executor* executor, const control::SessionWaits& message, control::Incoming& in);
-  void On(Executor* executor, const control::SessionCounters& message, control::Incoming& in);
   void On(Executor* executor, const control::UnsupportedCall& message, control::Incoming& in);
   void On(Executor* executor, const control::ArenaReturned& message, control::Incoming& in);
   void On(Executor* executor, const control::ExecutorFault& message, control::Incoming& in);
@@ -208,6 +219,8 @@ class Scheduler {
 
   ExecutorFolders folders_;
   uint64_t last_id_ = 0;
+  uint32_t last_hold_request_ = 0;
+  std::map<std::string, std::weak_ptr<const uint64_t>> namespaces_;
   std::map<uint64_t, Controller> controllers_;
   std::map<std::string, DoorAndAllocation> allocations_;
   std::map<uint64_t, std::unique_ptr<Session>> sessions_;

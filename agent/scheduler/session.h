@@ -64,6 +64,9 @@ struct Session {
   bool arena_returned = true;     // false from AddSession to ArenaReturned
   SessionMemory memory;
   uint64_t kernels_launched = 0;
+  control::TimeUsage time{};
+  bool held = false;          // as its executor says: nothing of it is at the device
+  uint32_t hold_request = 0;  // of the last HoldSession; 0: of AddSession
 
   std::string Label() const {
     return "session " + std::to_string(id) + " (" + allocation->Label() +

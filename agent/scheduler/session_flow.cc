@@ -9,6 +9,7 @@
 
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
+#include "agent/scheduler/time_usage.h"
 #include "proto/channel/socket.h"
 #include "proto/control/connection.h"
 #include "proto/wire/regions.h"
@@ -139,6 +140,11 @@ void Scheduler::AddToExecutor(Session* session) {
   add.device_own_bytes = session->device_own_bytes;
   add.drain_timeout_ms = static_cast<uint32_t>(options_.drain_timeout.count());
   control::SetText(add.label, session->allocation->Label().c_str());
+  add.allocation_id = session->allocation->id;
+  add.namespace_id = *session->allocation->namespace_id;
+  add.slots = session->allocation->slots;
+  add.shares = session->allocation->shares;
+  add.held = session->allocation->suspended ? 1 : 0;
 
   SessionRegions& regions = session->regions;
   std::vector<channel::UniqueFd> fds(control::kSessionFds);
@@ -264,6 +270,7 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   ReturnAddresses(*session);
   --session->allocation->session_count;
   session->allocation->kernels_of_ended_sessions += session->kernels_launched;
+  AddTo(session->time, &session->allocation->time_of_ended_sessions);
   session->executor->sessions.erase(session_id);
   LogFor(&session->allocation->lines, LogLevel::kInfo,
          session->Label() + " ended after " + std::to_string(session->kernels_launched) +

@@ -354,9 +354,19 @@ TEST_F(ControlClientTest, AnotherVersionAndNobodyAreToldApart) {
 
 // An agent that is replaced adopts the schedulers of the release before: what one of those has answered
 // to an agent of today's, word for word.
-TEST_F(ControlClientTest, ASchedulerOf3_0IsAdopted) {
+class RecordedSchedulers : public ControlClientTest,
+                           public ::testing::WithParamInterface<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Releases, RecordedSchedulers,
+                         ::testing::Values("control_3.0/agent_3.1", "control_3.1/agent_3.2"),
+                         [](const auto& name) {
+                           return std::string(name.param).substr(8, 1) +
+                                  std::string(name.param).substr(10, 1);
+                         });
+
+TEST_P(RecordedSchedulers, AreAdopted) {
   const control::RecordedScheduler scheduler(
-      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.0/agent_3.1.txt"));
+      state_, control::ReadRecording(std::string(GPULOOM_GOLDEN "/") + GetParam() + ".txt"));
   const auto client = ConnectToScheduler(state_);
   ASSERT_TRUE(client.ok()) << client.status();
   EXPECT_TRUE((*client)->AddAllocation("n", "/d", 1).ok());

@@ -51,6 +51,13 @@ bool Client::RemoveAllocation(const std::string& name, std::string* error) {
   return Ask(message, error);
 }
 
+bool Client::SuspendAllocation(const std::string& name, bool suspend, std::string* error) {
+  control::SuspendAllocation message{};
+  SetText(message.name, name.c_str());
+  message.suspend = suspend ? 1 : 0;
+  return Ask(message, error);
+}
+
 bool Client::ListAllocations(std::vector<AllocationState>* allocations, std::string* error) {
   allocations->clear();
   Answer answer;

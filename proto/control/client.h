@@ -37,6 +37,9 @@ class Client {
   // Readable or hung up means that the scheduler is gone: it never sends unasked.
   int fd() const { return connection_.fd(); }
 
+  // After Connect. Schedulers before 3.2 know nothing of shares of GPU time, suspending, and waiting for memory.
+  bool scheduler_speaks_3_2() const { return connection_.peer_minor() >= 2; }
+
   // The GPU's; known after Connect.
   uint64_t device_memory_bytes() const { return device_memory_bytes_; }
 
@@ -51,6 +54,8 @@ class Client {
     SetText(message.name, name.c_str());
     return Ask(message, error);
   }
+  // Schedulers before 3.2 refuse it.
+  [[nodiscard]] bool SuspendAllocation(const std::string& name, bool suspend, std::string* error);
   [[nodiscard]] bool RemoveAllocation(const std::string& name, std::string* error);
   [[nodiscard]] bool ListAllocations(std::vector<AllocationState>* allocations, std::string* error);
 

@@ -239,6 +239,23 @@ TEST_F(ClientTest, ASchedulerOf3_0IsSpokenToAsItKnows) {
   EXPECT_FALSE(scheduler.was_surprised());
 }
 
+TEST_F(ClientTest, ASchedulerOf3_1IsSpokenToAsItKnows) {
+  listener_.Reset();
+  const RecordedScheduler scheduler(
+      folder_, ReadRecording(GPULOOM_SOURCE_DIR "/tests/golden/control_3.1/run_3.2.txt"));
+  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(10), &error_)) << error_;
+  EXPECT_FALSE(client_.scheduler_speaks_3_2());
+  BindAllocation bind{};
+  bind.shares.weight = 300;
+  EXPECT_TRUE(client_.BindAllocation(bind, &error_)) << error_;
+  std::vector<AllocationState> states;
+  EXPECT_TRUE(client_.ListAllocations(&states, &error_)) << error_;
+  ASSERT_EQ(states.size(), 1u);
+  EXPECT_STREQ(states[0].container, "true");
+  EXPECT_EQ(states[0].shares, ShareTerms{}) << "what it does not say is not said";
+  EXPECT_FALSE(scheduler.was_surprised());
+}
+
 TEST_F(ClientTest, ASchedulerOfAnotherMajorIsAskedOnceAndItsReasonTold) {
   std::vector<ControlHello> said;
   Serve([&said](Connection& connection) {

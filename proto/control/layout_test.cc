@@ -70,6 +70,8 @@ std::string Layout() {
   FIELD(BindAllocation, trust_domain);
   FIELD(BindAllocation, memory_quota_bytes);
   FIELD(BindAllocation, pinned_limit_bytes);
+  FIELD(BindAllocation, shares);
+  FIELD(BindAllocation, memory_wait_ms);
   MESSAGE(PrepareExecutor);
   FIELD(PrepareExecutor, name);
   MESSAGE(RemoveAllocation);
@@ -91,6 +93,27 @@ std::string Layout() {
   FIELD(AllocationState, memory_refused_count);
   FIELD(AllocationState, kernels_launched);
   FIELD(AllocationState, unsupported);
+  FIELD(AllocationState, time);
+  FIELD(AllocationState, shares);
+  FIELD(AllocationState, suspended);
+  FIELD(AllocationState, held_sessions);
+  FIELD(AllocationState, memory_waiting);
+  MESSAGE(SuspendAllocation);
+  FIELD(SuspendAllocation, name);
+  FIELD(SuspendAllocation, suspend);
+  MESSAGE(ShareTerms);
+  FIELD(ShareTerms, namespace_weight);
+  FIELD(ShareTerms, weight);
+  FIELD(ShareTerms, priority);
+  FIELD(ShareTerms, namespace_time_permille);
+  FIELD(ShareTerms, time_permille);
+  MESSAGE(TimeUsage);
+  FIELD(TimeUsage, compute_ns);
+  FIELD(TimeUsage, copy_to_device_ns);
+  FIELD(TimeUsage, copy_from_device_ns);
+  FIELD(TimeUsage, queue_ns);
+  FIELD(TimeUsage, throttled_ns);
+  FIELD(TimeUsage, held_ns);
 #undef FIELD
 #undef MESSAGE
   return out.str();

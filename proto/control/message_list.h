@@ -49,7 +49,11 @@ using AllMessages = MessageList<
     MemoryReclaimed,
     PrepareExecutor,
     SessionWaits,
-    RefusedCalls>;
+    RefusedCalls,
+    SetShares,
+    HoldSession,
+    SessionHeld,
+    SuspendAllocation>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes in a message.

@@ -43,6 +43,28 @@ struct MessageHeader {
 using Label = char[64];
 using Name = char[256];
 
+// What a policy says of one allocation's GPU time (docs/design/sharing-time.md). 0: not said, and the default applies.
+struct ShareTerms {
+  uint32_t namespace_weight;  // 1 to 1000; default 100
+  uint32_t weight;            // the same, within the namespace and for each slot
+  uint32_t priority;          // 1 high, 2 normal, 3 low; default normal
+  uint32_t
+      namespace_time_permille;  // of the GPU's time, at most, all of the namespace's together; 0: no ceiling
+  uint32_t time_permille;  // the same for the allocation
+
+  bool operator==(const ShareTerms&) const = default;
+};
+
+// What sessions have had of the GPU since they began, and what they have waited for it.
+struct TimeUsage {
+  uint64_t compute_ns;
+  uint64_t copy_to_device_ns;
+  uint64_t copy_from_device_ns;
+  uint64_t queue_ns;      // work was ready and waited; includes the next
+  uint64_t throttled_ns;  // because of a ceiling
+  uint64_t held_ns;       // see HoldSession
+};
+
 // ---- agent ↔ scheduler ----
 
 // First message of a connection. Answered by Answer; a scheduler of another major refuses with a
@@ -88,6 +110,7 @@ struct AddAllocation {
 struct BindAllocation {
   static constexpr std::string_view kName = "BindAllocation";
   static constexpr Route kRoute = Route::kAgentAsks;
+  static constexpr size_t kShortestBytes = 784;
   Label name;
   Label pod_namespace;
   Name pod;
@@ -96,6 +119,10 @@ struct BindAllocation {
   Name trust_domain;            // sessions of one trust domain share an executor
   uint64_t memory_quota_bytes;  // of the whole allocation, rounded down to 2 MiB by the scheduler
   uint64_t pinned_limit_bytes;  // host memory its sessions may register, each
+  // Since 3.2.
+  ShareTerms shares;
+  uint32_t
+      memory_wait_ms;  // how long a request within the quota may wait for memory of the device's
 };
 
 // A program of this bound allocation is about to start: the executor of its domain is started now if there is none, so
@@ -114,6 +141,16 @@ struct RemoveAllocation {
   Label name;
 };
 
+// Suspends all sessions of the allocation, and those that begin later; or resumes them. It stays so until the other is
+// said, whoever asked. AllocationState tells when all that ran has ended. Since 3.2.
+struct SuspendAllocation {
+  static constexpr std::string_view kName = "SuspendAllocation";
+  static constexpr Route kRoute = Route::kAgentAsks;
+  Label name;
+  uint32_t suspend;  // 0: resume
+  uint32_t unused;
+};
+
 // Answered by one AllocationState for each, then Answer.
 struct ListAllocations {
   static constexpr std::string_view kName = "ListAllocations";
@@ -123,6 +160,7 @@ struct ListAllocations {
 struct AllocationState {
   static constexpr std::string_view kName = "AllocationState";
   static constexpr Route kRoute = Route::kAnswers;
+  static constexpr size_t kShortestBytes = 2360;
   Label name;
   Label pod_namespace;
   Name pod;
@@ -142,6 +180,12 @@ struct AllocationState {
   // The unsupported CUDA features that its programs have requested, the oldest first, each ended by a newline; as many
   // as fit.
   char unsupported[1536];
+  // Since 3.2.
+  TimeUsage time;  // since the allocation was added, as kernels_launched
+  ShareTerms shares;
+  uint32_t suspended;
+  uint32_t held_sessions;   // those of `sessions` of which nothing is at the device because of that
+  uint32_t memory_waiting;  // requests that wait for memory of the device's now
 };
 
 // ---- scheduler ↔ executor ----
@@ -175,6 +219,7 @@ enum SessionFd : uint32_t {
 struct AddSession {
   static constexpr std::string_view kName = "AddSession";
   static constexpr Route kRoute = Route::kSchedulerOrders;
+  static constexpr size_t kShortestBytes = 584;
   static constexpr size_t kFds = kSessionFds;
   uint64_t session_id;  // never reused
   uint64_t device_range_begin;
@@ -189,6 +234,13 @@ struct AddSession {
   uint32_t drain_timeout_ms;
   uint32_t unused;
   char label[512];  // "namespace/pod/container", for the log
+  // Since 3.2. Neither number is ever given to another; allocations of one namespace have the same namespace_id.
+  uint64_t allocation_id;
+  uint64_t namespace_id;
+  uint32_t slots;
+  ShareTerms shares;
+  uint32_t held;  // 1: begins as after HoldSession for kOperator
+  uint32_t unused_too;
 };
 
 // Executor: the session's regions are mapped and its ring is being read; or not, with the reason.
@@ -214,10 +266,12 @@ struct RemoveSession {
 struct SessionEnded {
   static constexpr std::string_view kName = "SessionEnded";
   static constexpr Route kRoute = Route::kExecutorSays;
+  static constexpr size_t kShortestBytes = 24;
   uint64_t session_id;
   uint64_t kernels_launched;
   uint32_t fatal;  // wire::Fatal
   uint32_t drained;
+  TimeUsage time;  // since 3.2
 };
 
 // Executor: requests `size_bytes` (a multiple of 2 MiB) of device memory for a session. Answered by MemoryGranted.
@@ -284,12 +338,14 @@ struct ExecutorFault {
   uint64_t session_id;  // whose work it most likely was, 0 = not known
 };
 
-// Executor, about once a second while the number changes, for AllocationState. SessionEnded has the final number.
+// Executor, about once a second while the numbers change, for AllocationState. SessionEnded has the final ones.
 struct SessionCounters {
   static constexpr std::string_view kName = "SessionCounters";
   static constexpr Route kRoute = Route::kExecutorSays;
+  static constexpr size_t kShortestBytes = 16;
   uint64_t session_id;
   uint64_t kernels_launched;  // since the session began
+  TimeUsage time;             // since 3.2
 };
 
 // Executor: the session's arena is unmapped, so its host addresses may be given to another session.
@@ -350,6 +406,41 @@ struct RefusedCalls {
   static constexpr std::string_view kName = "RefusedCalls";
   static constexpr Route kRoute = Route::kExecutorSays;
   static constexpr size_t kFds = 1;
+};
+
+// Scheduler: these terms apply to all sessions of the allocation from now on. Since 3.2, as all below.
+struct SetShares {
+  static constexpr std::string_view kName = "SetShares";
+  static constexpr Route kRoute = Route::kSchedulerOrders;
+  uint64_t allocation_id;
+  uint32_t slots;
+  ShareTerms shares;
+};
+
+enum class HoldReason : uint32_t {
+  kOperator,
+};
+inline constexpr uint32_t kHoldReasons = 1;
+
+// Scheduler: nothing more of the session is submitted to the device until this reason, and every other, has been taken
+// back. What is there runs to its end; then the executor says SessionHeld, with this message's `request`. For an unknown
+// session it is ignored.
+struct HoldSession {
+  static constexpr std::string_view kName = "HoldSession";
+  static constexpr Route kRoute = Route::kSchedulerOrders;
+  uint64_t session_id;
+  uint32_t reason;  // HoldReason
+  uint32_t hold;    // 0: the reason is taken back, which has no answer
+};
+
+// Executor: the session is held, and nothing of it is at the device any more. Once for each hold, unless that is taken
+// back before.
+struct SessionHeld {
+  static constexpr std::string_view kName = "SessionHeld";
+  static constexpr Route kRoute = Route::kExecutorSays;
+  uint64_t session_id;
+  uint32_t reason;  // HoldReason
+  uint32_t unused;
 };
 
 }  // namespace gpuloom::control

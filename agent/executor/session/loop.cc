@@ -390,6 +390,23 @@ void Loop::On(const control::MemoryReclaim& order, control::Incoming*, uint64_t)
   }
 }
 
+void Loop::On(const control::SetShares& order, control::Incoming*, uint64_t) {
+  for (const auto& session : sessions_) {
+    if (session->allocation_id() == order.allocation_id) {
+      session->SetShares(order.slots, order.shares);
+    }
+  }
+}
+
+void Loop::On(const control::HoldSession& order, control::Incoming* in, uint64_t) {
+  if (order.reason >= control::kHoldReasons) return;
+  // Unknown: it has ended already, and SessionEnded is on its way.
+  if (Session* session = FindSession(order.session_id)) {
+    session->Hold(static_cast<control::HoldReason>(order.reason), order.hold != 0,
+                  in->header.request);
+  }
+}
+
 void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t) {
   control::SessionReady ready = {};
   ready.session_id = order.session_id;

@@ -82,6 +82,8 @@ class Loop {
   void On(const control::AddSession& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::RemoveSession& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::MemoryReclaim& order, control::Incoming* in, uint64_t now_ns);
+  void On(const control::SetShares& order, control::Incoming* in, uint64_t now_ns);
+  void On(const control::HoldSession& order, control::Incoming* in, uint64_t now_ns);
   void TellFault();
   // Writes them to the log; returns them.
   std::string LogDriverErrors();

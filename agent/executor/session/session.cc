@@ -40,7 +40,9 @@ Session::Session(const Services& services, const control::AddSession& order, Sha
                   std::move(completions), &stream_set_),
       doorbell_(std::move(doorbell)),
       parts_(std::make_unique<Parts>(static_cast<SessionPort*>(this))),
-      stream_set_(&parts_->submission, &held_, services.room) {}
+      stream_set_(&parts_->submission, &held_, services.room) {
+  if (order.held != 0) Hold(control::HoldReason::kOperator, true, 0);
+}
 
 std::unique_ptr<Session> Session::Make(const Services& services, const control::AddSession& order,
                                        channel::UniqueFd* fds, std::string* error) {
@@ -87,6 +89,39 @@ Session::~Session() = default;
 
 bool Session::Gone() const {
   return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && parts_->links.Idle();
+}
+
+bool Session::SetHeld(bool held) {
+  const bool was_held = held_;
+  quiet_held_ = held;
+  UpdateHeld();
+  return was_held && !held_;
+}
+
+void Session::UpdateHeld() {
+  held_ = quiet_held_ || std::any_of(holds_.begin(), holds_.end(),
+                                     [](const SchedulerHold& hold) { return hold.holds; });
+}
+
+void Session::Hold(control::HoldReason reason, bool hold, uint32_t request) {
+  holds_[static_cast<size_t>(reason)] = {hold, false, request};
+  UpdateHeld();
+}
+
+// Read and submitted is before this in a round, so what is at the device is known.
+void Session::TellHeld() {
+  for (size_t i = 0; i < holds_.size(); ++i) {
+    SchedulerHold& hold = holds_[i];
+    if (!hold.holds || hold.told || AtDevice()) continue;
+    hold.told = true;
+    services_.scheduler->Send(control::SessionHeld{id(), static_cast<uint32_t>(i), 0},
+                              hold.request);
+  }
+}
+
+void Session::SetShares(uint32_t slots, const control::ShareTerms& shares) {
+  order_.slots = slots;
+  order_.shares = shares;
 }
 
 bool Session::MayRead() const {
@@ -190,7 +225,7 @@ void Session::PublishFault(CUresult result, std::string_view text) {
 void Session::SendCounters() {
   if (kernels_told_ == kernels_launched_) return;
   kernels_told_ = kernels_launched_;
-  services_.scheduler->Send(control::SessionCounters{id(), kernels_launched_});
+  services_.scheduler->Send(control::SessionCounters{id(), kernels_launched_, {}});
 }
 
 void Session::Notify() {
@@ -222,6 +257,7 @@ bool Session::Poll(uint64_t now_ns, Slice* slice) {
   if (state_ != State::kEnding || (streams_.Idle() && outstanding_ == 0))
     any |= parts_->submission.RunFences(slice);
   any |= parts_->events.AnswerEventWaits();
+  TellHeld();
   if (state_ == State::kEnding || state_ == State::kReturning) any |= GoOnEnding();
   return any;
 }

@@ -10,6 +10,7 @@
 // compilation, is not waited for: it goes on, its results are dropped, and the loop then deletes the session.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -83,8 +84,13 @@ class Session final : private SessionPort {
   Quiet::Party Party() const {
     return {owner(), tenant_.get(), AtDevice(), streams_.SlowestCommandNs()};
   }
-  // Returns true if it was held, and is no longer.
-  bool SetHeld(bool held) { return std::exchange(held_, held) && !held; }
+  // For a quiet moment. Returns true if it was held, and is no longer.
+  bool SetHeld(bool held);
+  // One of the scheduler's reasons, added or taken back: nothing is submitted to CUDA while there is any. Answers
+  // SessionHeld with `request` when nothing of the session is at the device any more.
+  void Hold(control::HoldReason reason, bool hold, uint32_t request);
+  uint64_t allocation_id() const { return order_.allocation_id; }
+  void SetShares(uint32_t slots, const control::ShareTerms& shares);
   // Returns true if a stream is waiting for a word, whose change nothing announces to us.
   bool WatchesWords() const;
   // Returns true if there were more words to poll than fit into one round of the loop.
@@ -95,6 +101,8 @@ class Session final : private SessionPort {
           SharedRegion completions, channel::UniqueFd doorbell);
 
   // session.cc
+  void UpdateHeld();
+  void TellHeld();
   bool MayRead() const;
   void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) override;
   bool PollStreams() override;
@@ -108,7 +116,15 @@ class Session final : private SessionPort {
   void SendEnded(bool drained);
 
   channel::UniqueFd doorbell_;
-  bool held_ = false;  // nothing may be submitted to CUDA now
+  bool held_ =
+      false;  // nothing may be submitted to CUDA now, for a quiet moment or one of the scheduler's reasons
+  bool quiet_held_ = false;
+  struct SchedulerHold {
+    bool holds = false;
+    bool told = false;  // SessionHeld has been sent
+    uint32_t request = 0;
+  };
+  std::array<SchedulerHold, control::kHoldReasons> holds_;  // by reason
   uint64_t deadline_ns_ = 0;
   uint32_t returning_waits_ = 0;  // told while it is being returned
   uint64_t kernels_told_ = 0;

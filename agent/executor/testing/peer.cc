@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -130,6 +131,7 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   control::SessionWaits waits;
   control::ExecutorFault fault;
   control::MemoryReclaimed reclaimed;
+  control::SessionHeld held;
   const MutexLock lock(mutex_);
   if (in.As(&ready)) {
     ready_[ready.session_id] = ready;
@@ -141,6 +143,8 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
     fault_ = fault;
   } else if (in.As(&reclaimed)) {
     reclaimed_ = reclaimed.reclaim_id;
+  } else if (in.As(&held)) {
+    held_.push_back(in.header.request);
   }
 }
 
@@ -159,6 +163,7 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
   order.pinned_limit_bytes = pinned_limit_bytes;
   order.memory_quota_bytes = quota_bytes;
   order.drain_timeout_ms = drain_timeout_ms;
+  order.held = begin_held ? 1 : 0;
   snprintf(order.label, sizeof(order.label), "tests/tenant-%llu/main",
            static_cast<unsigned long long>(last_session_));
   if (label != nullptr) control::SetText(order.label, label);
@@ -180,6 +185,29 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
 
 void TestingScheduler::RemoveTenant(const TestingTenant& tenant) {
   (void)connection_.Send(0, control::RemoveSession{tenant.order.session_id});
+}
+
+uint32_t TestingScheduler::Hold(const TestingTenant& tenant, bool hold) {
+  const uint32_t request = hold ? ++last_hold_ : 0;
+  (void)connection_.Send(
+      request,
+      control::HoldSession{tenant.order.session_id,
+                           static_cast<uint32_t>(control::HoldReason::kOperator), hold ? 1u : 0u});
+  return request;
+}
+
+bool TestingScheduler::WasHeld(uint32_t hold) {
+  const MutexLock lock(mutex_);
+  return std::find(held_.begin(), held_.end(), hold) != held_.end();
+}
+
+bool TestingScheduler::WaitHeld(uint32_t hold) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < end) {
+    if (WasHeld(hold)) return true;
+    std::this_thread::yield();
+  }
+  return false;
 }
 
 bool TestingScheduler::Reclaim(const TestingTenant& tenant) {

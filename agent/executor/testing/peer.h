@@ -111,6 +111,12 @@ class TestingScheduler {
   // Each is an allocation of its own, or another process of the named one.
   std::unique_ptr<TestingTenant> AddTenant(const char* label = nullptr);
   void RemoveTenant(const TestingTenant& tenant);
+  // From now on new tenants begin held.
+  bool begin_held = false;
+  // Returns the number by which the hold is known to WaitHeld.
+  uint32_t Hold(const TestingTenant& tenant, bool hold);
+  bool WaitHeld(uint32_t hold);
+  bool WasHeld(uint32_t hold);
 
   // The executor's message about a session's end; nullopt if none came within the timeout.
   std::optional<control::SessionEnded> WaitEnded(
@@ -151,11 +157,13 @@ class TestingScheduler {
   std::atomic<bool> stopping_{false};
   uint64_t last_session_ = 0;
   uint64_t last_reclaim_ = 0;
+  uint32_t last_hold_ = 0;
 
   Mutex mutex_;
   std::map<uint64_t, control::SessionReady> ready_ GPULOOM_GUARDED_BY(mutex_);
   std::map<uint64_t, control::SessionEnded> ended_ GPULOOM_GUARDED_BY(mutex_);
   std::map<uint64_t, int> waits_ GPULOOM_GUARDED_BY(mutex_);
+  std::vector<uint32_t> held_ GPULOOM_GUARDED_BY(mutex_);  // the holds that were acknowledged
   std::optional<control::ExecutorFault> fault_ GPULOOM_GUARDED_BY(mutex_);
   uint64_t reclaimed_ GPULOOM_GUARDED_BY(mutex_) = 0;  // the newest answer
 };

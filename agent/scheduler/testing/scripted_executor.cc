@@ -19,6 +19,15 @@
 //   R  asks 300 times for 64 MiB, all at once, and answers with how many answers have come (4 bytes)
 //   n  answers with how often memory has been asked back (4 bytes)
 //   T  ends all those
+//   b  begins a kernel that keeps the session from being held
+//   B  ends it
+//   H  answers whether the session is to be held, 0 or 1
+//   L  says that the session is held, asked or not
+//   v  answers with the weight of its allocation (4 bytes)
+//   V  answers with how often terms have been set (4 bytes)
+//   N  answers with the number of its namespace (4 bytes)
+//   A  answers with the number of its allocation (4 bytes)
+//   1  reports a second of every kind of use, 0  none, 9  as much as there is
 //   x  exits
 //   F  reports a fault, then exits
 //   e  ends the session for a broken ring
@@ -59,6 +68,11 @@ struct Session {
   bool ends = true;
   bool keeps = false;
   bool hears = true;
+  control::AddSession order{};
+  bool works = false;
+  bool held = false;
+  uint32_t hold_request = 0;
+  control::TimeUsage time{};
 };
 
 class Executor {
@@ -122,14 +136,33 @@ class Executor {
     control::AddSession add;
     control::RemoveSession remove;
     control::MemoryReclaim reclaim;
+    control::SetShares shares;
+    control::HoldSession hold;
     if (in->As(&add)) {
       control::SessionReady ready{};
       ready.session_id = add.session_id;
       ready.ok = start_ != "no session";
       control::SetText(ready.message, "the scripted executor takes no session");
-      if (ready.ok)
-        sessions_[add.session_id].doorbell = std::move(in->fds[control::kSessionDoorbellFd]);
+      if (ready.ok) {
+        Session& session = sessions_[add.session_id];
+        session.doorbell = std::move(in->fds[control::kSessionDoorbellFd]);
+        session.order = add;
+        session.held = add.held != 0;
+      }
       Send(ready);
+      if (ready.ok) TellHeld(add.session_id);
+    } else if (in->As(&shares)) {
+      ++set_shares_;
+      for (auto& [id, session] : sessions_) {
+        if (session.order.allocation_id == shares.allocation_id)
+          session.order.shares = shares.shares;
+      }
+    } else if (in->As(&hold)) {
+      const auto it = sessions_.find(hold.session_id);
+      if (it == sessions_.end()) return;
+      it->second.held = hold.hold != 0;
+      it->second.hold_request = in->header.request;
+      TellHeld(hold.session_id);
     } else if (in->As(&remove)) {
       const auto it = sessions_.find(remove.session_id);
       if (it != sessions_.end() && it->second.ends) End(it, wire::Fatal::kNone);
@@ -147,12 +180,19 @@ class Executor {
     }
   }
 
+  void TellHeld(uint64_t id) {
+    const Session& session = sessions_.at(id);
+    if (!session.held || session.works) return;
+    if (!control_.Send(session.hold_request, control::SessionHeld{id, 0, 0})) _exit(0);
+  }
+
   void End(std::map<uint64_t, Session>::iterator it, wire::Fatal fatal) {
     control::SessionEnded ended{};
     ended.session_id = it->first;
     ended.kernels_launched = it->second.kernels;
     ended.fatal = static_cast<uint32_t>(fatal);
     ended.drained = it->second.drains ? 1 : 0;
+    ended.time = it->second.time;
     std::vector<uint64_t> charged = std::move(it->second.charged);
     sessions_.erase(it);
     Send(ended);
@@ -229,7 +269,7 @@ class Executor {
       }
       case 'c':
         session.kernels = 42;
-        Send(control::SessionCounters{id, session.kernels});
+        Send(control::SessionCounters{id, session.kernels, session.time});
         done();
         break;
       case 'h':
@@ -295,6 +335,50 @@ class Executor {
       case 'F':
         Send(control::ExecutorFault{700, 0, id});
         _exit(1);
+      case 'b':
+        session.works = true;
+        done();
+        break;
+      case 'B':
+        session.works = false;
+        TellHeld(id);
+        done();
+        break;
+      case 'H': {
+        const uint8_t held = session.held ? 1 : 0;
+        answer(&held, 1);
+        break;
+      }
+      case 'L':
+        Send(control::SessionHeld{id, 0, 0});
+        Send(control::SessionHeld{id, UINT32_MAX, 0});
+        done();
+        break;
+      case 'v':
+        answer(&session.order.shares.weight, 4);
+        break;
+      case 'V':
+        answer(&set_shares_, sizeof(set_shares_));
+        break;
+      case 'N': {
+        const auto number = static_cast<uint32_t>(session.order.namespace_id);
+        answer(&number, sizeof(number));
+        break;
+      }
+      case 'A': {
+        const auto number = static_cast<uint32_t>(session.order.allocation_id);
+        answer(&number, sizeof(number));
+        break;
+      }
+      case '0':
+      case '1':
+      case '9': {
+        const uint64_t ns = byte == '0' ? 0 : byte == '1' ? 1'000'000'000 : UINT64_MAX;
+        session.time = {ns, ns, ns, ns, ns, ns};
+        Send(control::SessionCounters{id, session.kernels, session.time});
+        done();
+        break;
+      }
       case 'x':
         _exit(1);
       case 'e':
@@ -307,7 +391,7 @@ class Executor {
       }
       case 'd': {
         const int fd = STDERR_FILENO;
-        const control::SessionCounters counters{id, 1};
+        const control::SessionCounters counters{id, 1, {}};
         (void)control_.Send(0, counters, &fd, 1);
         break;
       }
@@ -345,6 +429,7 @@ class Executor {
       held_;  // sessions that ended, and charges
   uint32_t last_request_ = 0;
   uint32_t asked_back_ = 0;
+  uint32_t set_shares_ = 0;
 };
 
 std::string StartMode() {

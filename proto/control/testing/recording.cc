@@ -96,14 +96,17 @@ bool RecordedScheduler::AnswerOne(int connection) {
   if (size < 0) return false;
   said.bytes.resize(static_cast<size_t>(size));
   const MessageHeader header = said.header();
-  const auto asked =
-      std::find_if(recording_.begin(), recording_.end(), [&](const RecordedMessage& recorded) {
-        return !recorded.from_scheduler && recorded.header().type == header.type &&
-               recorded.bytes.size() == said.bytes.size() &&
-               (header.type != kType<ControlHello> ||
-                std::equal(recorded.bytes.begin() + sizeof(header), recorded.bytes.end(),
-                           said.bytes.begin() + sizeof(header)));
-      });
+  const auto find = [&](bool same_hello) {
+    return std::find_if(recording_.begin(), recording_.end(), [&](const RecordedMessage& recorded) {
+      return !recorded.from_scheduler && recorded.header().type == header.type &&
+             recorded.bytes.size() == said.bytes.size() &&
+             (!same_hello || std::equal(recorded.bytes.begin() + sizeof(header),
+                                        recorded.bytes.end(), said.bytes.begin() + sizeof(header)));
+    });
+  };
+  auto asked = find(header.type == kType<ControlHello>);
+  // Of a minor that was not there yet, as the first, which was the newest.
+  if (asked == recording_.end()) asked = find(false);
   if (asked == recording_.end()) {
     was_surprised_ = true;
     return false;

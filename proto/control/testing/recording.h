@@ -30,7 +30,7 @@ Recording ReadRecording(const std::string& path);
 std::string RecordingText(const Recording& recording);
 
 // Listens at `state_dir`/control.sock on its own thread and answers each message as the recorded scheduler answered
-// one of the same type and size, Hello only if it is the same Hello; a client that sends anything else is
+// one of the same type and size, a Hello as the same Hello or else as the first; a client that sends anything else is
 // disconnected. Serves until it is destroyed, one connection after the other.
 class RecordedScheduler {
  public:

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions that the scheduler holds, in the real loop, with a driver that needs no GPU.
+#include <gtest/gtest.h>
+
+#include "agent/executor/testing/driver.h"
+#include "agent/executor/testing/peer.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using wire::StreamId;
+using wire::Ticket;
+
+class HoldTest : public ::testing::Test {
+ protected:
+  ~HoldTest() override { TestingDriver::Release(); }
+
+  std::unique_ptr<TestingTenant> AddTenant() {
+    auto tenant = scheduler_.AddTenant();
+    EXPECT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
+    return tenant;
+  }
+  bool IsDone(const TestingTenant& tenant, Ticket ticket) {
+    return tenant.reader.Done(StreamId{0}, ticket);
+  }
+
+  const Driver& driver_ = TestingDriver::Reset();
+  TestingScheduler scheduler_{driver_};
+  std::unique_ptr<TestingTenant> tenant_ = AddTenant();
+};
+
+TEST_F(HoldTest, NothingIsSubmittedUntilItIsResumed) {
+  ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*tenant_, true)));
+  (void)TestingDriver::TakeCalls();
+  const Ticket last = tenant_->LaunchPlain(0, 1);
+  EXPECT_TRUE(tenant_->Never([&] { return IsDone(*tenant_, last); }));
+  EXPECT_FALSE(TestingDriver::WasCalled("launch") || TestingDriver::WasCalled("graph"));
+  scheduler_.Hold(*tenant_, false);
+  EXPECT_TRUE(tenant_->WaitDone(0, last));
+  EXPECT_EQ(tenant_->reader.async_error_count(), 0u);
+}
+
+TEST_F(HoldTest, NeighboursGoOn) {
+  const auto neighbour = AddTenant();
+  ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*tenant_, true)));
+  tenant_->LaunchPlain(0, 1);
+  EXPECT_TRUE(neighbour->WaitDone(0, neighbour->LaunchPlain(0, 1)));
+}
+
+TEST_F(HoldTest, ItIsHeldOnceWhatIsAtTheDeviceHasEnded) {
+  TestingDriver::Hold();
+  const Ticket running = tenant_->LaunchPlain(0, 1);
+  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  const uint32_t hold = scheduler_.Hold(*tenant_, true);
+  EXPECT_TRUE(tenant_->Never([&] { return scheduler_.WasHeld(hold); }));
+  TestingDriver::Release();
+  EXPECT_TRUE(scheduler_.WaitHeld(hold));
+  EXPECT_TRUE(IsDone(*tenant_, running));
+}
+
+TEST_F(HoldTest, AHoldThatIsTakenBackBeforeIsNeverAcknowledged) {
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  const uint32_t first = scheduler_.Hold(*tenant_, true);
+  scheduler_.Hold(*tenant_, false);
+  const uint32_t second = scheduler_.Hold(*tenant_, true);
+  TestingDriver::Release();
+  EXPECT_TRUE(scheduler_.WaitHeld(second));
+  EXPECT_FALSE(scheduler_.WasHeld(first));
+}
+
+TEST_F(HoldTest, ASessionCanBeginHeld) {
+  scheduler_.begin_held = true;
+  const auto late = AddTenant();
+  EXPECT_TRUE(scheduler_.WaitHeld(0));
+  const Ticket last = late->LaunchPlain(0, 1);
+  EXPECT_TRUE(late->Never([&] { return IsDone(*late, last); }));
+  scheduler_.Hold(*late, false);
+  EXPECT_TRUE(late->WaitDone(0, last));
+}
+
+TEST_F(HoldTest, AQuietMomentDoesNotResumeIt) {
+  ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*tenant_, true)));
+  const Ticket last = tenant_->LaunchPlain(0, 1);
+  // Loading and unloading need such moments.
+  const auto neighbour = AddTenant();
+  EXPECT_EQ(neighbour->Call<wire::LibraryUnload>({wire::LibraryId{1}}), CUDA_SUCCESS);
+  EXPECT_TRUE(neighbour->Never([&] { return IsDone(*tenant_, last); }));
+  scheduler_.Hold(*tenant_, false);
+  EXPECT_TRUE(tenant_->WaitDone(0, last));
+}
+
+TEST_F(HoldTest, AHeldSessionThatIsRemovedEnds) {
+  ASSERT_NE(tenant_->Alloc(4u << 20), 0u);
+  ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*tenant_, true)));
+  for (int i = 0; i < 1000; ++i) tenant_->LaunchPlain(0, 1);
+  scheduler_.RemoveTenant(*tenant_);
+  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 1u);
+  EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+}
+
+TEST_F(HoldTest, AHeldSessionWhoseTenantHangsUpEnds) {
+  ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*tenant_, true)));
+  for (int i = 0; i < 1000; ++i) tenant_->LaunchPlain(0, 1);
+  tenant_->doorbell.Reset();
+  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 1u);
+}
+
+TEST_F(HoldTest, AHoldOfASessionThatIsNotThereIsIgnored) {
+  TestingTenant nobody;
+  nobody.order.session_id = 12345;
+  const uint32_t hold = scheduler_.Hold(nobody, true);
+  EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1)));
+  EXPECT_FALSE(scheduler_.WasHeld(hold));
+}
+
+}  // namespace
+}  // namespace gpuloom::executor

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of what executors report of their sessions' time (control::TimeUsage). Reports are untrusted: a figure
+// never goes back, and a sum stops at the largest number instead of starting again.
+#pragma once
+
+#include "proto/control/messages.h"
+
+namespace gpuloom::scheduler {
+
+// Takes over each figure that is larger than the known one.
+void RaiseTo(const control::TimeUsage& reported_untrusted, control::TimeUsage* known);
+
+void AddTo(const control::TimeUsage& usage, control::TimeUsage* sum);
+
+}  // namespace gpuloom::scheduler
