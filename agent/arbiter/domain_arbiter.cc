@@ -86,6 +86,17 @@ void DomainArbiter::EndSession(SessionId session, uint64_t now_ns) {
   free_sessions_.push_back(static_cast<uint32_t>(session));
 }
 
+bool DomainArbiter::MayRunFreely(SessionId session, uint64_t now_ns) const {
+  return has_turn_ && turn_in_flight_ns_ == kUnbounded &&
+         std::all_of(engines_.begin(), engines_.end(), [&](const EngineArbiter& engine) {
+           return engine.MayRunFreely(session, now_ns);
+         });
+}
+
+void DomainArbiter::NotePresent(SessionId session, uint64_t now_ns) {
+  for (EngineArbiter& engine : engines_) engine.NotePresent(session, now_ns);
+}
+
 void DomainArbiter::Queued(SessionId session, Engine engine, const Work& work, uint64_t now_ns) {
   At(engine).Queued(session, work, now_ns);
 }

@@ -73,6 +73,12 @@ class DomainArbiter {
   // What it has queued and in flight is forgotten; call it when that has run out, or nobody is charged for it.
   void EndSession(SessionId session, uint64_t now_ns);
 
+  // Whether the session, if it is the only one that wants the device, may submit without being asked about: no
+  // ceiling binds it, no higher class has worked lately, the turn has no bound.
+  bool MayRunFreely(SessionId session, uint64_t now_ns) const;
+  // It wants the device, and is not asked about.
+  void NotePresent(SessionId session, uint64_t now_ns);
+
   void Queued(SessionId session, Engine engine, const Work& work, uint64_t now_ns);
   void Dropped(SessionId session, Engine engine, const Work& work, uint64_t now_ns);
   void Submitted(SessionId session, Engine engine, const Work& work, uint64_t now_ns);

@@ -129,6 +129,17 @@ void EngineArbiter::NoteClasses(uint64_t now_ns) {
   }
 }
 
+bool EngineArbiter::MayRunFreely(SessionId session, uint64_t now_ns) const {
+  const Session& it = At(session);
+  return !HigherLingers(it.priority, now_ns) && !policy_.tree().has_ceiling(it.leaf);
+}
+
+void EngineArbiter::NotePresent(SessionId session, uint64_t now_ns) {
+  Class& its = classes_[Index(At(session).priority)];
+  its.ever_active = true;
+  its.active_until_ns = now_ns;
+}
+
 void EngineArbiter::Queued(SessionId session, const Work& work, uint64_t now_ns) {
   Add(&At(session).queued, work);
   Refresh(session, now_ns);

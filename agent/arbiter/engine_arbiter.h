@@ -55,6 +55,10 @@ class EngineArbiter {
   void AddSession(SessionId session, AllocationId allocation);
   void RemoveSession(SessionId session, uint64_t now_ns);
 
+  // As in DomainArbiter.
+  bool MayRunFreely(SessionId session, uint64_t now_ns) const;
+  void NotePresent(SessionId session, uint64_t now_ns);
+
   void Queued(SessionId session, const Work& work, uint64_t now_ns);
   void Dropped(SessionId session, const Work& work, uint64_t now_ns);
   void Submitted(SessionId session, const Work& work, uint64_t now_ns);

@@ -90,7 +90,7 @@ int Main(int argc, char** argv) {
   Log(LogLevel::kInfo, "serves domain %s on %s", line->domain.c_str(), line->gpu.c_str());
   const bool batches = IsBatchingOn();
   Loop loop(&device, std::move(control), &output, batches, /*submit_threads=*/-1,
-            line->memory_limit_bytes);
+            line->memory_limit_bytes, IsSharingOn());
   if (!loop.Start(&error)) {
     Log(LogLevel::kError, "%s", error.c_str());
     _exit(1);

@@ -13,10 +13,17 @@ LogLevel LogLevelOf(LogLevel told) {
   return level == nullptr ? told : ParseLogLevel(level).value_or(told);
 }
 
-bool IsBatchingOn() {
-  const char* batching = getenv("GPULOOM_EXECUTOR_BATCHING");
-  return batching == nullptr || strcmp(batching, "off") != 0;
+namespace {
+
+bool IsOn(const char* variable) {
+  const char* value = getenv(variable);
+  return value == nullptr || strcmp(value, "off") != 0;
 }
+
+}  // namespace
+
+bool IsBatchingOn() { return IsOn("GPULOOM_EXECUTOR_BATCHING"); }
+bool IsSharingOn() { return IsOn("GPULOOM_EXECUTOR_SHARING"); }
 
 void PrepareForDriver() {
   // The log is a pipe, and whoever read it may be gone.

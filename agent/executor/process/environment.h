@@ -13,6 +13,8 @@ LogLevel LogLevelOf(LogLevel told);
 
 // Returns false with GPULOOM_EXECUTOR_BATCHING=off, for comparisons (docs/design/batching.md).
 bool IsBatchingOn();
+// False if GPULOOM_EXECUTOR_SHARING=off: every session submits whatever it likes. For comparison, too.
+bool IsSharingOn();
 
 // Raises the descriptor limit to the hard limit, ignores SIGPIPE, and sets the variables that the
 // driver reads in cuInit.

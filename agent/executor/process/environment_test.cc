@@ -28,6 +28,14 @@ TEST(Environment, BatchingIsOnUnlessItIsOff) {
   unsetenv("GPULOOM_EXECUTOR_BATCHING");
 }
 
+TEST(Environment, TimeIsSharedUnlessThatIsOff) {
+  unsetenv("GPULOOM_EXECUTOR_SHARING");
+  EXPECT_TRUE(IsSharingOn());
+  setenv("GPULOOM_EXECUTOR_SHARING", "off", 1);
+  EXPECT_FALSE(IsSharingOn());
+  unsetenv("GPULOOM_EXECUTOR_SHARING");
+}
+
 TEST(Environment, TheDriverFindsItsVariablesAndDescriptors) {
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);

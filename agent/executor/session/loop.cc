@@ -80,7 +80,7 @@ int Wait(int epoll, epoll_event* events, int capacity, int64_t timeout_ns) {
 }  // namespace
 
 Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool batches,
-           int submit_threads, uint64_t memory_limit_bytes)
+           int submit_threads, uint64_t memory_limit_bytes, bool shares)
     : device_(device),
       output_(output),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -98,6 +98,7 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
                   !batches             ? 0
                   : submit_threads < 0 ? SubmitThreads()
                                        : submit_threads),
+      sharing_(shares),
       batches_(batches),
       printer_(device, &memory_, output),
       budget_(std::make_shared<DomainBudget>(memory_limit_bytes)),
@@ -193,16 +194,19 @@ bool Loop::Serve(uint64_t now_ns) {
   room_.SetSharers(static_cast<uint32_t>(at_work));
   const uint64_t slice_ns =
       std::clamp(kRoundNs / std::max(at_work, 1), kShortestSliceNs, kLongestSliceNs);
+  sharing_.Update(sessions_, now_ns);
   for (const auto& session : sessions_) {
     Slice reading(slice_ns);
     worked |= session->Read(now_ns, &reading);
     Slice submitting(slice_ns);
     worked |= session->SubmitWaiting(now_ns, &submitting);
   }
+  worked |= sharing_.GiveOrders(sessions_, slice_ns);
   for (const auto& session : sessions_) {
     Slice slice(slice_ns);
     worked |= session->Poll(now_ns, &slice);
   }
+  sharing_.Settle(sessions_);
   if (Device::Excess excess = device_->TakeExcess(); !excess.empty()) {
     memory_.Post([excess = std::move(excess), &cuda = device_->cuda()] { excess.Destroy(cuda); },
                  [] {});
@@ -289,6 +293,15 @@ bool Loop::AnyWordOverdue() const {
 }
 
 int64_t Loop::SleepNs(uint64_t idle_ns) const {
+  const int64_t sleep_ns = SleepForWorkNs(idle_ns);
+  const uint64_t wake_at_ns = sharing_.wake_at_ns();
+  if (wake_at_ns == UINT64_MAX || sleep_ns == 0) return sleep_ns;
+  const uint64_t now = NowNs();
+  const auto until_ns = static_cast<int64_t>(wake_at_ns - std::min(wake_at_ns, now));
+  return sleep_ns < 0 ? until_ns : std::min(sleep_ns, until_ns);
+}
+
+int64_t Loop::SleepForWorkNs(uint64_t idle_ns) const {
   // After a sleep the words looked at first would be due again, before the others' turn.
   if (AnyWordOverdue()) return 0;
   if ((scheduler_.waits() || memory_.busy()) && idle_ns < kHandsNs && spin_ns_ == kSpinNs) return 0;
@@ -391,11 +404,7 @@ void Loop::On(const control::MemoryReclaim& order, control::Incoming*, uint64_t)
 }
 
 void Loop::On(const control::SetShares& order, control::Incoming*, uint64_t) {
-  for (const auto& session : sessions_) {
-    if (session->allocation_id() == order.allocation_id) {
-      session->SetShares(order.slots, order.shares);
-    }
-  }
+  sharing_.Set(order);
 }
 
 void Loop::On(const control::HoldSession& order, control::Incoming* in, uint64_t) {
@@ -425,6 +434,7 @@ void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t)
                           &printer_,
                           &tenants_,
                           &room_,
+                          &sharing_,
                           budget_,
                           &context_memory_,
                           batches_ ? &chains_ : nullptr,

@@ -31,6 +31,7 @@
 #include "agent/executor/session/host_budget.h"
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/session/tenant.h"
+#include "agent/executor/session/time_sharing.h"
 #include "agent/executor/session/work_pool.h"
 #include "agent/node/line_budget.h"
 
@@ -42,10 +43,11 @@ class Loop {
  public:
   // `device` is started, its context current on the calling thread. `output` may be null: kernels' printf
   // output is then not delivered. With `batches` false every launch goes to CUDA by itself. Negative
-  // `submit_threads`: as many as suit the machine's processors. `memory_limit_bytes`: DomainBudget's.
+  // `submit_threads`: as many as suit the machine's processors. `memory_limit_bytes`: DomainBudget's. Without `shares` everybody submits whatever
+  // it likes (time_sharing.h).
   Loop(Device* device, channel::UniqueFd control, DriverOutput* output = nullptr,
        bool batches = true, int submit_threads = -1,
-       uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes);
+       uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes, bool shares = true);
   ~Loop();
 
   // Returns false with a message, which has also been sent to the scheduler.
@@ -73,6 +75,7 @@ class Loop {
   bool AnyWordOverdue() const;
   // How long to sleep, in nanoseconds; negative: until an event; 0: do not sleep.
   int64_t SleepNs(uint64_t idle_ns) const;
+  int64_t SleepForWorkNs(uint64_t idle_ns) const;
   bool AnnounceSleep();
   void Awake();
   // Waits for events and handles them; with 0 it does not wait.
@@ -111,6 +114,7 @@ class Loop {
   Submitters submitters_;
   std::vector<SubmitJobPtr> handed_;  // used by Serve
   DriverRoom room_;
+  TimeSharing sharing_;
   bool several_at_work_ = false;
   const bool batches_;
   Printer printer_;

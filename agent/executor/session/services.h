@@ -22,6 +22,7 @@ class SpareGreens;
 class Staging;
 class Submitters;
 class Tenants;
+class TimeSharing;
 class WorkPool;
 
 struct GraphRoom;
@@ -41,6 +42,7 @@ struct Services {
   Printer* printer;
   Tenants* tenants;
   DriverRoom* room;
+  TimeSharing* sharing;
   std::shared_ptr<DomainBudget> budget;
   ContextMemory* context;
   Chains* chains = nullptr;               // null: every launch goes by itself

@@ -85,7 +85,7 @@ std::unique_ptr<Session> Session::Make(const Services& services, const control::
   return session;
 }
 
-Session::~Session() = default;
+Session::~Session() { services_.sharing->End(&share_); }
 
 bool Session::Gone() const {
   return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && parts_->links.Idle();
@@ -117,11 +117,6 @@ void Session::TellHeld() {
     services_.scheduler->Send(control::SessionHeld{id(), static_cast<uint32_t>(i), 0},
                               hold.request);
   }
-}
-
-void Session::SetShares(uint32_t slots, const control::ShareTerms& shares) {
-  order_.slots = slots;
-  order_.shares = shares;
 }
 
 bool Session::MayRead() const {
@@ -190,6 +185,18 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   return parts_->submission.AddMarks() || any;
 }
 
+void Session::SubmitOrdered(Slice* slice) {
+  if (state_ != State::kServing) return;
+  streams_.SubmitWaiting(slice);
+  streams_.Flush(true);
+  parts_->submission.AddMarks();
+}
+
+std::array<arbiter::Work, arbiter::kEngines> Session::Ready() const {
+  if (state_ != State::kServing) return {};
+  return parts_->submission.Ready();
+}
+
 bool Session::AnnounceSleep() {
   // A tenant whose ring is not read rings for its functions all the same.
   if (parts_->host_functions.empty()) return !MayRead() || reader_.AnnounceSleep();
@@ -225,7 +232,13 @@ void Session::PublishFault(CUresult result, std::string_view text) {
 void Session::SendCounters() {
   if (kernels_told_ == kernels_launched_) return;
   kernels_told_ = kernels_launched_;
-  services_.scheduler->Send(control::SessionCounters{id(), kernels_launched_, {}});
+  services_.scheduler->Send(control::SessionCounters{id(), kernels_launched_, TimeUsed()});
+}
+
+control::TimeUsage Session::TimeUsed() const {
+  const arbiter::Waits waits = services_.sharing->waits(share_);
+  return {share_.used_ns[0], share_.used_ns[1],  share_.used_ns[2],
+          waits.queue_ns,    waits.throttled_ns, waits.held_ns};
 }
 
 void Session::Notify() {

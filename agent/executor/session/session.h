@@ -46,12 +46,22 @@ class Session final : private SessionPort {
   bool HasWork() const { return MayRead() && reader_.HasWork(); }
   // Takes a limited number of commands from the ring. Returns true if there was one.
   bool Read(uint64_t now_ns, Slice* slice);
-  // Submits commands that had to wait. Returns true if there was one.
+  // Submits commands that had to wait, as far as its share lets it. Returns true if there was one.
   bool SubmitWaiting(uint64_t now_ns, Slice* slice);
+  // The same, of what an order lets it (time_sharing.h).
+  void SubmitOrdered(Slice* slice);
   // Polls CUDA for completed work, and continues ending. Returns true if something changed.
   bool Poll(uint64_t now_ns, Slice* slice);
   // Returns true if it has sent commands very recently.
   bool AtWork(uint64_t now_ns) const { return now_ns - last_read_ns_ < kAtWorkNs; }
+  // Returns true if it has work for the device, or had some very recently.
+  bool WantsDevice(uint64_t now_ns) const {
+    return AtDevice() || (!held_ && (AtWork(now_ns) || streams_.waiting_commands() != 0));
+  }
+  Share& share() { return share_; }
+  bool held() const { return held_; }
+  // What could go to each engine now but for its share.
+  std::array<arbiter::Work, arbiter::kEngines> Ready() const;
   // Returns true if a caller may be waiting for Poll, rather than for the device to tell it (Point::told).
   bool AnyoneWaitsForUs() const;
   // Wakes the tenant if it sleeps and something was published since.
@@ -89,8 +99,6 @@ class Session final : private SessionPort {
   // One of the scheduler's reasons, added or taken back: nothing is submitted to CUDA while there is any. Answers
   // SessionHeld with `request` when nothing of the session is at the device any more.
   void Hold(control::HoldReason reason, bool hold, uint32_t request);
-  uint64_t allocation_id() const { return order_.allocation_id; }
-  void SetShares(uint32_t slots, const control::ShareTerms& shares);
   // Returns true if a stream is waiting for a word, whose change nothing announces to us.
   bool WatchesWords() const;
   // Returns true if there were more words to poll than fit into one round of the loop.
@@ -101,6 +109,7 @@ class Session final : private SessionPort {
           SharedRegion completions, channel::UniqueFd doorbell);
 
   // session.cc
+  control::TimeUsage TimeUsed() const;
   void UpdateHeld();
   void TellHeld();
   bool MayRead() const;

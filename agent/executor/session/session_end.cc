@@ -126,7 +126,7 @@ void Session::ReturnEverything() {
 
 void Session::SendEnded(bool drained) {
   services_.scheduler->Send(control::SessionEnded{
-      id(), kernels_launched_, static_cast<uint32_t>(reader_.fatal()), drained, {}});
+      id(), kernels_launched_, static_cast<uint32_t>(reader_.fatal()), drained, TimeUsed()});
 }
 
 }  // namespace gpuloom::executor

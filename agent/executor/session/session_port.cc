@@ -24,6 +24,7 @@ SessionPort::SessionPort(const Services& services, const control::AddSession& or
       writer_(reinterpret_cast<wire::CompletionRegion*>(completions_->data()),
               reinterpret_cast<const wire::CommandRegion*>(commands_.data())),
       streams_(*streams),
+      share_(services.sharing->Begin(order)),
       host_(std::make_shared<HostMemory>()),
       modules_(services.modules, tenant_.get()),
       memory_(services.memory) {

@@ -15,6 +15,7 @@
 #include "agent/executor/session/chores.h"
 #include "agent/executor/session/services.h"
 #include "agent/executor/session/tenant.h"
+#include "agent/executor/session/time_sharing.h"
 #include "agent/executor/session/work_pool.h"
 #include "agent/node/shared_region.h"
 #include "proto/control/messages.h"
@@ -107,6 +108,7 @@ class SessionPort {
   uint32_t outstanding_ = 0;
   const std::shared_ptr<std::atomic<bool>> left_ = std::make_shared<std::atomic<bool>>(false);
   StreamSet& streams_;
+  Share share_;
   Chores chores_;
   std::shared_ptr<HostMemory> host_;
   Lane modules_;
@@ -132,6 +134,7 @@ class Part {
         host_(port->host_),
         outstanding_(port->outstanding_),
         streams_(port->streams_),
+        share_(port->share_),
         chores_(port->chores_),
         modules_(port->modules_),
         memory_(port->memory_) {}
@@ -175,6 +178,7 @@ class Part {
   const std::shared_ptr<HostMemory>& host_;
   uint32_t& outstanding_;
   StreamSet& streams_;
+  Share& share_;
   Chores& chores_;
   Lane& modules_;
   Lane& memory_;

@@ -2,6 +2,7 @@
 #include "agent/executor/stream/stream_set.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "agent/executor/image/texture_reference.h"
 #include "agent/executor/session/chores.h"
@@ -146,7 +147,8 @@ void StreamSet::Collect(Stream& stream, wire::Ticket ticket, const ChunkNode& no
   grown_ = &stream;
   ++waiting_commands_;
   waiting_bytes_ += Chunk::CostBytes(params.size());
-  if (stream.open->Append(node, params, library)) Close(stream);
+  const bool ends = stream.open->Append(node, params, library);
+  if (ends || stream.open->size() >= stream.max_chunk) Close(stream);
 }
 
 void StreamSet::CloseBefore(const std::vector<Dependency>& dependencies) {
@@ -175,8 +177,8 @@ void StreamSet::Flush(bool all) {
   if (open_.empty()) return;
   std::erase_if(open_, [&](Stream* stream) {
     const bool stays =
-        stream->open != nullptr && ((!all && stream == grown_) || !stream->waiting.empty() ||
-                                    !HasRoom(*stream) || !HaveGone(stream->open_dependencies));
+        stream->open != nullptr && ((!all && stream == grown_) || !MayClose(*stream) ||
+                                    !sink_->MaySubmit(*stream, *stream->open));
     if (!stays && stream->open != nullptr) Close(*stream);
     stream->listed_open = stays;
     return !stays;
@@ -222,7 +224,7 @@ void StreamSet::ThinOut(Stream& stream) {
   }
 }
 
-bool StreamSet::CanSubmit(const Stream& stream, const StreamCommand& command) const {
+bool StreamSet::IsReady(const Stream& stream, const StreamCommand& command) const {
   if (!HasRoom(stream) ||
       (command.dependencies.size() > kMaxWaitsAtOnce && command.gate == nullptr) ||
       !HaveGone(command.dependencies)) {
@@ -273,6 +275,7 @@ void StreamSet::SubmitPart(Stream& stream, StreamCommand& command) {
 
 void StreamSet::OnSubmitted(Stream& stream, uint32_t weight) {
   stream.busy = false;
+  stream.tally.Add(std::exchange(stream.busy_tally, {}));
   // The session may have ended meanwhile.
   stream.enqueued = std::max(stream.enqueued, stream.busy_ticket);
   GivePlaces(stream.busy_commands);
@@ -358,8 +361,8 @@ void StreamSet::AddMark(Stream& stream, PointRef point, uint64_t now_ns) {
   ++marks_;
   const uint64_t first =
       stream.unmarked != 0 ? stream.unmarked_first : static_cast<uint64_t>(point->ticket);
-  stream.marks.push_back(
-      {std::move(point), stream.unmarked, stream.unmarked_weight, first, now_ns, ++last_order_});
+  stream.marks.push_back({std::move(point), stream.unmarked, stream.unmarked_weight, first, now_ns,
+                          ++last_order_, std::exchange(stream.tally, {})});
   stream.unmarked = stream.unmarked_weight = 0;
 }
 

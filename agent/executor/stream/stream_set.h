@@ -16,17 +16,22 @@
 // so, when something else comes after it or waits for it, and when the ring is empty (Flush). Until
 // then its launches are enqueued and not submitted, as if they waited.
 //
+// While several sessions share the device's time nothing goes that the sink does not allow (MaySubmit).
+//
 // Ring thread only; owned by the session.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "agent/arbiter/cut_point.h"
 #include "agent/executor/device/driver_room.h"
 #include "agent/executor/session/slice.h"
 #include "agent/executor/stream/stream_command.h"
+#include "agent/executor/stream/tally.h"
 
 namespace gpuloom::executor {
 
@@ -61,6 +66,7 @@ struct Mark {
   uint64_t first_ticket;  // of them
   uint64_t made_ns;
   uint64_t order;  // among the session's marks: lower than that of any mark waiting for this one
+  Tally tally;     // of them
 };
 
 // Pinned memory that holds a command's payload until the command is done.
@@ -125,6 +131,14 @@ struct Stream {
   uint64_t busy_first = 0;
   uint64_t busy_ticket = 0;
   uint32_t busy_commands = 0;
+  // The sink's: since the last mark, and of what another thread launches.
+  Tally tally;
+  Tally busy_tally;
+  // The sink's: the oldest mark's work, as the meter knows it.
+  std::optional<uint32_t> metered;
+  // The sink's: of launches that are grouped; at most `max_chunk` together.
+  arbiter::CutPoint cut;
+  uint32_t max_chunk = kMaxChunkLaunches;
   bool listed_active = false;
   bool listed_waiting = false;
   bool listed_unmarked = false;
@@ -143,6 +157,9 @@ class StreamSink {
   virtual void WaitFor(Stream& stream, const Dependency& dependency) = 0;
   // Returns false if `command` needs something that is in use; call again later.
   virtual bool HasRoom(const StreamCommand& command) const = 0;
+  // Returns false while it is others' turn; call again later.
+  virtual bool MaySubmit(const Stream& stream, const StreamCommand& command) const = 0;
+  virtual bool MaySubmit(const Stream& stream, const Chunk& chunk) const = 0;
 
  protected:
   ~StreamSink() = default;
@@ -187,6 +204,19 @@ class StreamSet {
   // Submits what has become ready, stream by stream in turn. Returns true if there was anything.
   bool SubmitWaiting(Slice* slice);
 
+  // Calls `command` or `chunk` for what would go next in each stream but for its turn.
+  template <typename OnCommand, typename OnChunk>
+  void ForEachReady(OnCommand&& command, OnChunk&& chunk) const {
+    for (const Stream* stream : waiting_) {
+      if (!stream->waiting.empty() && IsReady(*stream, stream->waiting.front())) {
+        command(stream->waiting.front());
+      }
+    }
+    for (const Stream* stream : open_) {
+      if (MayClose(*stream)) chunk(*stream->open);
+    }
+  }
+
   // Call when the commands that end with the stream's oldest mark are done.
   void CompleteOldestMark(Stream& stream, uint64_t now_ns);
   void AddMark(Stream& stream, PointRef point, uint64_t now_ns);
@@ -222,7 +252,15 @@ class StreamSet {
   void Wait(Stream& stream, StreamCommand&& command);
   bool HasRoom(const Stream& stream) const;
   bool HaveGone(const std::vector<Dependency>& dependencies) const;
-  bool CanSubmit(const Stream& stream, const StreamCommand& command) const;
+  bool IsReady(const Stream& stream, const StreamCommand& command) const;
+  bool CanSubmit(const Stream& stream, const StreamCommand& command) const {
+    return IsReady(stream, command) && sink_->MaySubmit(stream, command);
+  }
+  // Whether its open chunk could go.
+  bool MayClose(const Stream& stream) const {
+    return stream.open != nullptr && stream.waiting.empty() && HasRoom(stream) &&
+           HaveGone(stream.open_dependencies);
+  }
   bool HasGone(const Dependency& dependency) const;
   void ThinOut(Stream& stream);
   bool PassesGate(const Stream& stream, const StreamCommand& command) const;

@@ -61,6 +61,7 @@ class StreamSetTest : public ::testing::Test, private StreamSink {
   uint64_t now_ns_ = 1'000'000;
   bool hold_ = false;
   bool room_ = true;
+  bool may_submit_ = true;
   DriverRoom queues_;
   StreamSet set_{this, &hold_, &queues_};
   std::map<uint32_t, std::vector<std::pair<uint32_t, uint64_t>>> waits_;  // told before the command
@@ -68,6 +69,8 @@ class StreamSetTest : public ::testing::Test, private StreamSink {
 
  private:
   bool HasRoom(const StreamCommand&) const override { return room_; }
+  bool MaySubmit(const Stream&, const StreamCommand&) const override { return may_submit_; }
+  bool MaySubmit(const Stream&, const Chunk&) const override { return may_submit_; }
 
   void WaitFor(Stream& stream, const Dependency& dependency) override {
     waits_[static_cast<uint32_t>(stream.id)].emplace_back(static_cast<uint32_t>(dependency.stream),
@@ -253,6 +256,38 @@ TEST_F(StreamSetTest, HoldKeepsEverythingBack) {
   EXPECT_TRUE(SubmitWaiting());
   EXPECT_EQ(TakeSubmitted().size(), 1u);
   EXPECT_TRUE(set_.AtDevice());
+}
+
+TEST_F(StreamSetTest, WhileItIsOthersTurnNothingGoesAndLaunchesGather) {
+  Stream& a = Add(1, /*blocking=*/false);
+  Stream& b = Add(2, /*blocking=*/false);
+  may_submit_ = false;
+  Enqueue(a);
+  const auto collect = [&] {
+    set_.Collect(b, Ticket{++last_ticket_}, ChunkNode{}, {}, nullptr);
+    set_.Flush(true);
+  };
+  collect();
+  collect();
+  EXPECT_FALSE(SubmitWaiting());
+  EXPECT_THAT(TakeSubmitted(), IsEmpty());
+  int commands = 0;
+  uint32_t launches = 0;
+  set_.ForEachReady([&](const StreamCommand&) { ++commands; },
+                    [&](const Chunk& chunk) { launches += chunk.size(); });
+  EXPECT_EQ(commands, 1);
+  EXPECT_EQ(launches, 2u);
+  may_submit_ = true;
+  EXPECT_TRUE(SubmitWaiting());
+  set_.Flush(true);
+  EXPECT_THAT(TakeSubmitted(), ElementsAre(Submitted{1, 1, {}}, Submitted{2, 3, {}}));
+}
+
+TEST_F(StreamSetTest, NoMoreLaunchesGatherThanMayGoTogether) {
+  Stream& a = Add(1, /*blocking=*/false);
+  a.max_chunk = 2;
+  for (int i = 0; i < 5; ++i) set_.Collect(a, Ticket{++last_ticket_}, ChunkNode{}, {}, nullptr);
+  EXPECT_THAT(TakeSubmitted(), ElementsAre(Submitted{1, 2, {}}, Submitted{1, 4, {}}));
 }
 
 TEST_F(StreamSetTest, WaitsForRoom) {

@@ -3,6 +3,7 @@
 // completion, and what waits for these. Only this part submits commands to CUDA. Ring thread only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -39,7 +40,12 @@ class Submission final : public Part, public StreamSink {
 
   void Submit(Stream& stream, StreamCommand& command) override;
   bool HasRoom(const StreamCommand& command) const override;
+  bool MaySubmit(const Stream& stream, const StreamCommand& command) const override;
+  bool MaySubmit(const Stream& stream, const Chunk& chunk) const override;
   void WaitFor(Stream& stream, const Dependency& dependency) override;
+
+  // What could go to each engine but for the session's turn.
+  std::array<arbiter::Work, arbiter::kEngines> Ready() const;
 
   // Most actions waiting for pending work.
   static constexpr size_t kMaxFences = 64u << 10;
@@ -75,6 +81,10 @@ class Submission final : public Part, public StreamSink {
   bool TextTaken(Stream& stream, const PointRef& point);
   CUresult MakeStream(Stream& stream);
   void GiveStream(Stream& stream);
+  void Count(Stream& stream, const StreamCommand& command);
+  // For the meter: work is there since then, or since it was submitted.
+  void BeginMark(Stream& stream, uint64_t since_ns);
+  void EndMark(Stream& stream, const Mark& mark);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
   // With `tell` the device notifies the tenant when the mark is reached, before we know.
   void AddMark(Stream& stream, PointRef point, bool tell = false);

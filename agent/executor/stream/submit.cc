@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a session's streams to CUDA's: submission, waits between streams, marks, completion.
 #include <algorithm>
+#include <utility>
 
 #include "agent/executor/copy/copies.h"
 #include "agent/executor/device/device.h"
@@ -10,6 +11,7 @@
 #include "agent/executor/launch/launches.h"
 #include "agent/executor/printing/printer.h"
 #include "agent/executor/process/log.h"
+#include "agent/executor/session/time_sharing.h"
 #include "agent/executor/stream/submission.h"
 
 namespace gpuloom::executor {
@@ -71,15 +73,18 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
     stream.printing.push_back(command.parts == 1 ? static_cast<uint64_t>(command.ticket)
                                                  : stream.submitted);
   }
+  Count(stream, command);
   if (result == CUDA_SUCCESS) result = services_.device->Judge(SubmitWork(stream, command));
+  if (stream.busy) stream.busy_tally = std::exchange(stream.tally, {});
   for (uint32_t i = 0; i < command.commands && result != CUDA_SUCCESS; ++i) {
     port_->TellAsyncError(stream.id, result);
   }
   const bool piece = MarksAtOnce(command.work);
   marked_piece_ |= piece;
+  const bool marks = piece || stream.tally.marks;
   // Counted with this command, which StreamSet adds after us. What another thread is launching is marked
   // when it is back.
-  if (!stream.busy && (stream.unmarked + command.commands >= kCommandsPerMark || piece) &&
+  if (!stream.busy && (stream.unmarked + command.commands >= kCommandsPerMark || marks) &&
       !std::holds_alternative<RecordWork>(command.work)) {
     AddMark(stream, std::make_shared<Point>(services_.device, stream.id, command.ticket, false),
             piece && MayTell(stream));
@@ -94,6 +99,78 @@ bool Submission::HasRoom(const StreamCommand& command) const {
   if (Prints(command.work) && !services_.printer->MayPrint(id())) return false;
   return !std::holds_alternative<CopyInlineWork>(command.work) ||
          copies_->HasRoom(command.payload.size());
+}
+
+bool Submission::MaySubmit(const Stream& stream, const StreamCommand& command) const {
+  if (!share_.limited) return true;
+  const auto engine = EngineOf(command);
+  if (!engine) return true;
+  const Share::Room& room = share_.room(*engine);
+  return room.IsOpen(stream.in_flight != 0) &&
+         room.Fits(services_.sharing->Predict(share_, KeyOf(command)).ns);
+}
+
+bool Submission::MaySubmit(const Stream& stream, const Chunk& chunk) const {
+  if (!share_.limited) return true;
+  const Share::Room& room = share_.room(arbiter::Engine::kCompute);
+  return room.IsOpen(stream.in_flight != 0) &&
+         room.Fits(services_.sharing->Predict(share_, KeyOf(chunk)).ns);
+}
+
+std::array<arbiter::Work, arbiter::kEngines> Submission::Ready() const {
+  std::array<arbiter::Work, arbiter::kEngines> ready;
+  const auto add = [&](arbiter::Engine engine, const arbiter::LaunchKey& key) {
+    arbiter::Work& work = ready[static_cast<size_t>(engine)];
+    ++work.pieces;
+    work.predicted_ns += services_.sharing->Predict(share_, key).ns;
+  };
+  streams_.ForEachReady(
+      [&](const StreamCommand& command) {
+        if (const auto engine = EngineOf(command)) add(*engine, KeyOf(command));
+      },
+      [&](const Chunk& chunk) { add(arbiter::Engine::kCompute, KeyOf(chunk)); });
+  return ready;
+}
+
+// Before the command is submitted: it takes its chunk along.
+void Submission::Count(Stream& stream, const StreamCommand& command) {
+  const auto engine = EngineOf(command);
+  if (!engine) return;
+  // While it counts whose engines are busy, no mark stands for work of two.
+  if (share_.limited && stream.tally.any && stream.tally.engine != *engine &&
+      stream.unmarked != 0) {
+    AddMark(stream, std::make_shared<Point>(services_.device, stream.id,
+                                            wire::Ticket{stream.submitted}, false));
+  }
+  if (!stream.tally.any) stream.tally.since_ns = services_.sharing->now_ns();
+  stream.tally.Add(*engine);
+  if (!share_.limited) return;
+  const arbiter::LaunchKey key = KeyOf(command);
+  const arbiter::Prediction prediction = services_.sharing->Predict(share_, key);
+  stream.tally.Add(key, prediction);
+  arbiter::Work& submitted = share_.room(*engine).submitted;
+  ++submitted.pieces;
+  submitted.predicted_ns += prediction.ns;
+}
+
+void Submission::BeginMark(Stream& stream, uint64_t since_ns) {
+  if (stream.metered) return;
+  for (const Mark& mark : stream.marks) {
+    if (!mark.tally.any) continue;
+    stream.metered = services_.sharing->BeginMark(share_, mark.tally.engine,
+                                                  std::max(since_ns, mark.tally.since_ns));
+    return;
+  }
+}
+
+void Submission::EndMark(Stream& stream, const Mark& mark) {
+  if (!mark.tally.any) return;
+  const uint64_t now = services_.sharing->now_ns();
+  const uint64_t took_ns =
+      services_.sharing->EndMark(&share_, mark.tally, *std::exchange(stream.metered, {}), now);
+  if (mark.commands == 0) return;
+  stream.max_chunk =
+      stream.cut.Update(took_ns / mark.commands, services_.sharing->ChainBoundNs(share_, now));
 }
 
 CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command) {
@@ -196,7 +273,10 @@ void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
 
 void Submission::AddMark(Stream& stream, PointRef point, bool tell) {
   // A stream without anything at CUDA: nothing to wait for, PollStreams finds the mark done.
-  if (stream.cuda == nullptr) return streams_.AddMark(stream, std::move(point), now_ns());
+  if (stream.cuda == nullptr) {
+    streams_.AddMark(stream, std::move(point), now_ns());
+    return BeginMark(stream, 0);
+  }
   // Before the event: when the tenant has seen the word, no event before it is pending.
   point->told = tell && words_.Write(&memory_, stream.cuda, stream.id, point->ticket);
   CUresult result = services_.device->TakeEvent(point->timing, &point->event);
@@ -211,6 +291,7 @@ void Submission::AddMark(Stream& stream, PointRef point, bool tell) {
     services_.device->Judge(CUDA_ERROR_UNKNOWN);
   }
   streams_.AddMark(stream, std::move(point), now_ns());
+  BeginMark(stream, 0);
 }
 
 // Whether the device may tell that the stream's newest command is done, before we know. Somebody must
@@ -277,7 +358,9 @@ bool Submission::TakeDone(Stream& stream) {
     if (result == CUDA_ERROR_NOT_READY || services_.device->lost() != CUDA_SUCCESS) break;
     if (!TextTaken(stream, mark.point)) break;
     done_marks_.push_back({mark.order, stream.id, mark.point->ticket});
+    EndMark(stream, mark);
     streams_.CompleteOldestMark(stream, now_ns());
+    if (!stream.marks.empty()) BeginMark(stream, services_.sharing->now_ns());
     any = true;
   }
   if (!any) return false;

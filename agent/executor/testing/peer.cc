@@ -164,6 +164,9 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
   order.memory_quota_bytes = quota_bytes;
   order.drain_timeout_ms = drain_timeout_ms;
   order.held = begin_held ? 1 : 0;
+  order.allocation_id = order.namespace_id = order.session_id;
+  order.slots = 1;
+  order.shares = shares;
   snprintf(order.label, sizeof(order.label), "tests/tenant-%llu/main",
            static_cast<unsigned long long>(last_session_));
   if (label != nullptr) control::SetText(order.label, label);
@@ -185,6 +188,10 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
 
 void TestingScheduler::RemoveTenant(const TestingTenant& tenant) {
   (void)connection_.Send(0, control::RemoveSession{tenant.order.session_id});
+}
+
+void TestingScheduler::SetShares(const TestingTenant& tenant, const control::ShareTerms& terms) {
+  (void)connection_.Send(0, control::SetShares{tenant.order.allocation_id, 1, terms});
 }
 
 uint32_t TestingScheduler::Hold(const TestingTenant& tenant, bool hold) {

@@ -113,6 +113,9 @@ class TestingScheduler {
   void RemoveTenant(const TestingTenant& tenant);
   // From now on new tenants begin held.
   bool begin_held = false;
+  // From now on new tenants' policy; each is an allocation and a namespace of its own.
+  control::ShareTerms shares = {};
+  void SetShares(const TestingTenant& tenant, const control::ShareTerms& terms);
   // Returns the number by which the hold is known to WaitHeld.
   uint32_t Hold(const TestingTenant& tenant, bool hold);
   bool WaitHeld(uint32_t hold);

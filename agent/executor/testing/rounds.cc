@@ -87,6 +87,7 @@ void TestingRounds::Begin(const control::AddSession& order) {
                           &printer_,
                           &tenants_,
                           &room_,
+                          &sharing_,
                           budget_,
                           context_memory_.get(),
                           habits_.batches ? &chains_ : nullptr};

@@ -24,6 +24,7 @@
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/session/session.h"
 #include "agent/executor/session/tenant.h"
+#include "agent/executor/session/time_sharing.h"
 #include "agent/executor/session/work_pool.h"
 #include "agent/executor/testing/grants.h"
 #include "agent/executor/testing/regions.h"
@@ -90,6 +91,7 @@ class TestingRounds {
   Printer printer_{&device_, &memory_, nullptr};
   Tenants tenants_;
   DriverRoom room_;
+  TimeSharing sharing_{/*enforces=*/false};
   uint64_t sessions_ = 0;
   uint64_t device_end_, host_end_;  // end of the ranges given so far
   TestingRegions tenant_;

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/arbiter/work_meter.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpuloom::arbiter {
+
+WorkMeter::Piece WorkMeter::Begin(SessionId session, AllocationId allocation, uint64_t at_ns) {
+  Piece number = pieces_;
+  if (free_.empty()) {
+    ++pieces_;
+  } else {
+    number = free_.back();
+    free_.pop_back();
+  }
+  live_.push_back({number, session, allocation, at_ns});
+  if (Index(session) >= charged_.size()) charged_.resize(Index(session) + 1);
+  Charged& its = charged_[Index(session)];
+  its.allocation = allocation;
+  if (!its.listed) {
+    its.listed = true;
+    listed_.push_back(session);
+  }
+  const bool others = std::any_of(live_.begin(), live_.end(),
+                                  [session](const Work& work) { return work.session != session; });
+  if (!others) Run(&live_.back(), at_ns);
+  return number;
+}
+
+void WorkMeter::Run(Work* work, uint64_t since_ns) {
+  work->running = true;
+  allocations_.Begin(static_cast<uint32_t>(work->allocation), since_ns);
+  sessions_.Begin(static_cast<uint32_t>(work->session), since_ns);
+}
+
+WorkMeter::Duration WorkMeter::End(Piece piece, uint64_t predicted_ns, uint64_t at_ns) {
+  const auto found = std::find_if(live_.begin(), live_.end(),
+                                  [piece](const Work& work) { return work.number == piece; });
+  if (found == live_.end()) return {0, 0};
+  Work work = *found;
+  for (auto later = live_.erase(found); later != live_.end(); ++later) {
+    if (later->session != work.session) later->others_until_ns = at_ns;
+  }
+  free_.push_back(piece);
+  charged_[Index(work.session)].ended_ns = at_ns;
+  const uint64_t earliest_ns = std::min(work.since_ns, at_ns);
+  const uint64_t latest_ns = std::clamp(work.others_until_ns, earliest_ns, at_ns);
+  if (!work.running) {
+    const uint64_t predicted = at_ns - std::min(at_ns, predicted_ns);
+    Run(&work, std::clamp(predicted, earliest_ns, latest_ns));
+  }
+  allocations_.End(static_cast<uint32_t>(work.allocation), at_ns);
+  sessions_.End(static_cast<uint32_t>(work.session), at_ns);
+  return {at_ns - latest_ns, at_ns - earliest_ns};
+}
+
+void WorkMeter::Settle(uint64_t now_ns) {
+  settled_ns_ = now_ns;
+  for (size_t i = 0; i < live_.size(); ++i) {
+    Work& work = live_[i];
+    if (work.running) continue;
+    const uint64_t since_ns = std::max(work.since_ns, work.others_until_ns);
+    const bool first = std::all_of(live_.begin(), live_.begin() + static_cast<ptrdiff_t>(i),
+                                   [&](const Work& one) { return one.session == work.session; });
+    if (first && now_ns >= since_ns + kLongNs) {
+      Run(&work, since_ns);
+    } else {
+      settled_ns_ = std::min(settled_ns_, work.since_ns);
+    }
+  }
+  settled_ns_ = std::max(settled_ns_, now_ns - std::min(now_ns, kLatestNs));
+  allocations_.SettleTo(settled_ns_);
+  sessions_.SettleTo(settled_ns_);
+  Divide();
+}
+
+void WorkMeter::Divide() {
+  session_ns_.resize(listed_.size());
+  for (size_t i = 0; i < listed_.size(); ++i) {
+    session_ns_[i] = sessions_.Take(static_cast<uint32_t>(listed_[i]));
+  }
+  // Each allocation's by its first session in the list; few are listed at a time.
+  for (size_t i = 0; i < listed_.size(); ++i) {
+    const AllocationId allocation = charged_[Index(listed_[i])].allocation;
+    uint64_t left_ns = allocations_.Take(static_cast<uint32_t>(allocation));
+    if (left_ns == 0) continue;
+    const auto its = [&](size_t k) { return charged_[Index(listed_[k])].allocation == allocation; };
+    uint64_t sum_ns = 0;
+    for (size_t k = i; k < listed_.size(); ++k) sum_ns += its(k) ? session_ns_[k] : 0;
+    for (size_t k = i; k < listed_.size() && sum_ns != 0; ++k) {
+      if (!its(k)) continue;
+      // Of what is left, so that nothing is lost by rounding.
+      __extension__ using Wide = unsigned __int128;
+      const auto part = static_cast<uint64_t>(Wide{left_ns} * session_ns_[k] / sum_ns);
+      charged_[Index(listed_[k])].ns += part;
+      left_ns -= part;
+      sum_ns -= session_ns_[k];
+    }
+    charged_[Index(listed_[i])].ns += left_ns;
+  }
+  std::erase_if(listed_, [this](SessionId session) {
+    Charged& its = charged_[Index(session)];
+    its.listed = its.ended_ns > settled_ns_ ||
+                 std::any_of(live_.begin(), live_.end(),
+                             [session](const Work& work) { return work.session == session; });
+    return !its.listed;
+  });
+}
+
+uint64_t WorkMeter::Take(SessionId session) {
+  if (Index(session) >= charged_.size()) return 0;
+  return std::exchange(charged_[Index(session)].ns, 0);
+}
+
+}  // namespace gpuloom::arbiter

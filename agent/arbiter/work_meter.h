@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who has used one engine of a device for how long, told only when work was submitted and when it was seen to be done.
+// Nobody sees when it began: a kernel that waits for another tenant's looks like one that runs. So its beginning is
+// estimated, and each moment is then divided as BusyMeter does.
+//
+//   began, at the earliest     when it was at the head of its stream
+//   began, at the latest       when the last work of other sessions ended that was there before it: the device begins
+//                              work in the order in which it comes
+//   in between                 as long before its end as was predicted
+//
+// So a wrong prediction moves a charge by no more than others had in flight before, which the arbiter bounds; and the
+// work that has been there longest counts as running, so that all charges add up to the time in which there was any.
+//
+// At each moment the engine's time is divided among the allocations whose work runs, however many sessions and streams
+// of theirs; an allocation's part among its sessions in proportion to the time in which their work ran.
+//
+// One thread, one meter for each engine. Times are nanoseconds of any clock that never goes back. What is at the heads
+// of streams at a time is looked through when one of it ends and when the meter is settled; it allocates only when
+// more is there than ever before.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "agent/arbiter/busy_meter.h"
+#include "agent/arbiter/policy_tree.h"
+#include "agent/arbiter/work.h"
+
+namespace gpuloom::arbiter {
+
+class WorkMeter {
+ public:
+  // A number of a piece of work that is at the head of its stream; used again after its End.
+  using Piece = uint32_t;
+
+  // `at_ns` may be earlier than the last Settle: it then counts from there.
+  Piece Begin(SessionId session, AllocationId allocation, uint64_t at_ns);
+
+  // What the work took is between these two; equal where nothing of others was in its way.
+  struct Duration {
+    uint64_t least_ns;
+    uint64_t most_ns;
+  };
+  // `predicted_ns`: what it takes by itself.
+  Duration End(Piece piece, uint64_t predicted_ns, uint64_t at_ns);
+
+  // At least every millisecond while there is work. A charge is settled when nothing can change it any more, and
+  // kLatestNs later in any case.
+  void Settle(uint64_t now_ns);
+  // What the session was charged since it was last asked.
+  uint64_t Take(SessionId session);
+
+  uint64_t busy_ns() const { return allocations_.busy_ns(); }
+  bool idle() const { return live_.empty(); }
+
+  // What has run this long since it could begin, with nothing before it, is charged while it runs.
+  static constexpr uint64_t kLongNs = 1'000'000;
+  static constexpr uint64_t kLatestNs = 20'000'000;
+
+ private:
+  struct Work {
+    Piece number;
+    SessionId session;
+    AllocationId allocation;
+    uint64_t since_ns;
+    uint64_t others_until_ns = 0;  // the latest end of others' work that was there before
+    bool running = false;          // told to the meters: since when is settled
+  };
+  struct Charged {
+    AllocationId allocation{};
+    uint64_t ns = 0;
+    uint64_t ended_ns = 0;  // the last of its work
+    bool listed = false;
+  };
+
+  void Run(Work* work, uint64_t since_ns);
+  void Divide();
+
+  BusyMeter allocations_;
+  BusyMeter sessions_;
+  std::vector<Work> live_;  // in the order in which it came
+  std::vector<Piece> free_;
+  Piece pieces_ = 0;
+  uint64_t settled_ns_ = 0;
+  std::vector<Charged> charged_;      // by session
+  std::vector<SessionId> listed_;     // sessions that may have something to be charged
+  std::vector<uint64_t> session_ns_;  // used by Divide
+};
+
+}  // namespace gpuloom::arbiter

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/arbiter/work_meter.h"
+
+#include <gtest/gtest.h>
+
+namespace gpuloom::arbiter {
+namespace {
+
+constexpr SessionId kA{0};
+constexpr SessionId kB{1};
+constexpr SessionId kC{2};
+constexpr AllocationId kOfA{0};
+constexpr AllocationId kOfB{1};
+constexpr uint64_t kMs = 1'000'000;
+
+TEST(WorkMeter, WhoIsAloneIsChargedWhatPasses) {
+  WorkMeter meter;
+  const auto piece = meter.Begin(kA, kOfA, 100);
+  meter.Settle(400);
+  EXPECT_EQ(meter.Take(kA), 300u);
+  const auto took = meter.End(piece, 1, 700);
+  EXPECT_EQ(took.least_ns, 600u);
+  EXPECT_EQ(took.most_ns, 600u);
+  meter.Settle(1000);
+  EXPECT_EQ(meter.Take(kA), 300u);
+  EXPECT_EQ(meter.Take(kA), 0u);
+  EXPECT_TRUE(meter.idle());
+}
+
+// A kernel of 50 µs that waits behind one of 5 ms is charged 50 µs.
+TEST(WorkMeter, WaitingBehindOthersIsNotCharged) {
+  WorkMeter meter;
+  const auto of_b = meter.Begin(kB, kOfB, 0);
+  const auto of_a = meter.Begin(kA, kOfA, 10'000);
+  meter.End(of_b, 5 * kMs, 5 * kMs);
+  const auto took = meter.End(of_a, 50'000, 5 * kMs + 50'000);
+  EXPECT_EQ(took.least_ns, 50'000u);
+  EXPECT_EQ(took.most_ns, 5 * kMs + 40'000);
+  meter.Settle(10 * kMs);
+  EXPECT_EQ(meter.Take(kA), 50'000u);
+  EXPECT_EQ(meter.Take(kB), 5 * kMs);
+}
+
+// Narrow kernels that really run beside one another divide the time.
+TEST(WorkMeter, WorkThatRunsBesideOthersPaysHalf) {
+  WorkMeter meter;
+  const auto of_b = meter.Begin(kB, kOfB, 0);
+  const auto of_a = meter.Begin(kA, kOfA, 0);
+  meter.End(of_b, kMs, kMs);
+  meter.End(of_a, kMs, kMs + 10);
+  meter.Settle(2 * kMs);
+  EXPECT_EQ(meter.Take(kB), kMs / 2 + 5);
+  EXPECT_EQ(meter.Take(kA), kMs / 2 + 5);
+}
+
+// Whoever makes its kernels look short is excused only for what others had at the device before.
+TEST(WorkMeter, Malicious_AWrongPredictionExcusesOnlyForWhatWasThereBefore) {
+  WorkMeter meter;
+  const auto of_b = meter.Begin(kB, kOfB, 0);
+  const auto of_a = meter.Begin(kA, kOfA, 1);
+  meter.End(of_b, 100'000, 100'000);
+  const auto again = meter.Begin(kB, kOfB, 100'000);  // behind it now
+  meter.End(of_a, 1'000, 10 * kMs);
+  meter.End(again, 100'000, 10 * kMs + 100'000);
+  meter.Settle(20 * kMs);
+  EXPECT_EQ(meter.Take(kA), 10 * kMs - 100'000);
+  EXPECT_EQ(meter.Take(kB), 200'000u);
+}
+
+TEST(WorkMeter, AnEndlessKernelIsChargedWhileItRunsWhateverWaitsBehindIt) {
+  WorkMeter meter;
+  meter.Begin(kA, kOfA, 0);
+  meter.Begin(kB, kOfB, 10);
+  uint64_t charged_ns = 0;
+  for (uint64_t now = kMs; now <= 100 * kMs; now += kMs) {
+    meter.Settle(now);
+    charged_ns += meter.Take(kA);
+  }
+  EXPECT_GE(charged_ns, 100 * kMs - WorkMeter::kLatestNs);
+  EXPECT_EQ(meter.Take(kB), 0u);
+}
+
+TEST(WorkMeter, MoreSessionsOfAnAllocationPayOnce) {
+  WorkMeter meter;
+  const auto a = meter.Begin(kA, kOfA, 0);
+  const auto c = meter.Begin(kC, kOfA, 0);
+  const auto b = meter.Begin(kB, kOfB, 0);
+  meter.End(a, kMs, kMs);
+  meter.End(c, kMs, kMs);
+  meter.End(b, kMs, kMs);
+  meter.Settle(2 * kMs);
+  EXPECT_EQ(meter.Take(kB), kMs / 2);
+  EXPECT_EQ(meter.Take(kA), kMs / 4);
+  EXPECT_EQ(meter.Take(kC), kMs / 4);
+}
+
+// Whatever the predictions: all that was charged is the time in which there was work.
+TEST(WorkMeter, ChargesAddUpToTheTimeWithWork) {
+  uint64_t random = 88172645463325252;
+  const auto next = [&](uint64_t below) {
+    random ^= random << 13;
+    random ^= random >> 7;
+    random ^= random << 17;
+    return random % below;
+  };
+  WorkMeter meter;
+  struct Stream {
+    SessionId session;
+    WorkMeter::Piece piece = 0;
+    bool busy = false;
+  };
+  Stream streams[6] = {{kA}, {kA}, {kB}, {kB}, {kC}, {kC}};
+  uint64_t now = 0;
+  uint64_t with_work_ns = 0;
+  int busy = 0;
+  uint64_t charged_ns = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const uint64_t step = next(100'000);
+    with_work_ns += busy != 0 ? step : 0;
+    now += step;
+    Stream& stream = streams[next(6)];
+    if (stream.busy) {
+      meter.End(stream.piece, next(300'000), now);
+    } else {
+      stream.piece = meter.Begin(stream.session, stream.session == kB ? kOfB : kOfA, now);
+    }
+    stream.busy = !stream.busy;
+    busy += stream.busy ? 1 : -1;
+    if (next(3) == 0) meter.Settle(now);
+    for (const SessionId session : {kA, kB, kC}) charged_ns += meter.Take(session);
+  }
+  for (Stream& stream : streams) {
+    if (stream.busy) meter.End(stream.piece, 0, now);
+  }
+  meter.Settle(now);
+  for (const SessionId session : {kA, kB, kC}) charged_ns += meter.Take(session);
+  // Nanoseconds that could not be divided wait for the next moment.
+  EXPECT_NEAR(static_cast<double>(charged_ns), static_cast<double>(with_work_ns), 10);
+  EXPECT_EQ(meter.busy_ns(), with_work_ns);
+}
+
+}  // namespace
+}  // namespace gpuloom::arbiter

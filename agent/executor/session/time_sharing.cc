@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/executor/session/time_sharing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/executor/session/session.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using arbiter::Engine;
+using arbiter::kEngines;
+
+constexpr uint64_t kSettleEveryNs = 50'000;
+// While nobody is limited: only usage depends on it.
+constexpr uint64_t kSettleSeldomNs = 500'000;
+
+// Long against what is in flight, short against a program's patience.
+constexpr uint64_t kGoesOnNs = 10'000'000;
+
+constexpr Engine kAllEngines[] = {Engine::kCompute, Engine::kCopyToDevice, Engine::kCopyFromDevice};
+
+uint32_t WeightOf(uint32_t said) { return said == 0 ? 100 : said; }
+uint32_t CeilingOf(uint32_t permille) {
+  return permille == 0 ? arbiter::kNoCeilingPermille : permille;
+}
+
+arbiter::Priority PriorityOf(uint32_t said) {
+  if (said == 1) return arbiter::Priority::kHigh;
+  return said == 3 ? arbiter::Priority::kLow : arbiter::Priority::kNormal;
+}
+
+arbiter::NamespacePolicy OfNamespace(const control::ShareTerms& terms) {
+  return {WeightOf(terms.namespace_weight), CeilingOf(terms.namespace_time_permille)};
+}
+
+arbiter::AllocationPolicy OfAllocation(const control::ShareTerms& terms, uint32_t slots) {
+  return {WeightOf(terms.weight), std::max(slots, 1u), PriorityOf(terms.priority),
+          CeilingOf(terms.time_permille)};
+}
+
+}  // namespace
+
+TimeSharing::TimeSharing(bool enforces, uint64_t (*clock)()) : enforces_(enforces), clock_(clock) {}
+
+Share TimeSharing::Begin(const control::AddSession& order) {
+  const uint64_t now = now_ns();
+  const auto [space, new_space] = namespaces_.try_emplace(order.namespace_id);
+  if (new_space) {
+    space->second.id = arbiter_.AddNamespace(OfNamespace(order.shares), now);
+  }
+  const auto [allocation, new_allocation] = allocations_.try_emplace(order.allocation_id);
+  if (new_allocation) {
+    allocation->second.id =
+        arbiter_.AddAllocation(space->second.id, OfAllocation(order.shares, order.slots), now);
+    allocation->second.space = order.namespace_id;
+    ++space->second.allocations;
+  }
+  ++allocation->second.sessions;
+  Share share;
+  share.allocation = allocation->second.id;
+  share.session = arbiter_.BeginSession(share.allocation, now);
+  share.limited = limited_;
+  return share;
+}
+
+void TimeSharing::End(Share* share) {
+  const uint64_t now = now_ns();
+  arbiter_.EndSession(share->session, now);
+  predictor_.Forget(static_cast<uint32_t>(share->session));
+  for (auto it = allocations_.begin(); it != allocations_.end(); ++it) {
+    if (it->second.id != share->allocation) continue;
+    if (--it->second.sessions != 0) return;
+    arbiter_.RemoveAllocation(share->allocation, now);
+    const auto space = namespaces_.find(it->second.space);
+    allocations_.erase(it);
+    if (--space->second.allocations != 0) return;
+    arbiter_.RemoveNamespace(space->second.id, now);
+    namespaces_.erase(space);
+    return;
+  }
+}
+
+void TimeSharing::Set(const control::SetShares& order) {
+  const auto it = allocations_.find(order.allocation_id);
+  if (it == allocations_.end()) return;  // its sessions have ended meanwhile
+  const uint64_t now = now_ns();
+  arbiter_.SetNamespace(namespaces_.at(it->second.space).id, OfNamespace(order.shares), now);
+  arbiter_.SetAllocation(it->second.id, OfAllocation(order.shares, order.slots), now);
+}
+
+void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
+  if (!enforces_) return;
+  int wanting = 0;
+  Session* last = nullptr;
+  for (const auto& session : sessions) {
+    if (!session->WantsDevice(now_ns)) continue;
+    ++wanting;
+    last = session.get();
+  }
+  const uint64_t now = clock_();
+  // So that lower classes know of it, who is not limited meanwhile.
+  if (wanting == 1 && !limited_) arbiter_.NotePresent(last->share().session, now);
+  const bool limits =
+      wanting > 1 || (wanting == 1 && !arbiter_.MayRunFreely(last->share().session, now));
+  if (limits == limited_) return;
+  limited_ = limits;
+  if (limits) {
+    Limit(sessions, now);
+  } else {
+    Free(sessions, now);
+  }
+}
+
+void TimeSharing::Limit(Sessions sessions, uint64_t) {
+  for (const auto& session : sessions) session->share().limited = true;
+}
+
+void TimeSharing::Free(Sessions sessions, uint64_t now_ns) {
+  for (const auto& session : sessions) {
+    Share& share = session->share();
+    share.limited = false;
+    for (const Engine engine : kAllEngines) {
+      arbiter::Work& queued = share.queued[static_cast<size_t>(engine)];
+      arbiter_.Dropped(share.session, engine, std::exchange(queued, {}), now_ns);
+    }
+  }
+}
+
+// The arbiter need not know all that is queued, only what could go now.
+void TimeSharing::NoteReady(Session* session, uint64_t now_ns) {
+  Share& share = session->share();
+  const std::array<arbiter::Work, kEngines> ready = session->Ready();
+  for (const Engine engine : kAllEngines) {
+    const size_t i = static_cast<size_t>(engine);
+    arbiter::Work& queued = share.queued[i];
+    if (queued.pieces == ready[i].pieces && queued.predicted_ns == ready[i].predicted_ns) continue;
+    const arbiter::Work before = std::exchange(queued, ready[i]);
+    // In this order: it must not look idle in between.
+    arbiter_.Queued(share.session, engine, ready[i], now_ns);
+    arbiter_.Dropped(share.session, engine, before, now_ns);
+  }
+}
+
+bool TimeSharing::GiveOrders(Sessions sessions, uint64_t slice_ns) {
+  if (!limited_) return false;
+  const uint64_t now = clock_();
+  by_session_.clear();
+  for (const auto& session : sessions) {
+    const size_t place = Index(session->share().session);
+    if (place >= by_session_.size()) by_session_.resize(place + 1);
+    by_session_[place] = session.get();
+    NoteReady(session.get(), now);
+  }
+  bool any = false;
+  Slice round(slice_ns * std::max<size_t>(sessions.size(), 1));
+  for (const Engine engine : kAllEngines) {
+    while (const auto order = arbiter_.Next(engine, now)) {
+      Session* session = by_session_[Index(order->session)];
+      any |= Order(session, engine, {true, false, order->budget_ns, {}}, now, slice_ns);
+      if (round.Over()) break;
+    }
+  }
+  for (const auto& session : sessions) any |= LetGoOn(session.get(), now, slice_ns);
+  return any;
+}
+
+bool TimeSharing::Order(Session* session, Engine engine, Share::Room room, uint64_t now_ns,
+                        uint64_t slice_ns) {
+  Share& share = session->share();
+  share.room(engine) = room;
+  Slice slice(slice_ns);
+  session->SubmitOrdered(&slice);
+  share.room(engine).open = false;
+  const arbiter::Work submitted = share.room(engine).submitted;
+  if (submitted.pieces == 0) {
+    // Nothing can go after all; asked again in the next round.
+    arbiter::Work& queued = share.queued[static_cast<size_t>(engine)];
+    arbiter_.Dropped(share.session, engine, std::exchange(queued, {}), now_ns);
+    return false;
+  }
+  // Also what was not known to be queued.
+  arbiter_.Queued(share.session, engine, submitted, now_ns);
+  arbiter_.Submitted(share.session, engine, submitted, now_ns);
+  NoteReady(session, now_ns);
+  return true;
+}
+
+// A kernel may wait for what its own program does in another stream: what a session has at the device must not keep
+// the rest of it away for ever.
+bool TimeSharing::LetGoOn(Session* session, uint64_t now_ns, uint64_t slice_ns) {
+  Share& share = session->share();
+  if (!session->AtDevice() || session->held()) {
+    share.went_on_ns = now_ns;
+    return false;
+  }
+  if (now_ns - share.went_on_ns < kGoesOnNs) return false;
+  share.went_on_ns = now_ns;
+  bool any = false;
+  for (const Engine engine : kAllEngines) {
+    if (share.queued[static_cast<size_t>(engine)].pieces == 0) continue;
+    any |= Order(session, engine, {true, true, 0, {}}, now_ns, slice_ns);
+  }
+  return any;
+}
+
+void TimeSharing::Settle(Sessions sessions) {
+  const uint64_t now = clock_();
+  if (now - settled_ns_ < (limited_ ? kSettleEveryNs : kSettleSeldomNs)) return;
+  settled_ns_ = now;
+  for (const Engine engine : kAllEngines) {
+    arbiter::WorkMeter& its = meter(engine);
+    its.Settle(now);
+    for (const auto& session : sessions) {
+      Share& share = session->share();
+      const uint64_t used_ns = its.Take(share.session);
+      if (used_ns == 0) continue;
+      share.used_ns[static_cast<size_t>(engine)] += used_ns;
+      // Who was alone owes the others nothing for it.
+      if (limited_) arbiter_.Charge(share.session, engine, used_ns, now);
+    }
+  }
+}
+
+uint64_t TimeSharing::wake_at_ns() const {
+  return limited_ ? arbiter_.wake_at_ns(clock_()) : UINT64_MAX;
+}
+
+arbiter::Prediction TimeSharing::Predict(const Share& share, arbiter::LaunchKey key) const {
+  key.owner = static_cast<uint32_t>(share.session);
+  return predictor_.Predict(key);
+}
+
+uint32_t TimeSharing::BeginMark(const Share& share, Engine engine, uint64_t since_ns) {
+  return meter(engine).Begin(share.session, share.allocation, since_ns);
+}
+
+uint64_t TimeSharing::EndMark(Share* share, const Tally& tally, uint32_t metered, uint64_t now_ns) {
+  share->went_on_ns = now_ns;
+  const auto took = meter(tally.engine).End(metered, tally.work.predicted_ns, now_ns);
+  if (tally.work.pieces == 0) return took.least_ns;
+  arbiter_.Finished(share->session, tally.engine, tally.work, 0, now_ns);
+  if (!tally.alike) return took.least_ns;
+  arbiter::LaunchKey key = tally.key;
+  key.owner = static_cast<uint32_t>(share->session);
+  // What is known is believed as long as it is possible.
+  const arbiter::Prediction known = predictor_.Predict(key);
+  const uint64_t predicted_ns = known.samples == 0 ? UINT64_MAX : known.ns * tally.work.pieces;
+  predictor_.Learn(key, std::clamp(predicted_ns, took.least_ns, took.most_ns) / tally.work.pieces);
+  return took.least_ns;
+}
+
+uint64_t TimeSharing::ChainBoundNs(const Share& share, uint64_t now_ns) const {
+  return limited_ ? arbiter_.ChainBoundNs(share.session, now_ns) : arbiter::kUnbounded;
+}
+
+arbiter::Waits TimeSharing::waits(const Share& share) const {
+  arbiter::Waits sum;
+  const uint64_t now = clock_();
+  for (const Engine engine : kAllEngines) {
+    const arbiter::Waits its = arbiter_.waits(share.session, engine, now);
+    sum.queue_ns += its.queue_ns;
+    sum.throttled_ns += its.throttled_ns;
+    sum.held_ns += its.held_ns;
+  }
+  return sum;
+}
+
+}  // namespace gpuloom::executor

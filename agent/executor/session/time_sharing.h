@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the sessions of this executor share the device's time: it tells the deciding core (agent/arbiter/) what they
+// have queued and what the device has done, and carries out what the core decides. docs/design/sharing-time.md.
+//
+// A session that is alone submits whatever it likes, and pays nothing for any of this but a look at a flag. As soon as
+// a second one wants the device, or a bound holds for the only one, they are *limited*: what they send waits in
+// their streams until GiveOrders lets it go, piece by piece.
+//
+// In each round of the loop: Update, then the sessions are read, then GiveOrders, then they are polled, then Settle.
+// Owned by the loop; ring thread only.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/arbiter/domain_arbiter.h"
+#include "agent/arbiter/launch_predictor.h"
+#include "agent/arbiter/work_meter.h"
+#include "agent/executor/device/spin.h"
+#include "agent/executor/stream/tally.h"
+#include "proto/control/messages.h"
+
+namespace gpuloom::executor {
+
+class Session;
+
+// One session's place among the others. Owned by the session.
+struct Share {
+  // What an order lets it submit.
+  struct Room {
+    bool open = false;
+    bool idle_streams = false;  // only to streams of which nothing is at the device
+    uint64_t budget_ns = 0;
+    arbiter::Work submitted;
+
+    bool IsOpen(bool stream_at_device) const { return open && !(idle_streams && stream_at_device); }
+    // The first piece always does.
+    bool Fits(uint64_t predicted_ns) const {
+      return submitted.pieces == 0 ||
+             predicted_ns <= budget_ns - std::min(budget_ns, submitted.predicted_ns);
+    }
+  };
+
+  arbiter::SessionId session{};
+  arbiter::AllocationId allocation{};
+  bool limited = false;
+  std::array<Room, arbiter::kEngines> rooms;
+  std::array<arbiter::Work, arbiter::kEngines> queued;  // as the arbiter knows it
+  std::array<uint64_t, arbiter::kEngines> used_ns = {};
+  uint64_t went_on_ns = 0;  // when a mark was last reached, or it was let go on
+
+  Room& room(arbiter::Engine engine) { return rooms[static_cast<size_t>(engine)]; }
+  const Room& room(arbiter::Engine engine) const { return rooms[static_cast<size_t>(engine)]; }
+};
+
+class TimeSharing {
+ public:
+  // With `enforces` false everybody always submits whatever it likes; usage is measured all the same.
+  explicit TimeSharing(bool enforces = true, uint64_t (*clock)() = NowNs);
+
+  Share Begin(const control::AddSession& order);
+  // When nothing of the session is at the device any more.
+  void End(Share* share);
+  void Set(const control::SetShares& order);
+  uint64_t now_ns() const { return clock_(); }
+
+  using Sessions = std::span<const std::unique_ptr<Session>>;
+  void Update(Sessions sessions, uint64_t now_ns);
+  // Returns true if something was submitted.
+  bool GiveOrders(Sessions sessions, uint64_t slice_ns);
+  void Settle(Sessions sessions);
+  bool limited() const { return limited_; }
+  // When GiveOrders may do more without an event; UINT64_MAX: never.
+  uint64_t wake_at_ns() const;
+
+  // For the way of a command to CUDA and back.
+  arbiter::Prediction Predict(const Share& share, arbiter::LaunchKey key) const;
+  // The stream's oldest mark is now this one; returns how the meter knows it.
+  uint32_t BeginMark(const Share& share, arbiter::Engine engine, uint64_t since_ns);
+  // It has been reached. Returns the time that its work took at least.
+  uint64_t EndMark(Share* share, const Tally& tally, uint32_t metered, uint64_t now_ns);
+  // How long launches that go together may take.
+  uint64_t ChainBoundNs(const Share& share, uint64_t now_ns) const;
+
+  arbiter::Waits waits(const Share& share) const;
+  const arbiter::LaunchPredictor& predictor() const { return predictor_; }
+
+ private:
+  struct Namespace {
+    arbiter::NamespaceId id;
+    uint32_t allocations = 0;
+  };
+  struct Allocation {
+    arbiter::AllocationId id;
+    uint64_t space;
+    uint32_t sessions = 0;
+  };
+
+  void Limit(Sessions sessions, uint64_t now_ns);
+  void Free(Sessions sessions, uint64_t now_ns);
+  void NoteReady(Session* session, uint64_t now_ns);
+  // Lets the session submit. Returns false if nothing could go.
+  bool Order(Session* session, arbiter::Engine engine, Share::Room room, uint64_t now_ns,
+             uint64_t slice_ns);
+  bool LetGoOn(Session* session, uint64_t now_ns, uint64_t slice_ns);
+  arbiter::WorkMeter& meter(arbiter::Engine engine) { return meters_[static_cast<size_t>(engine)]; }
+
+  const bool enforces_;
+  uint64_t (*const clock_)();
+  arbiter::DomainArbiter arbiter_;
+  arbiter::LaunchPredictor predictor_;
+  std::array<arbiter::WorkMeter, arbiter::kEngines> meters_;
+  std::unordered_map<uint64_t, Namespace> namespaces_;
+  std::unordered_map<uint64_t, Allocation> allocations_;
+  std::vector<Session*> by_session_;
+  bool limited_ = false;
+  uint64_t settled_ns_ = 0;
+};
+
+}  // namespace gpuloom::executor

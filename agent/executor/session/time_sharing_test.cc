@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real loop on the software GPU with tenants that share its time: who is charged how much, and that nobody is kept
+// from going on. Kernels take real time there, so only shares are looked at, never durations.
+#include "agent/executor/session/time_sharing.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <thread>
+
+#include "agent/executor/testing/peer.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using wire::KernelId;
+using wire::LibraryId;
+using wire::StreamId;
+using wire::Ticket;
+
+// rest: for so many nanoseconds, 100 µs at a time, which takes no processor. await: until *word is not 0. put: makes *word 1.
+constexpr std::string_view kProgram = R"(
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry rest(.param .u64 length)
+{
+  .reg .b64 %rd<5>;
+  .reg .pred %p1;
+  ld.param.u64 %rd1, [length];
+  mov.u64 %rd2, %globaltimer;
+LOOP:
+  nanosleep.u32 100000;
+  mov.u64 %rd3, %globaltimer;
+  sub.s64 %rd4, %rd3, %rd2;
+  setp.lt.u64 %p1, %rd4, %rd1;
+  @%p1 bra LOOP;
+  ret;
+}
+.visible .entry await(.param .u64 word)
+{
+  .reg .b32 %r<2>;
+  .reg .b64 %rd<2>;
+  .reg .pred %p1;
+  ld.param.u64 %rd1, [word];
+LOOP:
+  ld.volatile.global.u32 %r1, [%rd1];
+  setp.eq.u32 %p1, %r1, 0;
+  @%p1 bra LOOP;
+  ret;
+}
+.visible .entry put(.param .u64 word)
+{
+  .reg .b32 %r<2>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [word];
+  mov.u32 %r1, 1;
+  st.volatile.global.u32 [%rd1], %r1;
+  ret;
+}
+)";
+
+constexpr uint32_t kRest = 1;
+constexpr uint32_t kAwait = 2;
+constexpr uint32_t kPut = 3;
+
+const Driver& SoftGpu() {
+  static const Driver kDriver = [] {
+    Driver driver;
+    std::string error;
+    if (!Load(GPULOOM_SOFTGPU_LIBRARY, &driver, &error)) {
+      ADD_FAILURE() << error;
+      abort();
+    }
+    return driver;
+  }();
+  return kDriver;
+}
+
+Ticket Launch(TestingTenant* tenant, uint32_t stream, uint32_t kernel, uint64_t param) {
+  return tenant->Launch(stream, kernel, {reinterpret_cast<const uint8_t*>(&param), 8});
+}
+
+class TimeSharingTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<TestingTenant> Add(const control::ShareTerms& terms) {
+    scheduler_.shares = terms;
+    auto tenant = scheduler_.AddTenant();
+    EXPECT_EQ(tenant->ready.ok, 1u) << tenant->ready.message;
+    EXPECT_TRUE(tenant->LoadKernel(1, kRest, "rest", kProgram));
+    const auto get = [&](uint32_t id, std::string_view name) {
+      return tenant->Call<wire::KernelGet>(
+          {LibraryId{1}, KernelId{id}}, nullptr,
+          {reinterpret_cast<const uint8_t*>(name.data()), name.size()});
+    };
+    EXPECT_EQ(get(kAwait, "await"), CUDA_SUCCESS);
+    EXPECT_EQ(get(kPut, "put"), CUDA_SUCCESS);
+    return tenant;
+  }
+
+  // What the tenant wants always: kernels of this length, and so many of them queued.
+  struct Work {
+    TestingTenant* tenant;
+    uint64_t kernel_ns;
+    size_t depth = 16;
+  };
+  static void Keep(const Work& work, steady_clock::time_point until) {
+    std::deque<Ticket> queued;
+    while (steady_clock::now() < until) {
+      if (queued.size() < work.depth) {
+        queued.push_back(Launch(work.tenant, 0, kRest, work.kernel_ns));
+      }
+      while (!queued.empty() && work.tenant->reader.Done(StreamId{0}, queued.front())) {
+        queued.pop_front();
+      }
+      if (queued.size() == work.depth) std::this_thread::yield();
+    }
+    for (const Ticket ticket : queued) ASSERT_TRUE(work.tenant->WaitDone(0, ticket));
+  }
+  static void KeepAll(const std::vector<Work>& all, milliseconds length) {
+    const auto until = steady_clock::now() + length;
+    std::vector<std::thread> threads;
+    for (const Work& work : all) threads.emplace_back([&work, until] { Keep(work, until); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // What it was charged in all.
+  uint64_t End(TestingTenant* tenant) {
+    tenant->doorbell.Reset();
+    const auto ended = scheduler_.WaitEnded(tenant->order.session_id);
+    EXPECT_TRUE(ended.has_value());
+    return ended.has_value() ? ended->time.compute_ns : 0;
+  }
+
+  TestingScheduler scheduler_{SoftGpu()};
+};
+
+control::ShareTerms Weight(uint32_t weight) { return {weight, 0, 0, 0, 0}; }
+
+TEST_F(TimeSharingTest, TimeIsDividedByWeight) {
+  auto one = Add(Weight(100));
+  auto three = Add(Weight(300));
+  KeepAll({{one.get(), 1'000'000}, {three.get(), 1'000'000}}, milliseconds(2000));
+  const double of_one = static_cast<double>(End(one.get()));
+  const double of_three = static_cast<double>(End(three.get()));
+  EXPECT_GT(of_three / of_one, 2.5) << of_one << " " << of_three;
+  EXPECT_LT(of_three / of_one, 3.5) << of_one << " " << of_three;
+}
+
+// Without a bound on what is in flight the second would get nearly all.
+TEST_F(TimeSharingTest, ShortKernelsGetTheirShareBesideLongOnes) {
+  auto shorts = Add(Weight(100));
+  auto longs = Add(Weight(100));
+  KeepAll({{shorts.get(), 100'000, 32}, {longs.get(), 5'000'000}}, milliseconds(2000));
+  const double of_shorts = static_cast<double>(End(shorts.get()));
+  const double of_longs = static_cast<double>(End(longs.get()));
+  EXPECT_GT(of_shorts / of_longs, 0.8) << of_shorts << " " << of_longs;
+  EXPECT_LT(of_shorts / of_longs, 1.25) << of_shorts << " " << of_longs;
+}
+
+TEST_F(TimeSharingTest, ACeilingHoldsOnAnIdleDevice) {
+  auto tenant = Add({0, 0, 0, 0, 200});
+  const auto begun = steady_clock::now();
+  KeepAll({{tenant.get(), 1'000'000, 4}}, milliseconds(1000));
+  const auto took = std::chrono::duration<double, std::nano>(steady_clock::now() - begun).count();
+  const double used = static_cast<double>(End(tenant.get()));
+  // A bucket of 100 ms of it, and what was in flight when that was empty.
+  EXPECT_LT(used, 0.2 * (took + 100e6) + 20e6);
+  EXPECT_GT(used, 0.05 * took);
+}
+
+TEST_F(TimeSharingTest, NewWeightsHoldForRunningTenants) {
+  auto changed = Add(Weight(100));
+  auto other = Add(Weight(100));
+  scheduler_.SetShares(*changed, Weight(400));
+  KeepAll({{changed.get(), 1'000'000}, {other.get(), 1'000'000}}, milliseconds(2000));
+  const double of_changed = static_cast<double>(End(changed.get()));
+  const double of_other = static_cast<double>(End(other.get()));
+  EXPECT_GT(of_changed / of_other, 3.2) << of_changed << " " << of_other;
+  EXPECT_LT(of_changed / of_other, 4.8) << of_changed << " " << of_other;
+}
+
+// Nobody promises that kernels of two streams run side by side, and programs rely on it.
+TEST_F(TimeSharingTest, AKernelMayWaitForAnotherStreamOfItsProgram) {
+  auto tenant = Add(Weight(1));
+  auto neighbour = Add(Weight(100));
+  ASSERT_TRUE(tenant->CreateStream(1, true));
+  ASSERT_TRUE(tenant->CreateStream(2, true));
+  const uint64_t word = tenant->Alloc(4096);
+  std::atomic<bool> stop{false};
+  std::thread others([&] {
+    while (!stop) Keep({neighbour.get(), 300'000}, steady_clock::now() + milliseconds(50));
+  });
+  for (int i = 0; i < 5; ++i) {
+    tenant->Post<wire::Fill>({StreamId{1}, 4, 0, 0, word, 1});
+    const Ticket waits = Launch(tenant.get(), 1, kAwait, word);
+    EXPECT_TRUE(tenant->Never([&] { return tenant->reader.Done(StreamId{1}, waits); }));
+    Launch(tenant.get(), 2, kPut, word);
+    EXPECT_TRUE(tenant->WaitDone(1, waits));
+  }
+  stop = true;
+  others.join();
+}
+
+}  // namespace
+}  // namespace gpuloom::executor

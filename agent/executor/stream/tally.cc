@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/executor/stream/tally.h"
+
+#include <bit>
+
+#include "agent/executor/stream/stream_command.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using arbiter::Engine;
+using arbiter::LaunchKey;
+
+Engine EngineOf(wire::CopyKind kind) {
+  if (kind == wire::CopyKind::kHostToDevice) return Engine::kCopyToDevice;
+  if (kind == wire::CopyKind::kDeviceToHost) return Engine::kCopyFromDevice;
+  return Engine::kCompute;
+}
+
+Engine EngineOf(const wire::GraphCopy& copy) {
+  const bool from_host = copy.from.space == wire::GraphCopySpace::kHost;
+  const bool to_host = copy.to.space == wire::GraphCopySpace::kHost;
+  if (from_host == to_host) return Engine::kCompute;
+  return from_host ? Engine::kCopyToDevice : Engine::kCopyFromDevice;
+}
+
+// Copies and fills of about the same size take about the same time.
+LaunchKey OfBytes(size_t kind, uint64_t bytes) {
+  LaunchKey key;
+  key.function = kind;
+  key.grid[0] = static_cast<uint32_t>(std::bit_width(bytes));
+  return key;
+}
+
+uint64_t Bytes(uint64_t width, uint64_t height, uint64_t depth) { return width * height * depth; }
+
+LaunchKey OfLaunch(CUfunction function, const auto& request) {
+  LaunchKey key;
+  key.function = reinterpret_cast<uintptr_t>(function);
+  for (size_t i = 0; i < 3; ++i) {
+    key.grid[i] = request.grid[i];
+    key.block[i] = request.block[i];
+  }
+  key.shared_bytes = request.dynamic_shared_bytes;
+  return key;
+}
+
+struct Engines {
+  std::optional<Engine> operator()(const CopyWork& work) const {
+    return EngineOf(work.request.kind);
+  }
+  std::optional<Engine> operator()(const CopyInlineWork&) const { return Engine::kCopyToDevice; }
+  std::optional<Engine> operator()(const CopyBlockWork& work) const { return EngineOf(work.copy); }
+  std::optional<Engine> operator()(const NoWork&) const { return std::nullopt; }
+  std::optional<Engine> operator()(const WriteValueWork&) const { return std::nullopt; }
+  std::optional<Engine> operator()(const RecordWork&) const { return std::nullopt; }
+  std::optional<Engine> operator()(const auto&) const { return Engine::kCompute; }
+};
+
+struct Keys {
+  const StreamCommand& command;
+
+  LaunchKey operator()(const LaunchWork& work) const {
+    return OfLaunch(work.function, work.request);
+  }
+  LaunchKey operator()(const LaunchExWork& work) const {
+    return OfLaunch(work.function, work.request);
+  }
+  LaunchKey operator()(const CopyWork& work) const {
+    return OfBytes(command.work.index(), work.request.size_bytes);
+  }
+  LaunchKey operator()(const CopyInlineWork&) const {
+    return OfBytes(command.work.index(), command.payload.size());
+  }
+  LaunchKey operator()(const FillWork& work) const {
+    return OfBytes(command.work.index(), work.request.count * work.request.element_bytes);
+  }
+  LaunchKey operator()(const CopyBlockWork& work) const {
+    const wire::GraphCopy& copy = work.copy;
+    return OfBytes(command.work.index(), Bytes(copy.width_bytes, copy.height, copy.depth));
+  }
+  LaunchKey operator()(const FillBlockWork& work) const {
+    const wire::GraphFill& fill = work.fill;
+    return OfBytes(command.work.index(), Bytes(fill.width, fill.height, fill.element_bytes));
+  }
+  LaunchKey operator()(const GraphWork& work) const {
+    LaunchKey key;
+    key.function = reinterpret_cast<uintptr_t>(work.graph.get());
+    key.shared_bytes = work.upload;
+    return key;
+  }
+  LaunchKey operator()(const ChunkWork& work) const { return KeyOf(*work.chunk); }
+  LaunchKey operator()(const auto&) const { return {}; }
+};
+
+}  // namespace
+
+std::optional<Engine> EngineOf(const StreamCommand& command) {
+  return std::visit(Engines(), command.work);
+}
+
+LaunchKey KeyOf(const StreamCommand& command) { return std::visit(Keys{command}, command.work); }
+
+LaunchKey KeyOf(const Chunk& chunk) {
+  LaunchKey key;
+  key.function = chunk.signature;
+  key.grid[0] = chunk.size();
+  return key;
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the commands between two marks of a stream mean for the sharing of the device's time: the engine that they keep
+// busy, since when, and, while the time is shared, how long they are predicted to take. Plain value, ring thread only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "agent/arbiter/domain_arbiter.h"
+#include "agent/arbiter/launch_predictor.h"
+
+namespace gpuloom::executor {
+
+struct Chunk;
+struct StreamCommand;
+
+// None: it keeps none busy.
+std::optional<arbiter::Engine> EngineOf(const StreamCommand& command);
+// What takes about as long has the same key. The owner is for the caller to add.
+arbiter::LaunchKey KeyOf(const StreamCommand& command);
+arbiter::LaunchKey KeyOf(const Chunk& chunk);
+
+struct Tally {
+  // A mark takes about a microsecond.
+  static constexpr uint64_t kMarkedNs = 10'000;
+
+  bool any = false;  // there is work for an engine
+  arbiter::Engine engine = arbiter::Engine::kCompute;
+  uint64_t since_ns = 0;  // when the first was submitted
+
+  // Of what the arbiter was told.
+  arbiter::Work work;
+  // The pieces' key, if all have the same.
+  arbiter::LaunchKey key;
+  bool alike = true;
+  // Long enough, or so little known, that a mark of its own is worth its price.
+  bool marks = false;
+
+  // Of commands for different engines the kernels count.
+  void Add(arbiter::Engine on) {
+    if (!any || on == arbiter::Engine::kCompute) engine = on;
+    any = true;
+  }
+  void Add(const arbiter::LaunchKey& of, const arbiter::Prediction& prediction) {
+    alike = alike && (work.pieces == 0 || key == of);
+    key = of;
+    ++work.pieces;
+    work.predicted_ns += prediction.ns;
+    marks = work.predicted_ns >= kMarkedNs || !prediction.sure();
+  }
+  void Add(const Tally& later) {
+    if (!later.any) return;
+    if (!any) since_ns = later.since_ns;
+    Add(later.engine);
+    alike = alike && later.alike && (work.pieces == 0 || key == later.key);
+    key = later.key;
+    work.pieces += later.work.pieces;
+    work.predicted_ns += later.work.predicted_ns;
+  }
+};
+
+}  // namespace gpuloom::executor
