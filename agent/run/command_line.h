@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agent/policy_command/policy_command.h"
+#include "agent/run/suspend.h"
 
 namespace gpuloom::run {
 
@@ -21,7 +22,8 @@ struct CommandLine {
   std::string domain = "local";
   std::string state_dir;  // empty: the default
   std::vector<std::string> command;
-  std::optional<PolicyCommand> policy;  // instead of all that
+  std::optional<PolicyCommand> policy;    // instead of all that
+  std::optional<SuspendCommand> suspend;  // the same
 };
 
 // nullopt: there is nothing to run, end with *exit_status.

@@ -56,6 +56,23 @@ TEST(CommandLine, ADecimalSizeIsRefusedWithTheBinaryOne) {
   }
 }
 
+TEST(CommandLine, SuspendAndResumeTakeAPod) {
+  int status = -1;
+  auto line =
+      Parse({"suspend", "team-a/train-7/main", "--state-dir", "/s", "--timeout", "2m"}, &status);
+  ASSERT_TRUE(line && line->suspend);
+  EXPECT_TRUE(line->suspend->suspend);
+  EXPECT_EQ(line->suspend->pod_namespace, "team-a");
+  EXPECT_EQ(line->suspend->pod, "train-7");
+  EXPECT_EQ(line->suspend->container, "main");
+  EXPECT_EQ(line->suspend->state_dir, "/s");
+  EXPECT_EQ(line->suspend->timeout, std::chrono::minutes(2));
+  line = Parse({"resume", "team-a/train-7"}, &status);
+  ASSERT_TRUE(line && line->suspend);
+  EXPECT_FALSE(line->suspend->suspend);
+  EXPECT_EQ(line->suspend->timeout, SuspendCommand::kDefaultTimeout);
+}
+
 TEST(CommandLine, MistakesEndWithStatusTwo) {
   for (const auto& arguments :
        std::vector<std::vector<std::string>>{{},
@@ -68,6 +85,11 @@ TEST(CommandLine, MistakesEndWithStatusTwo) {
                                              {"run", "--softgpu", "--gpu", "1", "--", "true"},
                                              {"run", "--memory", "8GB", "--", "true"},
                                              {"run", "--memory", "1K", "--", "true"},
+                                             {"suspend"},
+                                             {"suspend", "train-7"},
+                                             {"suspend", "a/b/c/d"},
+                                             {"suspend", "a/b", "--timeout", "10"},
+                                             {"resume", "a/b", "--timeout", "10s"},
                                              {"run", "--domain", "", "--", "true"}}) {
     int status = -1;
     EXPECT_FALSE(Parse(arguments, &status)) << ::testing::PrintToString(arguments);
