@@ -83,6 +83,34 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       },
       "device memory that the command may use, instead of the slots' part: 512MiB, 8GiB");
   run->add_option(
+         "--weight", line.weight,
+         "its share of the GPU's time, relative to the weights of the other commands (100)")
+      ->check(CLI::Range(1, 1000));
+  run->add_option_function<std::string>(
+      "--priority",
+      [&line](const std::string& text) {
+        constexpr const char* kNames[] = {"high", "normal", "low"};
+        for (uint32_t i = 0; i < std::size(kNames); ++i) {
+          if (text == kNames[i]) line.priority = i + 1;
+        }
+        if (line.priority == 0) {
+          throw CLI::ValidationError("--priority", "'" + text + "': write high, normal or low");
+        }
+      },
+      "high goes before normal, which is the default, and normal before low");
+  run->add_option_function<std::string>(
+      "--memory-wait",
+      [&line](const std::string& text) {
+        const auto wait = ParseDuration(text);
+        if (!wait || *wait > std::chrono::hours(1)) {
+          throw CLI::ValidationError("--memory-wait",
+                                     "'" + text + "': write a time like 30s or 5m, at most 60m");
+        }
+        line.memory_wait = *wait;
+      },
+      "how long an allocation that the command may make waits while others use the GPU's memory "
+      "(0s)");
+  run->add_option(
          "--domain", line.domain,
          "trust domain: commands of one domain share a CUDA context and run side by side; between "
          "domains memory and faults are isolated")

@@ -2,6 +2,7 @@
 // The command line of `gpuloom`. Prints help and mistakes itself.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +21,10 @@ struct CommandLine {
   int slots = 1;
   std::optional<uint64_t> memory_bytes;  // instead of slots × memory per slot
   std::string domain = "local";
+  // Of the GPU's time, against the other commands'; 0: as the default.
+  uint32_t weight = 0;
+  uint32_t priority = 0;  // as ShareTerms
+  std::chrono::milliseconds memory_wait{0};
   std::string state_dir;  // empty: the default
   std::vector<std::string> command;
   std::optional<PolicyCommand> policy;    // instead of all that

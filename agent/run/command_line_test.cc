@@ -56,6 +56,22 @@ TEST(CommandLine, ADecimalSizeIsRefusedWithTheBinaryOne) {
   }
 }
 
+TEST(CommandLine, SharesAndWaitsAsInAPolicy) {
+  int status = -1;
+  auto line =
+      Parse({"run", "--weight", "300", "--priority", "low", "--memory-wait", "5m", "--", "true"},
+            &status);
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->weight, 300u);
+  EXPECT_EQ(line->priority, 3u);
+  EXPECT_EQ(line->memory_wait, std::chrono::minutes(5));
+  line = Parse({"run", "--", "true"}, &status);
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->weight, 0u);
+  EXPECT_EQ(line->priority, 0u);
+  EXPECT_EQ(line->memory_wait.count(), 0);
+}
+
 TEST(CommandLine, SuspendAndResumeTakeAPod) {
   int status = -1;
   auto line =
@@ -85,6 +101,12 @@ TEST(CommandLine, MistakesEndWithStatusTwo) {
                                              {"run", "--softgpu", "--gpu", "1", "--", "true"},
                                              {"run", "--memory", "8GB", "--", "true"},
                                              {"run", "--memory", "1K", "--", "true"},
+                                             {"run", "--weight", "0", "--", "true"},
+                                             {"run", "--weight", "1001", "--", "true"},
+                                             {"run", "--priority", "4", "--", "true"},
+                                             {"run", "--priority", "highest", "--", "true"},
+                                             {"run", "--memory-wait", "30", "--", "true"},
+                                             {"run", "--memory-wait", "61m", "--", "true"},
                                              {"suspend"},
                                              {"suspend", "train-7"},
                                              {"suspend", "a/b/c/d"},

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """For tests: a tenant that counts with kernels, one after the other, and compares each result.
 
-usage: counting_tenant.py count|spin PROGRESS STOP
+usage: counting_tenant.py count|spin|take PROGRESS STOP
 
 Writes its allocation's name and how many kernels have ended into PROGRESS; ends when STOP exists. `spin` runs one kernel, which
-ends then.
+ends then; `take` runs none, and takes 300 MiB.
 """
 
 import ctypes
@@ -65,8 +65,9 @@ call("cuInit", 0)
 call("cuDeviceGet", ctypes.byref(device), 0)
 call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
 call("cuCtxPushCurrent_v2", context)
-call("cuModuleLoadData", ctypes.byref(module), PTX)
-call("cuModuleGetFunction", ctypes.byref(function), module, mode.encode())
+if mode != "take":
+    call("cuModuleLoadData", ctypes.byref(module), PTX)
+    call("cuModuleGetFunction", ctypes.byref(function), module, mode.encode())
 if mode == "count":
     memory, value, count = ctypes.c_uint64(), ctypes.c_uint32(), 0
     call("cuMemAlloc_v2", ctypes.byref(memory), 4)
@@ -78,6 +79,13 @@ if mode == "count":
         if value.value != count:
             sys.exit(f"kernel {count} has counted to {value.value}")
         say(count)
+elif mode == "take":
+    memory = ctypes.c_uint64()
+    say(0)
+    call("cuMemAlloc_v2", ctypes.byref(memory), 300 << 20)
+    say(1)
+    while not os.path.exists(stop):
+        time.sleep(0.01)
 else:
     flag = ctypes.c_void_p()
     call("cuMemHostAlloc", ctypes.byref(flag), 4, 2)  # CU_MEMHOSTALLOC_DEVICEMAP
