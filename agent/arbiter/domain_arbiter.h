@@ -68,6 +68,8 @@ class DomainArbiter {
   void SetAllocation(AllocationId id, const AllocationPolicy& policy, uint64_t now_ns);
   void RemoveAllocation(AllocationId id, uint64_t now_ns);  // without sessions
 
+  Priority priority(AllocationId id) const { return At(Engine::kCompute).policy().priority(id); }
+
   // Sessions of one allocation have equal shares of it.
   SessionId BeginSession(AllocationId allocation, uint64_t now_ns);
   // What it has queued and in flight is forgotten; call it when that has run out, or nobody is charged for it.

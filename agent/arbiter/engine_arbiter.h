@@ -50,6 +50,7 @@ class EngineArbiter {
 
   // Namespaces and allocations. A change of an allocation's class takes its sessions along.
   PolicyTree& policy() { return policy_; }
+  const PolicyTree& policy() const { return policy_; }
   void SetAllocation(AllocationId id, const AllocationPolicy& policy, uint64_t now_ns);
 
   void AddSession(SessionId session, AllocationId allocation);

@@ -91,6 +91,8 @@ void Graphs::On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate:
     return Refuse(wire::Fatal::kBadArgument);
   }
   auto plan = std::make_shared<GraphPlan>(host_->budget);
+  plan->band = port_->Band();
+  plan->node_priorities = (request.flags & wire::kGraphUseNodePriority) != 0;
   GraphBlock block;
   if (!FindGraphBlock(request.definition, request.definition_bytes, record, plan.get(), &block)) {
     return;
@@ -145,7 +147,7 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
     Reply<wire::GraphInstantiate>(caller, plan->result, {plan->failed_node, 0});
   };
   if (plan->result != CUDA_SUCCESS) return finish();
-  const auto build = [graph, plan, flags = request.flags] { graph->Build(plan.get(), flags); };
+  const auto build = [graph, plan] { graph->Build(plan.get()); };
   if (fits) return modules_.PostNext(build, finish);
   if (conditional) {
     plan->reservation->busy = 1;
@@ -175,6 +177,7 @@ void Graphs::On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request& 
     return Refuse(wire::Fatal::kBadArgument);
   }
   auto plan = std::make_shared<GraphPlan>(host_->budget);
+  plan->band = port_->Band();
   GraphBlock block;
   if (!FindGraphBlock(request.update, request.update_bytes, record, plan.get(), &block)) return;
   if (reservation != nullptr) ++reservation->busy;

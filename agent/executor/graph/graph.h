@@ -29,6 +29,7 @@
 #include "agent/executor/session/large_free.h"
 #include "agent/executor/session/work_pool.h"
 #include "agent/executor/stream/point.h"
+#include "agent/executor/stream/priority_band.h"
 #include "proto/wire/graph_commands.h"
 #include "proto/wire/graph_scopes.h"
 
@@ -116,8 +117,10 @@ struct GraphPlan {
   std::vector<bool> conditions;  // which of its handles have a node
   uint32_t judged = 0;           // number of entries validated so far
   uint32_t kernels = 0;
-  GraphSections sections;  // of a definition
-  bool prints = false;     // some kernel may print
+  GraphSections sections;        // of a definition
+  bool prints = false;           // some kernel may print
+  PriorityBand band;             // of its session, when it was sent
+  bool node_priorities = false;  // its nodes' priorities count, not their stream's
   CUresult result = CUDA_SUCCESS;
   uint32_t failed_node = wire::kNoGraphNode;
 
@@ -182,7 +185,7 @@ class Graph {
   // Does what a worker may not: reserves room among the session's nodes.
   [[nodiscard]] CUresult Prepare(const GraphPlan& plan);
   // Worker. Creates the driver's graph and executable graph; the result is in plan->result.
-  void Build(GraphPlan* plan, uint32_t flags);
+  void Build(GraphPlan* plan);
   // Worker, or the ring thread for a few entries. Sets new parameters.
   void Apply(GraphPlan* plan);
   // Returns true if Apply will process the whole graph, however small the update is.
@@ -275,7 +278,7 @@ class Graph {
                           std::vector<CUgraph>* bodies);
   // Edges between sections are expressed by the order of the sections.
   CUresult AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& bodies);
-  CUresult Instantiate(uint32_t flags);
+  CUresult Instantiate(bool node_priorities);
   // For a reservation's graph that has its nodes already: sets what the plan says.
   void Renew(GraphPlan* plan);
   CUresult RenewNode(const GraphPlan& plan, uint32_t i);

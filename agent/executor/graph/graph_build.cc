@@ -131,7 +131,7 @@ void Graph::SetHostNode(const GraphPlan& plan, uint32_t entry, HostNode* host_no
   }
 }
 
-void Graph::Build(GraphPlan* plan, uint32_t flags) {
+void Graph::Build(GraphPlan* plan) {
   const Driver& cuda = device_->cuda();
   // The youngest of what is called here; drivers before CUDA 12.3 lack it.
   if (cuda.cuGraphAddDependencies_v2 == nullptr) {
@@ -150,19 +150,16 @@ void Graph::Build(GraphPlan* plan, uint32_t flags) {
   } else {
     AddAll(plan);
   }
-  if (plan->result == CUDA_SUCCESS) plan->result = Instantiate(flags);
+  if (plan->result == CUDA_SUCCESS) plan->result = Instantiate(plan->node_priorities);
 }
 
-CUresult Graph::Instantiate(uint32_t flags) {
+CUresult Graph::Instantiate(bool node_priorities) {
   const Driver& cuda = device_->cuda();
-  unsigned long long driver_flags = 0;
-  if ((flags & wire::kGraphUseNodePriority) != 0) {
-    driver_flags |= CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
-  }
+  const unsigned long long flags =
+      node_priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0;
   for (Section& section : sections_) {
     if (section.graph == nullptr) continue;
-    CUDA_RETURN_IF_ERROR(
-        cuda.cuGraphInstantiateWithFlags(&section.exec, section.graph, driver_flags));
+    CUDA_RETURN_IF_ERROR(cuda.cuGraphInstantiateWithFlags(&section.exec, section.graph, flags));
     if (IsUploaded()) CUDA_RETURN_IF_ERROR(cuda.cuGraphUpload(section.exec, room_->stream));
   }
   return CUDA_SUCCESS;
@@ -279,6 +276,7 @@ CUresult Graph::AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& bodi
 CUresult Graph::SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const {
   const wire::GraphNode form = plan.reader.Node(entry);
   const auto kernel = plan.reader.Body<wire::GraphKernel>(form);
+  bool has_priority = false;
   for (uint32_t i = 0; i < kernel.attributes; ++i) {
     const wire::GraphAttribute attribute = plan.reader.Attribute(form, i);
     const auto id = static_cast<CUlaunchAttributeID>(attribute.id);
@@ -289,9 +287,16 @@ CUresult Graph::SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode
     CUlaunchAttributeValue value;
     static_assert(sizeof(value) == sizeof(attribute.value));
     std::memcpy(&value, attribute.value, sizeof(value));
+    if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+      value.priority = plan.band.Map(value.priority);
+      has_priority = true;
+    }
     CUDA_RETURN_IF_ERROR(device_->cuda().cuGraphKernelNodeSetAttribute(node, id, &value));
   }
-  return CUDA_SUCCESS;
+  if (has_priority || !plan.node_priorities) return CUDA_SUCCESS;
+  CUlaunchAttributeValue value = {};
+  value.priority = plan.band.Map(0);
+  return device_->cuda().cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value);
 }
 
 void Graph::Apply(GraphPlan* plan) {

@@ -78,7 +78,9 @@ CUresult Launches::SubmitLaunchEx(const LaunchExWork& launch, std::span<const ui
                                   CUstream stream) {
   CUDA_RETURN_IF_ERROR(Bind(services_.device->cuda(), launch.bindings));
   const wire::LaunchEx::Request& r = launch.request;
-  const LaunchConfig config(r.grid, r.block, r.dynamic_shared_bytes, stream, r.attributes);
+  wire::LaunchAttributes attributes = r.attributes;
+  attributes.priority = port_->Band().Map(attributes.priority);
+  const LaunchConfig config(r.grid, r.block, r.dynamic_shared_bytes, stream, attributes);
   size_t bytes = params.size();
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(params.data()),
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};

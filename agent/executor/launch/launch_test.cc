@@ -6,12 +6,14 @@
 
 #include "agent/executor/stream/stream_set.h"
 #include "agent/executor/testing/driver.h"
+#include "agent/executor/testing/graph.h"
 #include "agent/executor/testing/peer.h"
 
 namespace gpuloom::executor {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using wire::Fatal;
 using wire::HostPtr;
 using wire::KernelId;
@@ -68,6 +70,39 @@ TEST_F(LaunchTest, AttributesReachTheDriver) {
   question.kernel = KernelId{1};
   ASSERT_EQ(tenant_->Call<wire::OccupancyClusters>(question, &reply), CUDA_SUCCESS);
   EXPECT_EQ(reply.value, 16);
+}
+
+// Whatever it asks for: its streams, its launches and its graphs' nodes.
+TEST_F(LaunchTest, Malicious_PrioritiesStayInTheBandOfTheClass) {
+  control::ShareTerms terms{};
+  terms.priority = 3;
+  scheduler_.shares = terms;
+  auto low = scheduler_.AddTenant();
+  ASSERT_TRUE(low->LoadKernel(1, 1, "k", kEmptyPtx));
+  TestingDriver::TakePriorities();
+  ASSERT_EQ(low->Call<wire::StreamCreate>({StreamId{1}, 1, -5}), CUDA_SUCCESS);
+  wire::LaunchEx::Request request = Request(1u << CU_LAUNCH_ATTRIBUTE_PRIORITY);
+  request.stream = StreamId{1};
+  request.attributes.priority = -100;
+  const auto launch = [&] {
+    return low->WaitDone(1, low->Post<wire::LaunchEx>(request, PlainParams()));
+  };
+  TestingGraph graph;
+  graph.AddKernel(1, PlainParams(), {{CU_LAUNCH_ATTRIBUTE_PRIORITY, 0, {0xfb, 0xff, 0xff, 0xff}}});
+  graph.AddKernel(1, PlainParams());
+  const auto instantiate = [&](uint32_t id) {
+    return low->Call<wire::GraphInstantiate>(
+        {wire::GraphId{id}, wire::kGraphUseNodePriority, HostPtr{0}, 0}, nullptr, graph.Block());
+  };
+  ASSERT_TRUE(launch());
+  ASSERT_EQ(instantiate(1), CUDA_SUCCESS);
+  EXPECT_THAT(TestingDriver::TakePriorities(), ElementsAre(-1, -1, -1, 0));
+  // The policy changes: the stream that was made before, too.
+  terms.priority = 1;
+  scheduler_.SetShares(*low, terms);
+  ASSERT_TRUE(launch());
+  ASSERT_EQ(instantiate(2), CUDA_SUCCESS);
+  EXPECT_THAT(TestingDriver::TakePriorities(), ElementsAre(-5, -5, -5, -4));
 }
 
 TEST_F(LaunchTest, Malicious_UnknownAttribute) {

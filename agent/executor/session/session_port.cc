@@ -59,4 +59,9 @@ void Part::Charge(uint64_t bytes, std::function<void(CUresult, DeviceChargeRef)>
   ChargeDevice(services_.scheduler, id(), bytes, &outstanding_, std::move(done));
 }
 
+PriorityBand SessionPort::Band() const {
+  return PriorityBand::Of(services_.sharing->ClassOf(share_), services_.device->priority_least(),
+                          services_.device->priority_greatest());
+}
+
 }  // namespace gpuloom::executor

@@ -17,6 +17,7 @@
 #include "agent/executor/session/tenant.h"
 #include "agent/executor/session/time_sharing.h"
 #include "agent/executor/session/work_pool.h"
+#include "agent/executor/stream/priority_band.h"
 #include "agent/node/shared_region.h"
 #include "proto/control/messages.h"
 #include "proto/cuda/cuda_all.h"
@@ -81,6 +82,9 @@ class SessionPort {
   // Polls CUDA for completed work. Returns true if there was any.
   virtual bool PollStreams() = 0;
   Stream* FindStream(wire::StreamId id_untrusted);  // refuses if there is none
+
+  // The device's stream priorities that the session may use.
+  PriorityBand Band() const;
 
   // Returns true if this part of the arena is registered.
   bool OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;

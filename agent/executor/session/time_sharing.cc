@@ -86,6 +86,7 @@ void TimeSharing::Set(const control::SetShares& order) {
   const auto it = allocations_.find(order.allocation_id);
   if (it == allocations_.end()) return;  // its sessions have ended meanwhile
   const uint64_t now = now_ns();
+  ++changes_;
   arbiter_.SetNamespace(namespaces_.at(it->second.space).id, OfNamespace(order.shares), now);
   arbiter_.SetAllocation(it->second.id, OfAllocation(order.shares, order.slots), now);
 }

@@ -68,6 +68,11 @@ class TimeSharing {
   void End(Share* share);
   void Set(const control::SetShares& order);
   uint64_t now_ns() const { return clock_(); }
+  arbiter::Priority ClassOf(const Share& share) const {
+    return arbiter_.priority(share.allocation);
+  }
+  // Grows with each Set.
+  uint32_t changes() const { return changes_; }
 
   using Sessions = std::span<const std::unique_ptr<Session>>;
   void Update(Sessions sessions, uint64_t now_ns);
@@ -119,6 +124,7 @@ class TimeSharing {
   std::unordered_map<uint64_t, Allocation> allocations_;
   std::vector<Session*> by_session_;
   bool limited_ = false;
+  uint32_t changes_ = 0;
   uint64_t settled_ns_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <deque>
 #include <thread>
 
+#include "agent/executor/testing/graph.h"
 #include "agent/executor/testing/peer.h"
 
 namespace gpuloom::executor {
@@ -199,6 +200,37 @@ TEST_F(TimeSharingTest, AKernelMayWaitForAnotherStreamOfItsProgram) {
     EXPECT_TRUE(tenant->Never([&] { return tenant->reader.Done(StreamId{1}, waits); }));
     Launch(tenant.get(), 2, kPut, word);
     EXPECT_TRUE(tenant->WaitDone(1, waits));
+  }
+  stop = true;
+  others.join();
+}
+
+// It is submitted part by part, each of which may be marked.
+TEST_F(TimeSharingTest, AGraphInPartsIsDoneWithItsLastPart) {
+  auto tenant = Add(Weight(100));
+  auto neighbour = Add(Weight(100));
+  TestingGraph graph;
+  const uint64_t rest_ns = 1'000'000;
+  const std::span<const uint8_t> params{reinterpret_cast<const uint8_t*>(&rest_ns), 8};
+  graph.AddKernel(kRest, params);
+  graph.AddHostCall(1);
+  graph.AddKernel(kRest, params);
+  graph.AddEdge(0, 1);
+  graph.AddEdge(1, 2);
+  ASSERT_EQ(tenant->Call<wire::GraphInstantiate>({wire::GraphId{1}, 0, wire::HostPtr{0}, 0},
+                                                 nullptr, graph.Block()),
+            CUDA_SUCCESS);
+  std::atomic<bool> stop{false};
+  std::thread others([&] {
+    while (!stop) Keep({neighbour.get(), 300'000}, steady_clock::now() + milliseconds(50));
+  });
+  for (uint64_t n = 1; n <= 3; ++n) {
+    const Ticket launch = tenant->Post<wire::GraphLaunch>({wire::GraphId{1}, StreamId{0}});
+    EXPECT_TRUE(tenant->Wait([&] { return tenant->reader.host_functions_due() == n; }));
+    EXPECT_TRUE(tenant->Never([&] { return tenant->reader.Done(StreamId{0}, launch); }));
+    tenant->writer.PublishHostFunctionsDone(n);
+    channel::RingDoorbell(tenant->doorbell.get());
+    EXPECT_TRUE(tenant->WaitDone(0, launch));
   }
   stop = true;
   others.join();

@@ -52,15 +52,27 @@ bool MarksAtOnce(const Work& work) {
 
 // All streams are non-blocking to CUDA: the legacy stream's barrier must not cross tenants.
 CUresult Submission::MakeStream(Stream& stream) {
+  if (stream.cuda != nullptr && stream.terms == services_.sharing->changes()) return CUDA_SUCCESS;
+  const int priority = port_->Band().Map(stream.priority);
+  if (stream.cuda != nullptr && priority != stream.cuda_priority) {
+    // In its new band as soon as CUDA has nothing of it.
+    const bool idle =
+        !stream.busy && stream.in_flight == 0 && stream.marks.empty() && !stream.waits_told;
+    if (!idle) return CUDA_SUCCESS;
+    GiveStream(stream);
+    stream.cuda = nullptr;
+  }
+  stream.terms = services_.sharing->changes();
+  stream.cuda_priority = priority;
   if (stream.cuda != nullptr) return CUDA_SUCCESS;
-  return stream.green != nullptr ? stream.green->MakeStream(stream.priority, &stream.cuda)
-                                 : services_.device->TakeStream(stream.priority, &stream.cuda);
+  return stream.green != nullptr ? stream.green->MakeStream(priority, &stream.cuda)
+                                 : services_.device->TakeStream(priority, &stream.cuda);
 }
 
 void Submission::GiveStream(Stream& stream) {
   graphs_->FinishGraphs(stream);
   if (stream.green != nullptr) return services_.device->DropStream(stream.cuda);
-  services_.device->GiveStream(stream.priority, stream.cuda);
+  services_.device->GiveStream(stream.cuda_priority, stream.cuda);
 }
 
 void Submission::Submit(Stream& stream, StreamCommand& command) {
@@ -76,12 +88,14 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
   Count(stream, command);
   if (result == CUDA_SUCCESS) result = services_.device->Judge(SubmitWork(stream, command));
   if (stream.busy) stream.busy_tally = std::exchange(stream.tally, {});
+  stream.waits_told = false;
   for (uint32_t i = 0; i < command.commands && result != CUDA_SUCCESS; ++i) {
     port_->TellAsyncError(stream.id, result);
   }
   const bool piece = MarksAtOnce(command.work);
   marked_piece_ |= piece;
-  const bool marks = piece || stream.tally.marks;
+  // Of a command in parts the ticket is reached with the last only.
+  const bool marks = piece || (stream.tally.marks && command.parts == 1);
   // Counted with this command, which StreamSet adds after us. What another thread is launching is marked
   // when it is back.
   if (!stream.busy && (stream.unmarked + command.commands >= kCommandsPerMark || marks) &&
@@ -244,6 +258,7 @@ void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
     const CUevent recorded = dependency.point->done ? nullptr : dependency.point->event;
     if (recorded == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
     services_.device->Judge(services_.device->cuda().cuStreamWaitEvent(stream.cuda, recorded, 0));
+    stream.waits_told = true;
     return;
   }
   Stream* other = streams_.FindAny(dependency.stream);
@@ -269,6 +284,7 @@ void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
   }
   if (event == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
   services_.device->Judge(services_.device->cuda().cuStreamWaitEvent(stream.cuda, event, 0));
+  stream.waits_told = true;
 }
 
 void Submission::AddMark(Stream& stream, PointRef point, bool tell) {

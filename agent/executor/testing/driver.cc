@@ -29,6 +29,11 @@ TestingState& S() {
   return *kState;
 }
 
+void NotePriority(int priority) {
+  const MutexLock lock(S().mutex);
+  S().priorities.push_back(priority);
+}
+
 CUresult Work(const std::string& what, CUstream stream) {
   const MutexLock lock(S().mutex);
   if (S().failure != CUDA_SUCCESS) return S().failure;
@@ -137,6 +142,11 @@ void FillTable(Driver* d) {
     return grid == 0 ? CUDA_ERROR_INVALID_VALUE : Work("launch", stream);
   };
   d->cuLaunchKernelEx = [](const CUlaunchConfig* config, CUfunction, void**, void**) {
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
+      if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+        NotePriority(config->attrs[i].value.priority);
+      }
+    }
     return config->gridDimX == 0
                ? CUDA_ERROR_INVALID_VALUE
                : Work("launch " + std::to_string(config->numAttrs), config->hStream);
@@ -440,6 +450,11 @@ int TestingDriver::held_calls() {
 void TestingDriver::Fail(CUresult result) { Set(&TestingState::failure, result); }
 void TestingDriver::RefuseGraphs(CUresult result) { Set(&TestingState::graph_failure, result); }
 void TestingDriver::SetLoadsBlock(bool block) { Set(&TestingState::loads_block, block); }
+
+std::vector<int> TestingDriver::TakePriorities() {
+  const MutexLock lock(S().mutex);
+  return std::move(S().priorities);
+}
 
 std::vector<std::string> TestingDriver::TakeCalls() {
   const MutexLock lock(S().mutex);

@@ -53,6 +53,9 @@ class TestingDriver {
   };
   static Made made();
 
+  // Of the streams, launches and nodes since the last call.
+  static std::vector<int> TakePriorities();
+
   // Graphs and executable graphs created and not destroyed.
   static int live_graphs();
 

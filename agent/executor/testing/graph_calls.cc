@@ -63,8 +63,11 @@ void FillGraphTable(Driver* d) {
   };
   d->cuGraphAddDependencies_v2 = [](CUgraph, const CUgraphNode*, const CUgraphNode*,
                                     const CUgraphEdgeData*, size_t) { return CUDA_SUCCESS; };
-  d->cuGraphKernelNodeSetAttribute = [](CUgraphNode, CUkernelNodeAttrID,
-                                        const CUkernelNodeAttrValue*) { return CUDA_SUCCESS; };
+  d->cuGraphKernelNodeSetAttribute = [](CUgraphNode, CUkernelNodeAttrID id,
+                                        const CUkernelNodeAttrValue* value) {
+    if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY) NotePriority(value->priority);
+    return CUDA_SUCCESS;
+  };
   d->cuGraphInstantiateWithFlags = [](CUgraphExec* exec, CUgraph graph, unsigned long long) {
     ++S().live_graphs;
     const CUresult result = NewGraphPart(exec);

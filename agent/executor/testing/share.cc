@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "agent/executor/testing/driver.h"
+#include "agent/executor/testing/state.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -37,6 +38,7 @@ void FillShareTable(Driver* d) {
   d->cuKernelGetName = [](const char** name, CUkernel) { return *name = g_name, CUDA_SUCCESS; };
   d->cuStreamCreateWithPriority = [](CUstream* stream, unsigned flags, int priority) {
     ++g_streams;
+    NotePriority(priority);
     return g_driver.cuStreamCreateWithPriority(stream, flags, priority);
   };
   d->cuStreamDestroy_v2 = [](CUstream stream) {

@@ -37,6 +37,7 @@ struct TestingState {
       GPULOOM_GUARDED_BY(mutex);                                    // by graph
   std::map<uint64_t, uint64_t> graph_of GPULOOM_GUARDED_BY(mutex);  // by executable
   std::set<uint64_t> conditional GPULOOM_GUARDED_BY(mutex);         // graphs
+  std::vector<int> priorities GPULOOM_GUARDED_BY(mutex);  // of streams, launches and nodes
   std::atomic<int> live_graphs{0};
   std::map<uint64_t, Pending> stream_work GPULOOM_GUARDED_BY(mutex);  // by stream: its newest work
   std::map<uint64_t, Pending> event_work GPULOOM_GUARDED_BY(mutex);
@@ -63,6 +64,7 @@ struct TestingState {
 
 // The only instance.
 TestingState& S();
+void NotePriority(int priority);
 // Every pinned allocation is this: 8 MiB, as much as the executor requests.
 void* PinnedMemory();
 
