@@ -61,7 +61,7 @@ class Session final : private SessionPort {
   Share& share() { return share_; }
   bool held() const { return held_; }
   // What could go to each engine now but for its share.
-  std::array<arbiter::Work, arbiter::kEngines> Ready() const;
+  std::array<arbiter::Work, arbiter::kEngines> Ready();
   // Returns true if a caller may be waiting for Poll, rather than for the device to tell it (Point::told).
   bool AnyoneWaitsForUs() const;
   // Wakes the tenant if it sleeps and something was published since.

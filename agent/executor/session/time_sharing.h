@@ -38,8 +38,11 @@ struct Share {
     uint64_t budget_ns = 0;
     arbiter::Work submitted;
 
-    bool IsOpen(bool stream_at_device) const { return open && !(idle_streams && stream_at_device); }
-    // The first piece always does.
+    bool IsOpen(bool stream_at_device) const {
+      return open && !IsFull() && !(idle_streams && stream_at_device);
+    }
+    // The first piece always fits.
+    bool IsFull() const { return submitted.pieces != 0 && submitted.predicted_ns >= budget_ns; }
     bool Fits(uint64_t predicted_ns) const {
       return submitted.pieces == 0 ||
              predicted_ns <= budget_ns - std::min(budget_ns, submitted.predicted_ns);
