@@ -60,6 +60,8 @@ class Session final : private SessionPort {
   }
   // Commands that are not submitted, whatever they wait for.
   bool HasWaiting() const { return streams_.waiting_commands() != 0; }
+  // Returns true if Ready has looked at all of them.
+  bool KnowsReady() const { return streams_.LooksAtAll(); }
   uint64_t last_read_ns() const { return last_read_ns_; }
   Share& share() { return share_; }
   const Share& share() const { return share_; }

@@ -222,7 +222,7 @@ void TimeSharing::Settle(Sessions sessions) {
 bool TimeSharing::HasWork(const Session& session) const {
   if (session.AtDevice()) return true;
   if (session.held()) return false;
-  if (!limited_) return session.HasWaiting();
+  if (!limited_ || !session.KnowsReady()) return session.HasWaiting();
   const auto& queued = session.share().queued;
   return std::any_of(queued.begin(), queued.end(),
                      [](const arbiter::Work& work) { return work.pieces != 0; });
