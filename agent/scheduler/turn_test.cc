@@ -106,13 +106,13 @@ TEST_F(TurnTest, ATurnIsNotGivenBeforeTheLastOneHasDrained) {
   EXPECT_EQ(one.Order('+'), 'k');
   EXPECT_TRUE(Becomes(&one, kEndless));
   EXPECT_EQ(one.Order('b'), 'k');
+  const auto asked = EventLoop::Clock::now();
   EXPECT_EQ(two.Order('+'), 'k');
-  EXPECT_TRUE(Becomes(&one, kNone));
-  // Looked at before 10 ms are over, where this machine lets us.
-  const auto ended = EventLoop::Clock::now();
-  const uint32_t turn = two.OrderForNumber('/');
-  if (EventLoop::Clock::now() - ended < milliseconds(5)) {
-    EXPECT_EQ(turn, kNone);
+  // A quantum of 5 ms, and 10 ms in which it is waited for.
+  for (;;) {
+    const uint32_t turn = two.OrderForNumber('/');
+    if (EventLoop::Clock::now() - asked > milliseconds(10)) break;
+    ASSERT_EQ(turn, kNone);
   }
   EXPECT_EQ(one.Order('B'), 'k');
   EXPECT_TRUE(Becomes(&two, kBounded));
@@ -126,7 +126,6 @@ TEST_F(TurnTest, AHigherClassEndsATurnAtOnce) {
   EXPECT_TRUE(Becomes(&low, kEndless));
   EXPECT_EQ(high.Order('+'), 'k');
   EXPECT_TRUE(Becomes(&high, kBounded));
-  EXPECT_EQ(low.OrderForNumber('/'), kNone);
   // Its class changes while it has the turn.
   Bind("b", {0, 0, 3, 0, 0});
   EXPECT_TRUE(Becomes(&low, kBounded));
