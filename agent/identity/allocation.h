@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/clock.h"
+#include "proto/control/messages.h"
 
 namespace gpuloom {
 
@@ -24,7 +25,10 @@ struct Binding {
   PodContainer owner;
   std::string trust_domain;
   uint64_t quota_bytes = 0;
+  control::ShareTerms shares{};
+  uint32_t memory_wait_ms = 0;
   Clock::Time bound_at;
+  bool operator==(const Binding&) const = default;
 };
 
 // What a container has mounted, by file name in the shim store.

@@ -45,7 +45,12 @@ class Book : public ::testing::Test {
 };
 
 Binding SomeBinding() {
-  return {{"team-a", "p\"0: {", "main"}, "namespace/team-a", 12345678901, kNow};
+  return {{"team-a", "p\"0: {", "main"},
+          "namespace/team-a",
+          12345678901,
+          {300, 20, 1, 600, 50},
+          30'000,
+          kNow};
 }
 
 TEST_F(Book, SurvivesARestartWhole) {
@@ -58,6 +63,7 @@ TEST_F(Book, SurvivesARestartWhole) {
   EXPECT_EQ(found->gpu_uuid, "GPU-1");
   EXPECT_EQ(found->library_files.cuda, "shim-1");
   EXPECT_EQ(found->library_files.nvml, "nvml-1");
+  EXPECT_EQ(found->binding, SomeBinding());
   EXPECT_EQ(found->created_at, kNow);
   EXPECT_THAT(found->device_ids, ::testing::ElementsAre("gpu-1::0", "gpu-1::2"));
   ASSERT_TRUE(found->binding.has_value());

@@ -10,6 +10,20 @@ namespace {
 
 constexpr int kFormat = 1;
 
+struct ShareKey {
+  const char* key;
+  uint32_t control::ShareTerms::*term;
+};
+constexpr ShareKey kShareKeys[] = {
+    {"namespaceWeight", &control::ShareTerms::namespace_weight},
+    {"weight", &control::ShareTerms::weight},
+    {"priority", &control::ShareTerms::priority},
+    {"namespaceTimePermille", &control::ShareTerms::namespace_time_permille},
+    {"timePermille", &control::ShareTerms::time_permille}};
+static_assert(sizeof(kShareKeys) / sizeof(kShareKeys[0]) * sizeof(uint32_t) ==
+                  sizeof(control::ShareTerms),
+              "every term is kept");
+
 int64_t ToMillis(Clock::Time time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
 }
@@ -38,6 +52,10 @@ std::string FormatRecord(const Allocation& allocation) {
     out << YAML::Key << "container" << YAML::Value << YAML::DoubleQuoted << binding.owner.container;
     out << YAML::Key << "trustDomain" << YAML::Value << YAML::DoubleQuoted << binding.trust_domain;
     out << YAML::Key << "quotaBytes" << YAML::Value << binding.quota_bytes;
+    for (const auto& [key, term] : kShareKeys) {
+      out << YAML::Key << key << YAML::Value << binding.shares.*term;
+    }
+    out << YAML::Key << "memoryWaitMs" << YAML::Value << binding.memory_wait_ms;
     out << YAML::Key << "boundAtMs" << YAML::Value << ToMillis(binding.bound_at);
     out << YAML::EndMap;
   }
@@ -72,6 +90,9 @@ absl::StatusOr<Allocation> ParseRecord(const std::string& text) {
       binding.owner.container = node["container"].as<std::string>();
       binding.trust_domain = node["trustDomain"].as<std::string>();
       binding.quota_bytes = node["quotaBytes"].as<uint64_t>();
+      // Absent where an older agent wrote it: not said.
+      for (const auto& [key, term] : kShareKeys) binding.shares.*term = node[key].as<uint32_t>(0);
+      binding.memory_wait_ms = node["memoryWaitMs"].as<uint32_t>(0);
       binding.bound_at = FromMillis(node["boundAtMs"].as<int64_t>());
       allocation.binding = binding;
     }

@@ -10,6 +10,7 @@
 #include "agent/cat.h"
 #include "agent/inventory/slots.h"
 #include "agent/node/size.h"
+#include "agent/plugin/share_terms.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom {
@@ -128,13 +129,14 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   }
   const absl::StatusOr<PodContainer> owner = resolver_.Resolve(device_ids);
   if (!owner.ok()) return owner.status();
-  const std::optional<Grant> granted = GrantFor(*gpu_uuid, *owner);
-  if (!granted.has_value()) {
+  const auto no_policy = [&] {
     return absl::FailedPreconditionError(
         Cat("policy: ", Describe(*owner), ": ", options_.policy->Trouble()));
-  }
-  const Grant& grant = *granted;
-  if (grant.slot_bytes == 0) {
+  };
+  Binding granted;
+  granted.owner = *owner;
+  if (!SetGrant(*gpu_uuid, device_ids.size(), &granted)) return no_policy();
+  if (granted.quota_bytes == 0) {
     return absl::FailedPreconditionError(
         Cat("policy: ", Describe(*owner),
             " would get no GPU memory: the reserve leaves nothing for the slots"));
@@ -158,10 +160,11 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
     }
     Allocation bound = allocation;
     if (!bound.binding.has_value()) {
-      bound.binding = Binding{*owner, "", 0, options_.clock->Now()};
+      bound.binding.emplace();
+      bound.binding->owner = *owner;
+      bound.binding->bound_at = options_.clock->Now();
     }
-    bound.binding->trust_domain = grant.trust_domain;
-    bound.binding->quota_bytes = grant.slot_bytes * device_ids.size();
+    if (!SetGrant(*gpu_uuid, device_ids.size(), &*bound.binding)) return no_policy();
     if (absl::Status status = Tell(scheduler->get(), bound); !status.ok()) {
       return absl::Status(status.code(),
                           Cat(Describe(*owner), ": ", std::string(status.message())));
@@ -170,7 +173,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
       return status;
     bound_name = bound.name;
     spdlog::info("start: {}: {}, {} slots, {}, trust domain {}", bound.name, Describe(*owner),
-                 device_ids.size(), FormatSize(bound.binding->quota_bytes), grant.trust_domain);
+                 device_ids.size(), FormatSize(bound.binding->quota_bytes),
+                 bound.binding->trust_domain);
   }
   if (bound_name.empty()) {
     return absl::FailedPreconditionError(
@@ -234,10 +238,7 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
     if (allocation.gpu_uuid != gpu_uuid) continue;
     if (allocation.binding.has_value()) {
       // Without a policy in force what runs keeps what it was granted last.
-      if (const std::optional<Grant> grant = GrantFor(gpu_uuid, allocation.binding->owner)) {
-        allocation.binding->trust_domain = grant->trust_domain;
-        allocation.binding->quota_bytes = grant->slot_bytes * allocation.device_ids.size();
-      }
+      (void)SetGrant(gpu_uuid, allocation.device_ids.size(), &*allocation.binding);
     }
     absl::Status told = Tell(scheduler, allocation);
     if (absl::IsUnavailable(told)) return told;
@@ -261,15 +262,11 @@ std::vector<std::string> Allocator::Regrant() {
   for (Allocation& allocation : options_.book->All()) {
     if (!allocation.binding.has_value() || !options_.capacities.contains(allocation.gpu_uuid))
       continue;
-    const std::optional<Grant> grant = GrantFor(allocation.gpu_uuid, allocation.binding->owner);
-    if (!grant.has_value()) continue;
-    const uint64_t quota_bytes = grant->slot_bytes * allocation.device_ids.size();
-    if (grant->trust_domain == allocation.binding->trust_domain &&
-        quota_bytes == allocation.binding->quota_bytes) {
+    const Binding before = *allocation.binding;
+    if (!SetGrant(allocation.gpu_uuid, allocation.device_ids.size(), &*allocation.binding) ||
+        *allocation.binding == before) {
       continue;
     }
-    allocation.binding->trust_domain = grant->trust_domain;
-    allocation.binding->quota_bytes = quota_bytes;
     absl::Status status;
     // A scheduler that is away hears of it in Restore.
     if (const auto scheduler = options_.scheduler(allocation.gpu_uuid); scheduler.ok()) {
@@ -331,13 +328,19 @@ void Allocator::KubeletSeen(const std::string& kubelet_id) {
   collector_.KubeletSeen(since.value_or(now));
 }
 
-std::optional<Grant> Allocator::GrantFor(const std::string& gpu_uuid,
-                                         const PodContainer& owner) const {
-  const auto capacity = options_.capacities.find(gpu_uuid);
-  if (capacity == options_.capacities.end()) return Grant();
+bool Allocator::SetGrant(const std::string& gpu_uuid, size_t slots, Binding* binding) const {
   const std::shared_ptr<const Policy> policy = options_.policy->Current();
-  if (policy == nullptr) return std::nullopt;
-  return Decide(*policy, capacity->second, owner.pod_namespace, owner.pod);
+  const auto capacity = options_.capacities.find(gpu_uuid);
+  if (policy == nullptr || capacity == options_.capacities.end()) return false;
+  const PodContainer& owner = binding->owner;
+  const Grant grant = Decide(*policy, capacity->second, owner.pod_namespace, owner.pod);
+  binding->trust_domain = grant.trust_domain;
+  binding->quota_bytes = grant.slot_bytes * slots;
+  binding->shares = ShareTermsOf(*policy, owner);
+  binding->memory_wait_ms =
+      1000 *
+      SettingsOfPod(*policy, owner.pod_namespace, owner.pod, owner.container).memory_wait_s.value;
+  return true;
 }
 
 absl::Status Allocator::Tell(SchedulerClient* scheduler, const Allocation& allocation) const {
@@ -357,6 +360,8 @@ absl::Status Allocator::Tell(SchedulerClient* scheduler, const Allocation& alloc
   order.trust_domain = binding.trust_domain;
   order.memory_quota_bytes = binding.quota_bytes;
   order.pinned_limit_bytes = options_.pinned_limit_bytes;
+  order.shares = binding.shares;
+  order.memory_wait_ms = binding.memory_wait_ms;
   return scheduler->BindAllocation(order);
 }
 

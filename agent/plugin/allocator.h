@@ -96,8 +96,9 @@ class Allocator {
   absl::StatusOr<uint32_t> OtherTenants(const std::string& gpu_uuid,
                                         const std::vector<std::string>& device_ids,
                                         const std::string& pod_namespace) const;
-  // Empty while no policy is in force.
-  std::optional<Grant> GrantFor(const std::string& gpu_uuid, const PodContainer& owner) const;
+  // Sets what the binding's owner gets for so many slots of the GPU. Returns false, and changes nothing, while no policy
+  // is in force, or the GPU is not there.
+  [[nodiscard]] bool SetGrant(const std::string& gpu_uuid, size_t slots, Binding* binding) const;
   absl::Status Tell(SchedulerClient* scheduler, const Allocation& allocation) const;
   absl::StatusOr<std::shared_ptr<SchedulerClient>> WaitForScheduler(
       const std::string& gpu_uuid) const;

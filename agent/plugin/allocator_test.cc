@@ -314,6 +314,38 @@ TEST_F(AllocatorTest, AChangeOfPolicyReachesRunningPods) {
   EXPECT_EQ(book_->All().front().binding->quota_bytes, 10 * kGiB);
 }
 
+TEST_F(AllocatorTest, SharesOfTimeAndMemoryWaitReachRunningPodsToo) {
+  const auto setup = allocator_->Allocate(Ids({0}));
+  Holds("a", "p", Ids({0}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  const BindOrder& order = scheduler_->bound.at(NameOf(*setup));
+  EXPECT_EQ(order.shares, (control::ShareTerms{100, 100, 2, 0, 0}));
+  EXPECT_EQ(order.memory_wait_ms, 0u);
+  const std::string memory = "defaults: {memory: 1GiB";
+  for (const auto& [rule, shares, wait_ms] :
+       {std::tuple(", weight: 300}", control::ShareTerms{300, 100, 2, 0, 0}, 0u),
+        std::tuple(", priority: low}", control::ShareTerms{100, 100, 3, 0, 0}, 0u),
+        std::tuple(", timeShareMax: 30%}", control::ShareTerms{100, 100, 2, 300, 0}, 0u),
+        std::tuple(", memoryWait: 5m}", control::ShareTerms{100, 100, 2, 0, 0}, 300'000u)}) {
+    WritePolicy(memory + rule);
+    ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+    EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+    EXPECT_EQ(order.shares, shares) << rule;
+    EXPECT_EQ(order.memory_wait_ms, wait_ms) << rule;
+  }
+  // What is in force is remembered for the time when no policy is.
+  std::ofstream(state_ + "/policy.yaml") << "defaults: {memroy: 1GiB}\n";
+  policy_.emplace(state_ + "/policy.yaml");
+  ASSERT_EQ(policy_->LoadFirst().outcome, PolicyWatcher::Outcome::kRefused);
+  std::vector<std::string> complaints;
+  book_.emplace(state_);
+  ASSERT_TRUE(book_->Load(&complaints).ok());
+  FakeScheduler fresh;
+  ASSERT_TRUE(allocator_->Restore(kUuid, &fresh).ok());
+  EXPECT_EQ(fresh.bound.at(NameOf(*setup)).memory_wait_ms, 300'000u);
+  EXPECT_EQ(fresh.bound.at(NameOf(*setup)).shares, (control::ShareTerms{100, 100, 2, 0, 0}));
+}
+
 TEST_F(AllocatorTest, WithoutAPolicyNothingStartsAndWhatRunsKeepsItsGrant) {
   const auto running = allocator_->Allocate(Ids({0}));
   Holds("rich", "p", Ids({0}));

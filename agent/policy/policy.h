@@ -57,6 +57,7 @@ struct PodKeys {
   std::optional<Setting<uint32_t>> weight;  // 1–1000
   std::optional<Setting<arbiter::Priority>> priority;
   std::optional<Setting<uint32_t>> time_share_max_percent;  // 1–100
+  std::optional<Setting<uint32_t>> memory_wait_s;           // 0–3600
   std::optional<Setting<bool>> deny;
   std::optional<Setting<std::vector<GpuPattern>>> gpus;
 };
@@ -110,8 +111,5 @@ std::string Where(const Policy& policy, const Place& place, const std::string& k
 // Why the policy cannot be kept to on this GPU, with file, line and key: some rule's memory times the slots,
 // and the reserve, is more than the GPU has, and `overcommit` is not set. Empty: it can.
 std::string BrokenPromise(const Policy& policy, const Capacity& capacity);
-
-// One line for each key that is set and has no effect on tenants yet, with the first place that sets it.
-std::vector<std::string> NotEnforced(const Policy& policy);
 
 }  // namespace gpuloom

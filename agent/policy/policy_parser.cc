@@ -19,14 +19,15 @@ using Words = std::span<const std::string_view>;
 
 constexpr std::array<std::string_view, 3> kTopKeys = {"defaults", "namespaces", "overcommit"};
 // What a pod's rule may set stands first, `pods` last.
-constexpr std::array<std::string_view, 9> kKeys = {"weight",      "priority",   "timeShareMax",
-                                                   "deny",        "gpus",       "memory",
-                                                   "trustDomain", "maxTenants", "pods"};
+constexpr std::array<std::string_view, 10> kKeys = {
+    "weight", "priority", "timeShareMax", "memoryWait", "deny",
+    "gpus",   "memory",   "trustDomain",  "maxTenants", "pods"};
 constexpr Words kNamespaceKeys = kKeys;
-constexpr Words kDefaultsKeys = kNamespaceKeys.first(8);
-constexpr Words kPodKeys = kNamespaceKeys.first(5);
+constexpr Words kDefaultsKeys = kNamespaceKeys.first(9);
+constexpr Words kPodKeys = kNamespaceKeys.first(6);
 constexpr uint32_t kMaxWeight = 1000;
 constexpr uint32_t kMaxTenants = 1000;
+constexpr uint32_t kMaxMemoryWaitS = 3600;
 constexpr uint32_t kMaxGpuIndex = 1023;
 constexpr size_t kMaxGpus = 64;
 constexpr size_t kMaxGpuLetters = 128;
@@ -202,6 +203,9 @@ class Parser {
     if (const YAML::Node node = map["timeShareMax"]) {
       if (!ParsePercent(node, path + ".timeShareMax", &keys->time_share_max_percent)) return false;
     }
+    if (const YAML::Node node = map["memoryWait"]) {
+      if (!ParseWait(node, path + ".memoryWait", &keys->memory_wait_s)) return false;
+    }
     if (const YAML::Node node = map["deny"]) {
       const std::optional<bool> value = TruthValue(node);
       if (!value) return Fail(node, path + ".deny", "write true or false, without quotes");
@@ -280,6 +284,24 @@ class Parser {
     if (!value) return Fail(node, key, "write a share from 1% to 100%, in whole numbers");
     *percent = {*value, PlaceOf(node)};
     return true;
+  }
+
+  bool ParseWait(const YAML::Node& node, const std::string& key,
+                 std::optional<Setting<uint32_t>>* seconds) {
+    const std::string text = node.IsScalar() ? node.Scalar() : "";
+    if (WholeNumber(text, 0, UINT32_MAX)) {
+      return Fail(node, key, "'" + text + "' has no unit: write " + text + "s");
+    }
+    for (const auto& [unit, unit_s] :
+         {std::pair('s', 1u), std::pair('m', 60u), std::pair('h', 3600u)}) {
+      if (!text.ends_with(unit)) continue;
+      const std::optional<uint32_t> value = WholeNumber(
+          std::string_view(text).substr(0, text.size() - 1), 0, kMaxMemoryWaitS / unit_s);
+      if (!value) break;
+      *seconds = {*value * unit_s, PlaceOf(node)};
+      return true;
+    }
+    return Fail(node, key, "write a time like 0s, 30s or 5m, in whole numbers, at most 1h");
   }
 
   bool ParseGpus(const YAML::Node& list, const std::string& key,

@@ -65,6 +65,7 @@ void ChoosePodKeys(const std::vector<const Rule*>& rules, PodSettings* settings)
   Choose(rules, &PodKeys::priority, "priority", &settings->priority);
   Choose(rules, &PodKeys::time_share_max_percent, "timeShareMax",
          &settings->time_share_max_percent);
+  Choose(rules, &PodKeys::memory_wait_s, "memoryWait", &settings->memory_wait_s);
   Choose(rules, &PodKeys::deny, "deny", &settings->deny);
   Choose(rules, &PodKeys::gpus, "gpus", &settings->gpus);
 }
@@ -120,9 +121,11 @@ NamespaceSettings SettingsOfNamespace(const Policy& policy, std::string_view pod
 
 PodSettings SettingsOfPod(const Policy& policy, std::string_view pod_namespace,
                           std::string_view pod, std::string_view container) {
-  const Chosen<arbiter::Priority> highest = SettingsOfNamespace(policy, pod_namespace).priority;
+  const NamespaceSettings space = SettingsOfNamespace(policy, pod_namespace);
+  const Chosen<arbiter::Priority>& highest = space.priority;
   PodSettings settings;
   settings.priority = highest;
+  settings.memory_wait_s = space.memory_wait_s;
   ChoosePodKeys(PodRulesOf(policy, pod_namespace, pod, container), &settings);
   if (arbiter::Index(settings.priority.value) < arbiter::Index(highest.value)) {
     settings.priority = highest;

@@ -30,6 +30,7 @@ struct PodSettings {
   Chosen<uint32_t> weight{kDefaultWeight, "", {}};
   Chosen<arbiter::Priority> priority{arbiter::Priority::kNormal, "", {}};
   Chosen<uint32_t> time_share_max_percent{100, "", {}};
+  Chosen<uint32_t> memory_wait_s;
   Chosen<bool> deny;
   Chosen<std::vector<GpuPattern>> gpus;  // empty: all
 };

@@ -59,6 +59,25 @@ TEST(Decide, MemoryIsRoundedDownToGranules) {
   EXPECT_EQ(Decide(policy, H200(), "a", "p").slot_bytes, 2 * kMiB);
 }
 
+TEST(Settings, MemoryWaitIsATimeInSeconds) {
+  const Policy policy = MustParse(R"(
+defaults: {memoryWait: 5m}
+namespaces:
+  team-a:
+    memoryWait: 30s
+    pods:
+      batch: {memoryWait: 1h}
+      "serve-*": {memoryWait: 0s}
+)");
+  EXPECT_EQ(SettingsOfNamespace(policy, "other").memory_wait_s.value, 300u);
+  EXPECT_EQ(SettingsOfNamespace(policy, "team-a").memory_wait_s.value, 30u);
+  EXPECT_EQ(SettingsOfPod(policy, "team-a", "p", "c").memory_wait_s.value, 30u);
+  EXPECT_EQ(SettingsOfPod(policy, "other", "p", "c").memory_wait_s.value, 300u);
+  EXPECT_EQ(SettingsOfPod(policy, "team-a", "batch", "c").memory_wait_s.value, 3600u);
+  EXPECT_EQ(SettingsOfPod(policy, "team-a", "serve-1", "c").memory_wait_s.value, 0u);
+  EXPECT_EQ(SettingsOfNamespace(Policy{}, "other").memory_wait_s.value, 0u);
+}
+
 TEST(Settings, EachKeyFromTheMostSpecificRuleThatSetsIt) {
   const Policy policy = MustParse(R"(
 defaults: {weight: 50, priority: low, maxTenants: 4}

@@ -5,11 +5,51 @@
 
 #include <CLI/CLI.hpp>
 
+#include "agent/node/duration.h"
 #include "agent/node/size.h"
 #include "agent/policy_command/command_line.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::run {
+namespace {
+
+CLI::App* AddSuspend(CLI::App* app, bool suspends, SuspendCommand* command) {
+  CLI::App* added = app->add_subcommand(
+      suspends ? "suspend" : "resume",
+      suspends ? "Stops a pod's work on this machine's GPUs until gpuloom resume, and waits until "
+                 "nothing of it runs there.\n"
+                 "Example: gpuloom suspend team-a/train-7"
+               : "Lets a pod's work on this machine's GPUs go on.\n"
+                 "Example: gpuloom resume team-a/train-7");
+  added
+      ->add_option_function<std::string>(
+          "pod",
+          [command](const std::string& text) {
+            if (ParseTarget(text, command)) return;
+            throw CLI::ValidationError(
+                "pod", "'" + text + "': write NAMESPACE/POD or NAMESPACE/POD/CONTAINER");
+          },
+          "the pod, as NAMESPACE/POD; NAMESPACE/POD/CONTAINER for one container. The commands of "
+          "gpuloom run are pods of the namespace local")
+      ->required();
+  added->add_option("--state-dir", command->state_dir,
+                    "state folder of the node's agent, or of one scheduler (default: "
+                    "/var/lib/gpuloom, and those of this user's gpuloom run)");
+  if (!suspends) return added;
+  added->add_option_function<std::string>(
+      "--timeout",
+      [command](const std::string& text) {
+        const auto timeout = ParseDuration(text);
+        if (!timeout) {
+          throw CLI::ValidationError("--timeout", "'" + text + "' is no time: write 10s or 2m");
+        }
+        command->timeout = *timeout;
+      },
+      "how long to wait for what runs to end (10s)");
+  return added;
+}
+
+}  // namespace
 
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status) {
   CommandLine line;
@@ -43,6 +83,34 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       },
       "device memory that the command may use, instead of the slots' part: 512MiB, 8GiB");
   run->add_option(
+         "--weight", line.weight,
+         "its share of the GPU's time, relative to the weights of the other commands (100)")
+      ->check(CLI::Range(1, 1000));
+  run->add_option_function<std::string>(
+      "--priority",
+      [&line](const std::string& text) {
+        constexpr const char* kNames[] = {"high", "normal", "low"};
+        for (uint32_t i = 0; i < std::size(kNames); ++i) {
+          if (text == kNames[i]) line.priority = i + 1;
+        }
+        if (line.priority == 0) {
+          throw CLI::ValidationError("--priority", "'" + text + "': write high, normal or low");
+        }
+      },
+      "high goes before normal, which is the default, and normal before low");
+  run->add_option_function<std::string>(
+      "--memory-wait",
+      [&line](const std::string& text) {
+        const auto wait = ParseDuration(text);
+        if (!wait || *wait > std::chrono::hours(1)) {
+          throw CLI::ValidationError("--memory-wait",
+                                     "'" + text + "': write a time like 30s or 5m, at most 60m");
+        }
+        line.memory_wait = *wait;
+      },
+      "how long an allocation that the command may make waits while others use the GPU's memory "
+      "(0s)");
+  run->add_option(
          "--domain", line.domain,
          "trust domain: commands of one domain share a CUDA context and run side by side; between "
          "domains memory and faults are isolated")
@@ -60,6 +128,9 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   run->positionals_at_end();
   PolicyCommand policy;
   const CLI::App* about_policy = AddPolicyCommand(&app, &policy);
+  SuspendCommand suspend;
+  const CLI::App* about_suspend = AddSuspend(&app, true, &suspend);
+  const CLI::App* about_resume = AddSuspend(&app, false, &suspend);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& mistake) {
@@ -73,6 +144,11 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   }
   if (*about_policy) {
     line.policy = policy;
+    return line;
+  }
+  if (about_suspend->parsed() || about_resume->parsed()) {
+    suspend.suspend = about_suspend->parsed();
+    line.suspend = suspend;
     return line;
   }
   if (!*run) {

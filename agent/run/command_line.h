@@ -2,12 +2,14 @@
 // The command line of `gpuloom`. Prints help and mistakes itself.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "agent/policy_command/policy_command.h"
+#include "agent/run/suspend.h"
 
 namespace gpuloom::run {
 
@@ -19,9 +21,14 @@ struct CommandLine {
   int slots = 1;
   std::optional<uint64_t> memory_bytes;  // instead of slots × memory per slot
   std::string domain = "local";
+  // Of the GPU's time, against the other commands'; 0: as the default.
+  uint32_t weight = 0;
+  uint32_t priority = 0;  // as ShareTerms
+  std::chrono::milliseconds memory_wait{0};
   std::string state_dir;  // empty: the default
   std::vector<std::string> command;
-  std::optional<PolicyCommand> policy;  // instead of all that
+  std::optional<PolicyCommand> policy;    // instead of all that
+  std::optional<SuspendCommand> suspend;  // the same
 };
 
 // nullopt: there is nothing to run, end with *exit_status.

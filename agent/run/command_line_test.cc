@@ -56,6 +56,39 @@ TEST(CommandLine, ADecimalSizeIsRefusedWithTheBinaryOne) {
   }
 }
 
+TEST(CommandLine, SharesAndWaitsAsInAPolicy) {
+  int status = -1;
+  auto line =
+      Parse({"run", "--weight", "300", "--priority", "low", "--memory-wait", "5m", "--", "true"},
+            &status);
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->weight, 300u);
+  EXPECT_EQ(line->priority, 3u);
+  EXPECT_EQ(line->memory_wait, std::chrono::minutes(5));
+  line = Parse({"run", "--", "true"}, &status);
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->weight, 0u);
+  EXPECT_EQ(line->priority, 0u);
+  EXPECT_EQ(line->memory_wait.count(), 0);
+}
+
+TEST(CommandLine, SuspendAndResumeTakeAPod) {
+  int status = -1;
+  auto line =
+      Parse({"suspend", "team-a/train-7/main", "--state-dir", "/s", "--timeout", "2m"}, &status);
+  ASSERT_TRUE(line && line->suspend);
+  EXPECT_TRUE(line->suspend->suspend);
+  EXPECT_EQ(line->suspend->pod_namespace, "team-a");
+  EXPECT_EQ(line->suspend->pod, "train-7");
+  EXPECT_EQ(line->suspend->container, "main");
+  EXPECT_EQ(line->suspend->state_dir, "/s");
+  EXPECT_EQ(line->suspend->timeout, std::chrono::minutes(2));
+  line = Parse({"resume", "team-a/train-7"}, &status);
+  ASSERT_TRUE(line && line->suspend);
+  EXPECT_FALSE(line->suspend->suspend);
+  EXPECT_EQ(line->suspend->timeout, SuspendCommand::kDefaultTimeout);
+}
+
 TEST(CommandLine, MistakesEndWithStatusTwo) {
   for (const auto& arguments :
        std::vector<std::vector<std::string>>{{},
@@ -68,6 +101,17 @@ TEST(CommandLine, MistakesEndWithStatusTwo) {
                                              {"run", "--softgpu", "--gpu", "1", "--", "true"},
                                              {"run", "--memory", "8GB", "--", "true"},
                                              {"run", "--memory", "1K", "--", "true"},
+                                             {"run", "--weight", "0", "--", "true"},
+                                             {"run", "--weight", "1001", "--", "true"},
+                                             {"run", "--priority", "4", "--", "true"},
+                                             {"run", "--priority", "highest", "--", "true"},
+                                             {"run", "--memory-wait", "30", "--", "true"},
+                                             {"run", "--memory-wait", "61m", "--", "true"},
+                                             {"suspend"},
+                                             {"suspend", "train-7"},
+                                             {"suspend", "a/b/c/d"},
+                                             {"suspend", "a/b", "--timeout", "10"},
+                                             {"resume", "a/b", "--timeout", "10s"},
                                              {"run", "--domain", "", "--", "true"}}) {
     int status = -1;
     EXPECT_FALSE(Parse(arguments, &status)) << ::testing::PrintToString(arguments);

@@ -48,6 +48,9 @@ bool Describe(const CommandLine& line, const std::string& name, const std::strin
   control::SetText(bind.trust_domain, line.domain.c_str());
   bind.memory_quota_bytes = quota;
   bind.pinned_limit_bytes = kPinnedLimitBytes;
+  bind.shares.weight = line.weight;
+  bind.shares.priority = line.priority;
+  bind.memory_wait_ms = static_cast<uint32_t>(line.memory_wait.count());
   return true;
 }
 

@@ -32,6 +32,20 @@ TEST(LocalAllocation, SaysWhoTheTenantIs) {
   EXPECT_STREQ(allocation.bind.container, "python3");
   EXPECT_STREQ(allocation.bind.trust_domain, "mine");
   EXPECT_EQ(allocation.bind.pinned_limit_bytes, 16 * kGiB);
+  EXPECT_EQ(allocation.bind.shares, control::ShareTerms{}) << "not said";
+  EXPECT_EQ(allocation.bind.memory_wait_ms, 0u);
+}
+
+TEST(LocalAllocation, SaysWhatItMayHaveOfTheTime) {
+  CommandLine line = Line();
+  line.weight = 300;
+  line.priority = 1;
+  line.memory_wait = std::chrono::seconds(30);
+  LocalAllocation allocation;
+  std::string error;
+  ASSERT_TRUE(Describe(line, "n", "/n", 81 * kGiB, &allocation, &error)) << error;
+  EXPECT_EQ(allocation.bind.shares, (control::ShareTerms{0, 300, 1, 0, 0}));
+  EXPECT_EQ(allocation.bind.memory_wait_ms, 30'000u);
 }
 
 TEST(LocalAllocation, SlotsShareWhatTheContextsLeave) {

@@ -2,6 +2,8 @@
 // gpuloom policy: questions about a policy file, answered without a GPU, a node or a cluster; it reads
 // the file and prints.
 //
+// gpuloom suspend, gpuloom resume: stop a pod's work on this machine's GPUs, and let it go on; asks the schedulers.
+//
 // gpuloom run: a tenant on a bare machine, for people without Kubernetes, for tests and for
 // benchmarks.
 //
@@ -22,6 +24,7 @@
 #include "agent/run/scheduler_place.h"
 #include "agent/run/scheduler_start.h"
 #include "agent/run/state_dir.h"
+#include "agent/run/suspend.h"
 #include "agent/run/tenant_folder.h"
 #include "agent/run/unsupported_report.h"
 #include "proto/wire/session.h"
@@ -45,6 +48,13 @@ int Main(int argc, char** argv) {
     fputs(answer.text.c_str(), stdout);
     fputs(answer.trouble.c_str(), stderr);
     return answer.exit_status;
+  }
+
+  if (line->suspend) {
+    const SuspendOutcome outcome = Suspend(*line->suspend);
+    fputs(outcome.text.c_str(), stdout);
+    fputs(outcome.trouble.c_str(), stderr);
+    return outcome.exit_status;
   }
 
   std::string error;

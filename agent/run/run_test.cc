@@ -1,99 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program as a user runs it: with a real scheduler, executor and software GPU, and shell
 // commands as tenants.
-#include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/file.h>
-#include <sys/wait.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <functional>
 #include <sstream>
-#include <thread>
 
 #include "agent/run/state_dir.h"
-#include "proto/channel/unique_fd.h"
+#include "agent/run/testing/run_fixture.h"
 #include "proto/control/testing/recording.h"
 
 namespace gpuloom::run {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
-using Clock = std::chrono::steady_clock;
-
-std::string Read(const std::filesystem::path& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-bool Within(Clock::duration limit, const std::function<bool()>& done) {
-  const auto deadline = Clock::now() + limit;
-  while (!done()) {
-    if (Clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  return true;
-}
-
-class GpuloomRun : public ::testing::Test {
- protected:
-  GpuloomRun() {
-    char name[] = "/tmp/gpuloom-run-test-XXXXXX";
-    root_ = mkdtemp(name);
-    state_ = root_ / "state";
-  }
-  ~GpuloomRun() override {
-    EXPECT_TRUE(Within(seconds(60), [&] { return !SchedulerRuns(); })) << "a scheduler is left";
-    std::filesystem::remove_all(root_);
-  }
-
-  pid_t Start(std::vector<std::string> command, std::vector<std::string> options = {}) {
-    std::vector<std::string> arguments = {GPULOOM_PROGRAM, "run", "--state-dir", state_};
-    if (softgpu_) arguments.push_back("--softgpu");
-    arguments.insert(arguments.end(), options.begin(), options.end());
-    arguments.push_back("--");
-    arguments.insert(arguments.end(), command.begin(), command.end());
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    const std::string out = root_ / "out", err = root_ / "err";
-    posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    pid_t pid = 0;
-    EXPECT_EQ(posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    return pid;
-  }
-  static int Wait(pid_t pid) {
-    int status = 0;
-    waitpid(pid, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-  }
-  int Run(std::vector<std::string> command, std::vector<std::string> options = {}) {
-    return Wait(Start(std::move(command), std::move(options)));
-  }
-  std::string Output() const { return Read(root_ / "out"); }
-  std::string Errors() const { return Read(root_ / "err"); }
-  // Somebody holds the lock.
-  bool SchedulerRuns() const {
-    const channel::UniqueFd lock(open((state_ / "lock").c_str(), O_RDWR | O_CLOEXEC));
-    return lock.valid() && flock(lock.get(), LOCK_EX | LOCK_NB) != 0;
-  }
-  pid_t SchedulerPid() const { return static_cast<pid_t>(atoi(Read(state_ / "lock").c_str())); }
-
-  std::filesystem::path root_, state_;
-  bool softgpu_ = true;
-};
 
 TEST_F(GpuloomRun, SaysAtTheEndWhatIsNotSupported) {
   constexpr char kProgram[] =

@@ -88,11 +88,17 @@ bool Bind(const control::BindAllocation& message, Allocation* allocation, std::s
              "not say";
     return false;
   }
+  constexpr uint32_t kLongestWaitMs = 3'600'000;
+  if (message.memory_wait_ms > kLongestWaitMs) {
+    *error = "allocation " + allocation->name + ": memory may be waited for an hour at most";
+    return false;
+  }
   allocation->bound = true;
   allocation->identity = identity;
   allocation->trust_domain = trust_domain;
   allocation->pinned_limit_bytes = message.pinned_limit_bytes;
   allocation->shares = message.shares;
+  allocation->memory_wait = std::chrono::milliseconds(message.memory_wait_ms);
   allocation->usage.SetQuota(message.memory_quota_bytes);
   return true;
 }

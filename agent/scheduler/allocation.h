@@ -7,6 +7,7 @@
 // allocation has been removed.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -75,6 +76,7 @@ struct Allocation {
   std::string trust_domain;
   uint64_t pinned_limit_bytes = 0;
   control::ShareTerms shares{};
+  std::chrono::milliseconds memory_wait{0};  // for others' memory
   bool suspended = false;
 
   LineBudget lines;  // log budget for what its tenants cause

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 
+#include "agent/node/duration.h"
 #include "agent/node/process.h"
 #include "agent/node/size.h"
 #include "agent/scheduler/log.h"
@@ -24,18 +24,6 @@ std::string OwnFolder() {
 }
 
 }  // namespace
-
-std::optional<std::chrono::milliseconds> ParseDuration(const std::string& text) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  constexpr int64_t kLargest = 24 * 3600 * 1000;  // a day: longer ones are slips of the unit
-  if (error != std::errc() || number < 0 || number > kLargest) return std::nullopt;
-  const std::string unit(end, text.data() + text.size());
-  if (unit == "ms") return std::chrono::milliseconds(number);
-  if (unit == "s" && number <= kLargest / 1000) return std::chrono::seconds(number);
-  if (unit == "m" && number <= kLargest / 60'000) return std::chrono::minutes(number);
-  return std::nullopt;
-}
 
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status) {
   CommandLine line;

@@ -2,7 +2,6 @@
 // The scheduler's command line. Prints help and errors itself.
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <string>
 
@@ -18,9 +17,5 @@ struct CommandLine {
 
 // nullopt if there is nothing to run: exit with *exit_status.
 [[nodiscard]] std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status);
-
-// "60s", "250ms", "2m", "0s". nullopt for anything else; a number without a unit is refused,
-// because seconds and milliseconds differ too much to be guessed.
-[[nodiscard]] std::optional<std::chrono::milliseconds> ParseDuration(const std::string& text);
 
 }  // namespace gpuloom::scheduler

@@ -51,16 +51,6 @@ TEST(CommandLine, MistakesEndWithStatusTwo) {
   }
 }
 
-TEST(Duration, NeedsAUnit) {
-  EXPECT_EQ(ParseDuration("60s"), std::chrono::seconds(60));
-  EXPECT_EQ(ParseDuration("250ms"), std::chrono::milliseconds(250));
-  EXPECT_EQ(ParseDuration("0s"), std::chrono::seconds(0));
-  for (const char* bad :
-       {"", "s", "60", "-1s", "1.5s", "60 s", "2h", "99999999999999999999s", "100000s"}) {
-    EXPECT_FALSE(ParseDuration(bad)) << bad;
-  }
-}
-
 TEST(Environment, KeepsWhatADriverNeedsAndNothingElse) {
   const char* given[] = {"PATH=/bin",
                          "LD_PRELOAD=/evil.so",

@@ -118,6 +118,9 @@ class Harness {
     control::SetText(bind.container, "a");
     control::SetText(bind.trust_domain, "a");
     bind.memory_quota_bytes = uint64_t{1} << 30;
+    // Some requests wait.
+    bind.memory_wait_ms = 1000;
+    device_.room_bytes = uint64_t{64} << 20;
     Tell(&agent_, bind);
     Attach();
     Check(executor_.valid() || TakeExecutor(60'000));

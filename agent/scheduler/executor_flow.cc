@@ -212,7 +212,10 @@ void Scheduler::On(Executor* executor, const control::SessionEnded& message, con
 
 void Scheduler::On(Executor* executor, const control::SessionWaits& message, control::Incoming&) {
   Session* session = FindSession(message.session_id, *executor);
-  if (session == nullptr || session->state != Session::State::kEnding) return;
+  if (session == nullptr) return;
+  // Ending by itself, before anybody has told us: it waits for these answers, too.
+  StopWaiting(session->id);
+  if (session->state != Session::State::kEnding) return;
   // It says so again and again.
   if (!std::exchange(session->waits_for_others, true)) {
     LogFor(&session->allocation->lines, LogLevel::kInfo,
@@ -320,6 +323,7 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   folders_.Remove(executor->folder, std::move(executor->user));
   const std::string domain = executor->domain;
   executors_.erase(executor_id);
+  NoteRoom();  // its context's
   if (!HasAllocations(domain) && start_history_[domain].failures == 0) start_history_.erase(domain);
   LookUnused();
 }

@@ -27,6 +27,9 @@ constexpr size_t kMostWaiting = 4096;
 // A program that allocates does so several times.
 constexpr std::chrono::microseconds kMoreComes{1'000};
 
+// Where memory comes back in many pieces, who waits for it is tried no more often. Too short to be felt after a wait.
+constexpr std::chrono::milliseconds kOfferEvery{10};
+
 }  // namespace
 
 void Scheduler::On(Executor* executor, const control::MemoryRequest& message,
@@ -34,7 +37,17 @@ void Scheduler::On(Executor* executor, const control::MemoryRequest& message,
   const uint32_t request = in.header.request;
   WithRoom(executor, message.session_id, message.size_bytes,
            [this, message, request](Executor* asker, Session* session, bool last_try) {
-             return Grant(asker, session, message, request, last_try);
+             if (session == nullptr || !MayWait(*session, message.size_bytes)) {
+               return Grant(asker, session, message, request, last_try);
+             }
+             // Who could wait does so while it is another's turn.
+             if (!last_try && !waiting_.MayOvertake(EventLoop::Clock::now())) {
+               Wait(*session, message, request);
+             } else if (!Grant(asker, session, message, request, false)) {
+               if (!last_try) return false;
+               Wait(*session, message, request);
+             }
+             return true;
            });
 }
 
@@ -84,7 +97,7 @@ bool Scheduler::Grant(Executor* executor, Session* session, const control::Memor
   executor->peer->Send(request, granted, std::move(fds));
   if (granted.result != CUDA_SUCCESS) return true;
   loop_->StayAwake(kMoreComes);
-  if (options_.make_spare_memory &&
+  if (options_.make_spare_memory && waiting_.empty() &&
       memory_.spare().Note(message.size_bytes, EventLoop::Clock::now())) {
     // Behind the answer; and what has come meanwhile is served first.
     spare_timer_ = loop_->After({}, [this] {
@@ -93,6 +106,71 @@ bool Scheduler::Grant(Executor* executor, Session* session, const control::Memor
     });
   }
   return true;
+}
+
+bool Scheduler::MayWait(const Session& session, uint64_t size_bytes) const {
+  const Allocation& allocation = *session.allocation;
+  const uint64_t total_bytes = device_->facts().total_memory_bytes;
+  const uint64_t others_bytes = total_bytes - std::min(total_bytes, allocation.usage.used_bytes());
+  // What all others together cannot give back is not worth waiting for.
+  return allocation.memory_wait.count() != 0 && size_bytes != 0 &&
+         size_bytes % kGranuleBytes == 0 && size_bytes <= others_bytes &&
+         waiting_.HasRoomFor(&allocation);
+}
+
+void Scheduler::Wait(const Session& session, const control::MemoryRequest& message,
+                     uint32_t request) {
+  const Allocation& allocation = *session.allocation;
+  waiting_.Add({&allocation, session.executor->id, session.id, message.size_bytes, request,
+                EventLoop::Clock::now(), allocation.memory_wait});
+  LogFor(&session.allocation->lines, LogLevel::kInfo,
+         session.Label() + " waits for " + std::to_string(message.size_bytes >> 20) +
+             " MiB, which its quota allows and the device has no room for");
+  LookAtWaiting();
+}
+
+bool Scheduler::GrantWaiting(const MemoryQueue::Request& waiting, bool last_try) {
+  const auto it = executors_.find(waiting.executor_id);
+  if (it == executors_.end() || it->second->peer == nullptr) return true;
+  Session* session = FindServed(waiting.session_id, *it->second);
+  if (last_try && session != nullptr) {
+    LogFor(&session->allocation->lines, LogLevel::kInfo,
+           session->Label() + " has waited for " + std::to_string(waiting.size_bytes >> 20) +
+               " MiB for as long as its policy's memoryWait");
+  }
+  return Grant(it->second.get(), session, {waiting.session_id, waiting.size_bytes}, waiting.number,
+               last_try);
+}
+
+void Scheduler::NoteRoom() {
+  if (waiting_.empty() || offer_timer_.active()) return;
+  const auto next = last_offer_ + kOfferEvery - EventLoop::Clock::now();
+  offer_timer_ =
+      loop_->After(std::max(next, EventLoop::Clock::duration::zero()), [this] { Offer(); });
+}
+
+void Scheduler::Offer() {
+  last_offer_ = EventLoop::Clock::now();
+  for (const MemoryQueue::Request& one : waiting_.TakeExpired(last_offer_)) {
+    (void)GrantWaiting(one, true);
+  }
+  waiting_.Offer(last_offer_,
+                 [this](const MemoryQueue::Request& one) { return GrantWaiting(one, false); });
+  LookAtWaiting();
+}
+
+void Scheduler::LookAtWaiting() {
+  const auto now = EventLoop::Clock::now();
+  waiting_timer_.Cancel();
+  if (const auto next = waiting_.NextMoment(now)) {
+    waiting_timer_ = loop_->After(*next - now, [this] { Offer(); });
+  }
+}
+
+void Scheduler::StopWaiting(uint64_t session_id) {
+  for (const MemoryQueue::Request& one : waiting_.TakeOf(session_id, EventLoop::Clock::now())) {
+    (void)GrantWaiting(one, true);
+  }
 }
 
 Session* Scheduler::FindServed(uint64_t session_id_untrusted, const Executor& executor) {
@@ -205,6 +283,7 @@ void Scheduler::On(Executor* executor, const control::MemoryReturn& message,
     returned = true;
   }
   if (!returned) LogDebug(executor->Label() + " returned memory that is not its session's");
+  if (returned) NoteRoom();
   if (request == 0) return;
   control::Answer answer{};
   answer.ok = returned ? 1 : 0;

@@ -23,6 +23,7 @@
 #include "agent/scheduler/executor_folders.h"
 #include "agent/scheduler/executor_users.h"
 #include "agent/scheduler/memory_book.h"
+#include "agent/scheduler/memory_queue.h"
 #include "agent/scheduler/peer.h"
 #include "agent/scheduler/session.h"
 #include "agent/scheduler/tenant_door.h"
@@ -186,6 +187,18 @@ class Scheduler {
                 const OnRoom& then);
   [[nodiscard]] bool Grant(Executor* executor, Session* session,
                            const control::MemoryRequest& message, uint32_t request, bool last_try);
+  // For others' memory, as its policy says.
+  bool MayWait(const Session& session, uint64_t size_bytes) const;
+  void Wait(const Session& session, const control::MemoryRequest& message, uint32_t request);
+  // Returns false if the device has no room; with `last_try` it is answered in any case.
+  bool GrantWaiting(const MemoryQueue::Request& waiting, bool last_try);
+  // Call when memory has come back to the device.
+  void NoteRoom();
+  // Tries those who wait, and answers those whose time is over.
+  void Offer();
+  void LookAtWaiting();
+  // Answers what the session waits for.
+  void StopWaiting(uint64_t session_id);
   Session* FindServed(uint64_t session_id_untrusted, const Executor& executor);
   // Asks the sessions of an allocation (nullptr: all sessions) to return the memory they keep; calls `then` when they
   // have returned it, are gone, or take too long.
@@ -223,6 +236,10 @@ class Scheduler {
   bool shutting_down_ = false;
   Timer unused_timer_;
   Timer spare_timer_;
+  MemoryQueue waiting_;
+  Timer waiting_timer_;  // its next moment
+  Timer offer_timer_;    // memory has come back
+  EventLoop::Clock::time_point last_offer_{};
 
   ExecutorFolders folders_;
   uint64_t last_id_ = 0;

@@ -243,6 +243,7 @@ void Scheduler::StopServing(Session* session) {
   session->state = Session::State::kEnding;
   session->allocation->device_addresses.EndServing();
   session->allocation->host_addresses.EndServing();
+  StopWaiting(session->id);
 }
 
 // The executor watches drain_timeout itself, and says so when it waits longer for somebody else; this is
@@ -277,6 +278,7 @@ void Scheduler::ForgetSession(uint64_t session_id) {
              " kernels" +
              (bytes == 0 ? "" : ", " + std::to_string(bytes >> 20) + " MiB taken back"));
   LookIdle(session->executor);
+  NoteRoom();
   // Whoever waits for what it had may have it now.
   std::vector<uint64_t> rounds;
   for (const auto& [id, round] : reclaims_) rounds.push_back(id);

@@ -78,6 +78,7 @@ void Scheduler::On(Executor* executor, const control::SessionCounters& message,
 }
 
 void Scheduler::AddSessions(const Allocation& allocation, control::AllocationState* state) const {
+  state->memory_waiting = static_cast<uint32_t>(waiting_.CountOf(&allocation));
   state->kernels_launched = allocation.kernels_of_ended_sessions;
   state->time = allocation.time_of_ended_sessions;
   for (const auto& [id, session] : sessions_) {

@@ -2,6 +2,7 @@
 #include "agent/supervisor/control_client.h"
 
 #include <poll.h>
+#include <spdlog/spdlog.h>
 
 #include "absl/strings/str_split.h"
 #include "agent/cat.h"
@@ -64,6 +65,9 @@ class ControlClient : public SchedulerClient {
     }
     message.memory_quota_bytes = order.memory_quota_bytes;
     message.pinned_limit_bytes = order.pinned_limit_bytes;
+    message.shares = order.shares;
+    message.memory_wait_ms = order.memory_wait_ms;
+    SayWhatItDoesNotKnow(order);
     return Ask([&](control::Client& client, std::string* error) {
       return client.BindAllocation(message, error);
     });
@@ -125,6 +129,22 @@ class ControlClient : public SchedulerClient {
     });
   }
 
+  // Once, whatever pods there are.
+  void SayWhatItDoesNotKnow(const BindOrder& order) {
+    constexpr control::ShareTerms kNotSaid{}, kDefault{100, 100, 2, 0, 0};
+    if ((order.shares == kNotSaid || order.shares == kDefault) && order.memory_wait_ms == 0) return;
+    const MutexLock lock(mutex_);
+    if (!client_.connected() || client_.scheduler_speaks_3_2() || said_what_it_does_not_know_)
+      return;
+    said_what_it_does_not_know_ = true;
+    spdlog::warn(
+        "policy: the scheduler in {} is of an older release: weight, priority, timeShareMax and "
+        "memoryWait have no "
+        "effect on its GPU until it is replaced (drain the node's GPU pods and delete its "
+        "gpuloom-schedulers pod)",
+        directory_);
+  }
+
   absl::Status Gone(const std::string& why) const {
     return absl::UnavailableError(
         Cat("scheduler: ", directory_, ": ", why, "; see ", directory_, "/scheduler.log"));
@@ -133,6 +153,7 @@ class ControlClient : public SchedulerClient {
   const std::string directory_;
   Mutex mutex_;
   control::Client client_ GPULOOM_GUARDED_BY(mutex_);
+  bool said_what_it_does_not_know_ GPULOOM_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

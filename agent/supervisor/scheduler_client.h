@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "proto/control/messages.h"
 
 namespace gpuloom {
 
@@ -23,6 +24,9 @@ struct BindOrder {
   std::string trust_domain;
   uint64_t memory_quota_bytes = 0;
   uint64_t pinned_limit_bytes = 0;
+  // Schedulers before control 3.2 do not know these two.
+  control::ShareTerms shares{};
+  uint32_t memory_wait_ms = 0;
 };
 
 // What an allocation's programs have asked of CUDA that is not supported.

@@ -6,11 +6,14 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "agent/supervisor/control_client.h"
@@ -265,6 +268,8 @@ class ControlClientTest : public InTemporaryDirectory {
   static void SayYes(control::Connection* connection, uint32_t request) {
     control::Answer answer = {};
     answer.ok = 1;
+    answer.major = control::kControlMajor;
+    answer.minor = control::kControlMinor;
     EXPECT_TRUE(connection->Send(request, answer));
   }
   channel::UniqueFd listener_;
@@ -301,8 +306,10 @@ TEST_F(ControlClientTest, OrdersArriveWhole) {
   const auto client = ConnectToScheduler(state_);
   ASSERT_TRUE(client.ok()) << client.status();
   EXPECT_TRUE((*client)->IsConnected());
-  EXPECT_TRUE(
-      (*client)->BindAllocation({"n", "team-a", "p", "main", "namespace/team-a", 4096, 8192}).ok());
+  EXPECT_TRUE((*client)
+                  ->BindAllocation({"n", "team-a", "p", "main", "namespace/team-a", 4096, 8192,
+                                    control::ShareTerms{300, 20, 1, 600, 50}, 30'000})
+                  .ok());
   EXPECT_TRUE((*client)->PrepareExecutor("n").ok());
   EXPECT_THAT(*(*client)->ListAllocations(), ElementsAre("one", "two"));
   EXPECT_EQ((*client)->RemoveAllocation("n").message(), "scheduler: not now");
@@ -311,6 +318,8 @@ TEST_F(ControlClientTest, OrdersArriveWhole) {
   EXPECT_STREQ(bind.trust_domain, "namespace/team-a");
   EXPECT_EQ(bind.memory_quota_bytes, 4096u);
   EXPECT_EQ(bind.pinned_limit_bytes, 8192u);
+  EXPECT_EQ(bind.shares, (control::ShareTerms{300, 20, 1, 600, 50}));
+  EXPECT_EQ(bind.memory_wait_ms, 30'000u);
   EXPECT_FALSE((*client)->IsConnected());
   EXPECT_TRUE(absl::IsUnavailable((*client)->AddAllocation("n", "/d", 1)));
 }
@@ -378,6 +387,37 @@ TEST_P(RecordedSchedulers, AreAdopted) {
   EXPECT_TRUE((*client)->RemoveAllocation("n").ok());
   EXPECT_TRUE((*client)->IsConnected());
   EXPECT_FALSE(scheduler.was_surprised());
+}
+
+TEST_F(ControlClientTest, WhatAnOlderSchedulerDoesNotKnowIsSaidOnce) {
+  const control::RecordedScheduler scheduler(
+      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.1/agent_3.2.txt"));
+  std::ostringstream log;
+  const std::shared_ptr<spdlog::logger> before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  const auto client = ConnectToScheduler(state_);
+  BindOrder order{"n",
+                  "team-a",
+                  "p",
+                  "main",
+                  "namespace/team-a",
+                  4096,
+                  8192,
+                  control::ShareTerms{100, 100, 2, 0, 0},
+                  0};
+  EXPECT_TRUE(client.ok() && (*client)->BindAllocation(order).ok());
+  EXPECT_EQ(log.str(), "") << "the default is what it does in any case";
+  for (const uint32_t weight : {300u, 400u}) {
+    order.shares.weight = weight;
+    EXPECT_TRUE(client.ok() && (*client)->BindAllocation(order).ok());
+  }
+  spdlog::set_default_logger(before);
+  const std::string said = log.str();
+  const size_t first = said.find("weight, priority, timeShareMax and memoryWait have no effect");
+  EXPECT_NE(first, said.npos);
+  EXPECT_EQ(said.find("have no effect", first + 70), said.npos) << said;
+  EXPECT_THAT(said, HasSubstr(state_));
 }
 
 }  // namespace

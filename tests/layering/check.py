@@ -51,7 +51,7 @@ RULES = [
     ("agent/inventory", AGENT + ["proto/cuda"], [r"^grpc", BOOST], []),
     ("agent/supervisor", AGENT + ["proto/wire", "proto/channel", "proto/control", "agent/inventory"],
      [CUDA, r"^grpc", BOOST], []),
-    ("agent/identity", AGENT + ["proto/kubelet", "proto/channel"], [CUDA, BOOST], []),
+    ("agent/identity", AGENT + ["proto/kubelet", "proto/channel", "proto/control/messages.h"], [CUDA, BOOST], []),
     ("agent", ["proto/kubelet", "proto/admin", "proto/control", "proto/channel", "proto/wire", "agent"],
      [CUDA, BOOST], []),
 ]

@@ -2,6 +2,7 @@
 #include "agent/scheduler/testing/device.h"
 
 #include "proto/channel/region.h"
+#include "proto/cuda/cuda_all.h"
 #include "proto/wire/commands.h"
 
 namespace gpuloom::scheduler {
@@ -17,13 +18,21 @@ TestingDevice::TestingDevice() {
 
 uint32_t TestingDevice::CreateMemory(uint64_t size_bytes, uint64_t* handle,
                                      channel::UniqueFd* exported) {
+  ++tries;
   if (result != 0) return result;
+  if (used_bytes_ + size_bytes > room_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   *exported = channel::MakeSealedMemory("fake device memory", size_bytes);
   *handle = ++last_handle_;
   ++live;
+  sizes_[*handle] = size_bytes;
+  used_bytes_ += size_bytes;
   return 0;
 }
 
-void TestingDevice::ReleaseMemory(uint64_t) { --live; }
+void TestingDevice::ReleaseMemory(uint64_t handle) {
+  --live;
+  used_bytes_ -= sizes_.at(handle);
+  sizes_.erase(handle);
+}
 
 }  // namespace gpuloom::scheduler

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 
 #include "agent/scheduler/device.h"
 
@@ -17,10 +18,14 @@ class TestingDevice : public Device {
                         channel::UniqueFd* exported) override;
   void ReleaseMemory(uint64_t handle) override;
 
-  std::atomic<int> live{0};         // pieces of memory that exist
-  std::atomic<uint32_t> result{0};  // of CreateMemory
+  std::atomic<int> live{0};                      // pieces of memory that exist
+  std::atomic<uint32_t> result{0};               // of CreateMemory
+  std::atomic<uint64_t> room_bytes{UINT64_MAX};  // of all pieces together
+  std::atomic<int> tries{0};                     // calls of CreateMemory
 
  private:
+  std::map<uint64_t, uint64_t> sizes_;  // by handle
+  uint64_t used_bytes_ = 0;
   uint64_t last_handle_ = 0;
 };
 

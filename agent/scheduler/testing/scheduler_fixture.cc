@@ -61,6 +61,18 @@ uint32_t Tenant::OrderForNumber(char byte) {
   return recv(doorbell, &answer, sizeof(answer), MSG_WAITALL) == sizeof(answer) ? answer : 0;
 }
 
+void Tenant::Tell(char byte) {
+  if (send(fds[wire::kDoorbellFd].get(), &byte, 1, MSG_NOSIGNAL) != 1) ADD_FAILURE() << "gone";
+}
+
+int Tenant::Answer(std::chrono::milliseconds limit) {
+  const int doorbell = fds[wire::kDoorbellFd].get();
+  pollfd polled{doorbell, POLLIN, 0};
+  uint8_t answer = 0;
+  if (poll(&polled, 1, static_cast<int>(limit.count())) != 1) return -1;
+  return recv(doorbell, &answer, 1, 0) == 1 ? answer : -1;
+}
+
 bool Tenant::HungUp(std::chrono::milliseconds limit) const { return HangsUp(socket.get(), limit); }
 
 bool Tenant::DoorbellHungUp(std::chrono::milliseconds limit) const {

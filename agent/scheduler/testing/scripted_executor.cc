@@ -4,6 +4,10 @@
 //
 //   p  answers with its process id (4 bytes)
 //   m  asks for 64 MiB: answers with the CUresult
+//   M  asks for 64 MiB and serves on: answers with the CUresult when it comes
+//   G  the same for 256 MiB
+//   E  the same for 32 GiB, which no device has
+//   S  says that the session waits for its end, though nobody has told it to end
 //   q  asks for 64 MiB of the quota, without memory: answers with the CUresult
 //   r  returns all memory: answers 0 or 1
 //   k  keeps all memory for nothing: returns it when the scheduler asks it back
@@ -146,9 +150,16 @@ class Executor {
     control::MemoryReclaim reclaim;
     control::SetShares shares;
     control::HoldSession hold;
+    control::MemoryGranted granted;
     control::GiveTurn give;
     control::EndTurn end;
-    if (in->As(&give)) {
+    if (in->As(&granted)) {
+      const auto it = sessions_.find(granted.session_id);
+      if (it == sessions_.end()) return;
+      if (granted.result == 0) it->second.memory.push_back(granted.memory_id);
+      const auto result = static_cast<uint8_t>(granted.result);
+      send(it->second.doorbell.get(), &result, 1, MSG_NOSIGNAL);
+    } else if (in->As(&give)) {
       ++turn_orders_;
       turn_ = give.in_flight_ns == UINT64_MAX ? 2 : 1;
       drains_ = false;
@@ -262,6 +273,16 @@ class Executor {
         answer(&result, 1);
         break;
       }
+      case 'M':
+      case 'G':
+      case 'E': {
+        const uint64_t size_bytes = kPieceBytes * (byte == 'M' ? 1 : byte == 'G' ? 4 : 512);
+        if (!control_.Send(++last_request_, control::MemoryRequest{id, size_bytes})) _exit(0);
+        break;
+      }
+      case 'S':
+        Send(control::SessionWaits{id});
+        break;
       case 'q': {
         const auto granted = Ask<control::MemoryGranted>(control::MemoryCharge{id, kPieceBytes});
         if (granted.result == 0) session.charged.push_back(granted.memory_id);

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/plugin/share_terms.h"
+
+#include "agent/policy/settings.h"
+
+namespace gpuloom {
+namespace {
+
+uint32_t CeilingPermille(uint32_t percent) { return percent == 100 ? 0 : percent * 10; }
+
+}  // namespace
+
+control::ShareTerms ShareTermsOf(const Policy& policy, const PodContainer& owner) {
+  const NamespaceSettings space = SettingsOfNamespace(policy, owner.pod_namespace);
+  const PodSettings pod = SettingsOfPod(policy, owner.pod_namespace, owner.pod, owner.container);
+  control::ShareTerms terms{};
+  terms.namespace_weight = space.weight.value;
+  terms.weight = pod.weight.value;
+  terms.priority = static_cast<uint32_t>(arbiter::Index(pod.priority.value)) + 1;
+  terms.namespace_time_permille = CeilingPermille(space.time_share_max_percent.value);
+  terms.time_permille = CeilingPermille(pod.time_share_max_percent.value);
+  return terms;
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a policy says of one container's GPU time, as schedulers are told it. Pure, safe from any thread.
+#pragma once
+
+#include "agent/identity/allocation.h"
+#include "agent/policy/policy.h"
+#include "proto/control/messages.h"
+
+namespace gpuloom {
+
+control::ShareTerms ShareTermsOf(const Policy& policy, const PodContainer& owner);
+
+}  // namespace gpuloom

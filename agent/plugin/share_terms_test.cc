@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/plugin/share_terms.h"
+
+#include <gtest/gtest.h>
+
+#include "agent/policy/testing/policies.h"
+
+namespace gpuloom {
+namespace {
+
+TEST(ShareTermsOf, NamespaceAndPodEachSayTheirPart) {
+  const Policy policy = MustParse(R"(
+namespaces:
+  team-a:
+    weight: 300
+    priority: normal
+    timeShareMax: 60%
+    pods:
+      "train-*": {weight: 20, priority: low, timeShareMax: 30%}
+      "train-*/monitor": {weight: 1}
+)");
+  EXPECT_EQ(ShareTermsOf(policy, {"team-a", "train-1", "main"}),
+            (control::ShareTerms{300, 20, 3, 600, 300}));
+  EXPECT_EQ(ShareTermsOf(policy, {"team-a", "train-1", "monitor"}),
+            (control::ShareTerms{300, 1, 3, 600, 300}));
+  EXPECT_EQ(ShareTermsOf(policy, {"team-a", "train-1", ""}),
+            (control::ShareTerms{300, 20, 3, 600, 300}))
+      << "an init container";
+  EXPECT_EQ(ShareTermsOf(policy, {"team-a", "serve", "main"}),
+            (control::ShareTerms{300, 100, 2, 600, 0}));
+}
+
+TEST(ShareTermsOf, WithoutRulesTheDefaultsWithoutCeilings) {
+  EXPECT_EQ(ShareTermsOf(Policy{}, {"team-a", "p", "main"}),
+            (control::ShareTerms{100, 100, 2, 0, 0}));
+  EXPECT_EQ(ShareTermsOf(MustParse("defaults: {timeShareMax: 100%}"), {"team-a", "p", "main"}),
+            (control::ShareTerms{100, 100, 2, 0, 0}));
+}
+
+TEST(ShareTermsOf, APodIsNeverAboveItsNamespace) {
+  const Policy policy = MustParse(
+      "namespaces: {'*': {priority: high, pods: {p: {priority: high}}}, a: {priority: low}}");
+  EXPECT_EQ(ShareTermsOf(policy, {"a", "p", "main"}).priority, 3u);
+  EXPECT_EQ(ShareTermsOf(policy, {"b", "p", "main"}).priority, 1u);
+}
+
+}  // namespace
+}  // namespace gpuloom

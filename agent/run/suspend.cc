@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/run/suspend.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <thread>
+
+#include "agent/node/one_line.h"
+#include "agent/run/state_dir.h"
+#include "proto/control/client.h"
+
+namespace gpuloom::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr char kAgentsStateDir[] = "/var/lib/gpuloom";
+constexpr std::chrono::milliseconds kLookAgain{20};
+// Of an error that names what is there.
+constexpr size_t kNamed = 20;
+
+constexpr size_t kLongestName = 300;
+
+template <size_t N>
+std::string Text(const char (&field)[N]) {
+  return OneLine({field, control::TextLength(field)}, kLongestName);
+}
+
+std::string NameOf(const control::AllocationState& state) {
+  return Text(state.pod_namespace) + "/" + Text(state.pod) + "/" + Text(state.container);
+}
+
+std::string NameOf(const SuspendCommand& command) {
+  const std::string name = command.pod_namespace + "/" + command.pod;
+  return OneLine(command.container.empty() ? name : name + "/" + command.container, kLongestName);
+}
+
+bool IsMeant(const SuspendCommand& command, const control::AllocationState& state) {
+  const auto is = [](const auto& field, const std::string& text) {
+    return std::string_view(field, control::TextLength(field)) == text;
+  };
+  return state.bound != 0 && is(state.pod_namespace, command.pod_namespace) &&
+         is(state.pod, command.pod) &&
+         (command.container.empty() || is(state.container, command.container));
+}
+
+// One scheduler, and the allocations there that are meant.
+struct Asked {
+  std::string folder;
+  control::Client client;
+  std::set<std::string> names;
+};
+
+class Suspension {
+ public:
+  explicit Suspension(const SuspendCommand& command) : command_(command) {}
+
+  SuspendOutcome Run() {
+    if (FindAllocations() && Say() && command_.suspend) WaitUntilHeld();
+    return std::move(outcome_);
+  }
+
+ private:
+  bool Fail(const std::string& trouble) {
+    outcome_.exit_status = 1;
+    outcome_.trouble += "gpuloom: " + trouble + "\n";
+    return false;
+  }
+
+  bool FindAllocations() {
+    const std::vector<std::string> places = Places();
+    std::set<std::string> others;
+    bool all_answer = true;
+    for (const std::string& folder : FindSchedulers(places, &unseen_)) {
+      Asked asked{folder, {}, {}};
+      std::string error;
+      std::vector<control::AllocationState> states;
+      if (!asked.client.Connect(folder, control::Client::kDefaultTimeout, &error)) {
+        // A socket that a scheduler has left behind has no tenants.
+        if (asked.client.nobody_there()) {
+          unseen_ += "; " + error;
+        } else {
+          all_answer = Fail(error);
+        }
+        continue;
+      }
+      if (!asked.client.ListAllocations(&states, &error)) {
+        all_answer = Fail(error);
+        continue;
+      }
+      ++schedulers_;
+      for (const control::AllocationState& state : states) {
+        if (IsMeant(command_, state)) {
+          asked.names.insert(std::string(state.name, control::TextLength(state.name)));
+        } else if (state.bound != 0) {
+          others.insert(NameOf(state));
+        }
+      }
+      if (asked.names.empty()) continue;
+      if (!asked.client.scheduler_speaks_3_2()) {
+        all_answer = Fail("the scheduler in " + folder +
+                          " is of an older release, which cannot suspend: drain the node's GPU "
+                          "pods and delete its gpuloom-schedulers pod; without Kubernetes, end "
+                          "the commands that use it");
+        continue;
+      }
+      asked_.push_back(std::move(asked));
+    }
+    // All or none: half a pod that stands still is no use to anybody.
+    if (!all_answer) return Fail("nothing was changed");
+    if (!asked_.empty()) return true;
+    if (schedulers_ == 0) {
+      std::string where;
+      for (const std::string& place : places) where += (where.empty() ? "" : ", ") + place;
+      return Fail("no scheduler is found in " + where + unseen_ +
+                  ": name the agent's state folder with --state-dir");
+    }
+    std::string there;
+    size_t named = 0;
+    for (const std::string& other : others) {
+      if (named++ == kNamed) break;
+      there += (there.empty() ? "" : ", ") + other;
+    }
+    if (others.size() > kNamed) there += ", …";
+    return Fail(NameOf(command_) + " has no GPU on this node; " +
+                (there.empty() ? "nobody has" : "these have: " + there) + unseen_);
+  }
+
+  std::vector<std::string> Places() const {
+    if (!command_.state_dir.empty()) return {command_.state_dir};
+    const std::string own = DefaultStateDir("gpu");
+    return {kAgentsStateDir, own.substr(0, own.rfind('/'))};
+  }
+
+  bool Say() {
+    bool said = true;
+    for (Asked& asked : asked_) {
+      for (const std::string& name : asked.names) {
+        std::string error;
+        if (!asked.client.SuspendAllocation(name, command_.suspend, &error)) {
+          said = Fail(error + "; in " + asked.folder + " " + NameOf(command_) +
+                      " may still be as it was: repeat the command");
+        }
+      }
+    }
+    if (said && !command_.suspend) outcome_.text += NameOf(command_) + " goes on\n";
+    return said;
+  }
+
+  void WaitUntilHeld() {
+    const Clock::time_point deadline = Clock::now() + command_.timeout;
+    for (;;) {
+      std::string waits;
+      for (Asked& asked : asked_) {
+        if (!Look(&asked, &waits)) return;
+      }
+      if (waits.empty()) {
+        outcome_.text += NameOf(command_) + " is suspended: nothing of it is at a GPU\n";
+        return;
+      }
+      if (Clock::now() >= deadline) {
+        outcome_.exit_status = 3;
+        outcome_.trouble += "gpuloom: " + NameOf(command_) + " is suspended, but " + waits +
+                            ". A kernel that runs cannot be interrupted; nothing more of it will "
+                            "start until gpuloom resume\n";
+        return;
+      }
+      std::this_thread::sleep_for(kLookAgain);
+    }
+  }
+
+  // Adds to `waits` what still runs.
+  bool Look(Asked* asked, std::string* waits) {
+    std::string error;
+    std::vector<control::AllocationState> states;
+    if (!asked->client.ListAllocations(&states, &error)) return Fail(error);
+    for (const control::AllocationState& state : states) {
+      if (!asked->names.contains(std::string(state.name, control::TextLength(state.name))))
+        continue;
+      if (state.suspended == 0) {
+        return Fail(NameOf(state) + " has been resumed by another command meanwhile");
+      }
+      if (state.held_sessions >= state.sessions) continue;
+      *waits += (waits->empty() ? "" : ", ") +
+                std::to_string(state.sessions - state.held_sessions) + " of " +
+                std::to_string(state.sessions) + " processes of " + NameOf(state) +
+                " still have work at the GPU of " + asked->folder;
+    }
+    return true;
+  }
+
+  const SuspendCommand& command_;
+  SuspendOutcome outcome_;
+  std::vector<Asked> asked_;
+  size_t schedulers_ = 0;
+  std::string unseen_;  // where there may be further ones, each behind "; "
+};
+
+}  // namespace
+
+bool ParseTarget(const std::string& text, SuspendCommand* command) {
+  const size_t first = text.find('/');
+  if (first == text.npos) return false;
+  const size_t second = text.find('/', first + 1);
+  command->pod_namespace = text.substr(0, first);
+  command->pod = text.substr(first + 1, second == text.npos ? second : second - first - 1);
+  command->container = second == text.npos ? "" : text.substr(second + 1);
+  return !command->pod_namespace.empty() && !command->pod.empty() &&
+         (second == text.npos || !command->container.empty()) &&
+         command->container.find('/') == command->container.npos;
+}
+
+std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
+                                        std::string* unseen) {
+  namespace fs = std::filesystem;
+  std::set<std::string> found;
+  const auto look = [&](const fs::path& folder) {
+    std::error_code error;
+    if (fs::is_socket(folder / control::kControlSocketName, error)) found.insert(folder);
+  };
+  for (const std::string& folder : folders) {
+    look(folder);
+    // `gpuloom run` keeps one folder a GPU, an agent the same in gpus/.
+    for (const fs::path& parent : {fs::path(folder), fs::path(folder) / "gpus"}) {
+      std::error_code error;
+      for (auto entry = fs::directory_iterator(parent, error);
+           !error && entry != fs::directory_iterator(); entry.increment(error)) {
+        look(entry->path());
+      }
+      if (error == std::errc::permission_denied) {
+        *unseen += "; " + parent.string() + " is closed to this user";
+        break;
+      }
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+SuspendOutcome Suspend(const SuspendCommand& command) { return Suspension(command).Run(); }
+
+}  // namespace gpuloom::run

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/scheduler/memory_queue.h"
+
+#include <algorithm>
+#include <set>
+
+namespace gpuloom::scheduler {
+namespace {
+
+// The turn that is on after so much time as the oldest.
+struct Turn {
+  bool is_everybodys;
+  MemoryQueue::Clock::duration end;  // counted as `waited`
+};
+
+Turn TurnAt(MemoryQueue::Clock::duration waited) {
+  MemoryQueue::Clock::duration end{}, length = MemoryQueue::kFirstTurn;
+  for (;; length *= 2) {
+    for (const bool is_everybodys : {true, false}) {
+      end += length;
+      if (waited < end) return {is_everybodys, end};
+    }
+  }
+}
+
+}  // namespace
+
+bool MemoryQueue::HasRoomFor(const void* allocation) const {
+  return requests_.size() < kMaxWaitingRequests && CountOf(allocation) < kMaxWaitingOfAllocation;
+}
+
+void MemoryQueue::Add(const Request& request) {
+  if (requests_.empty()) oldest_since_ = request.since;
+  requests_.emplace(++last_, request);
+}
+
+size_t MemoryQueue::CountOf(const void* allocation) const {
+  return static_cast<size_t>(std::count_if(
+      requests_.begin(), requests_.end(),
+      [allocation](const auto& entry) { return entry.second.allocation == allocation; }));
+}
+
+bool MemoryQueue::MayOvertake(Time now) const {
+  return requests_.empty() || TurnAt(now - oldest_since_).is_everybodys;
+}
+
+MemoryQueue::Requests::iterator MemoryQueue::Remove(Requests::iterator request, Time now) {
+  if (request == requests_.begin()) oldest_since_ = now;
+  return requests_.erase(request);
+}
+
+std::vector<MemoryQueue::Request> MemoryQueue::TakeExpired(Time now) {
+  std::vector<Request> expired;
+  for (auto it = requests_.begin(); it != requests_.end();) {
+    if (now < it->second.since + it->second.wait) {
+      ++it;
+      continue;
+    }
+    expired.push_back(it->second);
+    it = Remove(it, now);
+  }
+  return expired;
+}
+
+std::vector<MemoryQueue::Request> MemoryQueue::TakeOf(uint64_t session_id, Time now) {
+  std::vector<Request> theirs;
+  for (auto it = requests_.begin(); it != requests_.end();) {
+    if (it->second.session_id != session_id) {
+      ++it;
+      continue;
+    }
+    theirs.push_back(it->second);
+    it = Remove(it, now);
+  }
+  return theirs;
+}
+
+void MemoryQueue::Offer(Time now, const std::function<bool(const Request&)>& grant) {
+  std::set<const void*> without_room;
+  uint64_t too_large_bytes = UINT64_MAX;
+  for (auto it = requests_.begin(); it != requests_.end();) {
+    // Once the oldest has gone, the next one's turns begin with everybody's.
+    if (it != requests_.begin() && !MayOvertake(now)) return;
+    const Request& request = it->second;
+    if (without_room.contains(request.allocation)) {
+      ++it;
+    } else if (request.size_bytes < too_large_bytes && grant(request)) {
+      it = Remove(it, now);
+    } else {
+      too_large_bytes = std::min(too_large_bytes, request.size_bytes);
+      without_room.insert(request.allocation);
+      ++it;
+    }
+  }
+}
+
+void MemoryQueue::SetWait(const void* allocation, std::chrono::milliseconds wait) {
+  for (auto& [order, request] : requests_) {
+    if (request.allocation == allocation) request.wait = wait;
+  }
+}
+
+std::optional<MemoryQueue::Time> MemoryQueue::NextMoment(Time now) const {
+  if (requests_.empty()) return std::nullopt;
+  Time next = oldest_since_ + TurnAt(now - oldest_since_).end;
+  for (const auto& [order, request] : requests_) {
+    next = std::min(next, request.since + request.wait);
+  }
+  return next;
+}
+
+}  // namespace gpuloom::scheduler
