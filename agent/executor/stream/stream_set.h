@@ -225,6 +225,9 @@ class StreamSet {
   }
   static constexpr size_t kMostLooks = 256;
 
+  // Returns true if ForEachReady looks at all of them each time.
+  bool LooksAtAll() const { return waiting_.size() <= kMostLooks && open_.size() <= kMostLooks; }
+
   // Call when the commands that end with the stream's oldest mark are done.
   void CompleteOldestMark(Stream& stream, uint64_t now_ns);
   void AddMark(Stream& stream, PointRef point, uint64_t now_ns);
