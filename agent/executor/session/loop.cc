@@ -298,7 +298,13 @@ bool Loop::AnyWordOverdue() const {
 }
 
 int64_t Loop::SleepNs(uint64_t idle_ns) const {
-  const int64_t sleep_ns = SleepForWorkNs(idle_ns);
+  int64_t sleep_ns = SleepForWorkNs(idle_ns);
+  // Of a session with very many streams some have not been looked at.
+  if (sharing_.limited() && (sleep_ns < 0 || sleep_ns > kShortestSleepNs) &&
+      !std::all_of(sessions_.begin(), sessions_.end(),
+                   [](const auto& session) { return session->KnowsReady(); })) {
+    sleep_ns = kShortestSleepNs;
+  }
   const uint64_t wake_at_ns = std::min(sharing_.wake_at_ns(), turns_.wake_at_ns());
   if (wake_at_ns == UINT64_MAX || sleep_ns == 0) return sleep_ns;
   const uint64_t now = NowNs();
