@@ -5,7 +5,7 @@
 #   tests/bench/pack.sh DIR [BUILD]     BUILD: build/release or build/dev (default)
 # Then, there:
 #   DIR/tests/check_gpu.py --out OUT      everything below but the long ones, in one run of limited time
-#   DIR/tests/run.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom
+#   DIR/tests/run.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom      (--only sharing: who gets what)
 #   DIR/tests/side_by_side/run.py --out OUT       programs and frameworks natively and through gpuloom
 #   DIR/tests/gpuloom-valid-sequences --seconds 600     natively; through gpuloom behind DIR/bin/gpuloom run --slots 8 --
 #   DIR/tests/tenant_memory.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "tests/bench/kernels.h"
@@ -149,7 +148,6 @@ double Launches::KernelAmongOthersUs(int launches) {
 }
 
 bool Launches::Calibrate(const Plan& plan) {
-  const double wanted_ns = work_.kernel_us * 1e3;
   // The clock rises only under load.
   const uint64_t warm_until_ns = NowNs() + static_cast<uint64_t>(plan.Times(200, 0)) * 1'000'000;
   do {
@@ -159,17 +157,18 @@ bool Launches::Calibrate(const Plan& plan) {
   const double long_ns = plan.Times(5'000'000, 1'000'000);
   uint32_t some = 16;
   while (some < (1u << 26) && TimeOf(some, 1) < long_ns && !gpu_.failed()) some *= 2;
-  const int times = plan.Times(5, 1);
-  const double one_ns = (TimeOf(2 * some, times) - TimeOf(some, times)) / some;
+  const int times = plan.Times(5, 3);
+  const double one_ns = std::max(0.01, (TimeOf(2 * some, times) - TimeOf(some, times)) / some);
   if (gpu_.failed()) return false;
-  const auto so_many = [](double count) {
-    return static_cast<uint32_t>(std::clamp(std::round(count), 1.0, 4e9));
-  };
-  iterations_ = so_many(one_ns > 0 ? wanted_ns / one_ns : 1);
-  // Once more with what a kernel costs besides, which its neighbours wait for, too.
-  const int launches = std::max(3, plan.Times(static_cast<int>(200e3 / work_.kernel_us), 5));
-  const double besides_us = KernelAmongOthersUs(launches) - iterations_ * one_ns / 1e3;
-  if (one_ns > 0) iterations_ = so_many(iterations_ - besides_us * 1e3 / one_ns);
+  const double first = std::max(1.0, work_.kernel_us * 1e3 / one_ns);
+  iterations_ = static_cast<uint32_t>(std::min(first, 4e9));
+  // Once more with what a kernel costs besides, which its neighbours wait for, too. A busy machine must not turn the
+  // kernel into another.
+  const int launches = plan.Times(std::max(3, static_cast<int>(200e3 / work_.kernel_us)), 5);
+  const double measured_us = KernelAmongOthersUs(launches);
+  const double corrected = first + (work_.kernel_us - measured_us) * 1e3 / one_ns;
+  iterations_ = static_cast<uint32_t>(
+      std::clamp(corrected, std::max(1.0, first / 2), std::min(first * 2, 4e9)));
   kernel_us_ = KernelAmongOthersUs(launches);
   return !gpu_.failed();
 }
