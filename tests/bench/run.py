@@ -195,8 +195,7 @@ def parse(arguments):
         options.seconds = 1.0 if options.quick else 2.0
     options.prepare_s, options.warm_s = 0.5, 0.2
     options.rate_s = 0.2 if options.softgpu else 1 if options.quick else 2
-    # A softgpu's windows show that everything works, no more.
-    options.sharing_s = 0.3 if options.softgpu else 3 if options.quick else 6
+    options.sharing_s = 0.5 if options.softgpu else 3 if options.quick else 6
     options.inference_s = 4 if options.quick else 8
     options.idle_s = 0.5 if options.softgpu else 5 if options.quick else 20
     if options.quick:

@@ -74,3 +74,14 @@ def greatest_error(work, weights, windows=SECOND):
 def luckiest_to_unluckiest(work):
     least, most = min(map(sum, work)), max(map(sum, work))
     return most / least if least else float("inf")
+
+
+def settled_s(work, weights, changed_s, within_percent=5):
+    """How long after `changed_s`, counted from the first window's begin, the shares of whole windows are those of the
+    new weights, so far as one window shows it: to the end of the first such window. None: not until the end."""
+    first = -int(-changed_s // WINDOW_S)  # the first window that begins behind the change
+    for window in range(first, len(work[0])):
+        part = [[one[window]] for one in work]
+        if sum(map(sum, part)) and greatest_error(part, weights, 1) <= within_percent:
+            return (window + 1) * WINDOW_S - changed_s
+    return None

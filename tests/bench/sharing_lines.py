@@ -7,6 +7,9 @@ of all sides launch the same one: a length is the same everywhere, and nobody ca
 """
 
 import dataclasses
+import json
+import pathlib
+import subprocess
 import time
 import typing
 
@@ -24,6 +27,7 @@ class Outcome:
     work: list  # as sharing's functions take it
     ready: list  # what each process said of itself
     answers: list
+    changed_s: float = 0.0  # when weights were exchanged, from the first window's begin
 
 
 @dataclasses.dataclass
@@ -40,6 +44,7 @@ class Line:
     figures: list
     domains: tuple = (1,)  # in how many trust domains
     sides: tuple = ("native", "mps", "gpuloom")
+    exchange: bool = False  # from the middle on, the two tenants have each other's weights
 
     def rows(self):
         return [figure.name + suffix for figure in self.figures
@@ -67,6 +72,12 @@ def longest_wait(outcome):
     if "longest_us" not in outcome.answers[0]:
         raise Failed("no request came in this time")
     return max(0.0, outcome.answers[0]["longest_us"] - outcome.ready[0]["alone_us"])
+
+
+def settled(outcome):
+    """How long until the shares were those of the weights exchanged; a round that ended before is a missed goal."""
+    seconds = sharing.settled_s(outcome.work, [tenant.weight for tenant in reversed(outcome.tenants)], outcome.changed_s)
+    return float("inf") if seconds is None else seconds
 
 
 def beside(first, second, *more):
@@ -97,6 +108,8 @@ def lines(full):
                     Tenant(kernel_us=5000, queued=4, priority="low")),
              [Figure("sharing_longest_wait", "us", longest_wait)], (1, 2)),
         Line([Tenant(ceiling_percent=25)], [Figure("sharing_ceiling_25", "%", busy)], sides=("gpuloom",)),
+        Line([Tenant(weight=100), Tenant(weight=300)], [Figure("sharing_change", "s", settled)], sides=("gpuloom",),
+             exchange=True),
     ]
 
 
@@ -109,7 +122,19 @@ def calibrate(run, kernel_us):
         bench.end(timeout_s=5)
 
 
-def compete(run, side, tenants, kernels, domains=1):
+def exchange_weights(run, tenants, start_ns):
+    """In the middle of the round; when that was done, in seconds from its start."""
+    first, second = (tenant.weight for tenant in tenants)
+    time.sleep(max(0.0, start_ns / 1e9 + run.options.sharing_s / 2 - time.monotonic()))
+    program = pathlib.Path(run.sides.benches["gpuloom"][0]).with_name("gpuloom-change-weights")
+    done = subprocess.run([program, run.state_dir, f"{first}={second}", f"{second}={first}"], capture_output=True,
+                          text=True, timeout=20)
+    if done.returncode:
+        raise Failed(done.stderr.strip())
+    return (json.loads(done.stdout)["at_ns"] - start_ns) / 1e9
+
+
+def compete(run, side, tenants, kernels, domains=1, exchange=False):
     """All of them at once, for one round: an Outcome."""
     group = []
     try:
@@ -121,6 +146,7 @@ def compete(run, side, tenants, kernels, domains=1):
         start_ns = time.monotonic_ns() + round((WARM_S + 0.05) * 1e9)
         for bench in group:
             bench.go(f"run {start_ns} {windows}")
+        changed_s = exchange_weights(run, tenants, start_ns) if exchange else 0.0
         answers = []
         for bench in group:
             said = list(bench.lines(timeout_s=run.options.sharing_s + 60))
@@ -128,7 +154,7 @@ def compete(run, side, tenants, kernels, domains=1):
                 raise Failed(f"{bench.what}: {said[-1].get('error') if said else 'ended without an answer'}")
             answers.append(said[-1])
         work = sharing.busy_us(answers, [kernels[tenant.kernel_us]["kernel_us"] for tenant in tenants])
-        return Outcome(tenants, work, ready, answers)
+        return Outcome(tenants, work, ready, answers, changed_s)
     finally:
         for bench in group:
             bench.process.stdin.close()
@@ -163,7 +189,7 @@ def measure_side(run, line, side, kernels):
     shared = None
     for domains in line.domains:
         with run.part(name + SUFFIXES[domains], side):
-            shared = compete(run, side, line.tenants, kernels, domains)
+            shared = compete(run, side, line.tenants, kernels, domains, line.exchange)
             keep(run, line, side, shared, [SUFFIXES[domains]])
     if shared and any(figure.on_off for figure in line.figures):
         with run.part(f"{name}_on_off", side):

@@ -43,6 +43,14 @@ class SharingTest(unittest.TestCase):
         self.assertEqual(sharing.luckiest_to_unluckiest([[10, 10], [5, 20], [8, 8]]), 25 / 16)
         self.assertEqual(sharing.luckiest_to_unluckiest([[1], [0]]), float("inf"))
 
+    def test_settled_with_the_first_window_of_the_new_shares(self):
+        work = [[10.0] * 5 + [50.0] + [88.0] * 4, [90.0] * 5 + [50.0] + [12.0] * 4]
+        self.assertAlmostEqual(sharing.settled_s(work, [90, 10], 0.45), 0.25)
+        self.assertAlmostEqual(sharing.settled_s(work, [90, 10], 0.75), 0.15)
+        self.assertIsNone(sharing.settled_s(work, [99, 1], 0.45))
+        self.assertIsNone(sharing.settled_s(work, [90, 10], 0.95), "no whole window is left")
+        self.assertIsNone(sharing.settled_s([[0.0] * 5] * 2, [1, 1], 0.1))
+
     def test_only_what_differs_from_the_default_is_said(self):
         self.assertEqual(Tenant().terms(1), [])
         self.assertEqual(Tenant(second_domain=True).terms(1), [])
@@ -68,6 +76,7 @@ class GoalsTest(unittest.TestCase):
                                 ("sharing_inference_p99_beside_training", (1, 1.1), (1.11,)),
                                 ("sharing_inference_p99_beside_gemm", (1.15,), (1.16,)),
                                 ("sharing_training_beside_inference", (0.8, 1), (0.79,)),
+                                ("sharing_change", (0.1, 1), (1.1,)),
                                 ("sharing_ceiling_25", (23, 25), (22.9, 25.1))):
             for value in good:
                 self.assertTrue(self.met(name, value), (name, value))
