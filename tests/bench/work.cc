@@ -34,8 +34,6 @@ class Launches {
 
   // False with the error kept in the Gpu. Calibrates where `work` does not say the iterations.
   bool Start(const Plan& plan);
-  bool Calibrate(const Plan& plan);
-  bool MakeGraph();
 
   uint32_t iterations() const { return iterations_; }
   double kernel_us() const { return kernel_us_; }
@@ -43,9 +41,6 @@ class Launches {
     return work_.graph_kernels > 0 ? static_cast<uint64_t>(work_.graph_kernels) : 1;
   }
 
-  bool LaunchOne();
-  bool WaitForOldest();
-  int in_flight() const { return in_flight_; }
   // One launch, by itself. 0 when it failed.
   double AloneUs();
   // Keeps `queued` launches in flight, and tells `ended` of each end, until that says false; what is in flight then
@@ -64,6 +59,10 @@ class Launches {
   }
 
  private:
+  bool Calibrate(const Plan& plan);
+  bool MakeGraph();
+  bool LaunchOne();
+  bool WaitForOldest();
   CUresult LaunchKernel(uint32_t iterations);
   double TimeOf(uint32_t iterations, int times);
   double KernelAmongOthersUs(int launches);
@@ -144,7 +143,7 @@ double Launches::KernelAmongOthersUs(int launches) {
     end_ns = NowNs();
     return ++ended < launches;
   });
-  return static_cast<double>(end_ns - start_ns) / 1e3 / ended;
+  return static_cast<double>(end_ns - start_ns) / 1e3 / std::max(ended, 1);
 }
 
 bool Launches::Calibrate(const Plan& plan) {
@@ -166,6 +165,7 @@ bool Launches::Calibrate(const Plan& plan) {
   // kernel into another.
   const int launches = plan.Times(std::max(3, static_cast<int>(200e3 / work_.kernel_us)), 5);
   const double measured_us = KernelAmongOthersUs(launches);
+  if (gpu_.failed()) return false;
   const double corrected = first + (work_.kernel_us - measured_us) * 1e3 / one_ns;
   iterations_ = static_cast<uint32_t>(
       std::clamp(corrected, std::max(1.0, first / 2), std::min(first * 2, 4e9)));
