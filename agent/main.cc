@@ -96,12 +96,7 @@ int Main(int argc, char** argv) {
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &exit_status);
   if (!line) return exit_status;
   if (line->probe) return Answer(Probe(line->kubelet_directory, *line->probe));
-  if (line->check_policy) {
-    std::vector<std::string> notes;
-    const absl::Status status = CheckPolicyFile(line->policy, &notes);
-    for (const std::string& note : notes) printf("%s\n", note.c_str());
-    return Answer(status);
-  }
+  if (line->check_policy) return Answer(CheckPolicyFile(line->policy));
   // A write to a peer that has gone is told by its result.
   signal(SIGPIPE, SIG_IGN);
   struct sigaction action = {};

@@ -54,7 +54,6 @@ absl::Status NodeAgent::Open() {
   const PolicyWatcher::Look policy = policy_.LoadFirst();
   if (!policy.reason.empty()) spdlog::error("{}", policy.reason);
   if (!policy.not_kept.empty()) spdlog::warn("{}", policy.not_kept);
-  for (const std::string& note : policy.notes) spdlog::warn("{}", note);
 
   const absl::StatusOr<std::string> shim_file = shims_.Install(line_.shim, GPULOOM_VERSION);
   if (!shim_file.ok()) return shim_file.status();

@@ -54,7 +54,6 @@ void Upkeep::FollowPolicy() {
     spdlog::error("{}", look.reason);
   } else if (look.outcome == PolicyWatcher::Outcome::kReloaded) {
     spdlog::info("policy: {} reloaded", options_.policy_file);
-    for (const std::string& note : look.notes) spdlog::warn("{}", note);
     for (const std::string& trouble : options_.allocator->Regrant()) spdlog::error("{}", trouble);
   }
 }

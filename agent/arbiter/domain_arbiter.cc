@@ -87,7 +87,7 @@ void DomainArbiter::EndSession(SessionId session, uint64_t now_ns) {
 }
 
 bool DomainArbiter::MayRunFreely(SessionId session, uint64_t now_ns) const {
-  return has_turn_ && turn_in_flight_ns_ == kUnbounded &&
+  return turn_is_endless() &&
          std::all_of(engines_.begin(), engines_.end(), [&](const EngineArbiter& engine) {
            return engine.MayRunFreely(session, now_ns);
          });
@@ -153,6 +153,10 @@ void DomainArbiter::SetTurn(Priority lowest, uint64_t in_flight_ns) {
   turn_in_flight_ns_ = in_flight_ns;
 }
 
+bool DomainArbiter::turn_is_endless() const {
+  return has_turn_ && turn_in_flight_ns_ == kUnbounded;
+}
+
 uint64_t DomainArbiter::InFlightNs(Engine engine) const {
   uint64_t sum_ns = 0;
   for (const Priority priority : kAllPriorities) sum_ns += At(engine).in_flight_ns(priority);
@@ -175,8 +179,10 @@ std::optional<Order> DomainArbiter::Next(Engine engine, uint64_t now_ns) {
 uint64_t DomainArbiter::wake_at_ns(uint64_t now_ns) const {
   uint64_t wake_ns = UINT64_MAX;
   if (!has_turn_) return wake_ns;
-  for (const EngineArbiter& engine : engines_) {
-    wake_ns = std::min(wake_ns, engine.wake_at_ns(now_ns));
+  for (const Engine engine : {Engine::kCompute, Engine::kCopyToDevice, Engine::kCopyFromDevice}) {
+    // Until something has finished there is no room for more.
+    if (InFlightNs(engine) >= turn_in_flight_ns_) continue;
+    wake_ns = std::min(wake_ns, At(engine).wake_at_ns(lowest_, now_ns));
   }
   return wake_ns;
 }

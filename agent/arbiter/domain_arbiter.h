@@ -103,6 +103,8 @@ class DomainArbiter {
   void SetTurn(Priority lowest, uint64_t in_flight_ns);
   void EndTurn() { has_turn_ = false; }
   bool has_turn() const { return has_turn_; }
+  // It has one, and nobody else waits for it.
+  bool turn_is_endless() const;
   // Nothing of the domain is at the device: a turn that has ended is acknowledged.
   bool drained() const { return pieces_in_flight_ == 0; }
 

@@ -144,6 +144,25 @@ TEST(DomainArbiter, HoldsAreAcknowledgedWhenWhatIsAtTheDeviceHasRunOut) {
   EXPECT_EQ(domain.arbiter.waits(session, kCompute, 200).held_ns, 200u);
 }
 
+// Whoever sleeps until then would not sleep at all.
+TEST(DomainArbiter, NothingIsDueThatATurnDoesNotAllow) {
+  Domain domain;
+  const SessionId high = domain.Begin(Priority::kHigh);
+  const SessionId low = domain.Begin(Priority::kLow);
+  domain.Queue(high, 2, 100 * kUs);
+  domain.Queue(low, 1, 100 * kUs);
+  const uint64_t late_ns = 10 * EngineLimits().starvation_ns;
+  EXPECT_LE(domain.arbiter.wake_at_ns(late_ns), late_ns) << "low is to be rescued";
+  domain.arbiter.SetTurn(Priority::kHigh, kUnbounded);
+  EXPECT_EQ(domain.arbiter.wake_at_ns(late_ns), UINT64_MAX);
+  domain.arbiter.SetTurn(Priority::kLow, 50 * kUs);
+  EXPECT_LE(domain.arbiter.wake_at_ns(late_ns), late_ns);
+  domain.Submit(high, 100 * kUs, late_ns);
+  EXPECT_EQ(domain.arbiter.wake_at_ns(late_ns), UINT64_MAX) << "what is in flight comes first";
+  domain.arbiter.EndTurn();
+  EXPECT_EQ(domain.arbiter.wake_at_ns(late_ns), UINT64_MAX);
+}
+
 TEST(DomainArbiter, WithoutATurnNothingGoesAndATurnMayBeOfSomeClasses) {
   Domain domain;
   const SessionId low = domain.Begin(Priority::kLow);

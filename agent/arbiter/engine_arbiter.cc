@@ -259,10 +259,10 @@ std::optional<Order> EngineArbiter::Next(Priority lowest, uint64_t now_ns) {
   return std::nullopt;
 }
 
-uint64_t EngineArbiter::wake_at_ns(uint64_t now_ns) const {
+uint64_t EngineArbiter::wake_at_ns(Priority lowest, uint64_t now_ns) const {
   uint64_t wake_ns = policy_.tree().wake_at_ns();
   if (guard_.rescuing()) return wake_ns;
-  for (size_t i = 1; i < kPriorities; ++i) {
+  for (size_t i = 1; i <= Index(lowest); ++i) {
     const Priority priority = kAllPriorities[i];
     if (!classes_[i].was_active) continue;
     if (HigherWorks(priority)) {

@@ -70,7 +70,7 @@ class EngineArbiter {
   // `lowest`: no class below it.
   std::optional<Order> Next(Priority lowest, uint64_t now_ns);
   // When Next may answer otherwise without an event; UINT64_MAX: never.
-  uint64_t wake_at_ns(uint64_t now_ns) const;
+  uint64_t wake_at_ns(Priority lowest, uint64_t now_ns) const;
 
   // How long a chain of the session's may be; kUnbounded while no higher class is there.
   uint64_t ChainBoundNs(SessionId session, uint64_t now_ns) const;

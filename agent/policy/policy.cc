@@ -23,24 +23,6 @@ std::string BrokenPromiseOf(const Policy& policy, const PolicyRule& rule,
          ", lower the number of slots, or set overcommit: true";
 }
 
-template <typename T>
-void SayNotEnforced(const Policy& policy, const std::optional<Setting<T>> PodKeys::*key,
-                    const std::string& name, std::vector<std::string>* lines) {
-  const auto say = [&](const PodKeys& rule, const std::string& path) {
-    if (!(rule.*key).has_value()) return false;
-    lines->push_back(Where(policy, (rule.*key)->place, path + "." + name) + name +
-                     " is read and not enforced yet");
-    return true;
-  };
-  if (say(policy.defaults, policy.defaults.path)) return;
-  for (const PolicyRule& rule : policy.namespaces) {
-    if (say(rule, rule.path)) return;
-    for (const PodRule& pod : rule.pods) {
-      if (say(pod, pod.path)) return;
-    }
-  }
-}
-
 }  // namespace
 
 uint64_t AutoReserveBytes(uint64_t total_bytes, int slots) {
@@ -67,14 +49,6 @@ std::string BrokenPromise(const Policy& policy, const Capacity& capacity) {
     if (broken.empty()) broken = BrokenPromiseOf(policy, rule, capacity);
   }
   return broken;
-}
-
-std::vector<std::string> NotEnforced(const Policy& policy) {
-  std::vector<std::string> lines;
-  SayNotEnforced(policy, &PodKeys::weight, "weight", &lines);
-  SayNotEnforced(policy, &PodKeys::priority, "priority", &lines);
-  SayNotEnforced(policy, &PodKeys::time_share_max_percent, "timeShareMax", &lines);
-  return lines;
 }
 
 }  // namespace gpuloom

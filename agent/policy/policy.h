@@ -112,7 +112,4 @@ std::string Where(const Policy& policy, const Place& place, const std::string& k
 // and the reserve, is more than the GPU has, and `overcommit` is not set. Empty: it can.
 std::string BrokenPromise(const Policy& policy, const Capacity& capacity);
 
-// One line for each key that is set and has no effect on tenants yet, with the first place that sets it.
-std::vector<std::string> NotEnforced(const Policy& policy);
-
 }  // namespace gpuloom

@@ -61,7 +61,6 @@ void Run(const std::string& text) {
   if (!policy) return Check(NamesItsPlace(error));
   const std::optional<Policy> again = ParsePolicy(kFile, text, &error);
   Check(again && again->namespaces.size() == policy->namespaces.size());
-  for (const std::string& line : NotEnforced(*policy)) Check(NamesItsPlace(line));
 
   Capacity capacity{"gpu", uint64_t{80} << 30, 0, 16};
   capacity.reserve_bytes = AutoReserveBytes(capacity.total_bytes, capacity.slots);

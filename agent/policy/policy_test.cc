@@ -33,19 +33,5 @@ TEST(BrokenPromise, NamesWhatIsMoreThanThereIsUnlessOvercommit) {
   EXPECT_NE(BrokenPromise(MustParse("defaults: {memory: 14GiB}"), H200()), "");
 }
 
-TEST(NotEnforced, OneLineForEachKeyWithItsFirstPlace) {
-  EXPECT_THAT(NotEnforced(MustParse("defaults: {memory: 1GiB, trustDomain: pod, deny: true, "
-                                    "gpus: [0], maxTenants: 1}")),
-              IsEmpty());
-  EXPECT_THAT(
-      NotEnforced(MustParse("namespaces:\n  a: {weight: 2}\n  b:\n    weight: 3\n    pods:\n"
-                            "      x: {priority: low, timeShareMax: 5%}\n")),
-      ElementsAre(
-          "p.yaml:2:15: namespaces.a.weight: weight is read and not enforced yet",
-          "p.yaml:6:21: namespaces.b.pods.x.priority: priority is read and not enforced yet",
-          "p.yaml:6:40: namespaces.b.pods.x.timeShareMax: timeShareMax is read and not enforced "
-          "yet"));
-}
-
 }  // namespace
 }  // namespace gpuloom

@@ -19,7 +19,6 @@ PolicyAnswer Check(const PolicyCommand& command, const Policy& policy) {
                    FormatSize(capacity->reserve_bytes) + " kept for the executors, auto is " +
                    FormatSize(AutoSlotBytes(*capacity)) + " a slot\n";
   }
-  for (const std::string& line : NotEnforced(policy)) answer.text += line + "\n";
   answer.text += command.file + ": good\n";
   return answer;
 }

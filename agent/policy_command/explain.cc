@@ -21,8 +21,7 @@ class Table {
   Table(const Policy& policy, std::string* text) : policy_(policy), text_(*text) {}
 
   template <typename T>
-  void Add(const std::string& key, const std::string& value, const Chosen<T>& chosen,
-           const char* note = "") {
+  void Add(const std::string& key, const std::string& value, const Chosen<T>& chosen) {
     text_ += "  " + Padded(key, kKeyLetters) + Padded(value, kValueLetters);
     if (chosen.key.empty()) {
       text_ += "built in";
@@ -30,21 +29,20 @@ class Table {
       text_ += policy_.file + ":" + std::to_string(chosen.place.line) + ":" +
                std::to_string(chosen.place.column) + ": " + chosen.key;
     }
-    text_ += std::string(note) + "\n";
+    text_ += "\n";
   }
 
   // What a pod adds to its namespace's: nothing, where no rule of pods says something.
   enum class Whose { kNamespace, kPod };
   void AddPodKeys(const PodSettings& settings, Whose whose) {
-    constexpr char kNotYet[] = " (not enforced yet)";
     const auto value = [whose](const std::string& key, const std::string& text) {
       return whose == Whose::kPod && key.empty() ? "as above" : text;
     };
-    Add("weight", std::to_string(settings.weight.value), settings.weight, kNotYet);
+    Add("weight", std::to_string(settings.weight.value), settings.weight);
     Add("priority", std::string(kPriorityNames[arbiter::Index(settings.priority.value)]),
-        settings.priority, kNotYet);
+        settings.priority);
     const Chosen<uint32_t>& most = settings.time_share_max_percent;
-    Add("timeShareMax", value(most.key, std::to_string(most.value) + "%"), most, kNotYet);
+    Add("timeShareMax", value(most.key, std::to_string(most.value) + "%"), most);
     const Chosen<uint32_t>& wait = settings.memory_wait_s;
     Add("memoryWait", value(wait.key, std::to_string(wait.value) + "s"), wait);
     Add("deny", value(settings.deny.key, settings.deny.value ? "true" : "false"), settings.deny);

@@ -55,9 +55,7 @@ PolicyAnswer Simulate(const PolicyCommand& command, const Policy& policy) {
     const std::string domain = Decide(policy, Capacity(), space, pod).trust_domain;
     tenant.domain = domains.emplace(domain, static_cast<uint32_t>(domains.size())).first->second;
   }
-  PolicyAnswer answer{simulator::Report(arguments), "", 0};
-  for (const std::string& line : NotEnforced(policy)) answer.text += line + "\n";
-  return answer;
+  return {simulator::Report(arguments), "", 0};
 }
 
 }  // namespace gpuloom

@@ -144,6 +144,7 @@ bool Scheduler::Apply(uint64_t controller, const control::AddAllocation& message
     }
     if (std::exchange(existing->second.allocation->slots, message.slots) != message.slots) {
       TellShares(*existing->second.allocation);
+      if (existing->second.allocation->bound) turns_.Set(*existing->second.allocation);
     }
     existing->second.allocation->owner = message.ends_with_connection != 0 ? controller : 0;
     return existing->second.door->present() || existing->second.door->Open(directory, error);
@@ -192,6 +193,7 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   } else if (allocation->shares != shares_before) {
     TellShares(*allocation);
   }
+  turns_.Set(*allocation);
   const std::string line = allocation->Label() + ": allocation " + name + ", domain " +
                            allocation->trust_domain + ", quota " +
                            std::to_string(allocation->usage.quota_bytes() >> 20) + " MiB";
@@ -225,6 +227,7 @@ void Scheduler::Remove(const std::string& name) {
   const AllocationPtr allocation = it->second.allocation;
   allocation->removed = true;
   allocations_.erase(it);  // and with it the door
+  turns_.Remove(*allocation);
   LogInfo(allocation->Label() + ": allocation " + name + " removed");
   std::vector<Session*> theirs;
   for (auto& [id, session] : sessions_) {

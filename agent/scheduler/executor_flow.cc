@@ -162,6 +162,7 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message, co
       StreamPriorities{message.stream_priority_least, message.stream_priority_greatest};
   start_history_[executor->domain].failures = 0;
   LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo, executor->Label() + " is ready");
+  turns_.Begin(executor);
   const std::set<uint64_t> waiting = executor->sessions;
   for (const uint64_t id : waiting) {
     Session* session = FindSession(id, *executor);
@@ -260,6 +261,7 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
       domains_.erase(it);
     }
     executor->idle.Cancel();
+    turns_.End(*executor);
     const std::set<uint64_t> sessions = executor->sessions;
     const bool loses = !sessions.empty() && !shutting_down_;
     LogFor(&start_history_[executor->domain].lines, loses ? LogLevel::kError : LogLevel::kInfo,

@@ -18,6 +18,7 @@ Scheduler::Scheduler(EventLoop* loop, Device* device, Options options)
       device_(device),
       options_(std::move(options)),
       memory_(device),
+      turns_(loop),
       folders_(loop, options_.executor_folders, options_.executor_path) {
   if (options_.exit_when_unused) {
     // Whoever started us connects at once; if it died instead, we do not stay for nobody.

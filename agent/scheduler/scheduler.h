@@ -4,7 +4,7 @@
 // its own session or its own domain.
 //
 // Split by topic: control_flow.cc (agent ↔ scheduler), session_flow.cc (tenants), query_flow.cc (queries),
-// executor_flow.cc (executors), memory_flow.cc (device memory), share_flow.cc (the device's time), scheduler.cc (start,
+// executor_flow.cc (executors), memory_flow.cc (device memory), share_flow.cc (the device's time), turn_flow.cc (turns at it), scheduler.cc (start,
 // end, and what joins them).
 #pragma once
 
@@ -27,6 +27,7 @@
 #include "agent/scheduler/peer.h"
 #include "agent/scheduler/session.h"
 #include "agent/scheduler/tenant_door.h"
+#include "agent/scheduler/turns.h"
 #include "proto/control/messages.h"
 
 namespace gpuloom::scheduler {
@@ -209,6 +210,11 @@ class Scheduler {
   void EndReclaim(uint64_t reclaim_id);
   void BeginNextReclaim(uint64_t reclaim_id);
 
+  // turn_flow.cc
+  void On(Executor* executor, const control::AllocationWants& message, control::Incoming& in);
+  void On(Executor* executor, const control::TurnUsage& message, control::Incoming& in);
+  void On(Executor* executor, const control::TurnDrained& message, control::Incoming& in);
+
   // scheduler.cc
   bool Unused() const;
   void LookUnused();
@@ -217,6 +223,7 @@ class Scheduler {
   Device* device_;
   Options options_;
   MemoryBook memory_;
+  Turns turns_;
   DividedWindow device_window_{kDeviceWindow, kNeededDeviceBytes, kAssuredDeviceBytes};
   DividedWindow host_window_{kHostWindow, kNeededHostBytes, kAssuredHostBytes};
 

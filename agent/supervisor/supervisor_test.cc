@@ -268,6 +268,8 @@ class ControlClientTest : public InTemporaryDirectory {
   static void SayYes(control::Connection* connection, uint32_t request) {
     control::Answer answer = {};
     answer.ok = 1;
+    answer.major = control::kControlMajor;
+    answer.minor = control::kControlMinor;
     EXPECT_TRUE(connection->Send(request, answer));
   }
   channel::UniqueFd listener_;

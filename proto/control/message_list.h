@@ -53,7 +53,12 @@ using AllMessages = MessageList<
     SetShares,
     HoldSession,
     SessionHeld,
-    SuspendAllocation>;
+    SuspendAllocation,
+    GiveTurn,
+    EndTurn,
+    AllocationWants,
+    TurnUsage,
+    TurnDrained>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes in a message.

@@ -443,4 +443,56 @@ struct SessionHeld {
   uint32_t unused;
 };
 
+// Turns between trust domains (docs/design/sharing-time.md). An executor that has been sent none of the next two has an
+// endless turn, and says none of the three behind them.
+
+// Scheduler: the executor may submit, allocations of the class `lowest` and above.
+struct GiveTurn {
+  static constexpr std::string_view kName = "GiveTurn";
+  static constexpr Route kRoute = Route::kSchedulerOrders;
+  uint32_t lowest;  // 1 high, 2 normal, 3 low
+  uint32_t unused;
+  // What may be in flight, as predicted, to each engine; UINT64_MAX: nobody else waits, and there is no bound.
+  uint64_t in_flight_ns;
+};
+
+// Scheduler: the executor submits nothing more. What is at the device runs to its end; then it says TurnDrained, with this
+// message's `request`, unless it was given a turn meanwhile.
+struct EndTurn {
+  static constexpr std::string_view kName = "EndTurn";
+  static constexpr Route kRoute = Route::kSchedulerOrders;
+};
+
+// Executor: whether the allocation has work for the device. Only when that changes; 0 only after it had none for a while. For an
+// allocation that is unknown, or another domain's, it is ignored.
+struct AllocationWants {
+  static constexpr std::string_view kName = "AllocationWants";
+  static constexpr Route kRoute = Route::kExecutorSays;
+  uint64_t allocation_id;
+  uint32_t wants;  // 0 or 1
+  uint32_t unused;
+};
+
+struct AllocationUse {
+  uint64_t allocation_id;
+  uint64_t used_ns;
+};
+inline constexpr uint32_t kUsesAtOnce = 32;
+
+// Executor: who has used the device since it last said so. Before TurnDrained, and at least each second in which somebody has.
+// The executor's turn is divided in these proportions.
+struct TurnUsage {
+  static constexpr std::string_view kName = "TurnUsage";
+  static constexpr Route kRoute = Route::kExecutorSays;
+  uint32_t count;
+  uint32_t more;  // 1: the next TurnUsage continues this one
+  AllocationUse uses[kUsesAtOnce];
+};
+
+// Executor: nothing of its sessions is at the device, and nothing will be until GiveTurn.
+struct TurnDrained {
+  static constexpr std::string_view kName = "TurnDrained";
+  static constexpr Route kRoute = Route::kExecutorSays;
+};
+
 }  // namespace gpuloom::control

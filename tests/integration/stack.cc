@@ -116,6 +116,7 @@ void Stack::Bind(const Allocation& allocation, const AllocationSpec& spec) {
   control::SetText(bind.trust_domain, spec.domain.c_str());
   bind.memory_quota_bytes = spec.quota_bytes;
   bind.pinned_limit_bytes = spec.pinned_limit_bytes;
+  bind.shares = spec.shares;
   std::string error;
   if (!client_.BindAllocation(bind, &error)) Die("BindAllocation: " + error);
 }

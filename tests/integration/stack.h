@@ -32,6 +32,7 @@ struct AllocationSpec {
   uint64_t quota_bytes = 64 * kMiB;
   uint32_t slots = 1;
   uint64_t pinned_limit_bytes = 256 * kMiB;
+  control::ShareTerms shares = {};
 };
 
 struct Allocation {

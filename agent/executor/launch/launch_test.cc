@@ -100,6 +100,7 @@ TEST_F(LaunchTest, Malicious_PrioritiesStayInTheBandOfTheClass) {
   // The policy changes: the stream that was made before, too.
   terms.priority = 1;
   scheduler_.SetShares(*low, terms);
+  ASSERT_TRUE(scheduler_.Reclaim(*low));  // comes behind it
   ASSERT_TRUE(launch());
   ASSERT_EQ(instantiate(2), CUDA_SUCCESS);
   EXPECT_THAT(TestingDriver::TakePriorities(), ElementsAre(-5, -5, -5, -4));

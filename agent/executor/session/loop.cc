@@ -42,7 +42,8 @@ constexpr int kEventsAtATime = 64;
 constexpr int kSpinTurns = 64;
 constexpr int kPollTurns = 8;                // what asking the driver costs in vain
 constexpr uint64_t kEventsEveryNs = 50'000;  // while busy: control socket, hang-ups
-constexpr uint64_t kAnswersEveryNs = 5'000;  // with a question to the scheduler open
+constexpr uint64_t kAnswersEveryNs =
+    5'000;  // with a question to the scheduler open, or a turn awaited
 // An allocation goes through four processes' and threads' hands, and a tenant waits: as long as it
 // takes nobody sleeps in between.
 constexpr uint64_t kHandsNs = 3'000'000;
@@ -99,6 +100,7 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
                   : submit_threads < 0 ? SubmitThreads()
                                        : submit_threads),
       sharing_(shares),
+      turns_(&sharing_, &scheduler_),
       batches_(batches),
       printer_(device, &memory_, output),
       budget_(std::make_shared<DomainBudget>(memory_limit_bytes)),
@@ -156,7 +158,8 @@ Loop::Outcome Loop::Run() {
     const bool released = !quiet_.Idle() && TickQuiet(now_ns, idle_ns);
     const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
     if (sleep_ns == 0) {
-      if (now_ns - last_events_ns >= (scheduler_.waits() ? kAnswersEveryNs : kEventsEveryNs)) {
+      const bool expects = scheduler_.waits() || turns_.waits();
+      if (now_ns - last_events_ns >= (expects ? kAnswersEveryNs : kEventsEveryNs)) {
         HandleEvents(0, now_ns);
         last_events_ns = now_ns;
       } else if (idle_ns >= spin_ns_) {
@@ -207,6 +210,7 @@ bool Loop::Serve(uint64_t now_ns) {
     worked |= session->Poll(now_ns, &slice);
   }
   sharing_.Settle(sessions_);
+  turns_.Look(sessions_, now_ns);
   if (Device::Excess excess = device_->TakeExcess(); !excess.empty()) {
     memory_.Post([excess = std::move(excess), &cuda = device_->cuda()] { excess.Destroy(cuda); },
                  [] {});
@@ -241,6 +245,7 @@ void Loop::SendCounters(uint64_t now_ns) {
     session->SendCounters();
     session->GiveBackOld(now_ns);
   }
+  turns_.TellUsage();
   modules_.Tick(now_ns);
   LogDriverErrors();
   libraries_.Tick(now_ns);
@@ -294,7 +299,7 @@ bool Loop::AnyWordOverdue() const {
 
 int64_t Loop::SleepNs(uint64_t idle_ns) const {
   const int64_t sleep_ns = SleepForWorkNs(idle_ns);
-  const uint64_t wake_at_ns = sharing_.wake_at_ns();
+  const uint64_t wake_at_ns = std::min(sharing_.wake_at_ns(), turns_.wake_at_ns());
   if (wake_at_ns == UINT64_MAX || sleep_ns == 0) return sleep_ns;
   const uint64_t now = NowNs();
   const auto until_ns = static_cast<int64_t>(wake_at_ns - std::min(wake_at_ns, now));
@@ -414,6 +419,12 @@ void Loop::On(const control::HoldSession& order, control::Incoming* in, uint64_t
     session->Hold(static_cast<control::HoldReason>(order.reason), order.hold != 0,
                   in->header.request);
   }
+}
+
+void Loop::On(const control::GiveTurn& order, control::Incoming*, uint64_t) { turns_.Give(order); }
+
+void Loop::On(const control::EndTurn&, control::Incoming* in, uint64_t) {
+  turns_.End(in->header.request);
 }
 
 void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t) {

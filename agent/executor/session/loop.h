@@ -32,6 +32,7 @@
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/session/tenant.h"
 #include "agent/executor/session/time_sharing.h"
+#include "agent/executor/session/turns.h"
 #include "agent/executor/session/work_pool.h"
 #include "agent/node/line_budget.h"
 
@@ -87,6 +88,8 @@ class Loop {
   void On(const control::MemoryReclaim& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::SetShares& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::HoldSession& order, control::Incoming* in, uint64_t now_ns);
+  void On(const control::GiveTurn& order, control::Incoming* in, uint64_t now_ns);
+  void On(const control::EndTurn& order, control::Incoming* in, uint64_t now_ns);
   void TellFault();
   // Writes them to the log; returns them.
   std::string LogDriverErrors();
@@ -115,6 +118,7 @@ class Loop {
   std::vector<SubmitJobPtr> handed_;  // used by Serve
   DriverRoom room_;
   TimeSharing sharing_;
+  Turns turns_;
   bool several_at_work_ = false;
   const bool batches_;
   Printer printer_;

@@ -192,7 +192,7 @@ void Session::SubmitOrdered(Slice* slice) {
   parts_->submission.AddMarks();
 }
 
-std::array<arbiter::Work, arbiter::kEngines> Session::Ready() const {
+std::array<arbiter::Work, arbiter::kEngines> Session::Ready() {
   if (state_ != State::kServing) return {};
   return parts_->submission.Ready();
 }

@@ -56,12 +56,18 @@ class Session final : private SessionPort {
   bool AtWork(uint64_t now_ns) const { return now_ns - last_read_ns_ < kAtWorkNs; }
   // Returns true if it has work for the device, or had some very recently.
   bool WantsDevice(uint64_t now_ns) const {
-    return AtDevice() || (!held_ && (AtWork(now_ns) || streams_.waiting_commands() != 0));
+    return AtDevice() || (!held_ && (AtWork(now_ns) || HasWaiting()));
   }
+  // Commands that are not submitted, whatever they wait for.
+  bool HasWaiting() const { return streams_.waiting_commands() != 0; }
+  // Returns true if Ready has looked at all of them.
+  bool KnowsReady() const { return streams_.LooksAtAll(); }
+  uint64_t last_read_ns() const { return last_read_ns_; }
   Share& share() { return share_; }
+  const Share& share() const { return share_; }
   bool held() const { return held_; }
   // What could go to each engine now but for its share.
-  std::array<arbiter::Work, arbiter::kEngines> Ready() const;
+  std::array<arbiter::Work, arbiter::kEngines> Ready();
   // Returns true if a caller may be waiting for Poll, rather than for the device to tell it (Point::told).
   bool AnyoneWaitsForUs() const;
   // Wakes the tenant if it sleeps and something was published since.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/arbiter/terms.h"
 #include "agent/executor/session/session.h"
 
 namespace gpuloom::executor {
@@ -11,6 +12,8 @@ namespace {
 
 using arbiter::Engine;
 using arbiter::kEngines;
+using arbiter::OfAllocation;
+using arbiter::OfNamespace;
 
 constexpr uint64_t kSettleEveryNs = 50'000;
 // While nobody is limited: only usage depends on it.
@@ -18,27 +21,10 @@ constexpr uint64_t kSettleSeldomNs = 500'000;
 
 // Long against what is in flight, short against a program's patience.
 constexpr uint64_t kGoesOnNs = 10'000'000;
+// While other executors have their turn: whoever waits for it has had it long before.
+constexpr uint64_t kGoesOnWithoutTurnNs = 100'000'000;
 
 constexpr Engine kAllEngines[] = {Engine::kCompute, Engine::kCopyToDevice, Engine::kCopyFromDevice};
-
-uint32_t WeightOf(uint32_t said) { return said == 0 ? 100 : said; }
-uint32_t CeilingOf(uint32_t permille) {
-  return permille == 0 ? arbiter::kNoCeilingPermille : permille;
-}
-
-arbiter::Priority PriorityOf(uint32_t said) {
-  if (said == 1) return arbiter::Priority::kHigh;
-  return said == 3 ? arbiter::Priority::kLow : arbiter::Priority::kNormal;
-}
-
-arbiter::NamespacePolicy OfNamespace(const control::ShareTerms& terms) {
-  return {WeightOf(terms.namespace_weight), CeilingOf(terms.namespace_time_permille)};
-}
-
-arbiter::AllocationPolicy OfAllocation(const control::ShareTerms& terms, uint32_t slots) {
-  return {WeightOf(terms.weight), std::max(slots, 1u), PriorityOf(terms.priority),
-          CeilingOf(terms.time_permille)};
-}
 
 }  // namespace
 
@@ -61,6 +47,7 @@ Share TimeSharing::Begin(const control::AddSession& order) {
   Share share;
   share.allocation = allocation->second.id;
   share.session = arbiter_.BeginSession(share.allocation, now);
+  share.allocation_id = order.allocation_id;
   share.limited = limited_;
   return share;
 }
@@ -91,6 +78,12 @@ void TimeSharing::Set(const control::SetShares& order) {
   arbiter_.SetAllocation(it->second.id, OfAllocation(order.shares, order.slots), now);
 }
 
+void TimeSharing::SetTurn(arbiter::Priority lowest, uint64_t in_flight_ns) {
+  arbiter_.SetTurn(lowest, in_flight_ns);
+}
+
+void TimeSharing::EndTurn() { arbiter_.EndTurn(); }
+
 void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
   if (!enforces_) return;
   int wanting = 0;
@@ -103,8 +96,9 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
   const uint64_t now = clock_();
   // So that lower classes know of it, who is not limited meanwhile.
   if (wanting == 1 && !limited_) arbiter_.NotePresent(last->share().session, now);
-  const bool limits =
-      wanting > 1 || (wanting == 1 && !arbiter_.MayRunFreely(last->share().session, now));
+  // In a turn that others wait for, also those who want nothing yet: what they send now must wait.
+  const bool limits = wanting > 1 || !turn_is_endless() ||
+                      (wanting == 1 && !arbiter_.MayRunFreely(last->share().session, now));
   if (limits == limited_) return;
   limited_ = limits;
   if (limits) {
@@ -196,7 +190,8 @@ bool TimeSharing::LetGoOn(Session* session, uint64_t now_ns, uint64_t slice_ns) 
     share.went_on_ns = now_ns;
     return false;
   }
-  if (now_ns - share.went_on_ns < kGoesOnNs) return false;
+  const uint64_t patience_ns = arbiter_.has_turn() ? kGoesOnNs : kGoesOnWithoutTurnNs;
+  if (now_ns - share.went_on_ns < patience_ns) return false;
   share.went_on_ns = now_ns;
   bool any = false;
   for (const Engine engine : kAllEngines) {
@@ -222,6 +217,15 @@ void TimeSharing::Settle(Sessions sessions) {
       if (limited_) arbiter_.Charge(share.session, engine, used_ns, now);
     }
   }
+}
+
+bool TimeSharing::HasWork(const Session& session) const {
+  if (session.AtDevice()) return true;
+  if (session.held()) return false;
+  if (!limited_ || !session.KnowsReady()) return session.HasWaiting();
+  const auto& queued = session.share().queued;
+  return std::any_of(queued.begin(), queued.end(),
+                     [](const arbiter::Work& work) { return work.pieces != 0; });
 }
 
 uint64_t TimeSharing::wake_at_ns() const {

@@ -3,7 +3,7 @@
 // have queued and what the device has done, and carries out what the core decides. docs/design/sharing-time.md.
 //
 // A session that is alone submits whatever it likes, and pays nothing for any of this but a look at a flag. As soon as
-// a second one wants the device, or a bound holds for the only one, they are *limited*: what they send waits in
+// a second one wants the device, a bound holds for the only one, or other executors have turns, they are *limited*: what they send waits in
 // their streams until GiveOrders lets it go, piece by piece.
 //
 // In each round of the loop: Update, then the sessions are read, then GiveOrders, then they are polled, then Settle.
@@ -38,8 +38,11 @@ struct Share {
     uint64_t budget_ns = 0;
     arbiter::Work submitted;
 
-    bool IsOpen(bool stream_at_device) const { return open && !(idle_streams && stream_at_device); }
-    // The first piece always does.
+    bool IsOpen(bool stream_at_device) const {
+      return open && !IsFull() && !(idle_streams && stream_at_device);
+    }
+    // The first piece always fits.
+    bool IsFull() const { return submitted.pieces != 0 && submitted.predicted_ns >= budget_ns; }
     bool Fits(uint64_t predicted_ns) const {
       return submitted.pieces == 0 ||
              predicted_ns <= budget_ns - std::min(budget_ns, submitted.predicted_ns);
@@ -48,10 +51,12 @@ struct Share {
 
   arbiter::SessionId session{};
   arbiter::AllocationId allocation{};
+  uint64_t allocation_id = 0;  // the scheduler's
   bool limited = false;
   std::array<Room, arbiter::kEngines> rooms;
   std::array<arbiter::Work, arbiter::kEngines> queued;  // as the arbiter knows it
   std::array<uint64_t, arbiter::kEngines> used_ns = {};
+  uint64_t noted_ns = 0;    // of all that, by Turns
   uint64_t went_on_ns = 0;  // when a mark was last reached, or it was let go on
 
   Room& room(arbiter::Engine engine) { return rooms[static_cast<size_t>(engine)]; }
@@ -67,12 +72,17 @@ class TimeSharing {
   // When nothing of the session is at the device any more.
   void End(Share* share);
   void Set(const control::SetShares& order);
+  bool enforces() const { return enforces_; }
   uint64_t now_ns() const { return clock_(); }
   arbiter::Priority ClassOf(const Share& share) const {
     return arbiter_.priority(share.allocation);
   }
   // Grows with each Set.
   uint32_t changes() const { return changes_; }
+  // This executor's turn among those of the device (turns.h): endless until something else is said.
+  void SetTurn(arbiter::Priority lowest, uint64_t in_flight_ns);
+  void EndTurn();
+  bool turn_is_endless() const { return arbiter_.turn_is_endless(); }
 
   using Sessions = std::span<const std::unique_ptr<Session>>;
   void Update(Sessions sessions, uint64_t now_ns);
@@ -80,6 +90,8 @@ class TimeSharing {
   bool GiveOrders(Sessions sessions, uint64_t slice_ns);
   void Settle(Sessions sessions);
   bool limited() const { return limited_; }
+  // Returns true if it has work that could go to the device, or has some there.
+  bool HasWork(const Session& session) const;
   // When GiveOrders may do more without an event; UINT64_MAX: never.
   uint64_t wake_at_ns() const;
 

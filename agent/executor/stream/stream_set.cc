@@ -12,6 +12,7 @@ namespace {
 
 // More are freed.
 constexpr size_t kIdleChunks = 64;
+constexpr size_t kLooksAtATime = 64;
 
 size_t DependencyBytes(const std::vector<Dependency>& dependencies) {
   return dependencies.size() * sizeof(Dependency);
@@ -325,6 +326,8 @@ bool StreamSet::SubmitWaiting(Slice* slice) {
     for (size_t looked = 0; looked < waiting_.size() && !over; ++looked) {
       turn_ = (turn_ + 1) % waiting_.size();
       Stream* stream = waiting_[turn_];
+      // Also what cannot go takes time to look at.
+      if (looked % kLooksAtATime == kLooksAtATime - 1) over = slice->Over();
       while (!over && !stream->waiting.empty()) {
         if (stream->waiting.front().dependencies.size() > kMaxWaitsAtOnce) {
           const size_t before = stream->waiting.front().dependencies.size();

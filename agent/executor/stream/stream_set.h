@@ -21,6 +21,7 @@
 // Ring thread only; owned by the session.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -207,18 +208,25 @@ class StreamSet {
   // Submits what has become ready, stream by stream in turn. Returns true if there was anything.
   bool SubmitWaiting(Slice* slice);
 
-  // Calls `command` or `chunk` for what would go next in each stream but for its turn.
+  // Calls `command` or `chunk` for what would go next in each stream but for its turn. Of many streams it looks at some,
+  // and at the next ones when called again.
   template <typename OnCommand, typename OnChunk>
-  void ForEachReady(OnCommand&& command, OnChunk&& chunk) const {
-    for (const Stream* stream : waiting_) {
+  void ForEachReady(OnCommand&& command, OnChunk&& chunk) {
+    for (size_t looked = 0; looked < std::min(waiting_.size(), kMostLooks); ++looked) {
+      const Stream* stream = waiting_[ready_turn_++ % waiting_.size()];
       if (!stream->waiting.empty() && IsReady(*stream, stream->waiting.front())) {
         command(stream->waiting.front());
       }
     }
-    for (const Stream* stream : open_) {
+    for (size_t looked = 0; looked < std::min(open_.size(), kMostLooks); ++looked) {
+      const Stream* stream = open_[open_turn_++ % open_.size()];
       if (MayClose(*stream)) chunk(*stream->open);
     }
   }
+  static constexpr size_t kMostLooks = 256;
+
+  // Returns true if ForEachReady looks at all of them each time.
+  bool LooksAtAll() const { return waiting_.size() <= kMostLooks && open_.size() <= kMostLooks; }
 
   // Call when the commands that end with the stream's oldest mark are done.
   void CompleteOldestMark(Stream& stream, uint64_t now_ns);
@@ -293,6 +301,8 @@ class StreamSet {
   uint32_t streams_at_device_ = 0;  // with commands in flight
   uint32_t marks_ = 0;              // of all of them
   size_t turn_ = 0;                 // index in `waiting_`: who is first in SubmitWaiting
+  size_t ready_turn_ = 0;           // the same for ForEachReady
+  size_t open_turn_ = 0;            // … in `open_`
   uint64_t last_order_ = 0;
 };
 

@@ -283,6 +283,19 @@ TEST_F(StreamSetTest, WhileItIsOthersTurnNothingGoesAndLaunchesGather) {
   EXPECT_THAT(TakeSubmitted(), ElementsAre(Submitted{1, 1, {}}, Submitted{2, 3, {}}));
 }
 
+TEST_F(StreamSetTest, Malicious_OfManyReadyStreamsSomeAreLookedAtAtATime) {
+  constexpr uint32_t kStreams = 2 * StreamSet::kMostLooks;
+  may_submit_ = false;
+  for (uint32_t i = 1; i <= kStreams; ++i) Enqueue(Add(i, /*blocking=*/false));
+  std::set<uint64_t> seen;
+  for (int round = 1; round <= 2; ++round) {
+    set_.ForEachReady(
+        [&](const StreamCommand& command) { seen.insert(static_cast<uint64_t>(command.ticket)); },
+        [](const Chunk&) {});
+    EXPECT_EQ(seen.size(), round * StreamSet::kMostLooks);
+  }
+}
+
 TEST_F(StreamSetTest, NoMoreLaunchesGatherThanMayGoTogether) {
   Stream& a = Add(1, /*blocking=*/false);
   a.max_chunk = 2;

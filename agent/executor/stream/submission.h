@@ -45,7 +45,7 @@ class Submission final : public Part, public StreamSink {
   void WaitFor(Stream& stream, const Dependency& dependency) override;
 
   // What could go to each engine but for the session's turn.
-  std::array<arbiter::Work, arbiter::kEngines> Ready() const;
+  std::array<arbiter::Work, arbiter::kEngines> Ready();
 
   // Most actions waiting for pending work.
   static constexpr size_t kMaxFences = 64u << 10;

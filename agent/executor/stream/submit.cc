@@ -131,7 +131,7 @@ bool Submission::MaySubmit(const Stream& stream, const Chunk& chunk) const {
          room.Fits(services_.sharing->Predict(share_, KeyOf(chunk)).ns);
 }
 
-std::array<arbiter::Work, arbiter::kEngines> Submission::Ready() const {
+std::array<arbiter::Work, arbiter::kEngines> Submission::Ready() {
   std::array<arbiter::Work, arbiter::kEngines> ready;
   const auto add = [&](arbiter::Engine engine, const arbiter::LaunchKey& key) {
     arbiter::Work& work = ready[static_cast<size_t>(engine)];

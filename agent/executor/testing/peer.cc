@@ -132,6 +132,9 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   control::ExecutorFault fault;
   control::MemoryReclaimed reclaimed;
   control::SessionHeld held;
+  control::AllocationWants wants;
+  control::TurnUsage usage;
+  control::TurnDrained drained;
   const MutexLock lock(mutex_);
   if (in.As(&ready)) {
     ready_[ready.session_id] = ready;
@@ -145,6 +148,17 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
     reclaimed_ = reclaimed.reclaim_id;
   } else if (in.As(&held)) {
     held_.push_back(in.header.request);
+  } else if (in.As(&wants)) {
+    ++turn_messages_;
+    wants_[wants.allocation_id] = wants.wants != 0;
+  } else if (in.As(&usage)) {
+    ++turn_messages_;
+    for (uint32_t i = 0; i < usage.count; ++i) {
+      turn_use_ns_[usage.uses[i].allocation_id] += usage.uses[i].used_ns;
+    }
+  } else if (in.As(&drained)) {
+    ++turn_messages_;
+    drained_.push_back(in.header.request);
   }
 }
 
@@ -215,6 +229,51 @@ bool TestingScheduler::WaitHeld(uint32_t hold) {
     std::this_thread::yield();
   }
   return false;
+}
+
+void TestingScheduler::GiveTurn(uint32_t lowest, uint64_t in_flight_ns) {
+  (void)connection_.Send(0, control::GiveTurn{lowest, 0, in_flight_ns});
+}
+
+uint32_t TestingScheduler::EndTurn() {
+  (void)connection_.Send(++last_turn_, control::EndTurn{});
+  return last_turn_;
+}
+
+bool TestingScheduler::WasDrained(uint32_t turn) {
+  const MutexLock lock(mutex_);
+  return std::find(drained_.begin(), drained_.end(), turn) != drained_.end();
+}
+
+bool TestingScheduler::WaitDrained(uint32_t turn) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < end) {
+    if (WasDrained(turn)) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+bool TestingScheduler::WaitWants(const TestingTenant& tenant, bool wants) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < end) {
+    {
+      const MutexLock lock(mutex_);
+      if (wants_[tenant.order.allocation_id] == wants) return true;
+    }
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+int TestingScheduler::TurnMessages() {
+  const MutexLock lock(mutex_);
+  return turn_messages_;
+}
+
+uint64_t TestingScheduler::TurnUse(const TestingTenant& tenant) {
+  const MutexLock lock(mutex_);
+  return turn_use_ns_[tenant.order.allocation_id];
 }
 
 bool TestingScheduler::Reclaim(const TestingTenant& tenant) {

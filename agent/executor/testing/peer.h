@@ -121,6 +121,18 @@ class TestingScheduler {
   bool WaitHeld(uint32_t hold);
   bool WasHeld(uint32_t hold);
 
+  // Turns at the device. Returns the number by which its drain is known.
+  void GiveTurn(uint32_t lowest = 3, uint64_t in_flight_ns = UINT64_MAX);
+  uint32_t EndTurn();
+  bool WaitDrained(uint32_t turn);
+  bool WasDrained(uint32_t turn);
+  // Waits until the executor has said so of the tenant's allocation; what it never said is false.
+  bool WaitWants(const TestingTenant& tenant, bool wants);
+  // Messages about turns that have come from it.
+  int TurnMessages();
+  // What it says that the tenant's allocation has used of turns.
+  uint64_t TurnUse(const TestingTenant& tenant);
+
   // The executor's message about a session's end; nullopt if none came within the timeout.
   std::optional<control::SessionEnded> WaitEnded(
       uint64_t session_id, std::chrono::milliseconds timeout = std::chrono::seconds(60));
@@ -161,12 +173,17 @@ class TestingScheduler {
   uint64_t last_session_ = 0;
   uint64_t last_reclaim_ = 0;
   uint32_t last_hold_ = 0;
+  uint32_t last_turn_ = 0;
 
   Mutex mutex_;
   std::map<uint64_t, control::SessionReady> ready_ GPULOOM_GUARDED_BY(mutex_);
   std::map<uint64_t, control::SessionEnded> ended_ GPULOOM_GUARDED_BY(mutex_);
   std::map<uint64_t, int> waits_ GPULOOM_GUARDED_BY(mutex_);
-  std::vector<uint32_t> held_ GPULOOM_GUARDED_BY(mutex_);  // the holds that were acknowledged
+  std::vector<uint32_t> held_ GPULOOM_GUARDED_BY(mutex_);      // the holds that were acknowledged
+  std::vector<uint32_t> drained_ GPULOOM_GUARDED_BY(mutex_);   // the turns
+  std::map<uint64_t, bool> wants_ GPULOOM_GUARDED_BY(mutex_);  // by allocation
+  std::map<uint64_t, uint64_t> turn_use_ns_ GPULOOM_GUARDED_BY(mutex_);  // the same
+  int turn_messages_ GPULOOM_GUARDED_BY(mutex_) = 0;
   std::optional<control::ExecutorFault> fault_ GPULOOM_GUARDED_BY(mutex_);
   uint64_t reclaimed_ GPULOOM_GUARDED_BY(mutex_) = 0;  // the newest answer
 };

@@ -8,12 +8,11 @@
 #include "proto/sync/mutex.h"
 
 namespace gpuloom {
-absl::Status CheckPolicyFile(const std::string& path, std::vector<std::string>* notes) {
+absl::Status CheckPolicyFile(const std::string& path) {
   std::string error;
   const std::optional<std::string> text = ReadPolicyFile(path, PolicySource::kAnything, &error);
   const std::optional<Policy> policy = text ? ParsePolicy(path, *text, &error) : std::nullopt;
   if (!policy) return absl::InvalidArgumentError(error);
-  *notes = NotEnforced(*policy);
   return absl::OkStatus();
 }
 
@@ -32,7 +31,7 @@ absl::StatusOr<Policy> PolicyWatcher::Judge(const std::string& name,
 PolicyWatcher::Look PolicyWatcher::LoadFirst() {
   if (path_.empty()) {
     Use(Policy());
-    return {Outcome::kReloaded, "", "", {}};
+    return {Outcome::kReloaded, "", ""};
   }
   const absl::StatusOr<std::string> kept =
       kept_path_.empty() ? absl::NotFoundError("") : KeptPolicy(kept_path_);
@@ -81,7 +80,7 @@ PolicyWatcher::Look PolicyWatcher::ReadFile() {
       const MutexLock lock(mutex_);
       trouble_ = content_trouble_;
     }
-    return {Outcome::kUnchanged, "", Keep(), {}};
+    return {Outcome::kUnchanged, "", Keep()};
   }
   last_content_ = *text;
   absl::StatusOr<Policy> policy = Judge(path_, *text);
@@ -95,9 +94,8 @@ PolicyWatcher::Look PolicyWatcher::ReadFile() {
   in_force_ = "; the old policy stays in force";
   is_kept_ = is_kept_ && good_content_ == *text;
   good_content_ = *text;
-  std::vector<std::string> notes = NotEnforced(*policy);
   Use(*std::move(policy));
-  return {Outcome::kReloaded, "", Keep(), std::move(notes)};
+  return {Outcome::kReloaded, "", Keep()};
 }
 
 void PolicyWatcher::Use(Policy policy) {
@@ -107,7 +105,7 @@ void PolicyWatcher::Use(Policy policy) {
 }
 
 PolicyWatcher::Look PolicyWatcher::Refuse(const std::string& reason) {
-  Look look{Outcome::kRefused, reason + in_force_, "", {}};
+  Look look{Outcome::kRefused, reason + in_force_, ""};
   const MutexLock lock(mutex_);
   trouble_ = look.reason;
   return look;

@@ -24,8 +24,8 @@
 
 namespace gpuloom {
 
-// Whether the file is a policy; no GPU is looked at. `notes`: as Look's.
-absl::Status CheckPolicyFile(const std::string& path, std::vector<std::string>* notes);
+// Whether the file is a policy; no GPU is looked at.
+absl::Status CheckPolicyFile(const std::string& path);
 
 class PolicyWatcher {
  public:
@@ -36,7 +36,6 @@ class PolicyWatcher {
     // Why the policy in force could not be kept for the next start; each reason is said once. It is
     // tried again at every look.
     std::string not_kept;
-    std::vector<std::string> notes;  // of kReloaded: a line for each key that is not enforced yet
   };
 
   // An empty `path` means the built-in defaults, for ever; then nothing is kept. `kept_path`: where

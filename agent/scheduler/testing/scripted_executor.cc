@@ -32,6 +32,14 @@
 //   N  answers with the number of its namespace (4 bytes)
 //   A  answers with the number of its allocation (4 bytes)
 //   1  reports a second of every kind of use, 0  none, 9  as much as there is
+//   +  says that its allocation wants the device, -  that it does not
+//   =  says that its allocation and number 1 … 100 have used the device for a second each
+//   /  answers with its turn (4 bytes): 0 none, 1 bounded, 2 endless, 3 as it began, without a word about it
+//   #  answers with how many orders about turns have come (4 bytes)
+//   ~  says that its turn has drained, whatever was asked
+//   !  wants the device and does not, ten thousand times
+//   ?  says that its allocation wants it twice as much
+//   :  says that more have used the device than a message has room for
 //   x  exits
 //   F  reports a fault, then exits
 //   e  ends the session for a broken ring
@@ -143,12 +151,24 @@ class Executor {
     control::SetShares shares;
     control::HoldSession hold;
     control::MemoryGranted granted;
+    control::GiveTurn give;
+    control::EndTurn end;
     if (in->As(&granted)) {
       const auto it = sessions_.find(granted.session_id);
       if (it == sessions_.end()) return;
       if (granted.result == 0) it->second.memory.push_back(granted.memory_id);
       const auto result = static_cast<uint8_t>(granted.result);
       send(it->second.doorbell.get(), &result, 1, MSG_NOSIGNAL);
+    } else if (in->As(&give)) {
+      ++turn_orders_;
+      turn_ = give.in_flight_ns == UINT64_MAX ? 2 : 1;
+      drains_ = false;
+    } else if (in->As(&end)) {
+      ++turn_orders_;
+      turn_ = 0;
+      drains_ = true;
+      end_request_ = in->header.request;
+      LookDrained();
     } else if (in->As(&add)) {
       control::SessionReady ready{};
       ready.session_id = add.session_id;
@@ -195,6 +215,15 @@ class Executor {
     const Session& session = sessions_.at(id);
     if (!session.held || session.works) return;
     if (!control_.Send(session.hold_request, control::SessionHeld{id, 0, 0})) _exit(0);
+  }
+
+  // As far as its sessions begin kernels, see b.
+  void LookDrained() {
+    const bool works = std::any_of(sessions_.begin(), sessions_.end(),
+                                   [](const auto& entry) { return entry.second.works; });
+    if (!drains_ || works) return;
+    drains_ = false;
+    if (!control_.Send(end_request_, control::TurnDrained{})) _exit(0);
   }
 
   void End(std::map<uint64_t, Session>::iterator it, wire::Fatal fatal) {
@@ -363,6 +392,7 @@ class Executor {
       case 'B':
         session.works = false;
         TellHeld(id);
+        LookDrained();
         done();
         break;
       case 'H': {
@@ -398,6 +428,50 @@ class Executor {
         session.time = {ns, ns, ns, ns, ns, ns};
         Send(control::SessionCounters{id, session.kernels, session.time});
         done();
+        break;
+      }
+      case '+':
+      case '-':
+        Send(control::AllocationWants{session.order.allocation_id, byte == '+' ? 1u : 0u, 0});
+        done();
+        break;
+      case '=': {
+        control::TurnUsage usage = {};
+        usage.count = control::kUsesAtOnce;
+        usage.uses[0] = {session.order.allocation_id, 1'000'000'000};
+        for (uint64_t other = 1; other <= 100; ++other) {
+          usage.uses[1 + other % (control::kUsesAtOnce - 1)] = {other, 1'000'000'000};
+          usage.more = other < 100;
+          Send(usage);
+        }
+        done();
+        break;
+      }
+      case '/':
+        answer(&turn_, sizeof(turn_));
+        break;
+      case '#':
+        answer(&turn_orders_, sizeof(turn_orders_));
+        break;
+      case '~':
+        if (!control_.Send(end_request_, control::TurnDrained{})) _exit(0);
+        Send(control::TurnDrained{});
+        done();
+        break;
+      case '!':
+        for (int i = 0; i < 10'000; ++i) {
+          Send(control::AllocationWants{session.order.allocation_id, 1, 0});
+          Send(control::AllocationWants{session.order.allocation_id, 0, 0});
+        }
+        done();
+        break;
+      case '?':
+        Send(control::AllocationWants{session.order.allocation_id, 2, 0});
+        break;
+      case ':': {
+        control::TurnUsage usage = {};
+        usage.count = control::kUsesAtOnce + 1;
+        Send(usage);
         break;
       }
       case 'x':
@@ -451,6 +525,10 @@ class Executor {
   uint32_t last_request_ = 0;
   uint32_t asked_back_ = 0;
   uint32_t set_shares_ = 0;
+  uint32_t turn_ = 3;
+  uint32_t turn_orders_ = 0;
+  bool drains_ = false;
+  uint32_t end_request_ = 0;
 };
 
 std::string StartMode() {

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/executor/session/turns.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/arbiter/terms.h"
+#include "agent/executor/session/session.h"
+
+namespace gpuloom::executor {
+
+void Turns::Give(const control::GiveTurn& order) {
+  if (!sharing_->enforces()) return;
+  shares_device_ = true;
+  has_turn_ = true;
+  drains_.reset();
+  sharing_->SetTurn(arbiter::PriorityOf(order.lowest), order.in_flight_ns);
+}
+
+void Turns::End(uint32_t request) {
+  // Then nobody is to be waited for.
+  if (!sharing_->enforces()) return scheduler_->Send(control::TurnDrained{}, request);
+  shares_device_ = true;
+  has_turn_ = false;
+  drains_ = request;
+  sharing_->EndTurn();
+}
+
+void Turns::Note(Session* session, uint64_t now_ns) {
+  Share& share = session->share();
+  const auto place = static_cast<size_t>(share.allocation);
+  if (place >= allocations_.size()) allocations_.resize(place + 1);
+  Allocation& its = allocations_[place];
+  if (its.id != share.allocation_id) {
+    if (its.wants) scheduler_->Send(control::AllocationWants{its.id, 0, 0});
+    if (its.used_ns != 0) left_.push_back({its.id, its.used_ns});
+    its = Allocation{share.allocation_id};
+  }
+  uint64_t used_ns = 0;
+  for (const uint64_t of_engine_ns : share.used_ns) used_ns += of_engine_ns;
+  its.used_ns += used_ns - std::exchange(share.noted_ns, used_ns);
+  its.working |= sharing_->HasWork(*session);
+  if (!session->held()) its.worked_ns = std::max(its.worked_ns, session->last_read_ns());
+  if (its.working) its.worked_ns = now_ns;
+}
+
+void Turns::TellWants(uint64_t now_ns) {
+  const uint64_t idle_ns = sharing_->turn_is_endless() ? kLongIdleNs : kIdleNs;
+  waits_ = false;
+  wake_at_ns_ = UINT64_MAX;
+  for (Allocation& its : allocations_) {
+    if (its.id == 0) continue;
+    const bool wants = its.working || now_ns - its.worked_ns < idle_ns;
+    if (wants != its.wants) {
+      its.wants = wants;
+      scheduler_->Send(control::AllocationWants{its.id, wants ? 1u : 0u, 0});
+    }
+    if (wants && !its.working) wake_at_ns_ = std::min(wake_at_ns_, its.worked_ns + idle_ns);
+    waits_ |= its.working && !has_turn_;
+  }
+}
+
+void Turns::Look(TimeSharing::Sessions sessions, uint64_t now_ns) {
+  if (!shares_device_) return;
+  bool at_device = false;
+  for (Allocation& its : allocations_) its.working = false;
+  for (const auto& session : sessions) {
+    Note(session.get(), now_ns);
+    at_device |= session->AtDevice();
+  }
+  TellWants(now_ns);
+  if (!drains_ || at_device) return;
+  TellUsage();
+  scheduler_->Send(control::TurnDrained{}, *std::exchange(drains_, {}));
+}
+
+void Turns::TellUsage() {
+  if (!shares_device_) return;
+  for (Allocation& its : allocations_) {
+    if (its.used_ns != 0) left_.push_back({its.id, std::exchange(its.used_ns, 0)});
+  }
+  for (size_t told = 0; told != left_.size();) {
+    control::TurnUsage usage = {};
+    usage.count =
+        static_cast<uint32_t>(std::min<size_t>(left_.size() - told, control::kUsesAtOnce));
+    std::copy_n(left_.begin() + static_cast<ptrdiff_t>(told), usage.count, usage.uses);
+    told += usage.count;
+    usage.more = told != left_.size();
+    scheduler_->Send(usage);
+  }
+  left_.clear();
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// This executor's turns at the device, which it shares with the executors of other trust domains: tells the scheduler
+// which allocations want the device and who has used it, and says when a turn that was ended has drained. What a turn
+// lets through is TimeSharing's. docs/design/sharing-time.md.
+//
+// An executor that is alone on its device has an endless turn, and nothing is said: until the scheduler's first
+// order, Look returns at once.
+//
+// Owned by the loop; ring thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "agent/executor/session/scheduler_link.h"
+#include "agent/executor/session/time_sharing.h"
+
+namespace gpuloom::executor {
+
+class Turns {
+ public:
+  // Both outlive it.
+  Turns(TimeSharing* sharing, SchedulerLink* scheduler)
+      : sharing_(sharing), scheduler_(scheduler) {}
+
+  void Give(const control::GiveTurn& order);
+  // Answered with `request` when nothing is at the device any more.
+  void End(uint32_t request);
+
+  // Call at the end of each round of the loop: what was read in it waits, or is at the device.
+  void Look(TimeSharing::Sessions sessions, uint64_t now_ns);
+  // Call about once a second: tells who has used the device.
+  void TellUsage();
+  // When Look may say something without an event; UINT64_MAX: never.
+  uint64_t wake_at_ns() const { return wake_at_ns_; }
+  // Somebody wants the device, and it is others' turn.
+  bool waits() const { return waits_; }
+
+  // A turn that others wait for is given up when there is no work for so long: a few times what a program takes
+  // between two launches. The device is idle meanwhile.
+  static constexpr uint64_t kIdleNs = 250'000;
+  // A turn that nobody waits for is kept through the pauses of a program: the scheduler need not hear of them.
+  static constexpr uint64_t kLongIdleNs = 20'000'000;
+
+ private:
+  struct Allocation {
+    uint64_t id = 0;  // 0: none
+    bool working = false;
+    uint64_t worked_ns = 0;  // last
+    bool wants = false;      // as the scheduler knows
+    uint64_t used_ns = 0;    // that it does not know
+  };
+
+  void Note(Session* session, uint64_t now_ns);
+  void TellWants(uint64_t now_ns);
+
+  TimeSharing* sharing_;
+  SchedulerLink* scheduler_;
+  bool shares_device_ = false;  // some order has come
+  bool has_turn_ = true;
+  std::optional<uint32_t> drains_;  // for this EndTurn
+  bool waits_ = false;
+  uint64_t wake_at_ns_ = UINT64_MAX;
+  std::vector<Allocation> allocations_;  // by TimeSharing's number, which may be given to another
+  std::vector<control::AllocationUse> left_;  // of those that are gone
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// An executor that shares the device with others, in the real loop, with a driver that needs no GPU.
+#include "agent/executor/session/turns.h"
+
+#include <gtest/gtest.h>
+
+#include "agent/executor/testing/driver.h"
+#include "agent/executor/testing/peer.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using wire::StreamId;
+using wire::Ticket;
+
+class TurnsTest : public ::testing::Test {
+ protected:
+  ~TurnsTest() override { TestingDriver::Release(); }
+
+  std::unique_ptr<TestingTenant> AddTenant() {
+    auto tenant = scheduler_.AddTenant();
+    EXPECT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
+    return tenant;
+  }
+  bool IsDone(const TestingTenant& tenant, Ticket ticket) {
+    return tenant.reader.Done(StreamId{0}, ticket);
+  }
+
+  const Driver& driver_ = TestingDriver::Reset();
+  TestingScheduler scheduler_{driver_};
+  std::unique_ptr<TestingTenant> tenant_ = AddTenant();
+};
+
+TEST_F(TurnsTest, OneThatWasNeverToldOfTurnsSaysNothing) {
+  for (int i = 0; i < 100; ++i) tenant_->LaunchPlain(0, 1);
+  EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1)));
+  scheduler_.RemoveTenant(*tenant_);
+  ASSERT_TRUE(scheduler_.WaitEnded(tenant_->order.session_id));
+  EXPECT_EQ(scheduler_.TurnMessages(), 0);
+}
+
+TEST_F(TurnsTest, WithoutATurnNothingIsSubmittedAndTheLoopSleeps) {
+  ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
+  (void)TestingDriver::TakeCalls();
+  const Ticket last = tenant_->LaunchPlain(0, 1);
+  EXPECT_TRUE(scheduler_.WaitWants(*tenant_, true));
+  EXPECT_TRUE(tenant_->Never([&] { return IsDone(*tenant_, last); }));
+  EXPECT_FALSE(TestingDriver::WasCalled("launch") || TestingDriver::WasCalled("graph"));
+  EXPECT_TRUE(tenant_->Wait([&] { return tenant_->writer.ExecutorSleeps(); }));
+  scheduler_.GiveTurn();
+  EXPECT_TRUE(tenant_->WaitDone(0, last)) << "it does not sleep through its turn";
+  EXPECT_EQ(tenant_->reader.async_error_count(), 0u);
+}
+
+TEST_F(TurnsTest, ATurnHasDrainedOnceWhatIsAtTheDeviceHasEnded) {
+  TestingDriver::Hold();
+  const Ticket running = tenant_->LaunchPlain(0, 1);
+  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  const uint32_t turn = scheduler_.EndTurn();
+  EXPECT_TRUE(tenant_->Never([&] { return scheduler_.WasDrained(turn); }));
+  const Ticket next = tenant_->LaunchPlain(0, 1);
+  TestingDriver::Release();
+  EXPECT_TRUE(scheduler_.WaitDrained(turn));
+  EXPECT_TRUE(IsDone(*tenant_, running));
+  EXPECT_TRUE(tenant_->Never([&] { return IsDone(*tenant_, next); }));
+  scheduler_.GiveTurn(3, 1'000'000);
+  EXPECT_TRUE(tenant_->WaitDone(0, next));
+}
+
+TEST_F(TurnsTest, ATurnThatIsGivenAgainBeforeIsNotReportedAsDrained) {
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  const uint32_t first = scheduler_.EndTurn();
+  scheduler_.GiveTurn();
+  const uint32_t second = scheduler_.EndTurn();
+  TestingDriver::Release();
+  EXPECT_TRUE(scheduler_.WaitDrained(second));
+  EXPECT_FALSE(scheduler_.WasDrained(first));
+}
+
+TEST_F(TurnsTest, ATurnIsOfTheClassesThatItIsGivenTo) {
+  scheduler_.shares = {0, 0, 3, 0, 0};
+  const auto low = AddTenant();
+  scheduler_.shares = {0, 0, 1, 0, 0};
+  const auto high = AddTenant();
+  ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
+  const Ticket of_low = low->LaunchPlain(0, 1);
+  const Ticket of_high = high->LaunchPlain(0, 1);
+  scheduler_.GiveTurn(1, 1'000'000);
+  EXPECT_TRUE(high->WaitDone(0, of_high));
+  EXPECT_TRUE(low->Never([&] { return IsDone(*low, of_low); }));
+  scheduler_.GiveTurn(3, 1'000'000);
+  EXPECT_TRUE(low->WaitDone(0, of_low));
+}
+
+TEST_F(TurnsTest, LaunchesOfALoneTenantAreNoMessages) {
+  ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
+  scheduler_.GiveTurn();
+  // Kept through pauses: what follows within 20 ms says nothing more.
+  EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1)));
+  EXPECT_TRUE(scheduler_.WaitWants(*tenant_, true));
+  const auto begun = std::chrono::steady_clock::now();
+  const int before = scheduler_.TurnMessages();
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1)));
+  const auto took = std::chrono::steady_clock::now() - begun;
+  // On a machine that does other things in between, pauses are longer.
+  const auto pauses = took / std::chrono::nanoseconds(Turns::kLongIdleNs);
+  EXPECT_LE(scheduler_.TurnMessages() - before, 2 * pauses + 1);
+  EXPECT_TRUE(scheduler_.WaitWants(*tenant_, false)) << "said by itself, when it has been idle";
+}
+
+TEST_F(TurnsTest, WhoeverHasUsedATurnIsNamed) {
+  const auto neighbour = AddTenant();
+  scheduler_.GiveTurn(3, 1'000'000);
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  const uint32_t turn = scheduler_.EndTurn();
+  EXPECT_TRUE(neighbour->Never([&] { return scheduler_.WasDrained(turn); }));
+  TestingDriver::Release();
+  ASSERT_TRUE(scheduler_.WaitDrained(turn));
+  EXPECT_GT(scheduler_.TurnUse(*tenant_), 0u);
+  EXPECT_EQ(scheduler_.TurnUse(*neighbour), 0u);
+}
+
+TEST_F(TurnsTest, QuietMomentsComeWithoutATurn) {
+  ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
+  const Ticket last = tenant_->LaunchPlain(0, 1);
+  const auto late = AddTenant();
+  EXPECT_EQ(late->Call<wire::LibraryUnload>({wire::LibraryId{1}}), CUDA_SUCCESS);
+  EXPECT_FALSE(IsDone(*tenant_, last));
+  scheduler_.GiveTurn();
+  EXPECT_TRUE(tenant_->WaitDone(0, last));
+}
+
+TEST_F(TurnsTest, MemoryIsClearedWithoutATurn) {
+  ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
+  scheduler_.must_clear = true;
+  const uint64_t address = tenant_->Alloc(4u << 20);
+  EXPECT_NE(address, 0u);
+  EXPECT_EQ(tenant_->Free(address), CUDA_SUCCESS);
+}
+
+TEST_F(TurnsTest, AHoldIsAcknowledgedWithoutATurn) {
+  ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
+  const Ticket last = tenant_->LaunchPlain(0, 1);
+  EXPECT_TRUE(scheduler_.WaitWants(*tenant_, true));
+  ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*tenant_, true)));
+  EXPECT_TRUE(scheduler_.WaitWants(*tenant_, false)) << "it could not use a turn";
+  scheduler_.GiveTurn();
+  EXPECT_TRUE(tenant_->Never([&] { return IsDone(*tenant_, last); }));
+  scheduler_.Hold(*tenant_, false);
+  EXPECT_TRUE(tenant_->WaitDone(0, last));
+}
+
+TEST_F(TurnsTest, SessionsEndWithoutATurn) {
+  ASSERT_NE(tenant_->Alloc(4u << 20), 0u);
+  ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
+  for (int i = 0; i < 1000; ++i) tenant_->LaunchPlain(0, 1);
+  EXPECT_TRUE(scheduler_.WaitWants(*tenant_, true));
+  tenant_->doorbell.Reset();
+  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_EQ(ended->drained, 1u);
+  EXPECT_EQ(scheduler_.memory_in_use(), 0u);
+  EXPECT_TRUE(scheduler_.WaitWants(*tenant_, false));
+}
+
+TEST_F(TurnsTest, ASessionThatEndsWithWorkAtTheDeviceDrainsItsTurn) {
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  const uint32_t turn = scheduler_.EndTurn();
+  scheduler_.RemoveTenant(*tenant_);
+  const auto neighbour = scheduler_.AddTenant();
+  EXPECT_TRUE(neighbour->Never([&] { return scheduler_.WasDrained(turn); }));
+  TestingDriver::Release();
+  EXPECT_TRUE(scheduler_.WaitDrained(turn));
+  EXPECT_EQ(scheduler_.WaitEnded(tenant_->order.session_id)->drained, 1u);
+}
+
+// A kernel that waits for another stream of its program would never drain.
+TEST_F(TurnsTest, WhatKeepsATurnFromDrainingIsGivenWhatItMayWaitFor) {
+  ASSERT_TRUE(tenant_->CreateStream(1, true));
+  ASSERT_TRUE(tenant_->CreateStream(2, true));
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(1, 1);
+  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  const uint32_t turn = scheduler_.EndTurn();
+  EXPECT_TRUE(tenant_->Never([&] { return scheduler_.WasDrained(turn); }));
+  (void)TestingDriver::TakeCalls();
+  tenant_->LaunchPlain(2, 1);
+  EXPECT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  EXPECT_FALSE(scheduler_.WasDrained(turn));
+  TestingDriver::Release();
+  EXPECT_TRUE(scheduler_.WaitDrained(turn));
+}
+
+}  // namespace
+}  // namespace gpuloom::executor

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns at the device between executors: who is told what. How turns are divided is the deciding core's, and tested there.
+#include <gtest/gtest.h>
+
+#include "agent/scheduler/testing/scheduler_fixture.h"
+
+namespace gpuloom::scheduler {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// The scripted executor's answers.
+constexpr uint32_t kNone = 0;
+constexpr uint32_t kBounded = 1;
+constexpr uint32_t kEndless = 2;
+constexpr uint32_t kUnsaid = 3;
+
+class TurnTest : public SchedulerTest {
+ protected:
+  void SetUp() override {
+    Start();
+    client_ = Controller();
+  }
+
+  // A tenant with an executor of its own.
+  void Join(Tenant* tenant, const std::string& name, control::ShareTerms shares = {}) {
+    const std::string directory = Allocate(&client_, name, "domain-" + name);
+    Bind(name, shares);
+    ASSERT_TRUE(tenant->Attach(directory));
+    ASSERT_TRUE(tenant->accepted()) << tenant->welcome.message;
+  }
+  void Bind(const std::string& name, control::ShareTerms shares) {
+    control::BindAllocation bind = BindMessage(name, "domain-" + name, kGiB);
+    bind.shares = shares;
+    std::string error;
+    EXPECT_TRUE(client_.BindAllocation(bind, &error)) << error;
+  }
+
+  static bool Becomes(Tenant* tenant, uint32_t turn) {
+    const auto deadline = EventLoop::Clock::now() + seconds(60);
+    while (EventLoop::Clock::now() < deadline) {
+      if (tenant->OrderForNumber('/') == turn) return true;
+    }
+    return false;
+  }
+  // How often its executor was given a turn, or had it ended, until then.
+  static uint32_t OrdersIn(Tenant* tenant, milliseconds time) {
+    const auto deadline = EventLoop::Clock::now() + time;
+    const uint32_t before = tenant->OrderForNumber('#');
+    uint32_t now = before;
+    while (EventLoop::Clock::now() < deadline) now = tenant->OrderForNumber('#');
+    return now - before;
+  }
+
+  control::Client client_;
+};
+
+TEST_F(TurnTest, AnExecutorThatIsAloneHearsNothing) {
+  Tenant tenant, neighbour;
+  Join(&tenant, "a");
+  ASSERT_TRUE(neighbour.Attach(Allocate(&client_, "b", "domain-a")));
+  EXPECT_EQ(tenant.Order('+'), 'k');
+  EXPECT_EQ(neighbour.Order('+'), 'k');
+  EXPECT_EQ(tenant.Order('-'), 'k');
+  ExpectServed(Allocate(&client_, "c", "domain-a"));
+  EXPECT_EQ(tenant.OrderForNumber('/'), kUnsaid);
+}
+
+TEST_F(TurnTest, OneThatWantsTheDeviceAloneHasAnEndlessTurn) {
+  Tenant works, idles;
+  Join(&works, "a");
+  Join(&idles, "b");
+  EXPECT_TRUE(Becomes(&works, kNone)) << "from now on turns are given";
+  EXPECT_TRUE(Becomes(&idles, kNone));
+  EXPECT_EQ(works.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&works, kEndless));
+  EXPECT_EQ(OrdersIn(&works, milliseconds(100)), 0u);
+  // It pauses, and goes on.
+  EXPECT_EQ(works.Order('-'), 'k');
+  EXPECT_EQ(works.Order('+'), 'k');
+  EXPECT_EQ(OrdersIn(&works, milliseconds(100)), 0u);
+  EXPECT_EQ(idles.OrderForNumber('/'), kNone);
+}
+
+TEST_F(TurnTest, TwoThatWantItTakeTurns) {
+  Tenant one, two;
+  Join(&one, "a");
+  Join(&two, "b");
+  EXPECT_EQ(one.Order('+'), 'k');
+  EXPECT_EQ(two.Order('+'), 'k');
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(Becomes(&one, kBounded));
+    EXPECT_TRUE(Becomes(&one, kNone));
+    EXPECT_TRUE(Becomes(&two, kBounded));
+    EXPECT_TRUE(Becomes(&two, kNone));
+  }
+  EXPECT_EQ(two.Order('-'), 'k');
+  EXPECT_TRUE(Becomes(&one, kEndless));
+}
+
+TEST_F(TurnTest, ATurnIsNotGivenBeforeTheLastOneHasDrained) {
+  Tenant one, two;
+  Join(&one, "a");
+  Join(&two, "b");
+  EXPECT_EQ(one.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&one, kEndless));
+  EXPECT_EQ(one.Order('b'), 'k');
+  const auto asked = EventLoop::Clock::now();
+  EXPECT_EQ(two.Order('+'), 'k');
+  // A quantum of 5 ms, and 10 ms in which it is waited for.
+  for (;;) {
+    const uint32_t turn = two.OrderForNumber('/');
+    if (EventLoop::Clock::now() - asked > milliseconds(10)) break;
+    ASSERT_EQ(turn, kNone);
+  }
+  EXPECT_EQ(one.Order('B'), 'k');
+  EXPECT_TRUE(Becomes(&two, kBounded));
+}
+
+TEST_F(TurnTest, AHigherClassEndsATurnAtOnce) {
+  Tenant low, high;
+  Join(&low, "a", {0, 0, 3, 0, 0});
+  Join(&high, "b", {0, 0, 1, 0, 0});
+  EXPECT_EQ(low.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&low, kEndless));
+  EXPECT_EQ(high.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&high, kBounded));
+  // Its class changes while it has the turn.
+  Bind("b", {0, 0, 3, 0, 0});
+  EXPECT_TRUE(Becomes(&low, kBounded));
+}
+
+TEST_F(TurnTest, AnExecutorThatDiesLeavesItsTurn) {
+  Tenant one, two;
+  Join(&one, "a");
+  Join(&two, "b");
+  EXPECT_EQ(one.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&one, kEndless));
+  EXPECT_EQ(one.Order('b'), 'k') << "it would not drain";
+  EXPECT_EQ(two.Order('+'), 'k');
+  EXPECT_EQ(one.Order('x'), -1);
+  EXPECT_TRUE(Becomes(&two, kEndless));
+  // And its domain goes on with another.
+  const std::string directory = (root_ / "a").string();
+  Tenant again;
+  ASSERT_TRUE(again.Attach(directory));
+  EXPECT_EQ(again.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&again, kBounded));
+  EXPECT_TRUE(Becomes(&two, kBounded));
+}
+
+TEST_F(TurnTest, AFaultLeavesItsTurn) {
+  Tenant one, two;
+  Join(&one, "a");
+  Join(&two, "b");
+  EXPECT_EQ(one.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&one, kEndless));
+  EXPECT_EQ(one.Order('b'), 'k');
+  EXPECT_EQ(two.Order('+'), 'k');
+  EXPECT_EQ(one.Order('F'), -1);
+  EXPECT_TRUE(Becomes(&two, kEndless));
+}
+
+TEST_F(TurnTest, AnAllocationThatIsRemovedWantsNothing) {
+  Tenant one, two;
+  Join(&one, "a");
+  Join(&two, "b");
+  EXPECT_EQ(one.Order('+'), 'k');
+  EXPECT_EQ(two.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&two, kBounded));
+  std::string error;
+  ASSERT_TRUE(client_.RemoveAllocation("a", &error)) << error;
+  EXPECT_TRUE(Becomes(&two, kEndless));
+}
+
+// Programs that run stay where they are.
+TEST_F(TurnTest, AnAllocationWhoseTrustDomainChangesHasTurnsInBoth) {
+  Tenant old, other, young;
+  Join(&old, "a");
+  Join(&other, "b");
+  control::BindAllocation bind = BindMessage("a", "elsewhere", kGiB);
+  std::string error;
+  ASSERT_TRUE(client_.BindAllocation(bind, &error)) << error;
+  ASSERT_TRUE(young.Attach((root_ / "a").string()));
+  EXPECT_NE(young.OrderForNumber('p'), old.OrderForNumber('p'));
+  EXPECT_EQ(old.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&old, kEndless));
+  EXPECT_EQ(young.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&young, kBounded));
+  EXPECT_TRUE(Becomes(&old, kBounded));
+  ASSERT_TRUE(client_.RemoveAllocation("a", &error)) << error;
+  EXPECT_EQ(other.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&other, kEndless));
+}
+
+TEST_F(TurnTest, Malicious_OneThatNeverDrainsIsNotWaitedForAndReportedOnce) {
+  ::testing::internal::CaptureStderr();
+  Tenant liar, honest;
+  Join(&liar, "a");
+  Join(&honest, "b");
+  EXPECT_EQ(liar.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&liar, kEndless));
+  EXPECT_EQ(liar.Order('b'), 'k');
+  EXPECT_EQ(honest.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&honest, kBounded));
+  EXPECT_EQ(liar.OrderForNumber('/'), kNone);
+  // It keeps the device, but gets no turn any more; the honest one's goes on, also after it was reported.
+  EXPECT_LE(OrdersIn(&honest, milliseconds(2000)), 1u);
+  EXPECT_EQ(honest.OrderForNumber('/'), kBounded);
+  EXPECT_EQ(liar.Order('B'), 'k');
+  EXPECT_TRUE(Becomes(&liar, kBounded)) << "it has drained after all";
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  size_t lines = 0;
+  for (size_t at = 0; (at = log.find("still has work at the device", at)) != log.npos; ++at)
+    ++lines;
+  EXPECT_EQ(lines, 1u) << log;
+  EXPECT_THAT(log, ::testing::HasSubstr("domain-a"));
+}
+
+TEST_F(TurnTest, Malicious_OneThatAlwaysWantsAndNeverWorksTakesNoMoreThanItsShare) {
+  Tenant liar, honest;
+  Join(&liar, "a", {0, 100, 0, 0, 0});
+  Join(&honest, "b", {0, 300, 0, 0, 0});
+  EXPECT_EQ(liar.Order('+'), 'k');
+  EXPECT_EQ(honest.Order('+'), 'k');
+  const auto until = EventLoop::Clock::now() + seconds(1);
+  uint32_t looks = 0, had = 0;
+  while (EventLoop::Clock::now() < until) {
+    ++looks;
+    had += honest.OrderForNumber('/') == kBounded;
+  }
+  // By the clock three of four; both executors answer at once.
+  EXPECT_GT(had, looks / 2) << looks;
+}
+
+TEST_F(TurnTest, Malicious_NonsenseAboutTurnsEndsItsExecutorAlone) {
+  for (const char nonsense : {'?', ':'}) {
+    const std::string name(1, nonsense == '?' ? 'a' : 'c');
+    Tenant liar, honest;
+    Join(&liar, name);
+    Join(&honest, name + "-honest");
+    EXPECT_EQ(honest.Order('+'), 'k');
+    EXPECT_EQ(liar.Order(nonsense), -1);
+    EXPECT_TRUE(liar.HungUp());
+    EXPECT_TRUE(Becomes(&honest, kEndless));
+    EXPECT_EQ(honest.Order('-'), 'k');
+  }
+}
+
+TEST_F(TurnTest, Malicious_WhatIsSaidOfOthersIsIgnored) {
+  Tenant liar, honest;
+  Join(&liar, "a");
+  Join(&honest, "b");
+  EXPECT_EQ(honest.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&honest, kEndless));
+  EXPECT_EQ(liar.Order('='), 'k');
+  EXPECT_EQ(liar.Order('~'), 'k') << "nobody has asked";
+  EXPECT_EQ(liar.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&honest, kBounded));
+  EXPECT_TRUE(Becomes(&liar, kBounded));
+  EXPECT_EQ(liar.Order('~'), 'k') << "it has the turn, which this does not end";
+  EXPECT_TRUE(Becomes(&honest, kBounded));
+}
+
+// Each change of mind could be a message to the neighbour, which is ended when it cannot follow.
+TEST_F(TurnTest, Malicious_ChangesOfMindAreNotPassedOn) {
+  Tenant liar, honest;
+  Join(&liar, "a");
+  Join(&honest, "b");
+  EXPECT_EQ(honest.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&honest, kEndless));
+  const uint32_t before = honest.OrderForNumber('#');
+  const auto begun = EventLoop::Clock::now();
+  EXPECT_EQ(liar.Order('!'), 'k');
+  EXPECT_TRUE(Becomes(&honest, kEndless));
+  const auto took = std::chrono::ceil<milliseconds>(EventLoop::Clock::now() - begun).count();
+  const uint32_t orders = honest.OrderForNumber('#') - before;
+  // Bounds change twice a millisecond at most; turns change with the answers of both.
+  EXPECT_LE(orders, 2 * static_cast<uint64_t>(took) + 1000);
+  EXPECT_EQ(honest.Order('m'), 0);
+}
+
+}  // namespace
+}  // namespace gpuloom::scheduler

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/scheduler/turns.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/arbiter/terms.h"
+#include "agent/scheduler/allocation.h"
+#include "agent/scheduler/executor.h"
+#include "agent/scheduler/log.h"
+
+namespace gpuloom::scheduler {
+namespace {
+
+// What is due is decided with every event; by itself, no more often than this.
+constexpr uint64_t kLeastWaitNs = 500'000;
+// The bounds of a turn that goes on change no more often.
+constexpr uint64_t kChangeEveryNs = 500'000;
+
+uint64_t Now() {
+  return static_cast<uint64_t>(
+      std::chrono::nanoseconds(EventLoop::Clock::now().time_since_epoch()).count());
+}
+
+uint32_t Said(arbiter::Priority priority) { return static_cast<uint32_t>(priority) + 1; }
+static_assert(arbiter::PriorityOf(1) == arbiter::Priority::kHigh &&
+              static_cast<uint32_t>(arbiter::Priority::kHigh) == 0);
+
+}  // namespace
+
+Turns::Domain& Turns::DomainOf(const std::string& name) {
+  const auto [it, is_new] = domains_.try_emplace(name);
+  if (is_new) it->second.id = arbiter_.AddDomain();
+  return it->second;
+}
+
+Turns::Domain* Turns::Find(const Executor& executor) {
+  const auto it = domains_.find(executor.domain);
+  return it == domains_.end() || it->second.executor != &executor ? nullptr : &it->second;
+}
+
+const Turns::Place* Turns::Find(const std::string& domain, uint64_t allocation_id_untrusted) const {
+  const auto it = places_.find({allocation_id_untrusted, domain});
+  return it == places_.end() ? nullptr : &it->second;
+}
+
+Turns::Places::iterator Turns::FirstOf(const Allocation& allocation) {
+  const auto it = places_.lower_bound({allocation.id, std::string()});
+  return it == places_.end() || it->first.first != allocation.id ? places_.end() : it;
+}
+
+void Turns::Forget(const std::string& domain) {
+  const auto it = domains_.find(domain);
+  if (it->second.allocations != 0 || it->second.executor != nullptr) return;
+  arbiter_.RemoveDomain(it->second.id, Now());
+  domains_.erase(it);
+}
+
+void Turns::Add(const Allocation& allocation, const Key& key) {
+  const uint64_t now = Now();
+  Place& place = places_[key];
+  place.space = *allocation.namespace_id;
+  const auto [space, is_new] = namespaces_.try_emplace(place.space);
+  if (is_new) {
+    space->second.id = arbiter_.AddNamespace(arbiter::OfNamespace(allocation.shares), now);
+  }
+  ++space->second.allocations;
+  Domain& domain = DomainOf(key.second);
+  ++domain.allocations;
+  place.id = arbiter_.AddAllocation(
+      space->second.id, domain.id, arbiter::OfAllocation(allocation.shares, allocation.slots), now);
+}
+
+void Turns::Set(const Allocation& allocation) {
+  const Key key(allocation.id, allocation.trust_domain);
+  if (!places_.contains(key)) Add(allocation, key);
+  const uint64_t now = Now();
+  for (auto it = FirstOf(allocation); it != places_.end() && it->first.first == allocation.id;
+       ++it) {
+    arbiter_.SetNamespace(namespaces_.at(it->second.space).id,
+                          arbiter::OfNamespace(allocation.shares), now);
+    arbiter_.SetAllocation(it->second.id,
+                           arbiter::OfAllocation(allocation.shares, allocation.slots), now);
+  }
+  Decide();
+}
+
+void Turns::RemovePlace(Places::iterator it) {
+  const std::string name = it->first.second;
+  const Place place = it->second;
+  places_.erase(it);
+  const uint64_t now = Now();
+  Domain& domain = domains_.at(name);
+  // Another may get the number.
+  std::erase_if(domain.usage,
+                [&](const arbiter::Ran& ran) { return ran.allocation_untrusted == place.id; });
+  arbiter_.RemoveAllocation(place.id, now);
+  const auto space = namespaces_.find(place.space);
+  if (--space->second.allocations == 0) {
+    arbiter_.RemoveNamespace(space->second.id, now);
+    namespaces_.erase(space);
+  }
+  --domain.allocations;
+  Forget(name);
+}
+
+void Turns::Remove(const Allocation& allocation) {
+  for (auto it = FirstOf(allocation); it != places_.end(); it = FirstOf(allocation)) {
+    RemovePlace(it);
+  }
+  Decide();
+}
+
+void Turns::Begin(Executor* executor) {
+  Domain& its = DomainOf(executor->domain);
+  its.executor = executor;
+  its.turn = Turn::kUnsaid;
+  if (++executors_ < 2) return;
+  for (auto& [name, domain] : domains_) {
+    if (domain.executor != nullptr && domain.turn == Turn::kUnsaid) EndTurn(&domain);
+  }
+}
+
+void Turns::End(const Executor& executor) {
+  Domain* domain = Find(executor);
+  if (domain == nullptr) return;
+  domain->executor = nullptr;
+  domain->change.reset();
+  domain->usage.clear();
+  --executors_;
+  arbiter_.ExecutorEnded(domain->id, Now());
+  Forget(executor.domain);
+  Decide();
+}
+
+void Turns::SetWants(const Executor& executor, uint64_t allocation_id_untrusted, bool wants) {
+  const Domain* domain = Find(executor);
+  const Place* place = Find(executor.domain, allocation_id_untrusted);
+  // While it is alone nobody has asked.
+  if (domain == nullptr || domain->turn == Turn::kUnsaid || place == nullptr) return;
+  arbiter_.SetWants(place->id, wants, Now());
+  Decide();
+}
+
+void Turns::AddUsage(const Executor& executor, const control::TurnUsage& usage) {
+  Domain* domain = Find(executor);
+  if (domain == nullptr) return;
+  for (uint32_t i = 0; i < usage.count && domain->usage.size() < arbiter::TurnArbiter::kMaxNamed;
+       ++i) {
+    const Place* place = Find(executor.domain, usage.uses[i].allocation_id);
+    if (place != nullptr) domain->usage.push_back({place->id, usage.uses[i].used_ns});
+  }
+  if (usage.more != 0) return;
+  arbiter_.Divide(domain->id, domain->usage, Now());
+  domain->usage.clear();
+}
+
+void Turns::Drained(const Executor& executor, uint32_t request_untrusted) {
+  Domain* domain = Find(executor);
+  // Else about a turn that has ended before, or that nobody has ended.
+  if (domain == nullptr || domain->turn != Turn::kEnded || request_untrusted != domain->end_request)
+    return;
+  arbiter_.Drained(domain->id, Now());
+  Decide();
+}
+
+void Turns::Give(Domain* domain, const control::GiveTurn& turn) {
+  const uint64_t now = Now();
+  if (domain->turn == Turn::kGiven && now - domain->given_ns < kChangeEveryNs) {
+    domain->change = turn;
+    return;
+  }
+  domain->turn = Turn::kGiven;
+  domain->given_ns = now;
+  domain->change.reset();
+  domain->executor->peer->Send(0, turn);
+}
+
+void Turns::EndTurn(Domain* domain) {
+  domain->turn = Turn::kEnded;
+  domain->change.reset();
+  domain->end_request = ++last_request_;
+  domain->executor->peer->Send(domain->end_request, control::EndTurn{});
+}
+
+void Turns::Carry(const arbiter::TurnOrder& order) {
+  using Kind = arbiter::TurnOrder::Kind;
+  const auto it = std::find_if(domains_.begin(), domains_.end(),
+                               [&](const auto& entry) { return entry.second.id == order.domain; });
+  Domain& domain = it->second;
+  if (domain.executor == nullptr) return;  // it wants nothing
+  switch (order.kind) {
+    case Kind::kGrant:
+      Give(&domain, control::GiveTurn{Said(order.lowest), 0, order.in_flight_ns});
+      break;
+    case Kind::kYield:
+      EndTurn(&domain);
+      break;
+    case Kind::kReport:
+      LogFor(&domain.lines, LogLevel::kWarning,
+             domain.executor->Label() +
+                 " still has work at the device a second after the end of its turn; other domains "
+                 "run beside it, "
+                 "and their work takes longer. A kernel of one of its tenants runs that long");
+      break;
+  }
+}
+
+void Turns::Decide() {
+  while (const auto order = arbiter_.Next(Now())) Carry(*order);
+  const uint64_t now = Now();
+  uint64_t wake_at_ns = arbiter_.wake_at_ns(now);
+  for (auto& [name, domain] : domains_) {
+    if (domain.change) Give(&domain, control::GiveTurn(*domain.change));
+    if (domain.change) wake_at_ns = std::min(wake_at_ns, domain.given_ns + kChangeEveryNs);
+  }
+  timer_.Cancel();
+  if (executors_ == 0 || wake_at_ns == UINT64_MAX) return;
+  const uint64_t wait_ns = std::max(wake_at_ns - std::min(wake_at_ns, now), kLeastWaitNs);
+  timer_ = loop_->After(std::chrono::nanoseconds(wait_ns), [this] { Decide(); });
+}
+
+}  // namespace gpuloom::scheduler

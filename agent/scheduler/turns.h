@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose turn at the device it is, among this GPU's executors: drives the deciding core (agent/arbiter/turn_arbiter.h) with
+// what executors say, and sends them what it decides. docs/design/sharing-time.md.
+//
+// Nothing is said while there is one executor: it has an endless turn. From a second one on, each has a turn
+// only if it was given one. A trust domain keeps its place among the others for as long as it has allocations, also when
+// its executor is replaced: nobody gets ahead by having it end.
+//
+// What executors say is untrusted: it can only divide their own domain's time (turn_arbiter.h).
+//
+// Owned by Scheduler; its loop's thread only. Executors are told to it between Begin and End.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/arbiter/turn_arbiter.h"
+#include "agent/node/line_budget.h"
+#include "agent/scheduler/event_loop.h"
+#include "proto/control/messages.h"
+
+namespace gpuloom::scheduler {
+
+struct Allocation;
+class Executor;
+
+class Turns {
+ public:
+  // `loop` outlives it.
+  explicit Turns(EventLoop* loop) : loop_(loop) {}
+  Turns(const Turns&) = delete;
+  Turns& operator=(const Turns&) = delete;
+
+  // The allocation is bound, or its terms have changed.
+  void Set(const Allocation& allocation);
+  void Remove(const Allocation& allocation);
+  // The executor is ready: it may have a turn from now on. One for each domain at a time.
+  void Begin(Executor* executor);
+  // It is no longer served: if it had a turn, the next one has it now. Does nothing if it never began.
+  void End(const Executor& executor);
+
+  // What an executor says. Allocations of other domains, and those that are gone, are ignored.
+  void SetWants(const Executor& executor, uint64_t allocation_id_untrusted, bool wants);
+  void AddUsage(const Executor& executor, const control::TurnUsage& usage);
+  void Drained(const Executor& executor, uint32_t request_untrusted);
+
+  static bool IsValid(const control::TurnUsage& usage_untrusted) {
+    return usage_untrusted.count <= control::kUsesAtOnce && usage_untrusted.more <= 1;
+  }
+
+ private:
+  // As its executor knows it.
+  enum class Turn { kUnsaid, kGiven, kEnded };
+  struct Domain {
+    arbiter::DomainId id;
+    Executor* executor = nullptr;  // nullptr: none that may have a turn
+    Turn turn = Turn::kUnsaid;
+    uint32_t end_request = 0;  // of the last EndTurn
+    uint64_t given_ns = 0;     // the last GiveTurn
+    // What is to be sent later: other executors, which change their minds at will, cannot make it many.
+    std::optional<control::GiveTurn> change;
+    uint32_t allocations = 0;
+    std::vector<arbiter::Ran> usage;  // what was said of it, while more is to come
+    LineBudget lines;                 // its executors' overruns
+  };
+  struct Namespace {
+    arbiter::NamespaceId id;
+    uint32_t allocations = 0;
+  };
+  struct Place {
+    arbiter::AllocationId id;
+    uint64_t space = 0;
+  };
+  // Of allocation and domain: an allocation may be in several, because a new trust domain holds for processes that start
+  // from then on.
+  using Key = std::pair<uint64_t, std::string>;
+  using Places = std::map<Key, Place>;
+
+  Domain& DomainOf(const std::string& name);
+  // Of a live executor; nullptr: it is none, or no longer.
+  Domain* Find(const Executor& executor);
+  const Place* Find(const std::string& domain, uint64_t allocation_id_untrusted) const;
+  Places::iterator FirstOf(const Allocation& allocation);
+  void Add(const Allocation& allocation, const Key& key);
+  void RemovePlace(Places::iterator it);
+  void Forget(const std::string& domain);
+  void Give(Domain* domain, const control::GiveTurn& turn);
+  void EndTurn(Domain* domain);
+  // Sends what is decided, and sets the timer.
+  void Decide();
+  void Carry(const arbiter::TurnOrder& order);
+
+  EventLoop* loop_;
+  arbiter::TurnArbiter arbiter_;
+  std::map<std::string, Domain> domains_;
+  std::map<uint64_t, Namespace> namespaces_;
+  Places places_;
+  uint32_t executors_ = 0;
+  uint32_t last_request_ = 0;
+  Timer timer_;
+};
+
+}  // namespace gpuloom::scheduler

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executors of several trust domains on one device, real ones: who is charged how much of it, and that nobody is kept from
+// going on. Kernels rest in real time, so only shares are looked at, never durations.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/integration/stack.h"
+
+namespace gpuloom::testing {
+namespace {
+
+class TurnsTest : public ::testing::Test {
+ protected:
+  void TearDown() override { EXPECT_TRUE(stack_.Ended()) << "a process was left"; }
+
+  Allocation Allocate(const std::string& pod, control::ShareTerms shares) {
+    AllocationSpec spec{.pod = pod, .domain = "domain-" + pod};
+    spec.shares = shares;
+    return stack_.Allocate(spec);
+  }
+  Process Start(const Allocation& allocation) {
+    Process tenant = stack_.Tenant(allocation, {GPULOOM_RESTING_TENANT});
+    EXPECT_TRUE(tenant.ReadLine("ready")) << tenant.output();
+    return tenant;
+  }
+  static void Keep(std::vector<Process*> tenants, const char* seconds) {
+    for (Process* tenant : tenants) tenant->WriteLine(seconds);
+    for (Process* tenant : tenants) EXPECT_TRUE(tenant->ReadLine("done")) << tenant->output();
+  }
+  // Also what the program did before.
+  double End(const Allocation& allocation, Process* tenant) {
+    tenant->CloseInput();
+    EXPECT_EQ(tenant->ExitStatus(), 0) << tenant->output();
+    EXPECT_TRUE(stack_.BackToNothing(allocation));
+    return static_cast<double>(stack_.State(allocation).time.compute_ns);
+  }
+
+  Stack stack_;
+};
+
+TEST_F(TurnsTest, DomainsShareByWeight) {
+  const Allocation light = Allocate("light", {0, 100, 0, 0, 0});
+  const Allocation heavy = Allocate("heavy", {0, 300, 0, 0, 0});
+  Process of_light = Start(light);
+  Process of_heavy = Start(heavy);
+  Keep({&of_light, &of_heavy}, "3");
+  const double light_ns = End(light, &of_light);
+  const double heavy_ns = End(heavy, &of_heavy);
+  EXPECT_GT(heavy_ns / light_ns, 2.3) << light_ns << " " << heavy_ns;
+  EXPECT_LT(heavy_ns / light_ns, 3.8) << light_ns << " " << heavy_ns;
+  // One after the other, and without long gaps between.
+  EXPECT_GT(light_ns + heavy_ns, 1.5e9);
+  EXPECT_LT(light_ns + heavy_ns, 3.6e9) << "they ran beside each other";
+}
+
+TEST_F(TurnsTest, AHigherClassLeavesTheLowerOneItsGaps) {
+  const Allocation low = Allocate("low", {0, 0, 3, 0, 0});
+  const Allocation high = Allocate("high", {0, 0, 1, 0, 0});
+  Process of_low = Start(low);
+  Process of_high = Start(high);
+  Keep({&of_low, &of_high}, "1");
+  const double low_ns = End(low, &of_low);
+  const double high_ns = End(high, &of_high);
+  EXPECT_GT(high_ns, 3 * low_ns) << low_ns << " " << high_ns;
+}
+
+TEST_F(TurnsTest, ADomainGoesOnWhenTheOtherDies) {
+  const Allocation a = Allocate("a", {});
+  const Allocation b = Allocate("b", {});
+  Process survivor = Start(a);
+  Process victim = Start(b);
+  victim.WriteLine("600");
+  for (int i = 0; i < 3; ++i) Keep({&survivor}, "0.1");
+  ASSERT_EQ(kill(stack_.ExecutorOf("domain-b"), SIGKILL), 0);
+  Keep({&survivor}, "0.1");
+  victim.Signal(SIGKILL);
+  EXPECT_TRUE(stack_.BackToNothing(b));
+  Process again = Start(b);
+  Keep({&survivor, &again}, "0.1");
+  End(b, &again);
+  End(a, &survivor);
+}
+
+}  // namespace
+}  // namespace gpuloom::testing
