@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <string_view>
 
 #include "agent/node/duration.h"
 #include "agent/node/size.h"
@@ -98,6 +100,21 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
         }
       },
       "high goes before normal, which is the default, and normal before low");
+  run->add_option_function<std::string>(
+      "--time-share-max",
+      [&line](const std::string& text) {
+        // As timeShareMax in a policy: whole per cent.
+        int percent = 0;
+        const char* end = text.data() + text.size();
+        const auto read = std::from_chars(text.data(), end, percent);
+        if (read.ec != std::errc() || std::string_view(read.ptr, end) != "%" || percent < 1 ||
+            percent > 100) {
+          throw CLI::ValidationError("--time-share-max",
+                                     "'" + text + "': write a share from 1% to 100%");
+        }
+        line.time_permille = static_cast<uint32_t>(percent) * 10;
+      },
+      "the most of the GPU's time that it gets, even when nobody else wants it: 25% (100%)");
   run->add_option_function<std::string>(
       "--memory-wait",
       [&line](const std::string& text) {

@@ -23,7 +23,8 @@ struct CommandLine {
   std::string domain = "local";
   // Of the GPU's time, against the other commands'; 0: as the default.
   uint32_t weight = 0;
-  uint32_t priority = 0;  // as ShareTerms
+  uint32_t priority = 0;       // as ShareTerms
+  uint32_t time_permille = 0;  // the same
   std::chrono::milliseconds memory_wait{0};
   std::string state_dir;  // empty: the default
   std::vector<std::string> command;

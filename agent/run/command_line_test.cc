@@ -58,17 +58,19 @@ TEST(CommandLine, ADecimalSizeIsRefusedWithTheBinaryOne) {
 
 TEST(CommandLine, SharesAndWaitsAsInAPolicy) {
   int status = -1;
-  auto line =
-      Parse({"run", "--weight", "300", "--priority", "low", "--memory-wait", "5m", "--", "true"},
-            &status);
+  auto line = Parse({"run", "--weight", "300", "--priority", "low", "--time-share-max", "25%",
+                     "--memory-wait", "5m", "--", "true"},
+                    &status);
   ASSERT_TRUE(line);
   EXPECT_EQ(line->weight, 300u);
   EXPECT_EQ(line->priority, 3u);
+  EXPECT_EQ(line->time_permille, 250u);
   EXPECT_EQ(line->memory_wait, std::chrono::minutes(5));
   line = Parse({"run", "--", "true"}, &status);
   ASSERT_TRUE(line);
   EXPECT_EQ(line->weight, 0u);
   EXPECT_EQ(line->priority, 0u);
+  EXPECT_EQ(line->time_permille, 0u);
   EXPECT_EQ(line->memory_wait.count(), 0);
 }
 
@@ -105,6 +107,10 @@ TEST(CommandLine, MistakesEndWithStatusTwo) {
                                              {"run", "--weight", "1001", "--", "true"},
                                              {"run", "--priority", "4", "--", "true"},
                                              {"run", "--priority", "highest", "--", "true"},
+                                             {"run", "--time-share-max", "25", "--", "true"},
+                                             {"run", "--time-share-max", "0%", "--", "true"},
+                                             {"run", "--time-share-max", "101%", "--", "true"},
+                                             {"run", "--time-share-max", "2.5%", "--", "true"},
                                              {"run", "--memory-wait", "30", "--", "true"},
                                              {"run", "--memory-wait", "61m", "--", "true"},
                                              {"suspend"},

@@ -50,6 +50,7 @@ bool Describe(const CommandLine& line, const std::string& name, const std::strin
   bind.pinned_limit_bytes = kPinnedLimitBytes;
   bind.shares.weight = line.weight;
   bind.shares.priority = line.priority;
+  bind.shares.time_permille = line.time_permille;
   bind.memory_wait_ms = static_cast<uint32_t>(line.memory_wait.count());
   return true;
 }

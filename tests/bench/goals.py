@@ -35,6 +35,14 @@ def at_most(limit, unit):
     return Goal(f"≤ {limit:g} {unit}", lambda _native, ours, _mps: ours <= limit)
 
 
+def at_least(limit, unit):
+    return Goal(f"≥ {limit:g} {unit}", lambda _native, ours, _mps: ours >= limit)
+
+
+def between(least, most, unit):
+    return Goal(f"{least:g} … {most:g} {unit}", lambda _native, ours, _mps: least <= ours <= most)
+
+
 # The first pattern that matches a line's whole name counts. A line without one is reported only.
 GOALS = [
     (r"launch_call", Goal("≤ 150 ns and ≤ 5 % of native", lambda native, ours, _: (
@@ -55,6 +63,17 @@ GOALS = [
     (r"transformer_training", times_native(1.05)),
     (r"gemm_4096", times_native(0.99)),
     (r"resnet50_b1_x4", times_native(1.5, 1.2)),
+    (r"sharing_short_beside_long(_domains)?", between(47, 53, "%")),
+    (r"sharing_error_.*", at_most(3, "%")),
+    (r"sharing_busy_x(2|4)_on_off", at_least(0.98, "× sharing off")),
+    (r"sharing_busy_x40_on_off", at_least(0.99, "× sharing off")),
+    (r"sharing_spread_x40", at_most(1.1, "× the unluckiest")),
+    (r"sharing_longest_wait", at_most(5100, "us")),
+    (r"sharing_inference_p99_beside_training", at_most(1.1, "× alone")),
+    (r"sharing_inference_p99_beside_gemm", at_most(1.15, "× alone")),
+    (r"sharing_training_beside_inference", at_least(0.8, "× what is left")),
+    (r"sharing_change", at_most(1, "s")),
+    (r"sharing_ceiling_25", between(23, 25, "%")),
 ]
 
 

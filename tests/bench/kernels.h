@@ -57,6 +57,36 @@ DONE:
 }
 )PTX";
 
+// work(out*, iterations): as much arithmetic as it is told, counted and not timed, so that a kernel
+// that loses the device half-way takes longer. Loaded only by who works (work.cc).
+inline constexpr char kWorkKernel[] = R"PTX(
+.version 7.0
+.target sm_80
+.address_size 64
+
+.visible .entry work(.param .u64 out, .param .u32 iterations)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<5>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u32 %r1, [iterations];
+  mov.u32 %r2, %tid.x;
+AGAIN:
+  mad.lo.u32 %r2, %r2, 1664525, 1013904223;
+  shr.u32 %r3, %r2, 16;
+  xor.b32 %r2, %r2, %r3;
+  sub.u32 %r1, %r1, 1;
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 bra AGAIN;
+  mov.u32 %r4, %ctaid.x;
+  mul.wide.u32 %rd2, %r4, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  st.global.u32 [%rd3], %r2;
+  ret;
+}
+)PTX";
+
 inline std::string Kernels() {
   std::string text = kDifferentKernels;
   for (int i = 0; i < kNothings; ++i) {

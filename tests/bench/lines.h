@@ -46,6 +46,32 @@ struct Plan {
 // `changing`: no sequence of functions, sizes and arguments comes twice.
 [[nodiscard]] bool MeasureLaunchRate(Gpu& gpu, const Plan& plan, double seconds, bool changing);
 
+// What a tenant that shares the device with others does, and what of it is counted.
+struct Work {
+  // A kernel's length on the device: how long it takes, in the middle of others of its kind, while
+  // nobody else works. It has a block for each multiprocessor, with all its shared memory, so that no
+  // two such kernels run at once.
+  double kernel_us = 50;
+  // Instead of calibrating: what an earlier process reported for this length. 0: calibrate.
+  uint32_t iterations = 0;
+  int queued = 16;  // launches in flight
+  int graph_kernels =
+      0;  // a launch is a graph of so many kernels, one behind the other; 0: a kernel
+  // Above 0: requests, one after the other: a launch, its end, a pause of random length, so that on
+  // average this share of the time, in per cent, is work if nobody else works. `queued` says nothing then.
+  double busy_percent = 0;
+  uint64_t seed = 1;  // of the pauses
+};
+
+// Gets ready to work and says so:
+//   {"name":"ready","pid":…,"iterations":…,"kernel_us":…,"alone_us":…}     the last two only where they were measured:
+// a kernel among others, and a launch with the wait for its end. Then, for a line `run START_NS WINDOWS` on standard
+// input, works from before START_NS (CLOCK_MONOTONIC) through so many windows of 100 ms, and reports what was done in
+// each; requests also how long they took, from before the launch until the end was seen:
+//   {"name":"work","windows":[…],"requests":…,"p50_us":…,"p99_us":…,"longest_us":…}
+// False when something failed, which is reported.
+[[nodiscard]] bool RunWork(Gpu& gpu, const Plan& plan, const Work& work);
+
 // Loads the image in file `path` (cubin, fatbin or PTX; "-" for the benchmark's own kernels) as a
 // library and takes one kernel of it into the context; reports the time as `library_load`.
 [[nodiscard]] bool MeasureLibraryLoad(Gpu& gpu, const std::string& path);

@@ -10,6 +10,9 @@ The name is the command line's one word. Lines on standard input, each answered 
     run START WARM SECONDS     {"name":"ran","steps":…,"seconds":…,"p50_ms":…,"p99_ms":…,"issue_ms":…,"cpu_s":…,
                                "waits":…}: steps from START on, on the clock that all processes of the machine share;
                                those of the first WARM seconds are not counted; waits: how often a thread slept
+    arrive START WARM SECONDS PER_SECOND SEED
+                               the same for requests that arrive at random (Poisson), so many a second, and wait for each
+                               other: p50_ms and p99_ms count from a request's arrival; without issue_ms, cpu_s, waits
     check                      {"name":"checked","check":…}: still right
 
 The first answer, {"name":"imported"}, comes unasked, before the GPU is touched. What fails is answered as
@@ -19,6 +22,7 @@ The first answer, {"name":"imported"}, comes unasked, before the GPU is touched.
 import hashlib
 import json
 import os
+import random
 import resource
 import sys
 import time
@@ -76,6 +80,28 @@ def measure(loop, start_s, warm_s, seconds):
         issue_ms=percentile(issues_s, 0.5) * 1e3)
 
 
+def arrivals(start_s, end_s, per_second, seed):
+    """Moments between the two, the same from the same seed."""
+    drawn = random.Random(seed)
+    moment_s = start_s
+    while (moment_s := moment_s + drawn.expovariate(per_second)) < end_s:
+        yield moment_s
+
+
+def measure_arrivals(loop, start_s, warm_s, seconds, per_second, seed):
+    latencies_s = []
+    for arrival_s in arrivals(start_s, start_s + warm_s + seconds, per_second, seed):
+        time.sleep(max(0.0, arrival_s - time.monotonic()))
+        step(loop)
+        if arrival_s >= start_s + warm_s:
+            latencies_s.append(time.monotonic() - arrival_s)
+    if not latencies_s:
+        raise ValueError(f"no request arrived in {seconds} s at {per_second} a second")
+    latencies_s.sort()
+    say(name="ran", steps=len(latencies_s), seconds=seconds, p50_ms=percentile(latencies_s, 0.5) * 1e3,
+        p99_ms=percentile(latencies_s, 0.99) * 1e3)
+
+
 def prepare(make, warm_s):
     loop = make()
     result = loop.check()
@@ -97,6 +123,8 @@ def serve(make):
             say(name="checked", check=loop.check())
         elif words[0] == "run":
             measure(loop, *(float(word) for word in words[1:]))
+        elif words[0] == "arrive":
+            measure_arrivals(loop, *(float(word) for word in words[1:5]), int(words[5]))
         else:
             raise ValueError(f"unknown request: {line!r}")
 

@@ -6,10 +6,11 @@
 //
 // Ways of use, one process each:
 //   measure          every line in turn, each on the GPU alone;
-//   --rate, --hold, --load
+//   --rate, --work, --hold, --load
 //                    start, (--load: time how long a library takes to load,) print
-//                    {"name":"ready"}, then wait for a line on standard input and launch (--rate),
-//                    or stay idle: what several processes do at the same time;
+//                    {"name":"ready"}, then wait for a line on standard input and launch (--rate)
+//                    or compete for the device (--work), or stay idle: what several processes do at
+//                    the same time;
 //   --first-kernel   what `start_up` starts: one kernel, and when it was done.
 #include <poll.h>
 #include <sys/stat.h>
@@ -32,18 +33,22 @@ constexpr char kUsage[] =
     "       gpuloom-bench --check           results are right; measures nothing\n"
     "       gpuloom-bench --rate SECONDS [--changing]\n"
     "                                       launch for so long, after a line on standard input\n"
+    "       gpuloom-bench --work KERNEL_US [--iterations N] [--queued N] [--graph KERNELS]\n"
+    "                     [--busy PERCENT [--seed N]]\n"
+    "                                       work as lines.h says, after a line on standard input\n"
     "       gpuloom-bench --load FILE       load this image (-: our kernels), then stay idle\n"
     "       gpuloom-bench --hold SECONDS    stay idle, or until a pipe on standard input closes\n"
     "       gpuloom-bench --first-kernel    print when the first kernel was done\n"
     "One JSON object per line on standard output; exit status 1 when a line failed.\n";
 
-enum class Mode { kMeasure, kCheck, kRate, kHold, kLoad, kFirstKernel };
+enum class Mode { kMeasure, kCheck, kRate, kHold, kLoad, kFirstKernel, kWork };
 
 struct Options {
   Mode mode = Mode::kMeasure;
   double seconds = 0;
   bool changing = false;
   std::string image;
+  Work work;
   Plan plan;
 };
 
@@ -55,6 +60,31 @@ std::vector<std::string> SplitAtCommas(const std::string& text) {
     at = end + 1;
   }
   return words;
+}
+
+// A number from `least` to `most`, and nothing else.
+bool ParseNumber(const char* text, double least, double most, double* number) {
+  char* end = nullptr;
+  *number = std::strtod(text, &end);
+  return end != text && *end == '\0' && *number >= least && *number <= most;
+}
+
+template <typename T>
+bool ParseCount(const char* text, double least, double most, T* count) {
+  double number = 0;
+  if (!ParseNumber(text, least, most, &number)) return false;
+  *count = static_cast<T>(number);
+  return static_cast<double>(*count) == number;
+}
+
+// Options of --work, one a call: false if the word is none, or its value is none.
+bool ParseWork(const std::string& word, const char* value, Work& work) {
+  if (word == "--work") return ParseNumber(value, 1, 1e6, &work.kernel_us);
+  if (word == "--iterations") return ParseCount(value, 1, 4e9, &work.iterations);
+  if (word == "--queued") return ParseCount(value, 1, 1024, &work.queued);
+  if (word == "--graph") return ParseCount(value, 1, 1000, &work.graph_kernels);
+  if (word == "--busy") return ParseNumber(value, 1, 99, &work.busy_percent);
+  return word == "--seed" && ParseCount(value, 0, 1e15, &work.seed);
 }
 
 bool Parse(int argc, char** argv, Options& options) {
@@ -84,6 +114,9 @@ bool Parse(int argc, char** argv, Options& options) {
       char* end = nullptr;
       options.seconds = std::strtod(argv[++i], &end);
       if (*end != '\0' || !(options.seconds >= 0)) return false;
+    } else if (has_value && ParseWork(word, argv[i + 1], options.work)) {
+      if (word == "--work") options.mode = Mode::kWork;
+      ++i;
     } else {
       return false;
     }
@@ -147,6 +180,7 @@ bool Run(Gpu& gpu, const Options& options) {
     StayIdle(600);
     return true;
   }
+  if (options.mode == Mode::kWork) return RunWork(gpu, options.plan, options.work);
   if (options.mode == Mode::kRate) {
     char go[64];
     return Ready(gpu) && std::fgets(go, sizeof(go), stdin) != nullptr &&

@@ -5,7 +5,7 @@
 #   tests/bench/pack.sh DIR [BUILD]     BUILD: build/release or build/dev (default)
 # Then, there:
 #   DIR/tests/check_gpu.py --out OUT      everything below but the long ones, in one run of limited time
-#   DIR/tests/run.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom
+#   DIR/tests/run.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom      (--only sharing: who gets what)
 #   DIR/tests/side_by_side/run.py --out OUT       programs and frameworks natively and through gpuloom
 #   DIR/tests/gpuloom-valid-sequences --seconds 600     natively; through gpuloom behind DIR/bin/gpuloom run --slots 8 --
 #   DIR/tests/tenant_memory.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom
@@ -39,7 +39,7 @@ for program in gpuloom gpuloom-scheduler gpuloom-executor; do take "$build/bin/$
 for program in gpuloom-agent fake-kubelet; do take_if_built "$build/bin/$program" bin; done
 for library in libgpuloom.so libgpuloom-nvml.so; do take "$build/lib/$library" lib; done
 take_if_built "$build/lib/softgpu/libcuda.so.1" lib/softgpu
-take "$build/tests/bench/gpuloom-bench" tests
+for program in bench change-weights; do take "$build/tests/bench/gpuloom-$program" tests; done
 for program in conformance library-probe random-hostility tenant valid-sequences wrong-calls; do take_if_built "$build/tests/gpuloom-$program" tests; done
 for noun in sharing death hostile; do take_if_built "$build/tests/gpuloom_${noun}_test" tests; done
 # A static CUDA runtime is 0.7 MiB in each program: a few of each kind carry it, the others use the machine's or the pack's.

@@ -13,26 +13,32 @@ class Failed(Exception):
 
 
 class Sides:
-    """How a program is started on each side: command line and environment. "mps" is native, as a client of MPS."""
+    """How a program is started on each side: command line and environment. "mps" is native, as a client of MPS;
+    "unshared" is gpuloom whose scheduler, if this starts it, leaves everybody to submit what they like."""
 
     def __init__(self, bench, library, gpuloom, run_arguments, gpu):
         tenant = [gpuloom, "run", *run_arguments, "--"]
-        self.prefixes = {"native": [], "mps": [], "gpuloom": tenant}
+        self.prefixes = {"native": [], "mps": [], "gpuloom": tenant, "unshared": tenant}
         self.benches = {"native": [bench, "--library", library], "mps": [bench, "--library", library],
-                        "gpuloom": [bench]}
+                        "gpuloom": [bench], "unshared": [bench]}
         native = dict(os.environ)
         if gpu is not None:
             native["CUDA_VISIBLE_DEVICES"] = str(gpu)
-        self.environments = {"native": native, "mps": native, "gpuloom": dict(os.environ)}
+        self.environments = {"native": native, "mps": native, "gpuloom": dict(os.environ),
+                             "unshared": {**os.environ, "GPULOOM_EXECUTOR_SHARING": "off"}}
 
     def use_mps(self, environment):
         self.environments["mps"] = {**self.environments["native"], **environment}
 
-    def start(self, side, *arguments):
-        return self.start_program(side, self.benches[side] + list(arguments))
+    def start(self, side, *arguments, terms=()):
+        return self.start_program(side, self.benches[side] + list(arguments), terms=terms)
 
-    def start_program(self, side, command, errors=None):
-        return Bench(side, self.prefixes[side] + command, self.environments[side], errors)
+    def start_program(self, side, command, errors=None, terms=()):
+        """`terms`: options of gpuloom run, for this one; nothing natively, where there are no terms."""
+        prefix = self.prefixes[side]
+        if prefix:
+            prefix = [*prefix[:-1], *terms, "--"]
+        return Bench(side, prefix + command, self.environments[side], errors)
 
 
 class Bench:
@@ -63,12 +69,15 @@ class Bench:
         return line.decode()
 
     def wait_ready(self, timeout_s=60):
+        """What it says when it is ready."""
         line = self.line(time.monotonic() + timeout_s)
-        if line is None or json.loads(line).get("name") != "ready":
+        said = json.loads(line) if line else {}
+        if said.get("name") != "ready" or "error" in said:
             raise Failed(f"{self.what}: {line or 'ended before it was ready'}")
+        return said
 
-    def go(self):
-        self.process.stdin.write(b"go\n")
+    def go(self, words="go"):
+        self.process.stdin.write(words.encode() + b"\n")
 
     def lines(self, timeout_s):
         """Everything it still says, line by line as JSON, until it ends."""

@@ -61,12 +61,12 @@ def command_of(name):
 class Player:
     """One process of a cast."""
 
-    def __init__(self, sides, side, name, command):
+    def __init__(self, sides, side, name, command, terms=()):
         self.side, self.name = side, name
         self.check = None
         self.failed = None
         self.errors = tempfile.TemporaryFile()
-        self.bench = sides.start_program(side, command, self.errors)
+        self.bench = sides.start_program(side, command, self.errors, terms)
 
     def answer(self, name, timeout_s):
         """The next answer; what else the program prints is not for us."""

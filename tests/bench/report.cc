@@ -8,15 +8,11 @@
 #include <cstdio>
 
 namespace gpuloom::bench {
-namespace {
 
-// Nearest rank; `sorted` is not empty.
 double Percentile(const std::vector<double>& sorted, double fraction) {
   return sorted[static_cast<size_t>(
       std::lround(fraction * static_cast<double>(sorted.size() - 1)))];
 }
-
-}  // namespace
 
 uint64_t NowNs() {
   timespec now;

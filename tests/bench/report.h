@@ -14,6 +14,9 @@ namespace gpuloom::bench {
 // CLOCK_MONOTONIC in nanoseconds: the same clock in every process of the machine.
 uint64_t NowNs();
 
+// Nearest rank; `sorted` is not empty.
+double Percentile(const std::vector<double>& sorted, double fraction);
+
 // A measured line. `samples` is not empty.
 void ReportSamples(const std::string& name, const std::string& unit, std::vector<double> samples);
 

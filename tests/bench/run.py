@@ -4,7 +4,7 @@
 
   run.py --bench build/release/tests/bench/gpuloom-bench --gpuloom build/release/bin/gpuloom
   run.py … --quick                  four minutes: fewer rounds, shorter
-  run.py … --only programs          groups: programs mixes micro rates memory idle; or how lines begin: resnet50,launch
+  run.py … --only programs          groups: programs mixes micro rates memory idle sharing; or how lines begin
   run.py … --budget 540             leaves out, and says so, what does not fit into so many seconds
   run.py … --softgpu --native build/release/lib/softgpu/libcuda.so.1     every call's line once, on the software driver
 
@@ -19,10 +19,12 @@ import sys
 import tempfile
 import time
 
+import inference_lines
 import library_lines
 import micro_lines
 import node
 import program_lines
+import sharing_lines
 import table
 import tenant_lines
 from mps import Mps
@@ -36,6 +38,7 @@ GROUPS = {
     "rates": ("launch_rate",),
     "memory": ("memory_",),
     "idle": ("idle_cpu",),
+    "sharing": ("sharing_",),
 }
 
 
@@ -159,6 +162,10 @@ class Run:
             library_lines.measure(self)
         with self.under_mps() if self.full else contextlib.nullcontext():
             tenant_lines.measure(self)
+            if self.selection.may_want("sharing"):
+                sharing_lines.measure(self)
+                if self.full:
+                    inference_lines.measure(self)
 
 
 def words(text):
@@ -188,9 +195,13 @@ def parse(arguments):
         options.seconds = 1.0 if options.quick else 2.0
     options.prepare_s, options.warm_s = 0.5, 0.2
     options.rate_s = 0.2 if options.softgpu else 1 if options.quick else 2
+    options.sharing_s = 0.5 if options.softgpu else 3 if options.quick else 6
+    options.inference_s = 4 if options.quick else 8
     options.idle_s = 0.5 if options.softgpu else 5 if options.quick else 20
     if options.quick:
         options.budget = options.budget or 240
+        if not any(word.startswith("sharing") for word in options.only):
+            options.skip += ["sharing"]
         options.skip += [f"copy_{way}_{kind}_1GiB" for way in ("h2d", "d2h") for kind in ("pinned", "pageable")]
     if options.softgpu and options.native == "libcuda.so.1":
         parser.error("--softgpu needs --native PATH of the software driver")

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who gets what of a GPU's time, from what tenants did in each window of 100 ms. Pure: no process, no clock.
+
+Work is one list for each tenant: in each window, the microseconds of the device that its kernels take (kernels × length).
+"""
+
+import dataclasses
+
+WINDOW_S = 0.1
+SECOND = 10  # windows
+
+
+@dataclasses.dataclass(frozen=True)
+class Tenant:
+    """What one process does all the time (tests/bench/lines.h, Work), and its terms where there are any."""
+
+    kernel_us: int = 50
+    queued: int = 16
+    graph: int = 0  # kernels of a graph; 0: launches of single kernels
+    busy_percent: int = 0  # requests at random moments instead, which are so much work
+    weight: int = 100
+    priority: str = "normal"
+    ceiling_percent: int = 100
+    second_domain: bool = False  # where the line is measured in two trust domains
+
+    def work(self, iterations):
+        """Arguments of gpuloom-bench."""
+        words = ["--work", str(self.kernel_us), "--iterations", str(iterations)]
+        if self.busy_percent:
+            return words + ["--busy", str(self.busy_percent), "--seed", "1"]
+        words += ["--queued", str(self.queued)]
+        return words + (["--graph", str(self.graph)] if self.graph else [])
+
+    def terms(self, domains):
+        """Arguments of `gpuloom run`, in one trust domain or in two; what is not said is the default."""
+        words = ["--weight", str(self.weight)] if self.weight != 100 else []
+        words += ["--priority", self.priority] if self.priority != "normal" else []
+        words += ["--time-share-max", f"{self.ceiling_percent}%"] if self.ceiling_percent != 100 else []
+        return words + (["--domain", "second"] if domains == 2 and self.second_domain else [])
+
+
+def busy_us(answers, kernels_us):
+    """Work, from the processes' answers and their kernels' lengths."""
+    return [[count * kernel_us for count in answer["windows"]] for answer, kernel_us in zip(answers, kernels_us)]
+
+
+def shares(work):
+    """Each one's part of all that was done, 0 to 1."""
+    together = sum(map(sum, work))
+    if together <= 0:
+        raise ValueError("nothing was done by any tenant")
+    return [sum(one) / together for one in work]
+
+
+def device_busy(work):
+    """What was done by all of what the device can do, in per cent."""
+    return 100 * sum(map(sum, work)) / (len(work[0]) * WINDOW_S * 1e6)
+
+
+def greatest_error(work, weights, windows=SECOND):
+    """Over spans of so many windows, one behind the other: the most by which a tenant's share misses its weight's, in
+    per cent of all that was done in the span. A span in which nothing was done is an error of 100."""
+    worst = 0.0
+    spans = max(1, len(work[0]) // windows)
+    for span in range(spans):
+        parts = [one[span * windows:(span + 1) * windows] for one in work]
+        if not sum(map(sum, parts)):
+            return 100.0
+        for share, weight in zip(shares(parts), weights):
+            worst = max(worst, 100 * abs(share - weight / sum(weights)))
+    return worst
+
+
+def luckiest_to_unluckiest(work):
+    least, most = min(map(sum, work)), max(map(sum, work))
+    return most / least if least else float("inf")
+
+
+def settled_s(work, weights, changed_s, within_percent=5):
+    """How long after `changed_s`, counted from the first window's begin, the shares of whole windows are those of the
+    new weights, so far as one window shows it: to the end of the first such window. None: not until the end."""
+    first = -int(-changed_s // WINDOW_S)  # the first window that begins behind the change
+    for window in range(first, len(work[0])):
+        part = [[one[window]] for one in work]
+        if sum(map(sum, part)) and greatest_error(part, weights, 1) <= within_percent:
+            return (window + 1) * WINDOW_S - changed_s
+    return None
