@@ -187,8 +187,11 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
 
 void Session::SubmitOrdered(Slice* slice) {
   if (state_ != State::kServing) return;
-  streams_.SubmitWaiting(slice);
-  streams_.Flush(true);
+  // Commands and open chunks take turns to go first.
+  chunks_first_ = !chunks_first_;
+  if (chunks_first_) streams_.Flush(true);
+  streams_.SubmitWaiting(slice, /*one_each=*/true);
+  if (!chunks_first_) streams_.Flush(true);
   parts_->submission.AddMarks();
 }
 

@@ -144,6 +144,7 @@ class Session final : private SessionPort {
   uint32_t returning_waits_ = 0;  // told while it is being returned
   uint64_t kernels_told_ = 0;
   bool ring_empty_ = true;  // as of the last read
+  bool chunks_first_ = false;
   static constexpr uint64_t kAtWorkNs = 1'000'000;
   uint64_t last_read_ns_ = 0;
 

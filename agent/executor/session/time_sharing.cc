@@ -19,8 +19,13 @@ constexpr uint64_t kSettleEveryNs = 50'000;
 // While nobody is limited: only usage depends on it.
 constexpr uint64_t kSettleSeldomNs = 500'000;
 
-// Long against what is in flight, short against a program's patience.
+// Several count as sharing the device for so long after they did: who synchronises wants nothing now and then.
+constexpr uint64_t kSeveralNs = 5'000'000;
+
+// Long against what is in flight, short against a program's patience. Doubled as long as it is all that helps, because it
+// keeps to no bound.
 constexpr uint64_t kGoesOnNs = 10'000'000;
+constexpr uint32_t kDoublings = 8;
 // While other executors have their turn: whoever waits for it has had it long before.
 constexpr uint64_t kGoesOnWithoutTurnNs = 100'000'000;
 
@@ -49,21 +54,37 @@ Share TimeSharing::Begin(const control::AddSession& order) {
   share.session = arbiter_.BeginSession(share.allocation, now);
   share.allocation_id = order.allocation_id;
   share.limited = limited_;
+  share.went_on_ns = now;
   return share;
 }
 
+// Its number is given to nobody else before the meters have settled what it did.
 void TimeSharing::End(Share* share) {
   const uint64_t now = now_ns();
-  arbiter_.EndSession(share->session, now);
+  SetLimited(share, false, now);
   predictor_.Forget(static_cast<uint32_t>(share->session));
+  ended_.push_back({share->session, share->allocation, now});
+}
+
+void TimeSharing::ForgetEnded(uint64_t now_ns) {
+  while (!ended_.empty() && now_ns - ended_.front().at_ns > arbiter::WorkMeter::kLatestNs) {
+    const Ended it = ended_.front();
+    ended_.pop_front();
+    for (const Engine engine : kAllEngines) meter(engine).Take(it.session);
+    arbiter_.EndSession(it.session, now_ns);
+    Leave(it.allocation, now_ns);
+  }
+}
+
+void TimeSharing::Leave(arbiter::AllocationId left, uint64_t now_ns) {
   for (auto it = allocations_.begin(); it != allocations_.end(); ++it) {
-    if (it->second.id != share->allocation) continue;
+    if (it->second.id != left) continue;
     if (--it->second.sessions != 0) return;
-    arbiter_.RemoveAllocation(share->allocation, now);
+    arbiter_.RemoveAllocation(left, now_ns);
     const auto space = namespaces_.find(it->second.space);
     allocations_.erase(it);
     if (--space->second.allocations != 0) return;
-    arbiter_.RemoveNamespace(space->second.id, now);
+    arbiter_.RemoveNamespace(space->second.id, now_ns);
     namespaces_.erase(space);
     return;
   }
@@ -94,32 +115,29 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
     last = session.get();
   }
   const uint64_t now = clock_();
-  // So that lower classes know of it, who is not limited meanwhile.
-  if (wanting == 1 && !limited_) arbiter_.NotePresent(last->share().session, now);
-  // In a turn that others wait for, also those who want nothing yet: what they send now must wait.
-  const bool limits = wanting > 1 || !turn_is_endless() ||
-                      (wanting == 1 && !arbiter_.MayRunFreely(last->share().session, now));
-  if (limits == limited_) return;
-  limited_ = limits;
-  if (limits) {
-    Limit(sessions, now);
-  } else {
-    Free(sessions, now);
-  }
-}
-
-void TimeSharing::Limit(Sessions sessions, uint64_t) {
-  for (const auto& session : sessions) session->share().limited = true;
-}
-
-void TimeSharing::Free(Sessions sessions, uint64_t now_ns) {
+  if (wanting > 1) several_ns_ = now;
+  const bool several = wanting > 1 || (several_ns_ != 0 && now - several_ns_ < kSeveralNs);
+  limited_ = false;
   for (const auto& session : sessions) {
     Share& share = session->share();
-    share.limited = false;
-    for (const Engine engine : kAllEngines) {
-      arbiter::Work& queued = share.queued[static_cast<size_t>(engine)];
-      arbiter_.Dropped(share.session, engine, std::exchange(queued, {}), now_ns);
-    }
+    // In a turn that others wait for, also those who want nothing yet: what they send now must wait. So must a newcomer's
+    // beside one who is at work.
+    const bool limits = several || !turn_is_endless() || (wanting == 1 && session.get() != last) ||
+                        !arbiter_.MayRunFreely(share.session, now);
+    limited_ |= limits;
+    if (limits != share.limited) SetLimited(&share, limits, now);
+  }
+  // So that lower classes know of it, who is not limited meanwhile.
+  if (wanting == 1 && !last->share().limited) arbiter_.NotePresent(last->share().session, now);
+}
+
+void TimeSharing::SetLimited(Share* share, bool limited, uint64_t now_ns) {
+  share->limited = limited;
+  share->went_on_ns = now_ns;
+  if (limited) return;
+  for (const Engine engine : kAllEngines) {
+    arbiter::Work& queued = share->queued[static_cast<size_t>(engine)];
+    arbiter_.Dropped(share->session, engine, std::exchange(queued, {}), now_ns);
   }
 }
 
@@ -179,6 +197,7 @@ bool TimeSharing::Order(Session* session, Engine engine, Share::Room room, uint6
   arbiter_.Queued(share.session, engine, submitted, now_ns);
   arbiter_.Submitted(share.session, engine, submitted, now_ns);
   NoteReady(session, now_ns);
+  if (!room.idle_streams) share.let_go_on = 0;
   return true;
 }
 
@@ -191,13 +210,14 @@ bool TimeSharing::LetGoOn(Session* session, uint64_t now_ns, uint64_t slice_ns) 
     return false;
   }
   const uint64_t patience_ns = arbiter_.has_turn() ? kGoesOnNs : kGoesOnWithoutTurnNs;
-  if (now_ns - share.went_on_ns < patience_ns) return false;
+  if (now_ns - share.went_on_ns < patience_ns << share.let_go_on) return false;
   share.went_on_ns = now_ns;
   bool any = false;
   for (const Engine engine : kAllEngines) {
     if (share.queued[static_cast<size_t>(engine)].pieces == 0) continue;
-    any |= Order(session, engine, {true, true, 0, {}}, now_ns, slice_ns);
+    any |= Order(session, engine, {true, true, arbiter::kUnbounded, {}}, now_ns, slice_ns);
   }
+  if (any) share.let_go_on = std::min(share.let_go_on + 1, kDoublings);
   return any;
 }
 
@@ -214,9 +234,10 @@ void TimeSharing::Settle(Sessions sessions) {
       if (used_ns == 0) continue;
       share.used_ns[static_cast<size_t>(engine)] += used_ns;
       // Who was alone owes the others nothing for it.
-      if (limited_) arbiter_.Charge(share.session, engine, used_ns, now);
+      if (share.limited) arbiter_.Charge(share.session, engine, used_ns, now);
     }
   }
+  ForgetEnded(now);
 }
 
 bool TimeSharing::HasWork(const Session& session) const {

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -58,6 +59,7 @@ struct Share {
   std::array<uint64_t, arbiter::kEngines> used_ns = {};
   uint64_t noted_ns = 0;    // of all that, by Turns
   uint64_t went_on_ns = 0;  // when a mark was last reached, or it was let go on
+  uint32_t let_go_on = 0;   // so often since an order
 
   Room& room(arbiter::Engine engine) { return rooms[static_cast<size_t>(engine)]; }
   const Room& room(arbiter::Engine engine) const { return rooms[static_cast<size_t>(engine)]; }
@@ -118,8 +120,15 @@ class TimeSharing {
     uint32_t sessions = 0;
   };
 
-  void Limit(Sessions sessions, uint64_t now_ns);
-  void Free(Sessions sessions, uint64_t now_ns);
+  struct Ended {
+    arbiter::SessionId session;
+    arbiter::AllocationId allocation;
+    uint64_t at_ns;
+  };
+
+  void SetLimited(Share* share, bool limited, uint64_t now_ns);
+  void ForgetEnded(uint64_t now_ns);
+  void Leave(arbiter::AllocationId left, uint64_t now_ns);
   void NoteReady(Session* session, uint64_t now_ns);
   // Lets the session submit. Returns false if nothing could go.
   bool Order(Session* session, arbiter::Engine engine, Share::Room room, uint64_t now_ns,
@@ -135,7 +144,9 @@ class TimeSharing {
   std::unordered_map<uint64_t, Namespace> namespaces_;
   std::unordered_map<uint64_t, Allocation> allocations_;
   std::vector<Session*> by_session_;
-  bool limited_ = false;
+  std::deque<Ended> ended_;
+  bool limited_ = false;     // some session is
+  uint64_t several_ns_ = 0;  // when several last wanted the device
   uint32_t changes_ = 0;
   uint64_t settled_ns_ = 0;
 };

@@ -172,6 +172,42 @@ TEST_F(TimeSharingTest, ACeilingHoldsOnAnIdleDevice) {
   EXPECT_GT(used, 0.05 * took);
 }
 
+TEST_F(TimeSharingTest, Malicious_WhoWaitsForEachKernelIsBoundToo) {
+  auto tenant = Add({0, 0, 0, 0, 200});
+  const auto begun = steady_clock::now();
+  while (steady_clock::now() < begun + milliseconds(1000)) {
+    ASSERT_TRUE(tenant->WaitDone(0, Launch(tenant.get(), 0, kRest, 10'000'000)));
+  }
+  const auto took = std::chrono::duration<double, std::nano>(steady_clock::now() - begun).count();
+  EXPECT_LT(static_cast<double>(End(tenant.get())), 0.2 * (took + 100e6) + 20e6);
+}
+
+TEST_F(TimeSharingTest, AStreamThatIsKeptFullDoesNotKeepTheOthersOfItsProgram) {
+  auto tenant = Add(Weight(100));
+  auto neighbour = Add(Weight(100));
+  ASSERT_TRUE(tenant->CreateStream(1, true));
+  ASSERT_TRUE(tenant->CreateStream(2, true));
+  std::atomic<bool> stop{false};
+  std::thread others([&] {
+    while (!stop) Keep({neighbour.get(), 300'000}, steady_clock::now() + milliseconds(50));
+  });
+  std::deque<Ticket> full;
+  const auto fill = [&] {
+    while (full.size() < 32) full.push_back(Launch(tenant.get(), 2, kRest, 200'000));
+    while (!full.empty() && tenant->reader.Done(StreamId{2}, full.front())) full.pop_front();
+  };
+  for (int i = 0; i < 10; ++i) {
+    fill();
+    const Ticket wanted = Launch(tenant.get(), 1, kRest, 200'000);
+    EXPECT_TRUE(tenant->Wait([&] {
+      fill();
+      return tenant->reader.Done(StreamId{1}, wanted);
+    }));
+  }
+  stop = true;
+  others.join();
+}
+
 TEST_F(TimeSharingTest, NewWeightsHoldForRunningTenants) {
   auto changed = Add(Weight(100));
   auto other = Add(Weight(100));
@@ -189,13 +225,13 @@ TEST_F(TimeSharingTest, AKernelMayWaitForAnotherStreamOfItsProgram) {
   auto neighbour = Add(Weight(100));
   ASSERT_TRUE(tenant->CreateStream(1, true));
   ASSERT_TRUE(tenant->CreateStream(2, true));
-  const uint64_t word = tenant->Alloc(4096);
+  const uint64_t words = tenant->Alloc(4096);
   std::atomic<bool> stop{false};
   std::thread others([&] {
     while (!stop) Keep({neighbour.get(), 300'000}, steady_clock::now() + milliseconds(50));
   });
-  for (int i = 0; i < 5; ++i) {
-    tenant->Post<wire::Fill>({StreamId{1}, 4, 0, 0, word, 1});
+  ASSERT_TRUE(tenant->WaitDone(1, tenant->Post<wire::Fill>({StreamId{1}, 4, 0, 0, words, 1024})));
+  for (uint64_t word = words; word != words + 5 * 4; word += 4) {
     const Ticket waits = Launch(tenant.get(), 1, kAwait, word);
     EXPECT_TRUE(tenant->Never([&] { return tenant->reader.Done(StreamId{1}, waits); }));
     Launch(tenant.get(), 2, kPut, word);

@@ -317,8 +317,9 @@ void StreamSet::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t 
   }
 }
 
-bool StreamSet::SubmitWaiting(Slice* slice) {
+bool StreamSet::SubmitWaiting(Slice* slice, bool one_each) {
   bool any = false;
+  size_t last = turn_;
   bool progress = true;
   bool over = false;
   while (progress && !over && !waiting_.empty()) {
@@ -347,12 +348,15 @@ bool StreamSet::SubmitWaiting(Slice* slice) {
         waiting_bytes_ -= CostBytes(command);
         SubmitNow(*stream, command);
         progress = true;
+        last = turn_;
         over = slice->Over();
+        if (one_each) break;
       }
     }
     any |= progress;
     over = over || (progress && slice->Over());
   }
+  if (one_each && any) turn_ = last;
   std::erase_if(waiting_, [](Stream* stream) {
     stream->listed_waiting = !stream->waiting.empty();
     return !stream->listed_waiting;

@@ -205,8 +205,9 @@ class StreamSet {
   // What the stream was busy with is at CUDA, where it has this weight.
   void OnSubmitted(Stream& stream, uint32_t weight);
 
-  // Submits what has become ready, stream by stream in turn. Returns true if there was anything.
-  bool SubmitWaiting(Slice* slice);
+  // Submits what has become ready, stream by stream in turn. Returns true if there was anything. With `one_each` one
+  // command of each stream at a time, and the next call goes on behind the last one.
+  bool SubmitWaiting(Slice* slice, bool one_each = false);
 
   // Calls `command` or `chunk` for what would go next in each stream but for its turn. Of many streams it looks at some,
   // and at the next ones when called again.

@@ -81,6 +81,7 @@ class Submission final : public Part, public StreamSink {
   bool TextTaken(Stream& stream, const PointRef& point);
   CUresult MakeStream(Stream& stream);
   void GiveStream(Stream& stream);
+  void MarkBefore(Stream& stream, const StreamCommand& command);
   void Count(Stream& stream, const StreamCommand& command);
   // For the meter: work is there since then, or since it was submitted.
   void BeginMark(Stream& stream, uint64_t since_ns);

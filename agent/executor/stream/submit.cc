@@ -76,6 +76,7 @@ void Submission::GiveStream(Stream& stream) {
 }
 
 void Submission::Submit(Stream& stream, StreamCommand& command) {
+  MarkBefore(stream, command);
   for (const Dependency& dependency : command.dependencies) WaitFor(stream, dependency);
   CUresult result = CUDA_SUCCESS;
   if (!std::holds_alternative<NoWork>(command.work)) result = MakeStream(stream);
@@ -146,16 +147,19 @@ std::array<arbiter::Work, arbiter::kEngines> Submission::Ready() {
   return ready;
 }
 
+// While it counts whose engines are busy, no mark stands for work of two.
+void Submission::MarkBefore(Stream& stream, const StreamCommand& command) {
+  if (!share_.limited || !stream.tally.any || stream.unmarked == 0) return;
+  const auto engine = EngineOf(command);
+  if (!engine || *engine == stream.tally.engine) return;
+  AddMark(stream, std::make_shared<Point>(services_.device, stream.id,
+                                          wire::Ticket{stream.submitted}, false));
+}
+
 // Before the command is submitted: it takes its chunk along.
 void Submission::Count(Stream& stream, const StreamCommand& command) {
   const auto engine = EngineOf(command);
   if (!engine) return;
-  // While it counts whose engines are busy, no mark stands for work of two.
-  if (share_.limited && stream.tally.any && stream.tally.engine != *engine &&
-      stream.unmarked != 0) {
-    AddMark(stream, std::make_shared<Point>(services_.device, stream.id,
-                                            wire::Ticket{stream.submitted}, false));
-  }
   if (!stream.tally.any) stream.tally.since_ns = services_.sharing->now_ns();
   stream.tally.Add(*engine);
   if (!share_.limited) return;
