@@ -47,6 +47,9 @@ INSTEAD = {
         ("bench_run_test runs all of it", "{} --only launch"),
     "build/pack/tests/run.py --bench build/pack/tests/gpuloom-bench --gpuloom build/pack/bin/gpuloom":
         (MEASURES, "{} --softgpu --native build/pack/lib/softgpu/libcuda.so.1 --only launch"),
+    "tests/bench/run.py --bench build/release/tests/bench/gpuloom-bench --gpuloom build/release/bin/gpuloom "
+    "--only sharing --quick --rounds 1 --budget 540":
+        (MEASURES, "{} --softgpu --native build/release/lib/softgpu/libcuda.so.1 --only launch"),
     "build/release/tests/bench/gpuloom-call-cost":
         ("bench_call_cost_test is this command", "test -x {}", "ctest --test-dir build/release -R '^bench_call_cost_test$'"),
     "build/pack/tests/check_gpu.py --out build/out":
