@@ -198,6 +198,7 @@ bool Loop::Serve(uint64_t now_ns) {
   const uint64_t slice_ns =
       std::clamp(kRoundNs / std::max(at_work, 1), kShortestSliceNs, kLongestSliceNs);
   sharing_.Update(sessions_, now_ns);
+  several_at_work_ |= sharing_.several();
   for (const auto& session : sessions_) {
     Slice reading(slice_ns);
     worked |= session->Read(now_ns, &reading);

@@ -116,13 +116,13 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
   }
   const uint64_t now = clock_();
   if (wanting > 1) several_ns_ = now;
-  const bool several = wanting > 1 || (several_ns_ != 0 && now - several_ns_ < kSeveralNs);
+  several_ = wanting > 1 || (several_ns_ != 0 && now - several_ns_ < kSeveralNs);
   limited_ = false;
   for (const auto& session : sessions) {
     Share& share = session->share();
     // In a turn that others wait for, also those who want nothing yet: what they send now must wait. So must a newcomer's
     // beside one who is at work.
-    const bool limits = several || !turn_is_endless() || (wanting == 1 && session.get() != last) ||
+    const bool limits = several_ || !turn_is_endless() || (wanting == 1 && session.get() != last) ||
                         !arbiter_.MayRunFreely(share.session, now);
     limited_ |= limits;
     if (limits != share.limited) SetLimited(&share, limits, now);

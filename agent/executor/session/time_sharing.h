@@ -92,6 +92,8 @@ class TimeSharing {
   bool GiveOrders(Sessions sessions, uint64_t slice_ns);
   void Settle(Sessions sessions);
   bool limited() const { return limited_; }
+  // Several want the device, or did just now.
+  bool several() const { return several_; }
   // Returns true if it has work that could go to the device, or has some there.
   bool HasWork(const Session& session) const;
   // When GiveOrders may do more without an event; UINT64_MAX: never.
@@ -145,7 +147,8 @@ class TimeSharing {
   std::unordered_map<uint64_t, Allocation> allocations_;
   std::vector<Session*> by_session_;
   std::deque<Ended> ended_;
-  bool limited_ = false;     // some session is
+  bool limited_ = false;  // some session is
+  bool several_ = false;
   uint64_t several_ns_ = 0;  // when several last wanted the device
   uint32_t changes_ = 0;
   uint64_t settled_ns_ = 0;

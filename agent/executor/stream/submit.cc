@@ -88,7 +88,14 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
   }
   Count(stream, command);
   if (result == CUDA_SUCCESS) result = services_.device->Judge(SubmitWork(stream, command));
-  if (stream.busy) stream.busy_tally = std::exchange(stream.tally, {});
+  if (stream.busy) {
+    stream.busy_tally = std::exchange(stream.tally, {});
+    // It counts as running meanwhile: others that are ahead wait until it has caught up.
+    if (!stream.metered) {
+      stream.metered = services_.sharing->BeginMark(share_, stream.busy_tally.engine,
+                                                    stream.busy_tally.since_ns);
+    }
+  }
   stream.waits_told = false;
   for (uint32_t i = 0; i < command.commands && result != CUDA_SUCCESS; ++i) {
     port_->TellAsyncError(stream.id, result);
