@@ -30,6 +30,10 @@ class TurnTest : public SchedulerTest {
     ASSERT_TRUE(tenant->Attach(directory));
     ASSERT_TRUE(tenant->accepted()) << tenant->welcome.message;
   }
+  void JoinBoth(Tenant* one, Tenant* two) {
+    Join(one, "a");
+    Join(two, "b");
+  }
   void Bind(const std::string& name, control::ShareTerms shares) {
     control::BindAllocation bind = BindMessage(name, "domain-" + name, kGiB);
     bind.shares = shares;
@@ -85,8 +89,7 @@ TEST_F(TurnTest, OneThatWantsTheDeviceAloneHasAnEndlessTurn) {
 
 TEST_F(TurnTest, TwoThatWantItTakeTurns) {
   Tenant one, two;
-  Join(&one, "a");
-  Join(&two, "b");
+  JoinBoth(&one, &two);
   EXPECT_EQ(one.Order('+'), 'k');
   EXPECT_EQ(two.Order('+'), 'k');
   for (int i = 0; i < 5; ++i) {
@@ -101,8 +104,7 @@ TEST_F(TurnTest, TwoThatWantItTakeTurns) {
 
 TEST_F(TurnTest, ATurnIsNotGivenBeforeTheLastOneHasDrained) {
   Tenant one, two;
-  Join(&one, "a");
-  Join(&two, "b");
+  JoinBoth(&one, &two);
   EXPECT_EQ(one.Order('+'), 'k');
   EXPECT_TRUE(Becomes(&one, kEndless));
   EXPECT_EQ(one.Order('b'), 'k');
@@ -133,8 +135,7 @@ TEST_F(TurnTest, AHigherClassEndsATurnAtOnce) {
 
 TEST_F(TurnTest, AnExecutorThatDiesLeavesItsTurn) {
   Tenant one, two;
-  Join(&one, "a");
-  Join(&two, "b");
+  JoinBoth(&one, &two);
   EXPECT_EQ(one.Order('+'), 'k');
   EXPECT_TRUE(Becomes(&one, kEndless));
   EXPECT_EQ(one.Order('b'), 'k') << "it would not drain";
@@ -152,8 +153,7 @@ TEST_F(TurnTest, AnExecutorThatDiesLeavesItsTurn) {
 
 TEST_F(TurnTest, AFaultLeavesItsTurn) {
   Tenant one, two;
-  Join(&one, "a");
-  Join(&two, "b");
+  JoinBoth(&one, &two);
   EXPECT_EQ(one.Order('+'), 'k');
   EXPECT_TRUE(Becomes(&one, kEndless));
   EXPECT_EQ(one.Order('b'), 'k');
@@ -164,8 +164,7 @@ TEST_F(TurnTest, AFaultLeavesItsTurn) {
 
 TEST_F(TurnTest, AnAllocationThatIsRemovedWantsNothing) {
   Tenant one, two;
-  Join(&one, "a");
-  Join(&two, "b");
+  JoinBoth(&one, &two);
   EXPECT_EQ(one.Order('+'), 'k');
   EXPECT_EQ(two.Order('+'), 'k');
   EXPECT_TRUE(Becomes(&two, kBounded));

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "agent/executor/testing/peer.h"
+#include "agent/executor/testing/softgpu.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -46,19 +47,6 @@ std::string Program() {
         "DONE:\n  ret;\n}\n";
   }
   return text;
-}
-
-const Driver& SoftGpu() {
-  static const Driver kDriver = [] {
-    Driver driver;
-    std::string error;
-    if (!Load(GPULOOM_SOFTGPU_LIBRARY, &driver, &error)) {
-      ADD_FAILURE() << error;
-      abort();
-    }
-    return driver;
-  }();
-  return kDriver;
 }
 
 struct Step {
@@ -137,7 +125,7 @@ class ChainSoftGpuTest : public ::testing::TestWithParam<Way> {
   }
 
   std::mt19937 rng_{20260101};
-  TestingScheduler scheduler_{SoftGpu(), GetParam() != Way::kPlain,
+  TestingScheduler scheduler_{SoftGpu(GPULOOM_SOFTGPU_LIBRARY), GetParam() != Way::kPlain,
                               GetParam() == Way::kThreads ? 2 : 0};
   std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
   uint64_t memory_ = 0;

@@ -79,7 +79,9 @@ CUresult Launches::SubmitLaunchEx(const LaunchExWork& launch, std::span<const ui
   CUDA_RETURN_IF_ERROR(Bind(services_.device->cuda(), launch.bindings));
   const wire::LaunchEx::Request& r = launch.request;
   wire::LaunchAttributes attributes = r.attributes;
-  attributes.priority = port_->Band().Map(attributes.priority);
+  if ((attributes.set >> CU_LAUNCH_ATTRIBUTE_PRIORITY & 1u) != 0) {
+    attributes.priority = port_->Band().Map(attributes.priority);
+  }
   const LaunchConfig config(r.grid, r.block, r.dynamic_shared_bytes, stream, attributes);
   size_t bytes = params.size();
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(params.data()),

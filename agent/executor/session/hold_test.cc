@@ -2,32 +2,14 @@
 // Sessions that the scheduler holds, in the real loop, with a driver that needs no GPU.
 #include <gtest/gtest.h>
 
-#include "agent/executor/testing/driver.h"
-#include "agent/executor/testing/peer.h"
+#include "agent/executor/testing/tenant_test_fixture.h"
 
 namespace gpuloom::executor {
 namespace {
 
-using wire::StreamId;
 using wire::Ticket;
 
-class HoldTest : public ::testing::Test {
- protected:
-  ~HoldTest() override { TestingDriver::Release(); }
-
-  std::unique_ptr<TestingTenant> AddTenant() {
-    auto tenant = scheduler_.AddTenant();
-    EXPECT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
-    return tenant;
-  }
-  bool IsDone(const TestingTenant& tenant, Ticket ticket) {
-    return tenant.reader.Done(StreamId{0}, ticket);
-  }
-
-  const Driver& driver_ = TestingDriver::Reset();
-  TestingScheduler scheduler_{driver_};
-  std::unique_ptr<TestingTenant> tenant_ = AddTenant();
-};
+using HoldTest = TenantTest;
 
 TEST_F(HoldTest, NothingIsSubmittedUntilItIsResumed) {
   ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*tenant_, true)));

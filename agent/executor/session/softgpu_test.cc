@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real loop on the software GPU: kernels that compute, spin and fault.
+#include "agent/executor/testing/softgpu.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -78,19 +80,6 @@ class Gate {
  private:
   uint32_t* const word_;
 };
-
-const Driver& SoftGpu() {
-  static const Driver kDriver = [] {
-    Driver driver;
-    std::string error;
-    if (!Load(GPULOOM_SOFTGPU_LIBRARY, &driver, &error)) {
-      ADD_FAILURE() << error;
-      abort();
-    }
-    return driver;
-  }();
-  return kDriver;
-}
 
 constexpr uint32_t kScale = 1;
 constexpr uint32_t kHold = 2;
@@ -212,7 +201,7 @@ class SoftGpuTest : public ::testing::Test {
     return space.begin;
   }
 
-  TestingScheduler scheduler_{SoftGpu()};
+  TestingScheduler scheduler_{SoftGpu(GPULOOM_SOFTGPU_LIBRARY)};
   std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
 };
 

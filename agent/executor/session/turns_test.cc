@@ -4,32 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include "agent/executor/testing/driver.h"
-#include "agent/executor/testing/peer.h"
+#include "agent/executor/testing/tenant_test_fixture.h"
 
 namespace gpuloom::executor {
 namespace {
 
-using wire::StreamId;
 using wire::Ticket;
 
-class TurnsTest : public ::testing::Test {
- protected:
-  ~TurnsTest() override { TestingDriver::Release(); }
-
-  std::unique_ptr<TestingTenant> AddTenant() {
-    auto tenant = scheduler_.AddTenant();
-    EXPECT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
-    return tenant;
-  }
-  bool IsDone(const TestingTenant& tenant, Ticket ticket) {
-    return tenant.reader.Done(StreamId{0}, ticket);
-  }
-
-  const Driver& driver_ = TestingDriver::Reset();
-  TestingScheduler scheduler_{driver_};
-  std::unique_ptr<TestingTenant> tenant_ = AddTenant();
-};
+using TurnsTest = TenantTest;
 
 TEST_F(TurnsTest, OneThatWasNeverToldOfTurnsSaysNothing) {
   for (int i = 0; i < 100; ++i) tenant_->LaunchPlain(0, 1);

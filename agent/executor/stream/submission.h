@@ -81,6 +81,11 @@ class Submission final : public Part, public StreamSink {
   bool TextTaken(Stream& stream, const PointRef& point);
   CUresult MakeStream(Stream& stream);
   void GiveStream(Stream& stream);
+  template <typename F>
+  bool Fits(const Stream& stream, arbiter::Engine engine, F key) const;
+  // Behind all that is at CUDA.
+  void MarkSubmitted(Stream& stream, bool tell = false);
+  void RecordMark(const Stream& stream, Point* point, bool tell);
   void MarkBefore(Stream& stream, const StreamCommand& command);
   void Count(Stream& stream, const StreamCommand& command);
   // For the meter: work is there since then, or since it was submitted.

@@ -123,20 +123,24 @@ bool Submission::HasRoom(const StreamCommand& command) const {
          copies_->HasRoom(command.payload.size());
 }
 
+// `key` is asked for only while there is room.
+template <typename F>
+bool Submission::Fits(const Stream& stream, arbiter::Engine engine, F key) const {
+  const Share::Room& room = share_.room(engine);
+  return room.IsOpen(stream.in_flight != 0) &&
+         room.Fits(services_.sharing->Predict(share_, key()).ns);
+}
+
 bool Submission::MaySubmit(const Stream& stream, const StreamCommand& command) const {
   if (!share_.limited) return true;
   const auto engine = EngineOf(command);
   if (!engine) return true;
-  const Share::Room& room = share_.room(*engine);
-  return room.IsOpen(stream.in_flight != 0) &&
-         room.Fits(services_.sharing->Predict(share_, KeyOf(command)).ns);
+  return Fits(stream, *engine, [&] { return KeyOf(command); });
 }
 
 bool Submission::MaySubmit(const Stream& stream, const Chunk& chunk) const {
   if (!share_.limited) return true;
-  const Share::Room& room = share_.room(arbiter::Engine::kCompute);
-  return room.IsOpen(stream.in_flight != 0) &&
-         room.Fits(services_.sharing->Predict(share_, KeyOf(chunk)).ns);
+  return Fits(stream, arbiter::Engine::kCompute, [&] { return KeyOf(chunk); });
 }
 
 std::array<arbiter::Work, arbiter::kEngines> Submission::Ready() {
@@ -159,8 +163,7 @@ void Submission::MarkBefore(Stream& stream, const StreamCommand& command) {
   if (!share_.limited || !stream.tally.any || stream.unmarked == 0) return;
   const auto engine = EngineOf(command);
   if (!engine || *engine == stream.tally.engine) return;
-  AddMark(stream, std::make_shared<Point>(services_.device, stream.id,
-                                          wire::Ticket{stream.submitted}, false));
+  MarkSubmitted(stream);
 }
 
 // Before the command is submitted: it takes its chunk along.
@@ -284,8 +287,7 @@ void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
     // Behind the stream's newest command, which may be later than asked for: everything before it
     // has been submitted already, so this can only wait longer, never in a circle.
     if (other->unmarked != 0 || other->marks.empty()) {
-      AddMark(*other, std::make_shared<Point>(services_.device, other->id,
-                                              wire::Ticket{other->submitted}, false));
+      MarkSubmitted(*other);
     }
     for (auto mark = other->marks.begin(); mark != other->marks.end(); ++mark) {
       if (mark->point->ticket < dependency.ticket) continue;
@@ -300,10 +302,19 @@ void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
 
 void Submission::AddMark(Stream& stream, PointRef point, bool tell) {
   // A stream without anything at CUDA: nothing to wait for, PollStreams finds the mark done.
-  if (stream.cuda == nullptr) {
-    streams_.AddMark(stream, std::move(point), now_ns());
-    return BeginMark(stream, 0);
-  }
+  if (stream.cuda != nullptr) RecordMark(stream, point.get(), tell);
+  streams_.AddMark(stream, std::move(point), now_ns());
+  BeginMark(stream, 0);
+}
+
+void Submission::MarkSubmitted(Stream& stream, bool tell) {
+  AddMark(
+      stream,
+      std::make_shared<Point>(services_.device, stream.id, wire::Ticket{stream.submitted}, false),
+      tell);
+}
+
+void Submission::RecordMark(const Stream& stream, Point* point, bool tell) {
   // Before the event: when the tenant has seen the word, no event before it is pending.
   point->told = tell && words_.Write(&memory_, stream.cuda, stream.id, point->ticket);
   CUresult result = services_.device->TakeEvent(point->timing, &point->event);
@@ -317,8 +328,6 @@ void Submission::AddMark(Stream& stream, PointRef point, bool tell) {
         services_.device->NameOf(result));
     services_.device->Judge(CUDA_ERROR_UNKNOWN);
   }
-  streams_.AddMark(stream, std::move(point), now_ns());
-  BeginMark(stream, 0);
 }
 
 // Whether the device may tell that the stream's newest command is done, before we know. Somebody must
@@ -340,10 +349,7 @@ bool Submission::AddMarks() {
   bool any = false;
   for (Stream* stream : streams_.TakeUnmarked()) {
     if (stream->unmarked == 0) continue;
-    AddMark(*stream,
-            std::make_shared<Point>(services_.device, stream->id, wire::Ticket{stream->submitted},
-                                    false),
-            MayTell(*stream));
+    MarkSubmitted(*stream, MayTell(*stream));
     any = true;
   }
   return any;

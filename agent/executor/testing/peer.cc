@@ -223,12 +223,7 @@ bool TestingScheduler::WasHeld(uint32_t hold) {
 }
 
 bool TestingScheduler::WaitHeld(uint32_t hold) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (std::chrono::steady_clock::now() < end) {
-    if (WasHeld(hold)) return true;
-    std::this_thread::yield();
-  }
-  return false;
+  return WaitUntil([&] { return WasHeld(hold); });
 }
 
 void TestingScheduler::GiveTurn(uint32_t lowest, uint64_t in_flight_ns) {
@@ -246,24 +241,14 @@ bool TestingScheduler::WasDrained(uint32_t turn) {
 }
 
 bool TestingScheduler::WaitDrained(uint32_t turn) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (std::chrono::steady_clock::now() < end) {
-    if (WasDrained(turn)) return true;
-    std::this_thread::yield();
-  }
-  return false;
+  return WaitUntil([&] { return WasDrained(turn); });
 }
 
 bool TestingScheduler::WaitWants(const TestingTenant& tenant, bool wants) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (std::chrono::steady_clock::now() < end) {
-    {
-      const MutexLock lock(mutex_);
-      if (wants_[tenant.order.allocation_id] == wants) return true;
-    }
-    std::this_thread::yield();
-  }
-  return false;
+  return WaitUntil([&] {
+    const MutexLock lock(mutex_);
+    return wants_[tenant.order.allocation_id] == wants;
+  });
 }
 
 int TestingScheduler::TurnMessages() {
@@ -279,53 +264,43 @@ uint64_t TestingScheduler::TurnUse(const TestingTenant& tenant) {
 bool TestingScheduler::Reclaim(const TestingTenant& tenant) {
   const uint64_t id = ++last_reclaim_;
   (void)connection_.Send(0, control::MemoryReclaim{tenant.order.session_id, id});
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (std::chrono::steady_clock::now() < end) {
-    {
-      const MutexLock lock(mutex_);
-      if (reclaimed_ == id) return true;
-    }
-    std::this_thread::yield();
-  }
-  return false;
+  return WaitUntil([&] {
+    const MutexLock lock(mutex_);
+    return reclaimed_ == id;
+  });
 }
 
 std::optional<control::SessionEnded> TestingScheduler::WaitEnded(
     uint64_t session_id, std::chrono::milliseconds timeout) {
-  const auto end = std::chrono::steady_clock::now() + timeout;
-  do {
-    {
-      const MutexLock lock(mutex_);
-      const auto it = ended_.find(session_id);
-      if (it != ended_.end()) return it->second;
-    }
-    std::this_thread::yield();
-  } while (std::chrono::steady_clock::now() < end);
-  return std::nullopt;
+  std::optional<control::SessionEnded> ended;
+  WaitUntil(
+      [&] {
+        const MutexLock lock(mutex_);
+        const auto it = ended_.find(session_id);
+        if (it != ended_.end()) ended = it->second;
+        return ended.has_value();
+      },
+      timeout);
+  return ended;
 }
 
 bool TestingScheduler::WaitWaits(uint64_t session_id, int times) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  do {
-    {
-      const MutexLock lock(mutex_);
-      if (waits_[session_id] >= times) return true;
-    }
-    std::this_thread::yield();
-  } while (std::chrono::steady_clock::now() < end);
-  return false;
+  return WaitUntil(
+      [&] {
+        const MutexLock lock(mutex_);
+        return waits_[session_id] >= times;
+      },
+      std::chrono::seconds(10));
 }
 
 std::optional<control::ExecutorFault> TestingScheduler::WaitFault() {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  do {
-    {
-      const MutexLock lock(mutex_);
-      if (fault_) return fault_;
-    }
-    std::this_thread::yield();
-  } while (std::chrono::steady_clock::now() < end);
-  return std::nullopt;
+  std::optional<control::ExecutorFault> fault;
+  WaitUntil([&] {
+    const MutexLock lock(mutex_);
+    fault = fault_;
+    return fault.has_value();
+  });
+  return fault;
 }
 
 }  // namespace gpuloom::executor

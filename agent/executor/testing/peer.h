@@ -159,6 +159,16 @@ class TestingScheduler {
   uint64_t pinned_limit_bytes = 8u << 20;
 
  private:
+  // Returns false if it does not become true in time. It is looked at once in any case.
+  template <typename F>
+  static bool WaitUntil(F condition, std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    do {
+      if (condition()) return true;
+      std::this_thread::yield();
+    } while (std::chrono::steady_clock::now() < end);
+    return false;
+  }
   void Serve();
   void OnMessage(const control::Incoming& in);
 
