@@ -157,8 +157,12 @@ bool Launches::Calibrate(const Plan& plan) {
   uint32_t some = 16;
   while (some < (1u << 26) && TimeOf(some, 1) < long_ns && !gpu_.failed()) some *= 2;
   const int times = plan.Times(5, 3);
-  const double one_ns = std::max(0.01, (TimeOf(2 * some, times) - TimeOf(some, times)) / some);
+  const double some_ns = TimeOf(some, times);
+  const double twice_ns = TimeOf(2 * some, times);
   if (gpu_.failed()) return false;
+  // A launch costs little besides, so this is near some_ns: a machine that was busy during one of the two must not
+  // make an iteration look as if it took nothing.
+  const double one_ns = std::clamp(twice_ns - some_ns, some_ns / 2, some_ns) / some;
   const double first = std::max(1.0, work_.kernel_us * 1e3 / one_ns);
   iterations_ = static_cast<uint32_t>(std::min(first, 4e9));
   // Once more with what a kernel costs besides, which its neighbours wait for, too. A busy machine must not turn the
