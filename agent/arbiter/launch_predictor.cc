@@ -68,8 +68,24 @@ Prediction LaunchPredictor::Predict(const LaunchKey& key) const {
   return entry == nullptr ? Prediction{kUnknownNs, 0, 0} : Of(*entry);
 }
 
-void LaunchPredictor::Learn(const LaunchKey& key, uint64_t measured_ns) {
+bool LaunchPredictor::MostlyExact(const Entry& entry) {
+  const auto exact = std::count(entry.exact.begin(), entry.exact.end(), true);
+  return 2 * static_cast<uint32_t>(exact) > std::min(entry.learnt, kSamples);
+}
+
+void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {
   Entry* entry = const_cast<Entry*>(Find(key));  // ours: entries_ is not const here
+  // But for when its end was seen.
+  const bool exact = took.most_ns - took.least_ns <= took.most_ns / 8;
+  uint64_t measured_ns = took.least_ns;
+  if (!exact && entry != nullptr && MostlyExact(*entry)) {
+    const uint64_t known_ns = Of(*entry).ns;
+    if (known_ns >= took.least_ns && known_ns <= took.most_ns) {
+      entry->used = ++learns_;
+      return;
+    }
+    measured_ns = std::clamp(known_ns, took.least_ns, took.most_ns);
+  }
   ++errors_.launches;
   if (entry == nullptr) {
     ++errors_.unknown;
@@ -81,6 +97,7 @@ void LaunchPredictor::Learn(const LaunchKey& key, uint64_t measured_ns) {
     errors_.absolute_error_ns +=
         predicted_ns > measured_ns ? predicted_ns - measured_ns : measured_ns - predicted_ns;
   }
+  entry->exact[entry->learnt % kSamples] = exact;
   entry->samples_ns[entry->learnt % kSamples] =
       static_cast<uint32_t>(std::min<uint64_t>(measured_ns, UINT32_MAX));
   // Never wraps to "free", and goes on counting through the ring.

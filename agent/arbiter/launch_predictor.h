@@ -9,6 +9,10 @@
 // A prediction bounds what is in flight and orders who goes next. Nobody is ever charged by it: what is
 // charged is measured (busy_meter.h), so a tenant that makes its kernels unpredictable gains nothing.
 //
+// Of work that shared the device with others' it is often known only that it took between so long and so long
+// (work_meter.h). What was measured alone is believed until that shows it to be wrong. Where nothing was,
+// the least counts: kernels that fill the device run one after the other.
+//
 // Robust: the median of the last five measurements, so two outliers of five (a neighbour's burst, a first
 // launch that loads code) move nothing. An unknown launch counts as kUnknownNs until it was seen once.
 //
@@ -22,6 +26,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "agent/arbiter/work.h"
 
 namespace gpuloom::arbiter {
 
@@ -55,11 +61,11 @@ class LaunchPredictor {
   LaunchPredictor();
 
   Prediction Predict(const LaunchKey& key) const;
-  void Learn(const LaunchKey& key, uint64_t measured_ns);
+  void Learn(const LaunchKey& key, const Duration& took);
   // All of an owner that has gone: its number may be used again. Walks over the whole table.
   void Forget(uint32_t owner);
 
-  // Of all that was learnt: what had been predicted right before, against what was measured.
+  // Of all measurements that were learnt: what had been predicted right before.
   struct Errors {
     uint64_t launches = 0;
     uint64_t unknown = 0;  // of them; not in the sums
@@ -72,6 +78,7 @@ class LaunchPredictor {
   struct Entry {
     LaunchKey key;
     std::array<uint32_t, kSamples> samples_ns = {};  // a ring; longer than 4.2 s counts as that
+    std::array<bool, kSamples> exact = {};           // that sample
     uint32_t learnt = 0;                             // 0: free
     uint64_t used = 0;                               // the moment, counted in Learns
   };
@@ -79,6 +86,7 @@ class LaunchPredictor {
   const Entry* Find(const LaunchKey& key) const;
   Entry& Place(const LaunchKey& key);
   static Prediction Of(const Entry& entry);
+  static bool MostlyExact(const Entry& entry);
 
   std::vector<Entry> entries_;
   uint64_t learns_ = 0;

@@ -10,11 +10,13 @@ LaunchKey Key(uint64_t function, uint32_t owner = 0) {
   return {.function = function, .grid = {1, 1, 1}, .block = {32, 1, 1}, .owner = owner};
 }
 
+Duration Took(uint64_t ns) { return {ns, ns}; }
+
 TEST(LaunchPredictor, TheUnknownCountsAsLongUntilItWasSeen) {
   LaunchPredictor predictor;
   EXPECT_EQ(predictor.Predict(Key(1)).ns, LaunchPredictor::kUnknownNs);
   EXPECT_EQ(predictor.Predict(Key(1)).samples, 0u);
-  predictor.Learn(Key(1), 700);
+  predictor.Learn(Key(1), Took(700));
   EXPECT_EQ(predictor.Predict(Key(1)).ns, 700u);
   EXPECT_FALSE(predictor.Predict(Key(1)).sure()) << "once is not enough";
 }
@@ -22,7 +24,7 @@ TEST(LaunchPredictor, TheUnknownCountsAsLongUntilItWasSeen) {
 TEST(LaunchPredictor, EveryDimensionAndTheOwnerTellLaunchesApart) {
   LaunchPredictor predictor;
   const LaunchKey key = Key(1);
-  predictor.Learn(key, 700);
+  predictor.Learn(key, Took(700));
   LaunchKey other = key;
   const auto unknown = [&](const LaunchKey& it) { return predictor.Predict(it).samples == 0; };
   for (size_t i = 0; i < 3; ++i) {
@@ -42,18 +44,18 @@ TEST(LaunchPredictor, EveryDimensionAndTheOwnerTellLaunchesApart) {
 
 TEST(LaunchPredictor, TwoOutliersOfFiveMoveNothingAndAChangeIsFollowed) {
   LaunchPredictor predictor;
-  for (int i = 0; i < 5; ++i) predictor.Learn(Key(1), 1000 + i);
+  for (int i = 0; i < 5; ++i) predictor.Learn(Key(1), Took(1000 + i));
   EXPECT_TRUE(predictor.Predict(Key(1)).sure());
-  predictor.Learn(Key(1), 900'000);
-  predictor.Learn(Key(1), 1);
+  predictor.Learn(Key(1), Took(900'000));
+  predictor.Learn(Key(1), Took(1));
   EXPECT_NEAR(double(predictor.Predict(Key(1)).ns), 1003, 3);
-  for (int i = 0; i < 3; ++i) predictor.Learn(Key(1), 5000);
+  for (int i = 0; i < 3; ++i) predictor.Learn(Key(1), Took(5000));
   EXPECT_EQ(predictor.Predict(Key(1)).ns, 5000u);
 }
 
 TEST(LaunchPredictor, WhatVariesIsNotSure) {
   LaunchPredictor predictor;
-  for (int i = 0; i < 20; ++i) predictor.Learn(Key(1), i % 2 == 0 ? 100 : 10'000);
+  for (int i = 0; i < 20; ++i) predictor.Learn(Key(1), Took(i % 2 == 0 ? 100 : 10'000));
   EXPECT_FALSE(predictor.Predict(Key(1)).sure());
   EXPECT_GT(predictor.Predict(Key(1)).spread_permille, 250u);
 }
@@ -61,12 +63,12 @@ TEST(LaunchPredictor, WhatVariesIsNotSure) {
 TEST(LaunchPredictor, OneWhoseEveryLaunchIsNewDoesNotPushOthersOut) {
   LaunchPredictor predictor;
   for (uint64_t function = 0; function < 500; ++function) {
-    predictor.Learn(Key(function, 1), 1000);
-    predictor.Learn(Key(function, 1), 1000);
+    predictor.Learn(Key(function, 1), Took(1000));
+    predictor.Learn(Key(function, 1), Took(1000));
   }
   for (uint64_t function = 0; function < 200'000; ++function) {
-    predictor.Learn(Key(function, 2), 5);
-    if (function % 2 == 0) predictor.Learn(Key(function, 2), 5);
+    predictor.Learn(Key(function, 2), Took(5));
+    if (function % 2 == 0) predictor.Learn(Key(function, 2), Took(5));
   }
   int known = 0;
   for (uint64_t function = 0; function < 500; ++function) {
@@ -77,18 +79,37 @@ TEST(LaunchPredictor, OneWhoseEveryLaunchIsNewDoesNotPushOthersOut) {
 
 TEST(LaunchPredictor, ErrorsAreThoseOfWhatHadBeenPredicted) {
   LaunchPredictor predictor;
-  predictor.Learn(Key(1), 1000);
-  predictor.Learn(Key(1), 1200);
+  predictor.Learn(Key(1), Took(1000));
+  predictor.Learn(Key(1), Took(1200));
   EXPECT_EQ(predictor.errors().launches, 2u);
   EXPECT_EQ(predictor.errors().unknown, 1u);
   EXPECT_EQ(predictor.errors().measured_ns, 1200u);
   EXPECT_EQ(predictor.errors().absolute_error_ns, 200u);
 }
 
+// Full kernels of two tenants in turn: each is seen to end two lengths after the one before it of its stream.
+TEST(LaunchPredictor, WhereOthersWereInTheWayTheLeastCounts) {
+  LaunchPredictor predictor;
+  for (int i = 0; i < 20; ++i) predictor.Learn(Key(1), {50'000, 100'000});
+  EXPECT_EQ(predictor.Predict(Key(1)).ns, 50'000u);
+}
+
+TEST(LaunchPredictor, WhatWasMeasuredAloneIsBelievedAsLongAsItIsPossible) {
+  LaunchPredictor predictor;
+  for (int i = 0; i < 3; ++i) predictor.Learn(Key(1), Took(80'000));
+  for (int i = 0; i < 20; ++i) predictor.Learn(Key(1), {20'000, 100'000});
+  EXPECT_EQ(predictor.Predict(Key(1)).ns, 80'000u);
+  // It takes less now.
+  for (int i = 0; i < 5; ++i) predictor.Learn(Key(1), {20'000, 60'000});
+  EXPECT_LE(predictor.Predict(Key(1)).ns, 60'000u);
+  for (int i = 0; i < 5; ++i) predictor.Learn(Key(1), {20'000, 60'000});
+  EXPECT_EQ(predictor.Predict(Key(1)).ns, 20'000u);
+}
+
 TEST(LaunchPredictor, AnOwnerThatHasGoneIsForgotten) {
   LaunchPredictor predictor;
-  predictor.Learn(Key(1, 1), 10);
-  predictor.Learn(Key(1, 2), 20);
+  predictor.Learn(Key(1, 1), Took(10));
+  predictor.Learn(Key(1, 2), Took(20));
   predictor.Forget(1);
   EXPECT_EQ(predictor.Predict(Key(1, 1)).samples, 0u);
   EXPECT_EQ(predictor.Predict(Key(1, 2)).ns, 20u);

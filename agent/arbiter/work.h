@@ -32,4 +32,10 @@ struct Waits {
   uint64_t held_ns = 0;       // it was held (domain_arbiter.h)
 };
 
+// What a piece took is between these two; equal where nothing of others was in its way.
+struct Duration {
+  uint64_t least_ns = 0;
+  uint64_t most_ns = 0;
+};
+
 }  // namespace gpuloom::arbiter

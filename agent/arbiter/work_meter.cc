@@ -6,15 +6,10 @@
 
 namespace gpuloom::arbiter {
 
-WorkMeter::Piece WorkMeter::Begin(SessionId session, AllocationId allocation, uint64_t at_ns) {
-  Piece number = pieces_;
-  if (free_.empty()) {
-    ++pieces_;
-  } else {
-    number = free_.back();
-    free_.pop_back();
-  }
-  live_.push_back({number, session, allocation, at_ns});
+WorkMeter::Piece WorkMeter::Begin(SessionId session, AllocationId allocation, uint64_t predicted_ns,
+                                  uint64_t at_ns) {
+  const Piece number = pieces_++;
+  live_.push_back({number, session, allocation, predicted_ns, at_ns});
   if (Index(session) >= charged_.size()) charged_.resize(Index(session) + 1);
   Charged& its = charged_[Index(session)];
   its.allocation = allocation;
@@ -22,9 +17,6 @@ WorkMeter::Piece WorkMeter::Begin(SessionId session, AllocationId allocation, ui
     its.listed = true;
     listed_.push_back(session);
   }
-  const bool others = std::any_of(live_.begin(), live_.end(),
-                                  [session](const Work& work) { return work.session != session; });
-  if (!others) Run(&live_.back(), at_ns);
   return number;
 }
 
@@ -34,25 +26,57 @@ void WorkMeter::Run(Work* work, uint64_t since_ns) {
   sessions_.Begin(static_cast<uint32_t>(work->session), since_ns);
 }
 
-WorkMeter::Duration WorkMeter::End(Piece piece, uint64_t predicted_ns, uint64_t at_ns) {
+Duration WorkMeter::End(Piece piece, uint64_t at_ns) {
   const auto found = std::find_if(live_.begin(), live_.end(),
                                   [piece](const Work& work) { return work.number == piece; });
   if (found == live_.end()) return {0, 0};
   Work work = *found;
+  uint64_t first_ns = work.since_ns;
+  for (auto earlier = live_.begin(); earlier != found; ++earlier) {
+    if (earlier->session == work.session || earlier->running ||
+        earlier->since_ns + kTogetherNs < work.since_ns) {
+      continue;
+    }
+    earlier->others_until_ns = at_ns;
+    first_ns = std::min(first_ns, earlier->since_ns);
+  }
   for (auto later = live_.erase(found); later != live_.end(); ++later) {
     if (later->session != work.session) later->others_until_ns = at_ns;
   }
-  free_.push_back(piece);
   charged_[Index(work.session)].ended_ns = at_ns;
   const uint64_t earliest_ns = std::min(work.since_ns, at_ns);
   const uint64_t latest_ns = std::clamp(work.others_until_ns, earliest_ns, at_ns);
   if (!work.running) {
-    const uint64_t predicted = at_ns - std::min(at_ns, predicted_ns);
-    Run(&work, std::clamp(predicted, earliest_ns, latest_ns));
+    const uint64_t predicted = at_ns - std::min(at_ns, work.predicted_ns);
+    const uint64_t began_ns = std::clamp(predicted, earliest_ns, latest_ns);
+    // What it went before pays nothing until then, so it does.
+    Run(&work, latest_ns == earliest_ns ? std::min(began_ns, first_ns) : began_ns);
   }
   allocations_.End(static_cast<uint32_t>(work.allocation), at_ns);
   sessions_.End(static_cast<uint32_t>(work.session), at_ns);
   return {at_ns - latest_ns, at_ns - earliest_ns};
+}
+
+// What runs, if this has been first for long: of what came together with it, what takes longest. Null: not for long, or not
+// first.
+WorkMeter::Work* WorkMeter::LongFirst(Work* work, uint64_t now_ns) {
+  const uint64_t since_ns = std::max(work->since_ns, work->others_until_ns);
+  Work* longest = work;
+  bool alone = true;
+  bool before = true;
+  for (Work& other : live_) {
+    if (&other == work) {
+      before = false;
+      continue;
+    }
+    if (other.session == work->session) continue;
+    if (before) return nullptr;
+    alone = false;
+    if (other.since_ns > work->since_ns + kTogetherNs) continue;
+    if (other.running) return nullptr;
+    if (other.predicted_ns > longest->predicted_ns) longest = &other;
+  }
+  return now_ns >= since_ns + (alone ? kTogetherNs : kLongNs) ? longest : nullptr;
 }
 
 void WorkMeter::Settle(uint64_t now_ns) {
@@ -60,14 +84,10 @@ void WorkMeter::Settle(uint64_t now_ns) {
   for (size_t i = 0; i < live_.size(); ++i) {
     Work& work = live_[i];
     if (work.running) continue;
-    const uint64_t since_ns = std::max(work.since_ns, work.others_until_ns);
-    const bool first = std::all_of(live_.begin(), live_.begin() + static_cast<ptrdiff_t>(i),
-                                   [&](const Work& one) { return one.session == work.session; });
-    if (first && now_ns >= since_ns + kLongNs) {
-      Run(&work, since_ns);
-    } else {
-      settled_ns_ = std::min(settled_ns_, work.since_ns);
+    if (Work* runs = LongFirst(&work, now_ns)) {
+      Run(runs, std::max(work.since_ns, work.others_until_ns));
     }
+    if (!work.running) settled_ns_ = std::min(settled_ns_, work.since_ns);
   }
   settled_ns_ = std::max(settled_ns_, now_ns - std::min(now_ns, kLatestNs));
   allocations_.SettleTo(settled_ns_);

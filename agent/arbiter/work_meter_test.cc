@@ -15,14 +15,16 @@ constexpr uint64_t kMs = 1'000'000;
 
 TEST(WorkMeter, WhoIsAloneIsChargedWhatPasses) {
   WorkMeter meter;
-  const auto piece = meter.Begin(kA, kOfA, 100);
-  meter.Settle(400);
-  EXPECT_EQ(meter.Take(kA), 300u);
-  const auto took = meter.End(piece, 1, 700);
-  EXPECT_EQ(took.least_ns, 600u);
-  EXPECT_EQ(took.most_ns, 600u);
-  meter.Settle(1000);
-  EXPECT_EQ(meter.Take(kA), 300u);
+  const auto piece = meter.Begin(kA, kOfA, 1, 100'000);
+  meter.Settle(110'000);
+  EXPECT_EQ(meter.Take(kA), 0u) << "another may come before the device has begun it";
+  meter.Settle(140'000);
+  EXPECT_EQ(meter.Take(kA), 40'000u);
+  const auto took = meter.End(piece, 170'000);
+  EXPECT_EQ(took.least_ns, 70'000u);
+  EXPECT_EQ(took.most_ns, 70'000u);
+  meter.Settle(200'000);
+  EXPECT_EQ(meter.Take(kA), 30'000u);
   EXPECT_EQ(meter.Take(kA), 0u);
   EXPECT_TRUE(meter.idle());
 }
@@ -30,10 +32,10 @@ TEST(WorkMeter, WhoIsAloneIsChargedWhatPasses) {
 // A kernel of 50 µs that waits behind one of 5 ms is charged 50 µs.
 TEST(WorkMeter, WaitingBehindOthersIsNotCharged) {
   WorkMeter meter;
-  const auto of_b = meter.Begin(kB, kOfB, 0);
-  const auto of_a = meter.Begin(kA, kOfA, 10'000);
-  meter.End(of_b, 5 * kMs, 5 * kMs);
-  const auto took = meter.End(of_a, 50'000, 5 * kMs + 50'000);
+  const auto of_b = meter.Begin(kB, kOfB, 5 * kMs, 0);
+  const auto of_a = meter.Begin(kA, kOfA, 50'000, 10'000);
+  meter.End(of_b, 5 * kMs);
+  const auto took = meter.End(of_a, 5 * kMs + 50'000);
   EXPECT_EQ(took.least_ns, 50'000u);
   EXPECT_EQ(took.most_ns, 5 * kMs + 40'000);
   meter.Settle(10 * kMs);
@@ -44,10 +46,10 @@ TEST(WorkMeter, WaitingBehindOthersIsNotCharged) {
 // Narrow kernels that really run beside one another divide the time.
 TEST(WorkMeter, WorkThatRunsBesideOthersPaysHalf) {
   WorkMeter meter;
-  const auto of_b = meter.Begin(kB, kOfB, 0);
-  const auto of_a = meter.Begin(kA, kOfA, 0);
-  meter.End(of_b, kMs, kMs);
-  meter.End(of_a, kMs, kMs + 10);
+  const auto of_b = meter.Begin(kB, kOfB, kMs, 0);
+  const auto of_a = meter.Begin(kA, kOfA, kMs, 0);
+  meter.End(of_b, kMs);
+  meter.End(of_a, kMs + 10);
   meter.Settle(2 * kMs);
   EXPECT_EQ(meter.Take(kB), kMs / 2 + 5);
   EXPECT_EQ(meter.Take(kA), kMs / 2 + 5);
@@ -56,12 +58,12 @@ TEST(WorkMeter, WorkThatRunsBesideOthersPaysHalf) {
 // Whoever makes its kernels look short is excused only for what others had at the device before.
 TEST(WorkMeter, Malicious_AWrongPredictionExcusesOnlyForWhatWasThereBefore) {
   WorkMeter meter;
-  const auto of_b = meter.Begin(kB, kOfB, 0);
-  const auto of_a = meter.Begin(kA, kOfA, 1);
-  meter.End(of_b, 100'000, 100'000);
-  const auto again = meter.Begin(kB, kOfB, 100'000);  // behind it now
-  meter.End(of_a, 1'000, 10 * kMs);
-  meter.End(again, 100'000, 10 * kMs + 100'000);
+  const auto of_b = meter.Begin(kB, kOfB, 100'000, 0);
+  const auto of_a = meter.Begin(kA, kOfA, 1'000, 1);
+  meter.End(of_b, 100'000);
+  const auto again = meter.Begin(kB, kOfB, 100'000, 100'000);  // behind it now
+  meter.End(of_a, 10 * kMs);
+  meter.End(again, 10 * kMs + 100'000);
   meter.Settle(20 * kMs);
   EXPECT_EQ(meter.Take(kA), 10 * kMs - 100'000);
   EXPECT_EQ(meter.Take(kB), 200'000u);
@@ -69,8 +71,8 @@ TEST(WorkMeter, Malicious_AWrongPredictionExcusesOnlyForWhatWasThereBefore) {
 
 TEST(WorkMeter, AnEndlessKernelIsChargedWhileItRunsWhateverWaitsBehindIt) {
   WorkMeter meter;
-  meter.Begin(kA, kOfA, 0);
-  meter.Begin(kB, kOfB, 10);
+  meter.Begin(kA, kOfA, kMs, 0);
+  meter.Begin(kB, kOfB, kMs, 10);
   uint64_t charged_ns = 0;
   for (uint64_t now = kMs; now <= 100 * kMs; now += kMs) {
     meter.Settle(now);
@@ -82,16 +84,32 @@ TEST(WorkMeter, AnEndlessKernelIsChargedWhileItRunsWhateverWaitsBehindIt) {
 
 TEST(WorkMeter, MoreSessionsOfAnAllocationPayOnce) {
   WorkMeter meter;
-  const auto a = meter.Begin(kA, kOfA, 0);
-  const auto c = meter.Begin(kC, kOfA, 0);
-  const auto b = meter.Begin(kB, kOfB, 0);
-  meter.End(a, kMs, kMs);
-  meter.End(c, kMs, kMs);
-  meter.End(b, kMs, kMs);
+  const auto a = meter.Begin(kA, kOfA, kMs, 0);
+  const auto c = meter.Begin(kC, kOfA, kMs, 0);
+  const auto b = meter.Begin(kB, kOfB, kMs, 0);
+  meter.End(a, kMs);
+  meter.End(c, kMs);
+  meter.End(b, kMs);
   meter.Settle(2 * kMs);
   EXPECT_EQ(meter.Take(kB), kMs / 2);
   EXPECT_EQ(meter.Take(kA), kMs / 4);
   EXPECT_EQ(meter.Take(kC), kMs / 4);
+}
+
+// A short kernel at the head of its stream, and a long one of another tenant that comes right behind it and is begun first.
+TEST(WorkMeter, OfTwoThatCameTogetherTheOneThatEndsFirstWasFirst) {
+  for (const bool settles : {false, true}) {
+    WorkMeter meter;
+    const auto of_a = meter.Begin(kA, kOfA, 50'000, 0);
+    const auto of_b = meter.Begin(kB, kOfB, 5 * kMs, 3'000);
+    for (uint64_t now = kMs; settles && now < 5 * kMs; now += kMs) meter.Settle(now);
+    meter.End(of_b, 5 * kMs);
+    const auto took = meter.End(of_a, 5 * kMs + 50'000);
+    EXPECT_EQ(took.least_ns, 50'000u);
+    meter.Settle(10 * kMs);
+    EXPECT_EQ(meter.Take(kA), 50'000u);
+    EXPECT_EQ(meter.Take(kB), 5 * kMs);
+  }
 }
 
 // Whatever the predictions: all that was charged is the time in which there was work.
@@ -120,9 +138,10 @@ TEST(WorkMeter, ChargesAddUpToTheTimeWithWork) {
     now += step;
     Stream& stream = streams[next(6)];
     if (stream.busy) {
-      meter.End(stream.piece, next(300'000), now);
+      meter.End(stream.piece, now);
     } else {
-      stream.piece = meter.Begin(stream.session, stream.session == kB ? kOfB : kOfA, now);
+      stream.piece =
+          meter.Begin(stream.session, stream.session == kB ? kOfB : kOfA, next(300'000), now);
     }
     stream.busy = !stream.busy;
     busy += stream.busy ? 1 : -1;
@@ -130,7 +149,7 @@ TEST(WorkMeter, ChargesAddUpToTheTimeWithWork) {
     for (const SessionId session : {kA, kB, kC}) charged_ns += meter.Take(session);
   }
   for (Stream& stream : streams) {
-    if (stream.busy) meter.End(stream.piece, 0, now);
+    if (stream.busy) meter.End(stream.piece, now);
   }
   meter.Settle(now);
   for (const SessionId session : {kA, kB, kC}) charged_ns += meter.Take(session);

@@ -190,7 +190,8 @@ void Gpu::Charge(uint32_t number) {
 void Gpu::Seen(uint32_t number, const Execution& done) {
   Tenant& it = tenants_[number];
   const Kernel& kernel = done.kernel;
-  predictor_.Learn(Key(number), done.end_ns - done.begin_ns);
+  const uint64_t took_ns = done.end_ns - done.begin_ns;
+  predictor_.Learn(Key(number), {took_ns, took_ns});
   Charge(number);
   domains_[it.spec.domain].arbiter->Finished(it.session, Engine::kCompute, {1, kernel.predicted_ns},
                                              0, now_ns_);

@@ -118,7 +118,10 @@ class Honest {
     const double milliseconds = std::atof(line->c_str() + std::strlen("slowest "));
     if (milliseconds > worst_milliseconds_) {
       worst_milliseconds_ = milliseconds;
-      worst_ = line->substr(std::strlen("slowest "));
+      worst_ = line->substr(std::strlen("slowest ")) + ", after " +
+               std::to_string(
+                   std::chrono::duration_cast<seconds>(steady_clock::now() - begin_).count()) +
+               " s";
     }
     ++rounds_;
     return true;
@@ -136,6 +139,7 @@ class Honest {
   std::thread thread_;
   std::atomic<bool> stop_{false}, failed_{false};
   uint64_t rounds_ = 0;
+  const steady_clock::time_point begin_ = steady_clock::now();
   double worst_milliseconds_ = 0;
   std::string worst_, failure_;
 };

@@ -62,7 +62,6 @@ Share TimeSharing::Begin(const control::AddSession& order) {
 void TimeSharing::End(Share* share) {
   const uint64_t now = now_ns();
   SetLimited(share, false, now);
-  predictor_.Forget(static_cast<uint32_t>(share->session));
   ended_.push_back({share->session, share->allocation, now});
 }
 
@@ -71,6 +70,7 @@ void TimeSharing::ForgetEnded(uint64_t now_ns) {
     const Ended it = ended_.front();
     ended_.pop_front();
     for (const Engine engine : kAllEngines) meter(engine).Take(it.session);
+    predictor_.Forget(static_cast<uint32_t>(it.session));
     arbiter_.EndSession(it.session, now_ns);
     Leave(it.allocation, now_ns);
   }
@@ -221,7 +221,23 @@ bool TimeSharing::LetGoOn(Session* session, uint64_t now_ns, uint64_t slice_ns) 
   return any;
 }
 
+// In the order in which they came to the device: two of which one waited for the other are often seen to end at once.
+void TimeSharing::FinishMarks() {
+  std::sort(reached_.begin(), reached_.end(),
+            [](const Reached& a, const Reached& b) { return a.metered < b.metered; });
+  for (const Reached& mark : reached_) {
+    const arbiter::Duration took = meter(mark.tally.engine).End(mark.metered, mark.at_ns);
+    const uint32_t pieces = mark.tally.work.pieces;
+    if (pieces == 0 || !mark.tally.alike) continue;
+    arbiter::LaunchKey key = mark.tally.key;
+    key.owner = static_cast<uint32_t>(mark.session);
+    predictor_.Learn(key, {took.least_ns / pieces, took.most_ns / pieces});
+  }
+  reached_.clear();
+}
+
 void TimeSharing::Settle(Sessions sessions) {
+  FinishMarks();
   const uint64_t now = clock_();
   if (now - settled_ns_ < (limited_ ? kSettleEveryNs : kSettleSeldomNs)) return;
   settled_ns_ = now;
@@ -258,23 +274,18 @@ arbiter::Prediction TimeSharing::Predict(const Share& share, arbiter::LaunchKey 
   return predictor_.Predict(key);
 }
 
-uint32_t TimeSharing::BeginMark(const Share& share, Engine engine, uint64_t since_ns) {
-  return meter(engine).Begin(share.session, share.allocation, since_ns);
+uint64_t TimeSharing::BeginMark(const Share& share, const Tally& tally, uint64_t since_ns) {
+  return meter(tally.engine)
+      .Begin(share.session, share.allocation, tally.work.predicted_ns,
+             std::max(since_ns, tally.since_ns));
 }
 
-uint64_t TimeSharing::EndMark(Share* share, const Tally& tally, uint32_t metered, uint64_t now_ns) {
+void TimeSharing::EndMark(Share* share, const Tally& tally, uint64_t metered, uint64_t now_ns) {
   share->went_on_ns = now_ns;
-  const auto took = meter(tally.engine).End(metered, tally.work.predicted_ns, now_ns);
-  if (tally.work.pieces == 0) return took.least_ns;
-  arbiter_.Finished(share->session, tally.engine, tally.work, 0, now_ns);
-  if (!tally.alike) return took.least_ns;
-  arbiter::LaunchKey key = tally.key;
-  key.owner = static_cast<uint32_t>(share->session);
-  // What is known is believed as long as it is possible.
-  const arbiter::Prediction known = predictor_.Predict(key);
-  const uint64_t predicted_ns = known.samples == 0 ? UINT64_MAX : known.ns * tally.work.pieces;
-  predictor_.Learn(key, std::clamp(predicted_ns, took.least_ns, took.most_ns) / tally.work.pieces);
-  return took.least_ns;
+  reached_.push_back({metered, now_ns, share->session, tally});
+  if (tally.work.pieces != 0) {
+    arbiter_.Finished(share->session, tally.engine, tally.work, 0, now_ns);
+  }
 }
 
 uint64_t TimeSharing::ChainBoundNs(const Share& share, uint64_t now_ns) const {

@@ -102,9 +102,9 @@ class TimeSharing {
   // For the way of a command to CUDA and back.
   arbiter::Prediction Predict(const Share& share, arbiter::LaunchKey key) const;
   // The stream's oldest mark is now this one; returns how the meter knows it.
-  uint32_t BeginMark(const Share& share, arbiter::Engine engine, uint64_t since_ns);
-  // It has been reached. Returns the time that its work took at least.
-  uint64_t EndMark(Share* share, const Tally& tally, uint32_t metered, uint64_t now_ns);
+  uint64_t BeginMark(const Share& share, const Tally& tally, uint64_t since_ns);
+  // It has been reached. What its work took is known when all sessions have been polled.
+  void EndMark(Share* share, const Tally& tally, uint64_t metered, uint64_t now_ns);
   // How long launches that go together may take.
   uint64_t ChainBoundNs(const Share& share, uint64_t now_ns) const;
 
@@ -122,6 +122,12 @@ class TimeSharing {
     uint32_t sessions = 0;
   };
 
+  struct Reached {
+    uint64_t metered;
+    uint64_t at_ns;
+    arbiter::SessionId session;
+    Tally tally;
+  };
   struct Ended {
     arbiter::SessionId session;
     arbiter::AllocationId allocation;
@@ -129,6 +135,7 @@ class TimeSharing {
   };
 
   void SetLimited(Share* share, bool limited, uint64_t now_ns);
+  void FinishMarks();
   void ForgetEnded(uint64_t now_ns);
   void Leave(arbiter::AllocationId left, uint64_t now_ns);
   void NoteReady(Session* session, uint64_t now_ns);
@@ -146,6 +153,7 @@ class TimeSharing {
   std::unordered_map<uint64_t, Namespace> namespaces_;
   std::unordered_map<uint64_t, Allocation> allocations_;
   std::vector<Session*> by_session_;
+  std::vector<Reached> reached_;  // in this round
   std::deque<Ended> ended_;
   bool limited_ = false;  // some session is
   bool several_ = false;

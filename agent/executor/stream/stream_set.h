@@ -139,7 +139,7 @@ struct Stream {
   Tally tally;
   Tally busy_tally;
   // The sink's: the oldest mark's work, as the meter knows it.
-  std::optional<uint32_t> metered;
+  std::optional<uint64_t> metered;
   // The sink's: of launches that are grouped; at most `max_chunk` together.
   arbiter::CutPoint cut;
   uint32_t max_chunk = kMaxChunkLaunches;

@@ -90,7 +90,7 @@ class Submission final : public Part, public StreamSink {
   void Count(Stream& stream, const StreamCommand& command);
   // For the meter: work is there since then, or since it was submitted.
   void BeginMark(Stream& stream, uint64_t since_ns);
-  void EndMark(Stream& stream, const Mark& mark);
+  void EndMarks(Stream& stream, const Tally& tally, uint32_t commands);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
   // With `tell` the device notifies the tenant when the mark is reached, before we know.
   void AddMark(Stream& stream, PointRef point, bool tell = false);

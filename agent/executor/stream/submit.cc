@@ -92,8 +92,7 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
     stream.busy_tally = std::exchange(stream.tally, {});
     // It counts as running meanwhile: others that are ahead wait until it has caught up.
     if (!stream.metered) {
-      stream.metered = services_.sharing->BeginMark(share_, stream.busy_tally.engine,
-                                                    stream.busy_tally.since_ns);
+      stream.metered = services_.sharing->BeginMark(share_, stream.busy_tally, 0);
     }
   }
   stream.waits_told = false;
@@ -185,20 +184,18 @@ void Submission::BeginMark(Stream& stream, uint64_t since_ns) {
   if (stream.metered) return;
   for (const Mark& mark : stream.marks) {
     if (!mark.tally.any) continue;
-    stream.metered = services_.sharing->BeginMark(share_, mark.tally.engine,
-                                                  std::max(since_ns, mark.tally.since_ns));
+    stream.metered = services_.sharing->BeginMark(share_, mark.tally, since_ns);
     return;
   }
 }
 
-void Submission::EndMark(Stream& stream, const Mark& mark) {
-  if (!mark.tally.any) return;
+void Submission::EndMarks(Stream& stream, const Tally& tally, uint32_t commands) {
+  if (!tally.any) return;
   const uint64_t now = services_.sharing->now_ns();
-  const uint64_t took_ns =
-      services_.sharing->EndMark(&share_, mark.tally, *std::exchange(stream.metered, {}), now);
-  if (mark.commands == 0) return;
-  stream.max_chunk =
-      stream.cut.Update(took_ns / mark.commands, services_.sharing->ChainBoundNs(share_, now));
+  services_.sharing->EndMark(&share_, tally, *std::exchange(stream.metered, {}), now);
+  if (commands == 0) return;
+  stream.max_chunk = stream.cut.Update(tally.work.predicted_ns / commands,
+                                       services_.sharing->ChainBoundNs(share_, now));
 }
 
 CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command) {
@@ -378,6 +375,9 @@ bool Submission::TextTaken(Stream& stream, const PointRef& point) {
 bool Submission::TakeDone(Stream& stream) {
   const Driver& cuda = services_.device->cuda();
   bool any = false;
+  // Marks that are seen at once are one to the meter: nobody knows how the time was divided among them.
+  Tally tally;
+  uint32_t commands = 0;
   while (!stream.marks.empty()) {
     const Mark& mark = stream.marks.front();
     // An event that is asked too early costs as much as a launch, and nobody waits for us.
@@ -391,12 +391,18 @@ bool Submission::TakeDone(Stream& stream) {
     if (result == CUDA_ERROR_NOT_READY || services_.device->lost() != CUDA_SUCCESS) break;
     if (!TextTaken(stream, mark.point)) break;
     done_marks_.push_back({mark.order, stream.id, mark.point->ticket});
-    EndMark(stream, mark);
+    if (tally.any && mark.tally.any && tally.engine != mark.tally.engine) {
+      EndMarks(stream, std::exchange(tally, {}), std::exchange(commands, 0));
+      BeginMark(stream, services_.sharing->now_ns());
+    }
+    tally.Add(mark.tally);
+    commands += mark.commands;
     streams_.CompleteOldestMark(stream, now_ns());
-    if (!stream.marks.empty()) BeginMark(stream, services_.sharing->now_ns());
     any = true;
   }
   if (!any) return false;
+  EndMarks(stream, tally, commands);
+  BeginMark(stream, services_.sharing->now_ns());
   copies_->FreeStaged(stream);
   graphs_->FinishGraphs(stream);
   launches_->FinishChains(stream);
