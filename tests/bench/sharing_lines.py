@@ -163,6 +163,9 @@ def compete_for(seconds, run, side, tenants, kernels, domains, exchange):
                 raise Failed(f"{bench.what}: {said[-1].get('error') if said else 'ended without an answer'}")
             answers.append(said[-1])
         work = sharing.busy_us(answers, [kernels[tenant.kernel_us]["kernel_us"] for tenant in tenants])
+        if any(map(any, work)):
+            parts = ", ".join(f"{100 * part:.1f}" for part in sharing.shares(work)[:4])
+            run.say(f"{side}: {parts}{' …' * (len(work) > 4)} % of what was done; {sharing.device_busy(work):.1f} % busy")
         return Outcome(tenants, work, ready, answers, changed_s)
     finally:
         for bench in group:
