@@ -82,17 +82,45 @@ TEST(DomainArbiter, LowerClassesAreBoundedWhileAHigherOneIsThereAndShortlyAfter)
     }
     return submitted_ns;
   };
-  EXPECT_EQ(fill(0), 120 * kUs) << "the bound, and a part of one piece";
+  EXPECT_EQ(fill(0), 90 * kUs) << "what fits into the bound";
   EXPECT_EQ(domain.arbiter.ChainBoundNs(low, 0), limits.lower_in_flight_ns);
   EXPECT_EQ(domain.arbiter.ChainBoundNs(high, 0), kUnbounded);
   domain.Finish(high, 30 * kUs, kMs);
   EXPECT_FALSE(domain.arbiter.Next(kCompute, kMs)) << "the next request may come soon";
   const uint64_t free_ns = kMs + limits.higher_linger_ns;
-  EXPECT_EQ(domain.arbiter.wake_at_ns(kMs), free_ns);
+  EXPECT_EQ(domain.arbiter.wake_at_ns(kMs), kMs + limits.higher_pause_ns);
+  EXPECT_EQ(domain.arbiter.wake_at_ns(kMs + limits.higher_pause_ns), free_ns);
   order = domain.arbiter.Next(kCompute, free_ns);
   ASSERT_TRUE(order);
   EXPECT_EQ(order->budget_ns, kUnbounded);
   EXPECT_EQ(domain.arbiter.ChainBoundNs(low, free_ns), kUnbounded);
+}
+
+// Of a program that is bound by its launches every kernel would wait for one of them.
+TEST(DomainArbiter, LongPiecesOfALowerClassDoNotGoBetweenTwoKernelsOfAHigherOne) {
+  Domain domain;
+  const EngineLimits limits;
+  const SessionId low = domain.Begin(Priority::kLow);
+  const SessionId high = domain.Begin(Priority::kHigh);
+  domain.Queue(low, 100, 200 * kUs);
+  uint64_t now = 0;
+  for (int i = 0; i < 50; ++i) {
+    domain.Queue(high, 1, 20 * kUs, now);
+    const auto order = domain.arbiter.Next(kCompute, now);
+    ASSERT_TRUE(order);
+    EXPECT_EQ(order->session, high);
+    domain.Submit(high, 20 * kUs, now);
+    EXPECT_FALSE(domain.arbiter.Next(kCompute, now)) << "high is at work";
+    domain.Finish(high, 20 * kUs, now += 20 * kUs);
+    EXPECT_FALSE(domain.arbiter.Next(kCompute, now)) << "its next kernel comes soon";
+    now += 10 * kUs;
+  }
+  now += limits.higher_pause_ns;
+  const auto order = domain.arbiter.Next(kCompute, now);
+  ASSERT_TRUE(order) << "the request is over";
+  EXPECT_EQ(order->session, low);
+  domain.Submit(low, 200 * kUs, now);
+  EXPECT_FALSE(domain.arbiter.Next(kCompute, now)) << "one at a time";
 }
 
 TEST(DomainArbiter, AStarvedClassIsRescuedAndThenHighGoesOn) {

@@ -191,13 +191,24 @@ bool EngineArbiter::HigherWorks(Priority priority) const {
   return false;
 }
 
-bool EngineArbiter::HigherLingers(Priority priority, uint64_t now_ns) const {
+bool EngineArbiter::HigherWithin(Priority priority, uint64_t span_ns, uint64_t now_ns) const {
   for (size_t i = 0; i < Index(priority); ++i) {
     const Class& its = classes_[i];
     if (its.was_active) return true;
-    if (its.ever_active && now_ns - its.active_until_ns < limits_.higher_linger_ns) return true;
+    if (its.ever_active && now_ns - its.active_until_ns < span_ns) return true;
   }
   return false;
+}
+
+bool EngineArbiter::HigherLingers(Priority priority, uint64_t now_ns) const {
+  return HigherWithin(priority, limits_.higher_linger_ns, now_ns);
+}
+
+// Its pieces, as long as they are on average, do not fit between a higher class's.
+bool EngineArbiter::MustWait(const Session& session, uint64_t room_ns, uint64_t now_ns) const {
+  if (guard_.rescuing(session.priority)) return false;
+  return HigherWithin(session.priority, limits_.higher_pause_ns, now_ns) &&
+         session.queued.predicted_ns / std::max(session.queued.pieces, 1u) > room_ns;
 }
 
 // How much more the class may have in flight.
@@ -253,6 +264,7 @@ std::optional<Order> EngineArbiter::Next(Priority lowest, uint64_t now_ns) {
     const ShareTree::Node leaf = tree.Pick(priority);
     if (leaf == ShareTree::kNone) continue;
     const SessionId session = session_of_leaf_[leaf];
+    if (MustWait(At(session), room_ns, now_ns)) continue;
     const uint64_t own_ns = limits_.session_in_flight_ns - At(session).in_flight.predicted_ns;
     return Order{session, std::min(room_ns, own_ns)};
   }
@@ -269,8 +281,12 @@ uint64_t EngineArbiter::wake_at_ns(Priority lowest, uint64_t now_ns) const {
       wake_ns = std::min(wake_ns, guard_.DueAtNs(priority, classes_[i].active));
     } else if (HigherLingers(priority, now_ns)) {
       for (size_t higher = 0; higher < i; ++higher) {
-        const uint64_t free_ns = classes_[higher].active_until_ns + limits_.higher_linger_ns;
-        if (classes_[higher].ever_active && free_ns > now_ns) wake_ns = std::min(wake_ns, free_ns);
+        for (const uint64_t span_ns : {limits_.higher_pause_ns, limits_.higher_linger_ns}) {
+          const uint64_t free_ns = classes_[higher].active_until_ns + span_ns;
+          if (classes_[higher].ever_active && free_ns > now_ns) {
+            wake_ns = std::min(wake_ns, free_ns);
+          }
+        }
       }
     }
   }

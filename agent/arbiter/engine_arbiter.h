@@ -12,7 +12,8 @@
 //      for no more than its own bound, so that a newcomer is not behind a thousand others;
 //    - classes below one that has work, or had some within higher_linger_ns: all together
 //      lower_in_flight_ns. With the higher class in streams of a higher priority it waits for that and one piece.
-//    Each bound is exceeded by at most one piece.
+//    Each bound is exceeded by at most one piece; but while the higher class is at work (higher_pause_ns), pieces that are longer than
+//    what is left of the bound wait: one of them would go between any two kernels of a program that is bound by its launches.
 //
 // All times are nanoseconds; `now_ns` never goes back. An event or a decision costs O(log of the active sessions);
 // nothing allocates but AddSession and what the policy adds. One thread.
@@ -41,6 +42,9 @@ struct EngineLimits {
   // Requests of one server come closer together than this; what was let go in between would be
   // what the next one waits for.
   uint64_t higher_linger_ns = 100'000'000;
+  // Without work for so long, a higher class is between two requests. Programs launch every 8 to 30 µs, with longer
+  // gaps between.
+  uint64_t higher_pause_ns = 250'000;
   uint64_t starvation_ns = 100'000'000;  // 0: lower classes may starve
 };
 
@@ -116,6 +120,8 @@ class EngineArbiter {
   void NoteClasses(uint64_t now_ns);
   bool HigherWorks(Priority priority) const;
   bool HigherLingers(Priority priority, uint64_t now_ns) const;
+  bool HigherWithin(Priority priority, uint64_t span_ns, uint64_t now_ns) const;
+  bool MustWait(const Session& session, uint64_t room_ns, uint64_t now_ns) const;
   uint64_t RoomNs(Priority priority, uint64_t now_ns) const;
   std::optional<Order> ForLone(Priority lowest, uint64_t now_ns) const;
   void StartRescue(Priority lowest, uint64_t now_ns);
