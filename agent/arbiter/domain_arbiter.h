@@ -89,6 +89,12 @@ class DomainArbiter {
                 uint64_t now_ns);
   void Charge(SessionId session, Engine engine, uint64_t measured_ns, uint64_t now_ns);
 
+  // All that it has in flight for the engine waits at the device for its own work of another one, and is charged nothing:
+  // others need not wait until it has caught up with them.
+  void SetStalled(SessionId session, Engine engine, bool stalled, uint64_t now_ns) {
+    At(engine).SetStalled(session, stalled, now_ns);
+  }
+
   // True when it is acknowledged at once. A reason that holds already changes nothing.
   [[nodiscard]] bool Hold(SessionId session, HoldReason reason, uint64_t now_ns);
   void Resume(SessionId session, HoldReason reason, uint64_t now_ns);

@@ -145,6 +145,27 @@ TEST(DomainArbiter, AStarvedClassIsRescuedAndThenHighGoesOn) {
   EXPECT_EQ(order->session, high);
 }
 
+TEST(DomainArbiter, WhoIsStalledKeepsNobodyBack) {
+  Domain domain;
+  const SessionId stalled = domain.Begin();
+  const SessionId other = domain.Begin();
+  domain.Queue(stalled, 1, kUs);
+  domain.Submit(stalled, kUs);
+  const auto advance = [&] {
+    for (int i = 0; i < 100; ++i) {
+      domain.Queue(other, 1, 100 * kUs);
+      if (!domain.arbiter.Next(kCompute, 0)) return false;
+      domain.Submit(other, 100 * kUs);
+      domain.arbiter.Charge(other, kCompute, 100 * kUs, 0);
+      domain.Finish(other, 100 * kUs);
+    }
+    return true;
+  };
+  EXPECT_FALSE(advance()) << "it may be at work: the other waits until it has caught up";
+  domain.arbiter.SetStalled(stalled, kCompute, true, 0);
+  EXPECT_TRUE(advance());
+}
+
 TEST(DomainArbiter, HoldsAreAcknowledgedWhenWhatIsAtTheDeviceHasRunOut) {
   Domain domain;
   const SessionId session = domain.Begin();

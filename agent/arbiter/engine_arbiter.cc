@@ -87,7 +87,7 @@ void EngineArbiter::Refresh(SessionId session, uint64_t now_ns) {
     active_ += active ? 1 : -1;
     active_xor_ ^= static_cast<uint32_t>(session);
   }
-  policy_.tree().SetLeaf(it.leaf, active, ready, now_ns);
+  policy_.tree().SetLeaf(it.leaf, active && (ready || !it.stalled), ready, now_ns);
 
   const Waiting waiting = !queued ? Waiting::kNothing : it.held ? Waiting::kHeld : Waiting::kQueued;
   if (waiting != it.waiting) {
@@ -181,6 +181,12 @@ void EngineArbiter::Charge(SessionId session, uint64_t measured_ns, uint64_t now
 
 void EngineArbiter::SetHeld(SessionId session, bool held, uint64_t now_ns) {
   At(session).held = held;
+  Refresh(session, now_ns);
+}
+
+void EngineArbiter::SetStalled(SessionId session, bool stalled, uint64_t now_ns) {
+  if (At(session).stalled == stalled) return;
+  At(session).stalled = stalled;
   Refresh(session, now_ns);
 }
 

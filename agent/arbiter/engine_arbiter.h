@@ -70,6 +70,7 @@ class EngineArbiter {
   void Finished(SessionId session, const Work& work, uint64_t now_ns);
   void Charge(SessionId session, uint64_t measured_ns, uint64_t now_ns);
   void SetHeld(SessionId session, bool held, uint64_t now_ns);
+  void SetStalled(SessionId session, bool stalled, uint64_t now_ns);
 
   // `lowest`: no class below it.
   std::optional<Order> Next(Priority lowest, uint64_t now_ns);
@@ -93,6 +94,7 @@ class EngineArbiter {
     AllocationId allocation{};
     Priority priority = Priority::kNormal;
     bool held = false;
+    bool stalled = false;
     bool active = false;  // has work and is not held
     Work queued;
     Work in_flight;

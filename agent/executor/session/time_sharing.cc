@@ -165,6 +165,12 @@ bool TimeSharing::GiveOrders(Sessions sessions, uint64_t slice_ns) {
     if (place >= by_session_.size()) by_session_.resize(place + 1);
     by_session_[place] = session.get();
     NoteReady(session.get(), now);
+    for (const Engine engine : kAllEngines) {
+      const Share& share = session->share();
+      const bool at_head = share.heads[static_cast<size_t>(engine)] != 0;
+      arbiter_.SetStalled(share.session, engine,
+                          !at_head && arbiter_.in_flight_ns(share.session, engine) != 0, now);
+    }
   }
   bool any = false;
   Slice round(slice_ns * std::max<size_t>(sessions.size(), 1));
@@ -274,14 +280,16 @@ arbiter::Prediction TimeSharing::Predict(const Share& share, arbiter::LaunchKey 
   return predictor_.Predict(key);
 }
 
-uint64_t TimeSharing::BeginMark(const Share& share, const Tally& tally, uint64_t since_ns) {
+uint64_t TimeSharing::BeginMark(Share* share, const Tally& tally, uint64_t since_ns) {
+  ++share->heads[static_cast<size_t>(tally.engine)];
   return meter(tally.engine)
-      .Begin(share.session, share.allocation, tally.work.predicted_ns,
+      .Begin(share->session, share->allocation, tally.work.predicted_ns,
              std::max(since_ns, tally.since_ns));
 }
 
 void TimeSharing::EndMark(Share* share, const Tally& tally, uint64_t metered, uint64_t now_ns) {
   share->went_on_ns = now_ns;
+  --share->heads[static_cast<size_t>(tally.engine)];
   reached_.push_back({metered, now_ns, share->session, tally});
   if (tally.work.pieces != 0) {
     arbiter_.Finished(share->session, tally.engine, tally.work, 0, now_ns);

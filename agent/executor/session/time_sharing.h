@@ -56,6 +56,7 @@ struct Share {
   bool limited = false;
   std::array<Room, arbiter::kEngines> rooms;
   std::array<arbiter::Work, arbiter::kEngines> queued;  // as the arbiter knows it
+  std::array<uint32_t, arbiter::kEngines> heads = {};   // streams whose oldest mark is the engine's
   std::array<uint64_t, arbiter::kEngines> used_ns = {};
   uint64_t noted_ns = 0;    // of all that, by Turns
   uint64_t went_on_ns = 0;  // when a mark was last reached, or it was let go on
@@ -102,7 +103,7 @@ class TimeSharing {
   // For the way of a command to CUDA and back.
   arbiter::Prediction Predict(const Share& share, arbiter::LaunchKey key) const;
   // The stream's oldest mark is now this one; returns how the meter knows it.
-  uint64_t BeginMark(const Share& share, const Tally& tally, uint64_t since_ns);
+  uint64_t BeginMark(Share* share, const Tally& tally, uint64_t since_ns);
   // It has been reached. What its work took is known when all sessions have been polled.
   void EndMark(Share* share, const Tally& tally, uint64_t metered, uint64_t now_ns);
   // How long launches that go together may take.

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <deque>
 #include <thread>
 
@@ -236,6 +237,38 @@ TEST_F(TimeSharingTest, AKernelMayWaitForAnotherStreamOfItsProgram) {
     Launch(tenant.get(), 2, kPut, word);
     EXPECT_TRUE(tenant->WaitDone(1, waits));
   }
+}
+
+// What it has at the device for one engine waits there for its own work of another: it does not want that engine, and
+// others' lead over it must not keep them away.
+TEST_F(TimeSharingTest, WhoWaitsForItsOwnKernelKeepsNobodyFromCopying) {
+  auto tenant = Add(Weight(100));
+  auto neighbour = Add(Weight(100));
+  constexpr uint64_t kBytes = 1 << 20;
+  const auto pin = [](TestingTenant* it) {
+    const uint64_t address = it->order.host_range_begin + (1u << 20);
+    std::memset(reinterpret_cast<void*>(address), 0, kBytes);
+    EXPECT_EQ(it->Call<wire::HostRegister>({wire::HostPtr{address}, kBytes}), CUDA_SUCCESS);
+  };
+  pin(tenant.get());
+  pin(neighbour.get());
+  const auto copy = [](TestingTenant* it, uint64_t from, uint64_t bytes) {
+    const uint64_t to = it->order.host_range_begin + (1u << 20);
+    return it->Post<wire::Copy>({StreamId{0}, wire::CopyKind::kDeviceToHost, to, from, bytes});
+  };
+  const uint64_t memory = tenant->Alloc(kBytes);
+  const uint64_t others = neighbour->Alloc(kBytes);
+  // The neighbour is behind on this engine, too.
+  ASSERT_TRUE(neighbour->WaitDone(0, copy(neighbour.get(), others, 64)));
+  // Both want the device: the arbiter is told of all that goes from now on.
+  for (int i = 0; i < 50; ++i) copy(tenant.get(), memory, kBytes);
+  const Ticket kernel = Launch(neighbour.get(), 0, kRest, 3'000'000'000);
+  const Ticket behind = copy(neighbour.get(), others, 64);
+  for (int i = 0; i < 400; ++i) {
+    ASSERT_TRUE(tenant->WaitDone(0, copy(tenant.get(), memory, kBytes))) << i;
+  }
+  EXPECT_FALSE(neighbour->reader.Done(StreamId{0}, kernel)) << "they were all done beside it";
+  EXPECT_TRUE(neighbour->WaitDone(0, behind));
 }
 
 // It is submitted part by part, each of which may be marked.

@@ -92,7 +92,7 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
     stream.busy_tally = std::exchange(stream.tally, {});
     // It counts as running meanwhile: others that are ahead wait until it has caught up.
     if (!stream.metered) {
-      stream.metered = services_.sharing->BeginMark(share_, stream.busy_tally, 0);
+      stream.metered = services_.sharing->BeginMark(&share_, stream.busy_tally, 0);
     }
   }
   stream.waits_told = false;
@@ -184,7 +184,7 @@ void Submission::BeginMark(Stream& stream, uint64_t since_ns) {
   if (stream.metered) return;
   for (const Mark& mark : stream.marks) {
     if (!mark.tally.any) continue;
-    stream.metered = services_.sharing->BeginMark(share_, mark.tally, since_ns);
+    stream.metered = services_.sharing->BeginMark(&share_, mark.tally, since_ns);
     return;
   }
 }
