@@ -114,13 +114,10 @@ class Episode {
   }
 
   void Run() {
-    std::vector<Journal*> journals;
     for (uint32_t i = 0; i < options_.threads; ++i) {
       worlds_.push_back(std::make_unique<World>(shared_, static_cast<int>(i)));
-      journals.push_back(&worlds_.back()->journal());
     }
-    SetJournals(journals);
-    SetThisJournal(journals[0]);
+    SetThisJournal(&worlds_[0]->journal());
     DO(cuDevicePrimaryCtxRetain, &shared_->primary, shared_->device);
     DO(cuCtxSetCurrent, shared_->primary);
     worlds_[0]->SeedStep(seed_);
@@ -136,10 +133,9 @@ class Episode {
       threads.emplace_back([this, i] { RunThread(i); });
     }
     for (std::thread& thread : threads) thread.join();
-    SetThisJournal(journals[0]);
+    SetThisJournal(&worlds_[0]->journal());
     End();
     SetThisJournal(nullptr);
-    SetJournals({});
   }
 
  private:

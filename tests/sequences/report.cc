@@ -27,6 +27,17 @@ constexpr size_t kLinesOfAReport = 60;
 
 }  // namespace
 
+Journal::Journal(int thread) : thread_(thread) {
+  std::lock_guard<std::mutex> lock(TheReport().mutex);
+  TheReport().journals.push_back(this);
+}
+
+Journal::~Journal() {
+  if (this_journal == this) this_journal = nullptr;
+  std::lock_guard<std::mutex> lock(TheReport().mutex);
+  std::erase(TheReport().journals, this);
+}
+
 void Journal::Begin(const std::string& step) {
   std::lock_guard<std::mutex> lock(mutex_);
   lines_.push_back(step);
@@ -75,10 +86,6 @@ std::string Journal::Standing(std::chrono::seconds so_long) const {
 Journal* ThisJournal() { return this_journal; }
 void SetThisJournal(Journal* journal) { this_journal = journal; }
 
-void SetJournals(std::vector<Journal*> journals) {
-  std::lock_guard<std::mutex> lock(TheReport().mutex);
-  TheReport().journals = std::move(journals);
-}
 void SetReplay(const std::string& command) {
   std::lock_guard<std::mutex> lock(TheReport().mutex);
   TheReport().replay = command;

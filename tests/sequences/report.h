@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run says: each thread's steps, and the first thing that went wrong, which ends the process.
 //
-// A Journal is one thread's, and is read by whoever reports. Fail and Judge may be called from any
+// A Journal is one thread's; as long as it lives, whoever reports reads it. Fail and Judge may be called from any
 // thread; they do not return when something is wrong.
 #pragma once
 
@@ -22,7 +22,11 @@ const Driver& Cu();
 // What each thread does, one line a step.
 class Journal {
  public:
-  explicit Journal(int thread) : thread_(thread) {}
+  explicit Journal(int thread);
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
   int thread() const { return thread_; }
   void Begin(const std::string& step);
   void Undo();   // it was not to be
@@ -47,8 +51,6 @@ class Journal {
 // Which journal the calling thread writes; null outside of steps.
 Journal* ThisJournal();
 void SetThisJournal(Journal* journal);
-// Those that a failure prints.
-void SetJournals(std::vector<Journal*> journals);
 // How the same is run again, for the report.
 void SetReplay(const std::string& command);
 
