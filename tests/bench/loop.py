@@ -13,6 +13,8 @@ The name is the command line's one word. Lines on standard input, each answered 
     arrive START WARM SECONDS PER_SECOND SEED
                                the same for requests that arrive at random (Poisson), so many a second, and wait for each
                                other: p50_ms and p99_ms count from a request's arrival; without issue_ms, cpu_s, waits
+    busy STEPS                 {"name":"busy","device_s":…}: for how long the GPU works in a step, of so many; only from
+                               loops that have device_s(steps)
     check                      {"name":"checked","check":…}: still right
 
 The first answer, {"name":"imported"}, comes unasked, before the GPU is touched. What fails is answered as
@@ -121,6 +123,8 @@ def serve(make):
             loop = prepare(make, float(words[1]))
         elif words == ["check"]:
             say(name="checked", check=loop.check())
+        elif words[0] == "busy":
+            say(name="busy", device_s=loop.device_s(int(words[1])))
         elif words[0] == "run":
             measure(loop, *(float(word) for word in words[1:]))
         elif words[0] == "arrive":

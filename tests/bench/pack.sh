@@ -50,7 +50,7 @@ for program in "$build"/tests/programs/*_{static,shared}; do
 done
 cp tests/check_gpu.py tests/bench/*.py deploy/demo.py tests/conformance/compare_wrong_calls.py "$dir/tests/"
 cp -r tests/{golden,frameworks,side_by_side} "$dir/tests/"
-rm -rf "$dir"/tests/*_test.py "$dir"/tests/*/{CMakeLists.txt,__pycache__,*_test.py}
+rm -rf "$dir"/tests/{*_test,testing_*}.py "$dir"/tests/*/{CMakeLists.txt,__pycache__,*_test.py}
 
 # What ldd finds, under the name it is asked for, except glibc's own parts, the driver's libcuda, and the toolkit's large
 # libraries, which programs find in the toolkit's own folder.

@@ -20,6 +20,7 @@ import tempfile
 import time
 
 import inference_lines
+import language_lines
 import library_lines
 import micro_lines
 import node
@@ -166,6 +167,7 @@ class Run:
                 sharing_lines.measure(self)
                 if self.full:
                     inference_lines.measure(self)
+                    language_lines.measure(self)
 
 
 def words(text):
@@ -197,6 +199,7 @@ def parse(arguments):
     options.rate_s = 0.2 if options.softgpu else 1 if options.quick else 2
     options.sharing_s = 0.5 if options.softgpu else 3 if options.quick else 6
     options.inference_s = 4 if options.quick else 8
+    options.language_s = 2 if options.quick else 6
     options.idle_s = 0.5 if options.softgpu else 5 if options.quick else 20
     if options.quick:
         options.budget = options.budget or 240

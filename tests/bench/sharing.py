@@ -57,13 +57,17 @@ def device_busy(work):
     return 100 * sum(map(sum, work)) / (len(work[0]) * WINDOW_S * 1e6)
 
 
-def greatest_error(work, weights, windows=SECOND):
-    """Over spans of so many windows, one behind the other: the most by which a tenant's share misses its weight's, in
-    per cent of all that was done in the span. A span in which nothing was done is an error of 100."""
-    worst = 0.0
+def seconds(work, windows=SECOND):
+    """The work of spans of so many windows, one behind the other; at least one, shorter where there are fewer."""
     spans = max(1, len(work[0]) // windows)
-    for span in range(spans):
-        parts = [one[span * windows:(span + 1) * windows] for one in work]
+    return [[one[span * windows:(span + 1) * windows] for one in work] for span in range(spans)]
+
+
+def greatest_error(work, weights, windows=SECOND):
+    """Over spans of so many windows: the most by which a tenant's share misses its weight's, in per cent of all that was
+    done in the span. A span in which nothing was done is an error of 100."""
+    worst = 0.0
+    for parts in seconds(work, windows):
         if not sum(map(sum, parts)):
             return 100.0
         for share, weight in zip(shares(parts), weights):

@@ -144,6 +144,13 @@ def compete(run, side, tenants, kernels, domains=1, exchange=False):
     return outcome
 
 
+def in_words(work):
+    """Shares in per cent, of the first few."""
+    if not any(map(any, work)):
+        return "nothing"
+    return ", ".join(f"{100 * share:.1f}" for share in sharing.shares(work)[:4]) + " …" * (len(work) > 4)
+
+
 def compete_for(seconds, run, side, tenants, kernels, domains, exchange):
     group = []
     try:
@@ -164,8 +171,8 @@ def compete_for(seconds, run, side, tenants, kernels, domains, exchange):
             answers.append(said[-1])
         work = sharing.busy_us(answers, [kernels[tenant.kernel_us]["kernel_us"] for tenant in tenants])
         if any(map(any, work)):
-            parts = ", ".join(f"{100 * part:.1f}" for part in sharing.shares(work)[:4])
-            run.say(f"{side}: {parts}{' …' * (len(work) > 4)} % of what was done; {sharing.device_busy(work):.1f} % busy")
+            said = [f"{sharing.device_busy(part):.1f} % busy, of it {in_words(part)}" for part in sharing.seconds(work)]
+            run.say(f"{side}: {in_words(work)} % of what was done; by second: {'; '.join(said)}")
         return Outcome(tenants, work, ready, answers, changed_s)
     finally:
         for bench in group:

@@ -6,6 +6,8 @@ import re
 import unittest
 
 import goals
+import inference_lines
+import language_lines
 import sharing
 import sharing_lines
 from sharing import Tenant
@@ -95,9 +97,10 @@ class LinesTest(unittest.TestCase):
         self.assertEqual(len(rows), len(set(rows)))
         for row in rows:
             self.assertTrue(row.startswith("sharing_"), row)
+        rows += [*inference_lines.ROWS, *language_lines.rows()]
         judged = [row for row in rows if goals.goal_of(row)]
         for pattern, _ in goals.GOALS:
-            if pattern.startswith("sharing_") and "inference" not in pattern:
+            if pattern.startswith("sharing_"):
                 self.assertTrue(any(re.fullmatch(pattern, row) for row in judged), pattern)
 
     def test_two_domains_part_the_first_from_the_others(self):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops in PyTorch: convolution, attention, training, many tiny kernels, one large product. Each step ends synchronised."""
+"""Loops in PyTorch: convolution, attention, training, many tiny kernels, one large product, a language model token by
+token. Each step ends synchronised."""
 
+import functools
 import os
 import sys
 
@@ -105,13 +107,25 @@ class Layer(nn.Module):
         self.inputs, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
-    def forward(self, x):
-        batch, length, width = x.shape
-        q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2)
-                   for part in self.inputs(self.norm(x)).chunk(3, -1))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.output(y.transpose(1, 2).reshape(batch, length, width))
+    def projections(self, x):
+        batch, length, _ = x.shape
+        return (part.view(batch, length, self.heads, -1).transpose(1, 2)
+                for part in self.inputs(self.norm(x)).chunk(3, -1))
+
+    def rest(self, x, y):
+        x = x + self.output(y.transpose(1, 2).reshape(x.shape))
         return x + self.feed(self.second_norm(x))
+
+    def forward(self, x):
+        q, k, v = self.projections(x)
+        return self.rest(x, F.scaled_dot_product_attention(q, k, v, is_causal=True))
+
+    def next(self, x, cache):
+        """Of one token each; `cache` is (keys, values) of those before, or None. Returns both for what comes next."""
+        q, k, v = self.projections(x)
+        if cache is not None:
+            k, v = torch.cat((cache[0], k), 2), torch.cat((cache[1], v), 2)
+        return self.rest(x, F.scaled_dot_product_attention(q, k, v)), (k, v)
 
 
 class Gpt(nn.Module):
@@ -194,6 +208,72 @@ class Gemm(Synchronised):
         return hash_of(self.c)
 
 
+class Decoder(nn.Module):
+    """A decoder of which every call takes one token of each request and the cache of all before it."""
+
+    def __init__(self, words=32000, width=1024, heads=16, layers=12):
+        super().__init__()
+        self.words = nn.Embedding(words, width)
+        self.layers = nn.ModuleList(Layer(width, heads) for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
+
+    def forward(self, tokens, cache):
+        x = self.words(tokens)
+        for i, layer in enumerate(self.layers):
+            x, cache[i] = layer.next(x, cache[i])
+        return self.head(self.norm(x)).argmax(-1)
+
+
+class LanguageModel:
+    """A server's loop, eager, in half precision: a step is the next token of each request in flight, read by the server.
+    After LENGTH tokens, all of them are done, and the next ones begin."""
+
+    LENGTH = 128
+
+    def __init__(self, requests):
+        torch.manual_seed(0)
+        self.model = Decoder().eval().to(DEVICE, torch.float16)
+        self.requests = requests
+        self.begin()
+
+    def begin(self):
+        self.cache, self.length = [None] * len(self.model.layers), 0
+        self.tokens = [[i] for i in range(self.requests)]
+
+    def issue(self):
+        if self.length == self.LENGTH:
+            self.begin()
+        self.length += 1
+        with torch.inference_mode():
+            return self.model(torch.tensor(self.tokens, device=DEVICE), self.cache)
+
+    def finish(self, chosen):
+        self.tokens = chosen.tolist()
+
+    def step(self):
+        self.finish(self.issue())
+        return self.tokens
+
+    def check(self):
+        """All tokens of the first requests."""
+        repeatable(True)
+        self.begin()
+        result = loop.hash_of(*(self.step() for _ in range(self.LENGTH)))
+        repeatable(False)
+        return result
+
+    def device_s(self, steps):
+        """Of a step, as CUPTI sees it. Everything is on one stream: nothing overlaps."""
+        from torch.profiler import ProfilerActivity, profile
+
+        self.step()
+        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+            for _ in range(steps):
+                self.step()
+            torch.cuda.synchronize()
+        return sum(event.self_device_time_total for event in profiled.key_averages()) / 1e6 / steps
+
+
 LOOPS = {
     "resnet50_b1": lambda: Inference(ResNet50, 1, 3, 224, 224),
     "resnet50_b32": lambda: Inference(ResNet50, 32, 3, 224, 224),
@@ -201,6 +281,7 @@ LOOPS = {
     "transformer_training": Training,
     "tiny_kernels_1000": TinyKernels,
     "gemm_4096": Gemm,
+    **{f"language_model_{n}": functools.partial(LanguageModel, n) for n in (2, 8, 32)},
 }
 
 if __name__ == "__main__":
