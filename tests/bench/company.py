@@ -19,8 +19,9 @@ class Company:
                 self.players.append(Player(self.run.sides, self.side, name, self.command(name), terms))
             for player in self.players:
                 player.answer("imported", 120)
-            for player in self.players:  # one after the other: each warms up with the GPU to itself
+            for player in self.players:
                 player.ask(f"prepare {self.run.options.prepare_s}")
+            for player in self.players:
                 player.check = player.answer("ready", 120)["check"]
         except BaseException:
             self.__exit__()

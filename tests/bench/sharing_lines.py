@@ -183,8 +183,10 @@ def compete_for(seconds, run, side, tenants, kernels, domains, exchange):
 
 def keep(run, line, side, outcome, suffixes):
     for figure in line.figures:
+        value = figure.of(outcome)
+        run.say(f"{figure.name}: {side}: {value:.4g} {figure.unit}")
         for suffix in suffixes:
-            run.results.add(figure.name + suffix, side, figure.unit, figure.of(outcome))
+            run.results.add(figure.name + suffix, side, figure.unit, value)
 
 
 def measure_on_off(run, line, shared, kernels):

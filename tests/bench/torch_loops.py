@@ -5,6 +5,7 @@ token. Each step ends synchronised."""
 import functools
 import os
 import sys
+import time
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which repeatable results need
 
@@ -120,12 +121,12 @@ class Layer(nn.Module):
         q, k, v = self.projections(x)
         return self.rest(x, F.scaled_dot_product_attention(q, k, v, is_causal=True))
 
-    def next(self, x, cache):
-        """Of one token each; `cache` is (keys, values) of those before, or None. Returns both for what comes next."""
+    def next(self, x, keys, values, position, mask):
+        """Of one token each, behind those whose keys and values these are; writes its own there."""
         q, k, v = self.projections(x)
-        if cache is not None:
-            k, v = torch.cat((cache[0], k), 2), torch.cat((cache[1], v), 2)
-        return self.rest(x, F.scaled_dot_product_attention(q, k, v)), (k, v)
+        keys.index_copy_(2, position, k)
+        values.index_copy_(2, position, v)
+        return self.rest(x, F.scaled_dot_product_attention(q, keys, values, attn_mask=mask))
 
 
 class Gpt(nn.Module):
@@ -209,7 +210,7 @@ class Gemm(Synchronised):
 
 
 class Decoder(nn.Module):
-    """A decoder of which every call takes one token of each request and the cache of all before it."""
+    """A decoder of which every call takes one token of each request, behind the cache of those before it."""
 
     def __init__(self, words=32000, width=1024, heads=16, layers=12):
         super().__init__()
@@ -217,59 +218,79 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(Layer(width, heads) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
 
-    def forward(self, tokens, cache):
+    def forward(self, tokens, cache, position, mask):
         x = self.words(tokens)
-        for i, layer in enumerate(self.layers):
-            x, cache[i] = layer.next(x, cache[i])
+        for layer, (keys, values) in zip(self.layers, cache):
+            x = layer.next(x, keys, values, position, mask)
         return self.head(self.norm(x)).argmax(-1)
 
 
 class LanguageModel:
-    """A server's loop, eager, in half precision: a step is the next token of each request in flight, read by the server.
-    After LENGTH tokens, all of them are done, and the next ones begin."""
+    """A server's loop in half precision: a step is the next token of each request in flight, by a CUDA graph for each
+    PIECE of the cache, read by the server, and HOST_S for what else a server does (choosing, text, answers). After LENGTH
+    tokens, all requests are done, and the next ones begin."""
 
-    LENGTH = 128
+    PIECE, LENGTH, CHECKED = 64, 256, 80
+    HOST_S = 0.0015
 
     def __init__(self, requests):
         torch.manual_seed(0)
         self.model = Decoder().eval().to(DEVICE, torch.float16)
-        self.requests = requests
+        layer = self.model.layers[0]
+        shape = (requests, layer.heads, self.LENGTH, layer.inputs.in_features // layer.heads)
+        self.cache = [tuple(torch.zeros(shape, dtype=torch.float16, device=DEVICE) for _ in range(2))
+                      for _ in self.model.layers]
+        self.first = torch.arange(requests, device=DEVICE).unsqueeze(1)
+        self.tokens = self.first.clone()
+        self.position = torch.zeros(1, dtype=torch.long, device=DEVICE)
+        self.places = torch.arange(self.LENGTH, device=DEVICE)
+        self.graphs = [self.captured(length) for length in range(self.PIECE, self.LENGTH + 1, self.PIECE)]
         self.begin()
+
+    def next(self, length):
+        """The next tokens of all, from so much of the cache."""
+        cache = [(keys[:, :, :length], values[:, :, :length]) for keys, values in self.cache]
+        self.tokens.copy_(self.model(self.tokens, cache, self.position, (self.places[:length] <= self.position)[None]))
+        self.position += 1
+
+    def captured(self, length):
+        side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        with torch.inference_mode():
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):  # libraries prepare themselves outside of the capture
+                self.next(length)
+            torch.cuda.current_stream().wait_stream(side)
+            with torch.cuda.graph(graph):
+                self.next(length)
+        return graph
 
     def begin(self):
-        self.cache, self.length = [None] * len(self.model.layers), 0
-        self.tokens = [[i] for i in range(self.requests)]
+        self.done = 0
+        self.position.zero_()
+        self.tokens.copy_(self.first)
 
     def issue(self):
-        if self.length == self.LENGTH:
+        if self.done == self.LENGTH:
             self.begin()
-        self.length += 1
-        with torch.inference_mode():
-            return self.model(torch.tensor(self.tokens, device=DEVICE), self.cache)
+        self.graphs[self.done // self.PIECE].replay()
+        self.done += 1
 
-    def finish(self, chosen):
-        self.tokens = chosen.tolist()
-
-    def step(self):
-        self.finish(self.issue())
-        return self.tokens
+    def finish(self, _):
+        time.sleep(self.HOST_S)
+        return self.tokens.tolist()
 
     def check(self):
-        """All tokens of the first requests."""
-        repeatable(True)
+        """The first tokens of all requests."""
         self.begin()
-        result = loop.hash_of(*(self.step() for _ in range(self.LENGTH)))
-        repeatable(False)
-        return result
+        return loop.hash_of(*(self.finish(self.issue()) for _ in range(self.CHECKED)))
 
     def device_s(self, steps):
         """Of a step, as CUPTI sees it. Everything is on one stream: nothing overlaps."""
         from torch.profiler import ProfilerActivity, profile
 
-        self.step()
         with profile(activities=[ProfilerActivity.CUDA]) as profiled:
             for _ in range(steps):
-                self.step()
+                self.finish(self.issue())
             torch.cuda.synchronize()
         return sum(event.self_device_time_total for event in profiled.key_averages()) / 1e6 / steps
 
