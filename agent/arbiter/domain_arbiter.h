@@ -118,11 +118,6 @@ class DomainArbiter {
   // When Next may answer otherwise without an event.
   uint64_t wake_at_ns(uint64_t now_ns) const;
   uint64_t ChainBoundNs(SessionId session, uint64_t now_ns) const;
-  // Kernels are at the device that a higher class waits for, or may have to as soon as it wants something again: each
-  // moment in which nobody looks is added to that.
-  bool KeepsHigherWaiting(uint64_t now_ns) const {
-    return At(Engine::kCompute).KeepsHigherWaiting(now_ns);
-  }
 
   Waits waits(SessionId session, Engine engine, uint64_t now_ns) const;
   uint64_t in_flight_ns(SessionId session, Engine engine) const;

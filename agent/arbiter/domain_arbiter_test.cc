@@ -123,25 +123,6 @@ TEST(DomainArbiter, LongPiecesOfALowerClassDoNotGoBetweenTwoKernelsOfAHigherOne)
   EXPECT_FALSE(domain.arbiter.Next(kCompute, now)) << "one at a time";
 }
 
-TEST(DomainArbiter, AKernelKeepsAHigherClassWaitingThatIsThereOrWas) {
-  Domain domain;
-  const uint64_t linger_ns = EngineLimits().higher_linger_ns;
-  const SessionId low = domain.Begin(Priority::kLow);
-  const SessionId high = domain.Begin(Priority::kHigh);
-  domain.Queue(low, 1, 5 * kMs);
-  domain.Submit(low, 5 * kMs);
-  EXPECT_FALSE(domain.arbiter.KeepsHigherWaiting(0)) << "nobody has ever wanted anything";
-  domain.Queue(high, 1, kMs);
-  EXPECT_TRUE(domain.arbiter.KeepsHigherWaiting(0));
-  domain.Submit(high, kMs);
-  domain.Finish(high, kMs, 6 * kMs);
-  EXPECT_TRUE(domain.arbiter.KeepsHigherWaiting(6 * kMs + linger_ns - 1)) << "it may come again";
-  EXPECT_FALSE(domain.arbiter.KeepsHigherWaiting(6 * kMs + linger_ns));
-  domain.Queue(high, 1, kMs, 200 * kMs);
-  domain.Finish(low, 5 * kMs, 200 * kMs);
-  EXPECT_FALSE(domain.arbiter.KeepsHigherWaiting(200 * kMs)) << "it waits for nobody";
-}
-
 TEST(DomainArbiter, AStarvedClassIsRescuedAndThenHighGoesOn) {
   Domain domain;
   const EngineLimits limits;

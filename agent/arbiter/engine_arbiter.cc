@@ -299,12 +299,6 @@ uint64_t EngineArbiter::wake_at_ns(Priority lowest, uint64_t now_ns) const {
   return wake_ns;
 }
 
-bool EngineArbiter::KeepsHigherWaiting(uint64_t now_ns) const {
-  return std::any_of(std::begin(kAllPriorities), std::end(kAllPriorities), [&](Priority priority) {
-    return classes_[Index(priority)].in_flight_ns != 0 && HigherLingers(priority, now_ns);
-  });
-}
-
 uint64_t EngineArbiter::ChainBoundNs(SessionId session, uint64_t now_ns) const {
   return HigherLingers(At(session).priority, now_ns) ? limits_.lower_in_flight_ns : kUnbounded;
 }

@@ -79,8 +79,6 @@ class EngineArbiter {
 
   // How long a chain of the session's may be; kUnbounded while no higher class is there.
   uint64_t ChainBoundNs(SessionId session, uint64_t now_ns) const;
-  // Work is at the device beside which a higher class works, or lately did.
-  bool KeepsHigherWaiting(uint64_t now_ns) const;
   uint32_t pieces_in_flight(SessionId session) const { return At(session).in_flight.pieces; }
   uint64_t in_flight_ns(SessionId session) const { return At(session).in_flight.predicted_ns; }
   uint64_t in_flight_ns(Priority priority) const { return classes_[Index(priority)].in_flight_ns; }

@@ -299,8 +299,6 @@ bool Loop::AnyWordOverdue() const {
 }
 
 int64_t Loop::SleepNs(uint64_t idle_ns) const {
-  // Going to sleep and waking costs as much as what such a request may wait beyond the kernel before it.
-  if (spin_ns_ == kSpinNs && sharing_.KeepsHigherWaiting()) return 0;
   int64_t sleep_ns = SleepForWorkNs(idle_ns);
   // Of a session with very many streams some have not been looked at.
   if (sharing_.limited() && (sleep_ns < 0 || sleep_ns > kShortestSleepNs) &&

@@ -97,8 +97,6 @@ class TimeSharing {
   bool several() const { return several_; }
   // Returns true if it has work that could go to the device, or has some there.
   bool HasWork(const Session& session) const;
-  // A higher class waits for a lower one's kernels, or may soon: nobody should sleep.
-  bool KeepsHigherWaiting() const { return limited_ && arbiter_.KeepsHigherWaiting(clock_()); }
   // When GiveOrders may do more without an event; UINT64_MAX: never.
   uint64_t wake_at_ns() const;
 
