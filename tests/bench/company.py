@@ -3,6 +3,7 @@
 
 import time
 
+from processes import end_all
 from program_lines import Player
 
 
@@ -19,9 +20,8 @@ class Company:
                 self.players.append(Player(self.run.sides, self.side, name, self.command(name), terms))
             for player in self.players:
                 player.answer("imported", 120)
-            for player in self.players:
+            for player in self.players:  # one after the other: each warms up with the GPU to itself
                 player.ask(f"prepare {self.run.options.prepare_s}")
-            for player in self.players:
                 player.check = player.answer("ready", 120)["check"]
         except BaseException:
             self.__exit__()
@@ -29,10 +29,7 @@ class Company:
         return self
 
     def __exit__(self, *_):
-        for player in self.players:
-            player.bench.process.stdin.close()
-        for player in self.players:
-            player.end()
+        end_all(self.players)
 
     def play(self, players, seconds, arrivals=None):
         """One round of these, their answers in order: steps without a pause, or, for those in `arrivals` (player →
@@ -45,7 +42,3 @@ class Company:
             else:
                 player.ask(f"run {when}")
         return [player.answer("ran", 4 * seconds + 60) for player in players]
-
-
-def rate(answer):
-    return answer["steps"] / answer["seconds"]

@@ -6,9 +6,9 @@ Each side's processes are started, measured alone and together, and ended, befor
 what a program's figure beside others is of the same side's alone.
 """
 
-from company import Company, rate
+from company import Company
 from processes import Failed
-from program_lines import command_of
+from program_lines import command_of, rate
 
 SERVER, TRAININGS, PRODUCTS = "resnet50_b1", ["transformer_training"] * 2, "gemm_4096"
 ROWS = ("sharing_inference_p99_beside_training", "sharing_training_beside_inference",
@@ -29,7 +29,7 @@ def measure_side(run, side, asked, command):
     results, seconds = run.results, run.options.inference_s
     with Company(run, side, members(), command) as company:
         server, *trainings, products = company.players
-        capacity = rates(company.play([server], seconds))
+        capacity = rate(company.play([server], seconds)[0])
         if asked is None:
             asked = capacity / 2
         left = 1 - asked / capacity

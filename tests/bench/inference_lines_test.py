@@ -13,6 +13,7 @@ import inference_lines
 import loop
 import testing_programs
 
+
 class ArrivalsTest(unittest.TestCase):
     def test_poisson_and_the_same_from_the_same_seed(self):
         moments = list(loop.arrivals(100, 200, 50, 1))

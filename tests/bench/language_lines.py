@@ -9,9 +9,9 @@ what they had.
 
 import dataclasses
 
-from company import Company, rate
+from company import Company
 from processes import Failed
-from program_lines import command_of
+from program_lines import command_of, rate
 from sharing_lines import SUFFIXES
 
 IN_FLIGHT = (2, 8, 32)

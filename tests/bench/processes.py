@@ -86,6 +86,9 @@ class Bench:
             yield json.loads(line)
         self.end(timeout_s=10)
 
+    def close_input(self):
+        self.process.stdin.close()
+
     def end(self, timeout_s=30):
         """Lets it end, by force if need be; never raises."""
         for stream in (self.process.stdin, self.process.stdout):
@@ -102,6 +105,14 @@ class Bench:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+
+
+def end_all(benches, **how):
+    """All at once: a framework takes its time to end. `how` is for their end()."""
+    for bench in benches:
+        bench.close_input()
+    for bench in benches:
+        bench.end(**how)
 
 
 class Holders:
@@ -122,7 +133,4 @@ class Holders:
         return [bench.pid for bench in self.held]
 
     def __exit__(self, *_):
-        for bench in self.held:
-            bench.process.stdin.close()
-        for bench in self.held:
-            bench.end()
+        end_all(self.held)

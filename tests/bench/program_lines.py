@@ -17,7 +17,7 @@ import tempfile
 import time
 
 import node
-from processes import Failed
+from processes import Failed, end_all
 
 HERE = pathlib.Path(__file__).resolve().parent
 TORCH, JAX = [sys.executable, str(HERE / "torch_loops.py")], [sys.executable, str(HERE / "jax_loops.py")]
@@ -58,6 +58,11 @@ def command_of(name):
     return (JAX if name.startswith("jax_") else TORCH) + [name]
 
 
+def rate(answer):
+    """Steps a second of one that ran."""
+    return answer["steps"] / answer["seconds"]
+
+
 class Player:
     """One process of a cast."""
 
@@ -94,6 +99,9 @@ class Player:
 
     def unsupported(self):
         return sorted(set(UNSUPPORTED.findall(self.said_wrong())))
+
+    def close_input(self):
+        self.bench.close_input()
 
     def end(self):
         self.bench.end()
@@ -137,10 +145,7 @@ class Stage:
 
     def end(self, places):
         ending = [self.players.pop(key) for key in list(self.players) if key[1] in places]
-        for player in ending:
-            player.bench.process.stdin.close()  # all at once: a framework takes its time to end
-        for player in ending:
-            player.end()
+        end_all(ending)
 
     def working(self, side, line):
         return [self.players[side, place] for place in line.members]
@@ -190,7 +195,7 @@ class Stage:
                 for player in self.working("native", line):
                     if player.name not in self.alone:
                         answers, _ = self.play("native", [player], min(1.0, run.options.seconds))
-                        self.alone[player.name] = answers[0]["steps"] / answers[0]["seconds"]
+                        self.alone[player.name] = rate(answers[0])
         for number in range(run.options.program_rounds):
             for side in run.in_turn(number, self.cast.sides):
                 if side in self.broken:
@@ -202,7 +207,7 @@ class Stage:
             results.add_error(line.name, side, why)
 
     def keep(self, line, side, answers, node_cpu_s):
-        rates = [answer["steps"] / answer["seconds"] for answer in answers]
+        rates = [rate(answer) for answer in answers]
         names = [self.cast.programs[place] for place in line.members]
         if line.weighted:
             unit, value = "× one alone", sum(rate / self.alone[name] for rate, name in zip(rates, names))

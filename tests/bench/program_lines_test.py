@@ -2,19 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the lines about programs, with a program that needs no GPU: rounds, comparison, failures, what is left out."""
 
-import pathlib
-import stat
-import sys
-import tempfile
 import unittest
-from types import SimpleNamespace
 
 import program_lines
 import run
 import table
-from processes import Sides
-
-HERE = pathlib.Path(__file__).resolve().parent
+import testing_programs
 
 LOOP = """
 import sys, time
@@ -39,26 +32,15 @@ sys.exit(loop.main({{"sleep": Sleep, "broken": broken}}))
 """
 
 
-class ProgramLinesTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.gpuloom = pathlib.Path(self.folder.name, "gpuloom")  # gpuloom run … -- command
-        self.gpuloom.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift\n'
-                                "export GPULOOM_TEST_TENANT=1\necho gpuloom: cuFoo is not supported >&2\nexec \"$@\"\n")
-        self.gpuloom.chmod(self.gpuloom.stat().st_mode | stat.S_IXUSR)
+class ProgramLinesTest(testing_programs.ProgramsTest):
+    BEFORE_TENANT = "export GPULOOM_TEST_TENANT=1\necho gpuloom: cuFoo is not supported >&2\n"
 
     def measure(self, cast, ours_s=0.001, answer="'right'", mps=None, budget=None, only=()):
-        program = pathlib.Path(self.folder.name, "program.py")
-        program.write_text(LOOP.format(here=str(HERE), ours=ours_s, answer=answer))
-        options = SimpleNamespace(softgpu=True, only=list(only), skip=[], budget=budget, program_rounds=2, seconds=0.1,
-                                  warm_s=0.01, prepare_s=0, gpu=0)
-        sides = Sides("bench", "libcuda.so.1", str(self.gpuloom), ["--state-dir", self.folder.name], None)
-        one = run.Run(options, sides, self.folder.name)
+        self.program.write_text(LOOP.format(here=str(testing_programs.HERE), ours=ours_s, answer=answer))
+        one = self.quiet_run(only=list(only), budget=budget, program_rounds=2, seconds=0.1)
         one.memory_used_mib = lambda: 0
-        one.say = lambda text: None
         one.mps_environment = mps
-        program_lines.measure(one, cast, lambda name: [sys.executable, str(program), name])
+        program_lines.measure(one, cast, self.command)
         return one.results
 
     def test_alone(self):

@@ -14,7 +14,7 @@ import time
 import typing
 
 import sharing
-from processes import Failed
+from processes import Failed, end_all
 from sharing import Tenant
 
 WARM_S = 0.2  # work.cc's
@@ -175,16 +175,13 @@ def compete_for(seconds, run, side, tenants, kernels, domains, exchange):
             run.say(f"{side}: {in_words(work)} % of what was done; by second: {'; '.join(said)}")
         return Outcome(tenants, work, ready, answers, changed_s)
     finally:
-        for bench in group:
-            bench.process.stdin.close()
-        for bench in group:
-            bench.end(timeout_s=5)
+        end_all(group, timeout_s=5)
 
 
 def keep(run, line, side, outcome, suffixes):
     for figure in line.figures:
         value = figure.of(outcome)
-        run.say(f"{figure.name}: {side}: {value:.4g} {figure.unit}")
+        run.say(f"{figure.name}{suffixes[0]}: {side}: {value:.4g} {figure.unit}")
         for suffix in suffixes:
             run.results.add(figure.name + suffix, side, figure.unit, value)
 

@@ -3,7 +3,6 @@
 runs it and writes down how it was asked."""
 
 import pathlib
-import stat
 import sys
 import tempfile
 import unittest
@@ -34,17 +33,18 @@ sys.exit(loop.main(dict.fromkeys(sys.argv[1:], Sleep)))
 
 
 class ProgramsTest(unittest.TestCase):
+    BEFORE_TENANT = ""  # lines of shell, before a tenant's command
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.program = self.folder / "program.py"
         self.program.write_text(PROGRAM.format(here=str(HERE)))
-        gpuloom = self.folder / "gpuloom"  # gpuloom run … -- command
-        gpuloom.write_text(f'#!/bin/sh\necho "$@" >> {self.folder}/tenants\n'
-                           'while [ "$1" != -- ]; do shift; done; shift\nexec "$@"\n')
-        gpuloom.chmod(gpuloom.stat().st_mode | stat.S_IXUSR)
-        self.gpuloom = str(gpuloom)
+        self.gpuloom = self.folder / "gpuloom"  # gpuloom run … -- command
+        self.gpuloom.write_text(f'#!/bin/sh\necho "$@" >> {self.folder}/tenants\n'
+                                f'while [ "$1" != -- ]; do shift; done; shift\n{self.BEFORE_TENANT}exec "$@"\n')
+        self.gpuloom.chmod(0o755)
 
     def command(self, name):
         return [sys.executable, str(self.program), name]
@@ -53,11 +53,15 @@ class ProgramsTest(unittest.TestCase):
         """The arguments of each gpuloom run."""
         return (self.folder / "tenants").read_text().splitlines()
 
-    def results_of(self, measure, command=None):
-        options = SimpleNamespace(softgpu=True, only=[], skip=[], budget=None, rounds=1, inference_s=0.3, language_s=0.1,
-                                  warm_s=0.01, prepare_s=0, gpu=0)
-        sides = Sides("bench", "libcuda.so.1", self.gpuloom, ["--state-dir", str(self.folder)], None)
-        one = run.Run(options, sides, str(self.folder))
+    def quiet_run(self, **options):
+        """A run.Run without a GPU, with these options beside those that every run has."""
+        every = dict(softgpu=True, only=[], skip=[], budget=None, warm_s=0.01, prepare_s=0, gpu=0)
+        sides = Sides("bench", "libcuda.so.1", str(self.gpuloom), ["--state-dir", str(self.folder)], None)
+        one = run.Run(SimpleNamespace(**{**every, **options}), sides, str(self.folder))
         one.say = lambda text: None
+        return one
+
+    def results_of(self, measure, command=None):
+        one = self.quiet_run(rounds=1, inference_s=0.3, language_s=0.1)
         measure(one, command or self.command)
         return one.results

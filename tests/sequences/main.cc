@@ -135,7 +135,6 @@ class Episode {
     for (std::thread& thread : threads) thread.join();
     SetThisJournal(&worlds_[0]->journal());
     End();
-    SetThisJournal(nullptr);
   }
 
  private:
