@@ -276,8 +276,9 @@ class LanguageModel:
         self.done += 1
 
     def finish(self, _):
+        chosen = self.tokens.tolist()
         time.sleep(self.HOST_S)
-        return self.tokens.tolist()
+        return chosen
 
     def check(self):
         """The first tokens of all requests."""
