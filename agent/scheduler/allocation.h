@@ -7,6 +7,7 @@
 // allocation has been removed.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -86,6 +87,10 @@ struct Allocation {
   uint32_t session_count = 0;
   uint64_t kernels_of_ended_sessions = 0;
   control::TimeUsage time_of_ended_sessions{};
+  control::WorkCounts work_of_ended_sessions{};
+  uint64_t sessions_begun = 0;
+  uint64_t sessions_refused = 0;
+  std::array<uint64_t, control::kFaults> faults = {};  // by control::Fault
   std::vector<std::string> unsupported;  // unsupported CUDA features that were requested, each once
 
   // Returns false if it is known already, or there are too many. Characters not allowed in a name

@@ -100,6 +100,7 @@ void Scheduler::OnControl(uint64_t id, const control::Incoming& in) {
   if (!ok) LogWarning("control: " + error);
   if (request == 0) return;
   if (ok && in.header.type == control::kType<control::ListAllocations>) SendStates(peer, request);
+  if (ok && in.header.type == control::kType<control::DescribeGpu>) SendGpu(peer, request);
   control::Answer answer = MakeAnswer(ok, error);
   if (is_hello) {
     answer.device_memory_bytes = device_->facts().total_memory_bytes;
@@ -220,6 +221,7 @@ bool Scheduler::Apply(uint64_t, const control::RemoveAllocation& message, std::s
 }
 
 bool Scheduler::Apply(uint64_t, const control::ListAllocations&, std::string*) { return true; }
+bool Scheduler::Apply(uint64_t, const control::DescribeGpu&, std::string*) { return true; }
 
 void Scheduler::Remove(const std::string& name) {
   const auto it = allocations_.find(name);
@@ -238,37 +240,6 @@ void Scheduler::Remove(const std::string& name) {
     LookIdle(domain->second);
   }
   LookUnused();
-}
-
-void Scheduler::SendStates(Peer* peer, uint32_t request) {
-  for (const auto& [name, entry] : allocations_) {
-    const Allocation& allocation = *entry.allocation;
-    control::AllocationState state{};
-    control::SetText(state.name, name.c_str());
-    control::SetText(state.pod_namespace, allocation.identity.pod_namespace.c_str());
-    control::SetText(state.pod, allocation.identity.pod.c_str());
-    control::SetText(state.pod_uid, allocation.identity.pod_uid.c_str());
-    control::SetText(state.container, allocation.identity.container.c_str());
-    control::SetText(state.trust_domain, allocation.trust_domain.c_str());
-    state.bound = allocation.bound ? 1 : 0;
-    state.slots = allocation.slots;
-    state.sessions = allocation.session_count;
-    state.memory_quota_bytes = allocation.usage.quota_bytes();
-    state.memory_used_bytes = allocation.usage.used_bytes();
-    state.memory_peak_bytes = allocation.usage.peak_bytes();
-    state.memory_refused_count = allocation.usage.refused_count();
-    state.shares = allocation.shares;
-    state.suspended = allocation.suspended ? 1 : 0;
-    AddSessions(allocation, &state);
-    state.unsupported_count = static_cast<uint32_t>(allocation.unsupported.size());
-    std::string unsupported;
-    for (const std::string& one : allocation.unsupported) {
-      if (unsupported.size() + one.size() + 1 >= sizeof(state.unsupported)) break;
-      unsupported += one + "\n";
-    }
-    control::SetText(state.unsupported, unsupported.c_str());
-    peer->Send(request, state);
-  }
 }
 
 }  // namespace gpuloom::scheduler

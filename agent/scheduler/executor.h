@@ -70,8 +70,16 @@ class Executor {
   }
 };
 
+struct ExecutorCounts {
+  uint64_t started = 0;
+  uint64_t failed = 0;  // ended before they were ready
+  uint64_t lost = 0;    // ended while they had sessions
+};
+
 // What is kept about a domain between its executors: how often the last ones failed to start.
 struct StartHistory {
+  ExecutorCounts counts;
+  control::BusyTime busy{};
   int failures = 0;
   std::string last_reason;
   EventLoop::Clock::time_point next_start{};

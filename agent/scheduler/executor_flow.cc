@@ -10,7 +10,6 @@
 #include "agent/node/gpu_uuid.h"
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
-#include "agent/scheduler/time_usage.h"
 #include "proto/channel/socket.h"
 #include "proto/control/dispatch.h"
 #include "proto/wire/fatal.h"
@@ -76,6 +75,8 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
     LoseExecutor(executors_.at(id).get(), End::kAbort, "was not ready in time");
   });
   LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo, executor->Label() + " started");
+  ++history.counts.started;
+  ++executor_counts_.started;
   domains_[domain] = executor;
   executors_.emplace(id, std::move(owned));
   return executor;
@@ -193,14 +194,15 @@ void Scheduler::On(Executor* executor, const control::SessionReady& message, con
 void Scheduler::On(Executor* executor, const control::SessionEnded& message, control::Incoming&) {
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr || session->state == Session::State::kWaiting) return;
-  session->kernels_launched = std::max(session->kernels_launched, message.kernels_launched);
-  RaiseTo(message.time, &session->time);
+  Raise(session, message.kernels_launched, message.time, message.work);
   if (message.fatal != 0) {
+    NoteFault(session, control::Fault::kBrokeProtocol);
     const auto fatal = static_cast<wire::Fatal>(message.fatal);
     LogFor(&session->allocation->lines, LogLevel::kWarning,
            session->Label() + " was ended: wire: " + std::string(wire::FatalText(fatal)));
   }
   if (message.drained == 0) {
+    NoteFault(session, control::Fault::kDidNotDrain);
     LogFor(&session->allocation->lines, LogLevel::kWarning,
            session->Label() + " did not drain in time: it costs domain " + executor->domain +
                " its executor");
@@ -246,7 +248,8 @@ void Scheduler::On(Executor* executor, const control::UnsupportedCall& message,
 }
 
 void Scheduler::On(Executor* executor, const control::ExecutorFault& message, control::Incoming&) {
-  const Session* culprit = FindSession(message.session_id, *executor);
+  Session* culprit = FindSession(message.session_id, *executor);
+  if (culprit != nullptr) NoteFault(culprit, control::Fault::kLostDevice);
   LoseExecutor(executor, End::kAsk,
                "device context lost with CUresult " + std::to_string(message.result) +
                    (culprit == nullptr ? "" : ", most likely by " + culprit->Label()));
@@ -267,10 +270,15 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
     LogFor(&start_history_[executor->domain].lines, loses ? LogLevel::kError : LogLevel::kInfo,
            executor->Label() + " ends: " + reason +
                (loses ? "; " + std::to_string(sessions.size()) + " sessions are lost" : ""));
+    executor_counts_.lost += loses;
+    start_history_[executor->domain].counts.lost += loses;
     for (const uint64_t id : sessions) {
       Session* session = FindSession(id, *executor);
       if (session == nullptr) continue;
       session->deadline.Cancel();
+      if (session->state != Session::State::kEnding && !shutting_down_) {
+        NoteFault(session, control::Fault::kLostExecutor);
+      }
       if (session->state == Session::State::kWaiting || session->state == Session::State::kAdding) {
         Refuse(session->tenant.get(), wire::Admission::kDeviceLost,
                "scheduler: the executor of domain " + executor->domain + " ended: " + reason);
@@ -317,9 +325,12 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   if (!executor->was_ready && !executor->steps_down && !shutting_down_) {
     StartHistory& history = start_history_[executor->domain];
     ++history.failures;
+    ++history.counts.failed;
+    ++executor_counts_.failed;
     history.last_reason = executor->reason;
     history.next_start = EventLoop::Clock::now() + StartDelay(history.failures);
   }
+  turns_.Forget(*executor);
   folders_.Remove(executor->folder, std::move(executor->user));
   const std::string domain = executor->domain;
   executors_.erase(executor_id);

@@ -22,6 +22,7 @@
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
 #include "agent/scheduler/state_lock.h"
+#include "proto/control/version.h"
 
 namespace gpuloom::scheduler {
 namespace {
@@ -35,6 +36,7 @@ int Main(int argc, char** argv) {
   if (!line) return status;
   Options options = line->options;
   options.make_spare_memory = true;
+  options.version = kVersion;
 
   // Before the driver starts threads: they inherit the mask, and signals come through the loop.
   sigset_t signals;

@@ -18,10 +18,10 @@ TEST(Peer, Malicious_WhoStillSendsWhenTheProcessIsDeadHoldsNobodyUp) {
       &loop, std::move(ours),
       [&](const control::Incoming&) {
         ++received;
-        ASSERT_TRUE(sender.Send(0, control::SessionCounters{1, received, {}}));
+        ASSERT_TRUE(sender.Send(0, control::SessionCounters{1, received, {}, {}}));
       },
       [](const std::string&) {});
-  ASSERT_TRUE(sender.Send(0, control::SessionCounters{1, 0, {}}));
+  ASSERT_TRUE(sender.Send(0, control::SessionCounters{1, 0, {}, {}}));
   peer.ReceivePending([] { return true; });  // comes back, though there is always more
   EXPECT_EQ(received, Peer::kMaxPending);
 }

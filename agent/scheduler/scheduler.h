@@ -4,7 +4,7 @@
 // its own session or its own domain.
 //
 // Split by topic: control_flow.cc (agent ↔ scheduler), session_flow.cc (tenants), query_flow.cc (queries),
-// executor_flow.cc (executors), memory_flow.cc (device memory), share_flow.cc (the device's time), turn_flow.cc (turns at it), scheduler.cc (start,
+// executor_flow.cc (executors), memory_flow.cc (device memory), report_flow.cc (what is counted), share_flow.cc (the device's time), turn_flow.cc (turns at it), scheduler.cc (start,
 // end, and what joins them).
 #pragma once
 
@@ -48,6 +48,7 @@ struct Options {
   bool make_spare_memory = false;
   // Creating a context takes half a second on real hardware, several when the machine has just started.
   std::chrono::milliseconds start_timeout{60'000};
+  std::string version;  // this program's release, for those who ask
   // Extra time beyond drain_timeout before the executor itself is considered stuck.
   std::chrono::milliseconds drain_grace{2'000};
   // An executor whose connection is closed exits by itself; after this it is killed.
@@ -112,8 +113,20 @@ class Scheduler {
   // Names what is there, after which the list is sent.
   [[nodiscard]] bool Apply(uint64_t controller, const control::ListAllocations& message,
                            std::string* error);
+  [[nodiscard]] bool Apply(uint64_t controller, const control::DescribeGpu& message,
+                           std::string* error);
   void Remove(const std::string& name);
+
+  // report_flow.cc
   void SendStates(Peer* peer, uint32_t request);
+  void SendGpu(Peer* peer, uint32_t request);
+  // Takes over what its executor reports.
+  void Raise(Session* session, uint64_t kernels_launched_untrusted,
+             const control::TimeUsage& time_untrusted, const control::WorkCounts& work_untrusted);
+  // For what has been reported, as far as the executor's part of the device's time goes.
+  void ChargeTime(Session* session);
+  // Counts it, once for each session.
+  void NoteFault(Session* session, control::Fault fault);
 
   // share_flow.cc
   [[nodiscard]] bool Apply(uint64_t controller, const control::SuspendAllocation& message,
@@ -240,6 +253,10 @@ class Scheduler {
   Timer waiting_timer_;  // its next moment
   Timer offer_timer_;    // memory has come back
   EventLoop::Clock::time_point last_offer_{};
+
+  const EventLoop::Clock::time_point began_ = EventLoop::Clock::now();
+  control::BusyTime busy_{};
+  ExecutorCounts executor_counts_;
 
   ExecutorFolders folders_;
   uint64_t last_id_ = 0;

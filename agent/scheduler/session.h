@@ -64,7 +64,12 @@ struct Session {
   bool arena_returned = true;     // false from AddSession to ArenaReturned
   SessionMemory memory;
   uint64_t kernels_launched = 0;
+  // What the device has done for it is at most what the device was busy for; the rest of what was reported waits in
+  // `reported`.
   control::TimeUsage time{};
+  control::TimeUsage reported{};
+  control::WorkCounts work{};
+  bool faulted = false;       // counted in Allocation::faults
   bool held = false;          // as its executor says: nothing of it is at the device
   uint32_t hold_request = 0;  // of the last HoldSession; 0: of AddSession
 

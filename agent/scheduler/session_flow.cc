@@ -24,6 +24,7 @@ static_assert(Scheduler::kMaxAllocations * kAssuredDeviceRanges * kLeastDeviceRa
 
 void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
   const auto refuse = [&](wire::Admission admission, const std::string& message) {
+    ++allocation->sessions_refused;
     LogFor(&allocation->lines, LogLevel::kWarning,
            allocation->Label() + ": refused " + ProcessText(visitor.pid) + ": " + message);
     Refuse(visitor.socket.get(), admission, message);
@@ -206,6 +207,7 @@ void Scheduler::SendWelcome(Session* session) {
     return;
   }
   session->state = Session::State::kLive;
+  ++session->allocation->sessions_begun;
   session->regions = SessionRegions{};  // both sides have theirs
   LogFor(&session->allocation->lines, LogLevel::kInfo,
          session->Label() + " began in domain " + session->executor->domain);
@@ -270,8 +272,10 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   memory_.ReleaseAll(&session->memory, &session->allocation->usage);
   ReturnAddresses(*session);
   --session->allocation->session_count;
-  session->allocation->kernels_of_ended_sessions += session->kernels_launched;
+  ChargeTime(session.get());
+  AddTo(session->kernels_launched, &session->allocation->kernels_of_ended_sessions);
   AddTo(session->time, &session->allocation->time_of_ended_sessions);
+  AddTo(session->work, &session->allocation->work_of_ended_sessions);
   session->executor->sessions.erase(session_id);
   LogFor(&session->allocation->lines, LogLevel::kInfo,
          session->Label() + " ended after " + std::to_string(session->kernels_launched) +

@@ -73,18 +73,19 @@ void Scheduler::On(Executor* executor, const control::SessionCounters& message,
                    control::Incoming&) {
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr) return;
-  session->kernels_launched = std::max(session->kernels_launched, message.kernels_launched);
-  RaiseTo(message.time, &session->time);
+  Raise(session, message.kernels_launched, message.time, message.work);
 }
 
 void Scheduler::AddSessions(const Allocation& allocation, control::AllocationState* state) const {
   state->memory_waiting = static_cast<uint32_t>(waiting_.CountOf(&allocation));
   state->kernels_launched = allocation.kernels_of_ended_sessions;
   state->time = allocation.time_of_ended_sessions;
+  state->work = allocation.work_of_ended_sessions;
   for (const auto& [id, session] : sessions_) {
     if (session->allocation.get() != &allocation) continue;
-    state->kernels_launched += session->kernels_launched;
+    AddTo(session->kernels_launched, &state->kernels_launched);
     AddTo(session->time, &state->time);
+    AddTo(session->work, &state->work);
     // Nothing of one whose executor has not heard of it can be at the device.
     const bool is_held = session->held || session->state == Session::State::kWaiting;
     state->held_sessions += allocation.suspended && is_held;

@@ -2,30 +2,44 @@
 #include "agent/scheduler/time_usage.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 
 namespace gpuloom::scheduler {
 namespace {
 
-using control::TimeUsage;
+// Every figure is a number of its own.
+template <typename T>
+using Figures = std::array<uint64_t, sizeof(T) / sizeof(uint64_t)>;
 
-constexpr uint64_t TimeUsage::*kFigures[] = {
-    &TimeUsage::compute_ns, &TimeUsage::copy_to_device_ns, &TimeUsage::copy_from_device_ns,
-    &TimeUsage::queue_ns,   &TimeUsage::throttled_ns,      &TimeUsage::held_ns};
-static_assert(sizeof(kFigures) / sizeof(kFigures[0]) * sizeof(uint64_t) == sizeof(TimeUsage),
-              "every figure is summed");
+template <typename T>
+void RaiseFigures(const T& reported_untrusted, T* known) {
+  const auto reported = std::bit_cast<Figures<T>>(reported_untrusted);
+  auto figures = std::bit_cast<Figures<T>>(*known);
+  for (size_t i = 0; i < figures.size(); ++i) figures[i] = std::max(figures[i], reported[i]);
+  *known = std::bit_cast<T>(figures);
+}
+
+template <typename T>
+void AddFigures(const T& added, T* sum) {
+  const auto more = std::bit_cast<Figures<T>>(added);
+  auto figures = std::bit_cast<Figures<T>>(*sum);
+  for (size_t i = 0; i < figures.size(); ++i) AddTo(more[i], &figures[i]);
+  *sum = std::bit_cast<T>(figures);
+}
 
 }  // namespace
 
-void RaiseTo(const TimeUsage& reported_untrusted, TimeUsage* known) {
-  for (const auto figure : kFigures) {
-    known->*figure = std::max(known->*figure, reported_untrusted.*figure);
-  }
-}
+void AddTo(uint64_t figure, uint64_t* sum) { *sum += std::min(figure, UINT64_MAX - *sum); }
 
-void AddTo(const TimeUsage& usage, TimeUsage* sum) {
-  for (const auto figure : kFigures) {
-    sum->*figure += std::min(usage.*figure, UINT64_MAX - sum->*figure);
-  }
+void RaiseTo(const control::TimeUsage& reported_untrusted, control::TimeUsage* known) {
+  RaiseFigures(reported_untrusted, known);
 }
+void AddTo(const control::TimeUsage& usage, control::TimeUsage* sum) { AddFigures(usage, sum); }
+
+void RaiseTo(const control::WorkCounts& reported_untrusted, control::WorkCounts* known) {
+  RaiseFigures(reported_untrusted, known);
+}
+void AddTo(const control::WorkCounts& counts, control::WorkCounts* sum) { AddFigures(counts, sum); }
 
 }  // namespace gpuloom::scheduler

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of what executors report of their sessions' time (control::TimeUsage). Reports are untrusted: a figure
+// Sums of what executors report of their sessions (control::TimeUsage, control::WorkCounts). Reports are untrusted: a figure
 // never goes back, and a sum stops at the largest number instead of starting again.
 #pragma once
 
@@ -11,5 +11,9 @@ namespace gpuloom::scheduler {
 void RaiseTo(const control::TimeUsage& reported_untrusted, control::TimeUsage* known);
 
 void AddTo(const control::TimeUsage& usage, control::TimeUsage* sum);
+
+void RaiseTo(const control::WorkCounts& reported_untrusted, control::WorkCounts* known);
+void AddTo(const control::WorkCounts& counts, control::WorkCounts* sum);
+void AddTo(uint64_t figure, uint64_t* sum);
 
 }  // namespace gpuloom::scheduler

@@ -49,7 +49,7 @@ Turns::Places::iterator Turns::FirstOf(const Allocation& allocation) {
   return it == places_.end() || it->first.first != allocation.id ? places_.end() : it;
 }
 
-void Turns::Forget(const std::string& domain) {
+void Turns::ForgetDomain(const std::string& domain) {
   const auto it = domains_.find(domain);
   if (it->second.allocations != 0 || it->second.executor != nullptr) return;
   arbiter_.RemoveDomain(it->second.id, Now());
@@ -101,7 +101,7 @@ void Turns::RemovePlace(Places::iterator it) {
     namespaces_.erase(space);
   }
   --domain.allocations;
-  Forget(name);
+  ForgetDomain(name);
 }
 
 void Turns::Remove(const Allocation& allocation) {
@@ -115,6 +115,9 @@ void Turns::Begin(Executor* executor) {
   Domain& its = DomainOf(executor->domain);
   its.executor = executor;
   its.turn = Turn::kUnsaid;
+  const uint64_t now = Now();
+  time_.Add(executor->id, now);
+  time_.SetTurn(executor->id, true, now);
   if (++executors_ < 2) return;
   for (auto& [name, domain] : domains_) {
     if (domain.executor != nullptr && domain.turn == Turn::kUnsaid) EndTurn(&domain);
@@ -128,8 +131,9 @@ void Turns::End(const Executor& executor) {
   domain->change.reset();
   domain->usage.clear();
   --executors_;
+  time_.SetTurn(executor.id, false, Now());
   arbiter_.ExecutorEnded(domain->id, Now());
-  Forget(executor.domain);
+  ForgetDomain(executor.domain);
   Decide();
 }
 
@@ -160,9 +164,16 @@ void Turns::Drained(const Executor& executor, uint32_t request_untrusted) {
   // Else about a turn that has ended before, or that nobody has ended.
   if (domain == nullptr || domain->turn != Turn::kEnded || request_untrusted != domain->end_request)
     return;
+  time_.SetTurn(executor.id, false, Now());
   arbiter_.Drained(domain->id, Now());
   Decide();
 }
+
+uint64_t Turns::Charge(const Executor& executor, size_t engine, uint64_t wanted_ns) {
+  return time_.Charge(executor.id, engine, wanted_ns, Now());
+}
+
+void Turns::Forget(const Executor& executor) { time_.Remove(executor.id, Now()); }
 
 void Turns::Give(Domain* domain, const control::GiveTurn& turn) {
   const uint64_t now = Now();
@@ -171,6 +182,7 @@ void Turns::Give(Domain* domain, const control::GiveTurn& turn) {
     return;
   }
   domain->turn = Turn::kGiven;
+  time_.SetTurn(domain->executor->id, true, now);
   domain->given_ns = now;
   domain->change.reset();
   domain->executor->peer->Send(0, turn);

@@ -21,6 +21,7 @@
 
 #include "agent/arbiter/turn_arbiter.h"
 #include "agent/node/line_budget.h"
+#include "agent/scheduler/device_time.h"
 #include "agent/scheduler/event_loop.h"
 #include "proto/control/messages.h"
 
@@ -48,6 +49,10 @@ class Turns {
   void SetWants(const Executor& executor, uint64_t allocation_id_untrusted, bool wants);
   void AddUsage(const Executor& executor, const control::TurnUsage& usage);
   void Drained(const Executor& executor, uint32_t request_untrusted);
+
+  // As DeviceTime::Charge. From Begin on, and until Forget also of an executor that has ended.
+  uint64_t Charge(const Executor& executor, size_t engine, uint64_t wanted_ns);
+  void Forget(const Executor& executor);
 
   static bool IsValid(const control::TurnUsage& usage_untrusted) {
     return usage_untrusted.count <= control::kUsesAtOnce && usage_untrusted.more <= 1;
@@ -88,7 +93,7 @@ class Turns {
   Places::iterator FirstOf(const Allocation& allocation);
   void Add(const Allocation& allocation, const Key& key);
   void RemovePlace(Places::iterator it);
-  void Forget(const std::string& domain);
+  void ForgetDomain(const std::string& domain);
   void Give(Domain* domain, const control::GiveTurn& turn);
   void EndTurn(Domain* domain);
   // Sends what is decided, and sets the timer.
@@ -96,6 +101,7 @@ class Turns {
   void Carry(const arbiter::TurnOrder& order);
 
   EventLoop* loop_;
+  DeviceTime time_;
   arbiter::TurnArbiter arbiter_;
   std::map<std::string, Domain> domains_;
   std::map<uint64_t, Namespace> namespaces_;

@@ -367,7 +367,8 @@ class RecordedSchedulers : public ControlClientTest,
                            public ::testing::WithParamInterface<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Releases, RecordedSchedulers,
-                         ::testing::Values("control_3.0/agent_3.1", "control_3.1/agent_3.2"),
+                         ::testing::Values("control_3.0/agent_3.1", "control_3.1/agent_3.2",
+                                           "control_3.2/agent_3.3"),
                          [](const auto& name) {
                            return std::string(name.param).substr(8, 1) +
                                   std::string(name.param).substr(10, 1);

@@ -61,20 +61,36 @@ bool Client::SuspendAllocation(const std::string& name, bool suspend, std::strin
 bool Client::ListAllocations(std::vector<AllocationState>* allocations, std::string* error) {
   allocations->clear();
   Answer answer;
-  return Ask(control::ListAllocations{}, &answer, allocations, error);
+  const auto take = [allocations](const Incoming& in) {
+    AllocationState state;
+    if (!in.As(&state)) return false;
+    allocations->push_back(state);
+    return true;
+  };
+  return Ask(control::ListAllocations{}, &answer, take, error);
 }
 
-bool Client::ReceiveAnswer(uint32_t request, Answer* answer,
-                           std::vector<AllocationState>* allocations, std::string* error) {
+bool Client::DescribeGpu(GpuState* gpu, std::vector<DomainState>* domains, std::string* error) {
+  *gpu = GpuState{};
+  domains->clear();
+  Answer answer;
+  const auto take = [gpu, domains](const Incoming& in) {
+    DomainState domain;
+    if (in.As(gpu)) return true;
+    if (!in.As(&domain)) return false;
+    domains->push_back(domain);
+    return true;
+  };
+  return Ask(control::DescribeGpu{}, &answer, take, error);
+}
+
+bool Client::ReceiveAnswer(uint32_t request, Answer* answer, const TakePart& take,
+                           std::string* error) {
   Incoming in;
   for (;;) {
     if (!connection_.Receive(&in)) return Lost("receive from", error);
     if (in.header.request != request) continue;  // the late answer to a request that was given up
-    AllocationState state;
-    if (allocations != nullptr && in.As(&state)) {
-      allocations->push_back(state);
-      continue;
-    }
+    if (take != nullptr && take(in)) continue;
     if (!in.As(answer)) {
       errno = EPROTO;
       return Lost("understand", error);

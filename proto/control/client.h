@@ -12,6 +12,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ class Client {
 
   // After Connect. Schedulers before 3.2 know nothing of shares of GPU time, suspending, and waiting for memory.
   bool scheduler_speaks_3_2() const { return connection_.peer_minor() >= 2; }
+  // Those before 3.3 know nothing of DescribeGpu and count less.
+  bool scheduler_speaks_3_3() const { return connection_.peer_minor() >= 3; }
 
   // The GPU's; known after Connect.
   uint64_t device_memory_bytes() const { return device_memory_bytes_; }
@@ -58,23 +61,27 @@ class Client {
   [[nodiscard]] bool SuspendAllocation(const std::string& name, bool suspend, std::string* error);
   [[nodiscard]] bool RemoveAllocation(const std::string& name, std::string* error);
   [[nodiscard]] bool ListAllocations(std::vector<AllocationState>* allocations, std::string* error);
+  // Schedulers before 3.3 refuse it.
+  [[nodiscard]] bool DescribeGpu(GpuState* gpu, std::vector<DomainState>* domains,
+                                 std::string* error);
 
  private:
+  // Takes what precedes the Answer; returns false if it is not that.
+  using TakePart = std::function<bool(const Incoming&)>;
+
   template <Message M>
   bool Ask(const M& message, std::string* error) {
     Answer answer;
     return Ask(message, &answer, nullptr, error);
   }
   template <Message M>
-  bool Ask(const M& message, Answer* answer, std::vector<AllocationState>* allocations,
-           std::string* error) {
+  bool Ask(const M& message, Answer* answer, const TakePart& take, std::string* error) {
     const uint32_t request = ++last_request_;
     if (!connection_.Send(request, message)) return Lost("send to", error);
-    return ReceiveAnswer(request, answer, allocations, error);
+    return ReceiveAnswer(request, answer, take, error);
   }
   // *answer is the last answer, even if it is a refusal.
-  bool ReceiveAnswer(uint32_t request, Answer* answer, std::vector<AllocationState>* allocations,
-                     std::string* error);
+  bool ReceiveAnswer(uint32_t request, Answer* answer, const TakePart& take, std::string* error);
   bool ExchangeVersions(std::string* error);
   bool Lost(const char* what, std::string* error);
 

@@ -256,6 +256,47 @@ TEST_F(ClientTest, ASchedulerOf3_1IsSpokenToAsItKnows) {
   EXPECT_FALSE(scheduler.was_surprised());
 }
 
+TEST_F(ClientTest, ASchedulerOf3_2IsSpokenToAsItKnows) {
+  listener_.Reset();
+  const RecordedScheduler scheduler(
+      folder_, ReadRecording(GPULOOM_SOURCE_DIR "/tests/golden/control_3.2/run_3.3.txt"));
+  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(10), &error_)) << error_;
+  EXPECT_TRUE(client_.scheduler_speaks_3_2());
+  EXPECT_FALSE(client_.scheduler_speaks_3_3());
+  std::vector<AllocationState> states;
+  EXPECT_TRUE(client_.ListAllocations(&states, &error_)) << error_;
+  ASSERT_EQ(states.size(), 1u);
+  EXPECT_STREQ(states[0].container, "true");
+  EXPECT_EQ(states[0].sessions_begun, 0u) << "what it does not say is not said";
+  EXPECT_FALSE(scheduler.was_surprised());
+}
+
+TEST_F(ClientTest, TheGpuAndItsDomainsAreCollected) {
+  Serve([](Connection& connection) {
+    Incoming in;
+    ASSERT_TRUE(connection.Receive(&in));
+    Reply(connection, in.header.request, true, "");
+    ASSERT_TRUE(connection.Receive(&in));
+    GpuState gpu{};
+    gpu.slots = 7;
+    ASSERT_TRUE(connection.Send(in.header.request, gpu));
+    for (const char* name : {"red", "blue"}) {
+      DomainState domain{};
+      SetText(domain.name, name);
+      ASSERT_TRUE(connection.Send(in.header.request, domain));
+    }
+    Reply(connection, in.header.request, true, "");
+  });
+  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(10), &error_)) << error_;
+  EXPECT_TRUE(client_.scheduler_speaks_3_3());
+  GpuState gpu;
+  std::vector<DomainState> domains;
+  ASSERT_TRUE(client_.DescribeGpu(&gpu, &domains, &error_)) << error_;
+  EXPECT_EQ(gpu.slots, 7u);
+  ASSERT_EQ(domains.size(), 2u);
+  EXPECT_STREQ(domains[1].name, "blue");
+}
+
 TEST_F(ClientTest, ASchedulerOfAnotherMajorIsAskedOnceAndItsReasonTold) {
   std::vector<ControlHello> said;
   Serve([&said](Connection& connection) {

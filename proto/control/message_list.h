@@ -58,7 +58,10 @@ using AllMessages = MessageList<
     EndTurn,
     AllocationWants,
     TurnUsage,
-    TurnDrained>;
+    TurnDrained,
+    DescribeGpu,
+    GpuState,
+    DomainState>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes in a message.

@@ -65,6 +65,41 @@ struct TimeUsage {
   uint64_t held_ns;       // see HoldSession
 };
 
+// How many of something took how long. counts[i]: those that took at most kHistogramBoundsNs[i], and more than the bound
+// before; the last one's have no bound. Since 3.3, as WorkCounts.
+inline constexpr uint64_t kHistogramBoundsNs[] = {
+    10'000,     50'000,     100'000,     500'000,     1'000'000,     5'000'000,
+    10'000'000, 50'000'000, 100'000'000, 500'000'000, 1'000'000'000, 10'000'000'000};
+inline constexpr size_t kHistogramCounts = sizeof(kHistogramBoundsNs) / sizeof(uint64_t) + 1;
+struct Histogram {
+  uint64_t counts[kHistogramCounts];
+  uint64_t sum_ns;
+};
+
+// What sessions have given the device to do since they began.
+struct WorkCounts {
+  uint64_t batches;  // groups of launches that were submitted together
+  // Without those in the program's graphs.
+  uint64_t copies_to_device;
+  uint64_t copies_from_device;
+  uint64_t copies_on_device;
+  uint64_t bytes_to_device;
+  uint64_t bytes_from_device;
+  uint64_t bytes_on_device;
+  Histogram queue;  // each time that waiting work of a session was let go: how long it had waited
+  Histogram throttled;   // the same, of those that a ceiling kept: how long it did
+  Histogram completion;  // from the submission of kernels to the GPU until they are seen complete
+};
+
+// Why a session ended that its program did not end.
+enum class Fault : uint32_t {
+  kBrokeProtocol,  // it violated the wire protocol
+  kLostDevice,     // the context was lost, most likely by its work
+  kDidNotDrain,    // its work did not end in time
+  kLostExecutor,   // its executor ended otherwise, mostly by another's fault
+};
+inline constexpr uint32_t kFaults = 4;
+
 // ---- agent ↔ scheduler ----
 
 // First message of a connection. Answered by Answer; a scheduler of another major refuses with a
@@ -186,6 +221,11 @@ struct AllocationState {
   uint32_t suspended;
   uint32_t held_sessions;   // those of `sessions` of which nothing is at the device because of that
   uint32_t memory_waiting;  // requests that wait for memory of the device's now
+  // Since 3.3, as all below, and since the allocation was added.
+  WorkCounts work;
+  uint64_t sessions_begun;
+  uint64_t sessions_refused;
+  uint64_t faults[kFaults];  // sessions that ended so, by Fault
 };
 
 // ---- scheduler ↔ executor ----
@@ -271,7 +311,8 @@ struct SessionEnded {
   uint64_t kernels_launched;
   uint32_t fatal;  // wire::Fatal
   uint32_t drained;
-  TimeUsage time;  // since 3.2
+  TimeUsage time;   // since 3.2
+  WorkCounts work;  // since 3.3
 };
 
 // Executor: requests `size_bytes` (a multiple of 2 MiB) of device memory for a session. Answered by MemoryGranted.
@@ -346,6 +387,7 @@ struct SessionCounters {
   uint64_t session_id;
   uint64_t kernels_launched;  // since the session began
   TimeUsage time;             // since 3.2
+  WorkCounts work;            // since 3.3
 };
 
 // Executor: the session's arena is unmapped, so its host addresses may be given to another session.
@@ -493,6 +535,57 @@ struct TurnUsage {
 struct TurnDrained {
   static constexpr std::string_view kName = "TurnDrained";
   static constexpr Route kRoute = Route::kExecutorSays;
+};
+
+// ---- agent ↔ scheduler, since 3.3 ----
+
+// Answered by one GpuState, one DomainState for each trust domain, then Answer.
+struct DescribeGpu {
+  static constexpr std::string_view kName = "DescribeGpu";
+  static constexpr Route kRoute = Route::kAgentAsks;
+};
+
+// What one engine each has been busy for, by the scheduler's clock (scheduler/device_time.h). All of them together are
+// what all allocations have been charged.
+struct BusyTime {
+  uint64_t compute_ns;
+  uint64_t copy_to_device_ns;
+  uint64_t copy_from_device_ns;
+};
+
+struct GpuState {
+  static constexpr std::string_view kName = "GpuState";
+  static constexpr Route kRoute = Route::kAnswers;
+  char uuid[48];
+  char name[256];    // the driver's
+  char version[64];  // the scheduler's release
+  uint64_t memory_bytes;
+  uint64_t memory_promised_bytes;  // the quotas of all bound allocations
+  uint64_t memory_used_bytes;      // by sessions, those that are ending included
+  uint64_t running_ns;             // since the scheduler began
+  BusyTime busy;                   // since then
+  uint64_t executors_started;
+  uint64_t executors_failed;  // ended before they were ready
+  uint64_t executors_lost;    // ended while they had sessions
+  uint32_t executors;         // now
+  uint32_t sessions;
+  uint32_t allocations;
+  uint32_t slots;  // of all allocations
+};
+
+// A trust domain that has allocations or an executor. Its figures begin again when it has had neither.
+struct DomainState {
+  static constexpr std::string_view kName = "DomainState";
+  static constexpr Route kRoute = Route::kAnswers;
+  Name name;
+  BusyTime busy;
+  uint64_t executors_started;
+  uint64_t executors_failed;
+  uint64_t executors_lost;
+  uint32_t executors;  // now, those that are ending included
+  uint32_t sessions;
+  uint32_t allocations;
+  uint32_t unused;
 };
 
 }  // namespace gpuloom::control

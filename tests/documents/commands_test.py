@@ -68,6 +68,12 @@ INSTEAD = {
     "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.1 --name 3.2":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+    "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.2 --name 3.2":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+    "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.2 --name 3.3":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
 }
 
 # What a command's output says when it has done what it is shown for: (command, output).

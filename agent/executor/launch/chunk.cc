@@ -50,6 +50,7 @@ bool Launches::MayCollect(Kernel* looked_up, const wire::Launch::Request& reques
 void Launches::SubmitChunk(Stream& stream, StreamCommand& command) {
   ChunkPtr chunk = std::move(std::get<ChunkWork>(command.work).chunk);
   port_->CountKernels(chunk->size());
+  ++share_.counts.batches;
   const bool idle = stream.in_flight == 0;
   if (services_.submitters != nullptr && *services_.several_at_work) {
     stream.busy = true;

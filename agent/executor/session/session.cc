@@ -233,9 +233,19 @@ void Session::PublishFault(CUresult result, std::string_view text) {
 }
 
 void Session::SendCounters() {
-  if (kernels_told_ == kernels_launched_) return;
-  kernels_told_ = kernels_launched_;
-  services_.scheduler->Send(control::SessionCounters{id(), kernels_launched_, TimeUsed()});
+  if (!HasCounters()) return;
+  progress_told_ = Progress();
+  services_.scheduler->Send(
+      control::SessionCounters{id(), kernels_launched_, TimeUsed(), share_.counts});
+}
+
+uint64_t Session::Progress() const {
+  const control::WorkCounts& counts = share_.counts;
+  uint64_t sum = kernels_launched_ + counts.batches + counts.copies_to_device +
+                 counts.copies_from_device + counts.copies_on_device + counts.queue.sum_ns +
+                 counts.completion.sum_ns;
+  for (const uint64_t used_ns : share_.used_ns) sum += used_ns;
+  return sum;
 }
 
 control::TimeUsage Session::TimeUsed() const {

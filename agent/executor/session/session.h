@@ -86,9 +86,9 @@ class Session final : private SessionPort {
   void PublishFault(CUresult result, std::string_view text);
   // Returns true if printed text is waiting for the tenant to take it.
   bool HasText() const;
-  // Reports the number of kernels to the scheduler, if there were new ones.
+  // Reports to the scheduler what has been done, if that has changed.
   void SendCounters();
-  bool HasCounters() const { return kernels_told_ != kernels_launched_; }
+  bool HasCounters() const { return progress_told_ != Progress(); }
   // As in DeviceMemory.
   void GiveBackOld(uint64_t now_ns);
   bool HasKept() const;
@@ -116,6 +116,8 @@ class Session final : private SessionPort {
 
   // session.cc
   control::TimeUsage TimeUsed() const;
+  // Grows with everything that SendCounters reports.
+  uint64_t Progress() const;
   void UpdateHeld();
   void TellHeld();
   bool MayRead() const;
@@ -142,7 +144,7 @@ class Session final : private SessionPort {
   std::array<SchedulerHold, control::kHoldReasons> holds_;  // by reason
   uint64_t deadline_ns_ = 0;
   uint32_t returning_waits_ = 0;  // told while it is being returned
-  uint64_t kernels_told_ = 0;
+  uint64_t progress_told_ = 0;
   bool ring_empty_ = true;  // as of the last read
   bool chunks_first_ = false;
   static constexpr uint64_t kAtWorkNs = 1'000'000;

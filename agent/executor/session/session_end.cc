@@ -125,8 +125,9 @@ void Session::ReturnEverything() {
 }
 
 void Session::SendEnded(bool drained) {
-  services_.scheduler->Send(control::SessionEnded{
-      id(), kernels_launched_, static_cast<uint32_t>(reader_.fatal()), drained, TimeUsed()});
+  services_.scheduler->Send(control::SessionEnded{id(), kernels_launched_,
+                                                  static_cast<uint32_t>(reader_.fatal()), drained,
+                                                  TimeUsed(), share_.counts});
 }
 
 }  // namespace gpuloom::executor

@@ -6,6 +6,7 @@
 
 #include "agent/arbiter/terms.h"
 #include "agent/executor/session/session.h"
+#include "agent/executor/stream/work_counts.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -199,12 +200,21 @@ bool TimeSharing::Order(Session* session, Engine engine, Share::Room room, uint6
     arbiter_.Dropped(share.session, engine, std::exchange(queued, {}), now_ns);
     return false;
   }
+  NoteWait(&share, engine, now_ns);
   // Also what was not known to be queued.
   arbiter_.Queued(share.session, engine, submitted, now_ns);
   arbiter_.Submitted(share.session, engine, submitted, now_ns);
   NoteReady(session, now_ns);
   if (!room.idle_streams) share.let_go_on = 0;
   return true;
+}
+
+void TimeSharing::NoteWait(Share* share, Engine engine, uint64_t now_ns) const {
+  arbiter::Waits& told = share->waits_told[static_cast<size_t>(engine)];
+  const arbiter::Waits before = std::exchange(told, arbiter_.waits(share->session, engine, now_ns));
+  Observe(told.queue_ns - before.queue_ns, &share->counts.queue);
+  const uint64_t throttled_ns = told.throttled_ns - before.throttled_ns;
+  if (throttled_ns != 0) Observe(throttled_ns, &share->counts.throttled);
 }
 
 // A kernel may wait for what its own program does in another stream: what a session has at the device must not keep

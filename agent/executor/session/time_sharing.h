@@ -58,9 +58,11 @@ struct Share {
   std::array<arbiter::Work, arbiter::kEngines> queued;  // as the arbiter knows it
   std::array<uint32_t, arbiter::kEngines> heads = {};   // streams whose oldest mark is the engine's
   std::array<uint64_t, arbiter::kEngines> used_ns = {};
-  uint64_t noted_ns = 0;    // of all that, by Turns
-  uint64_t went_on_ns = 0;  // when a mark was last reached, or it was let go on
-  uint32_t let_go_on = 0;   // so often since an order
+  uint64_t noted_ns = 0;         // of all that, by Turns
+  uint64_t went_on_ns = 0;       // when a mark was last reached, or it was let go on
+  uint32_t let_go_on = 0;        // so often since an order
+  control::WorkCounts counts{};  // for the scheduler
+  std::array<arbiter::Waits, arbiter::kEngines> waits_told = {};  // of these in `counts`
 
   Room& room(arbiter::Engine engine) { return rooms[static_cast<size_t>(engine)]; }
   const Room& room(arbiter::Engine engine) const { return rooms[static_cast<size_t>(engine)]; }
@@ -143,6 +145,8 @@ class TimeSharing {
   // Lets the session submit. Returns false if nothing could go.
   bool Order(Session* session, arbiter::Engine engine, Share::Room room, uint64_t now_ns,
              uint64_t slice_ns);
+  // How long the session has waited for what has just been submitted.
+  void NoteWait(Share* share, arbiter::Engine engine, uint64_t now_ns) const;
   bool LetGoOn(Session* session, uint64_t now_ns, uint64_t slice_ns);
   arbiter::WorkMeter& meter(arbiter::Engine engine) { return meters_[static_cast<size_t>(engine)]; }
 

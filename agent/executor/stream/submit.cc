@@ -13,6 +13,7 @@
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/time_sharing.h"
 #include "agent/executor/stream/submission.h"
+#include "agent/executor/stream/work_counts.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -171,6 +172,7 @@ void Submission::Count(Stream& stream, const StreamCommand& command) {
   if (!engine) return;
   if (!stream.tally.any) stream.tally.since_ns = services_.sharing->now_ns();
   stream.tally.Add(*engine);
+  CountCopy(command, &share_.counts);
   if (!share_.limited) return;
   const arbiter::LaunchKey key = KeyOf(command);
   const arbiter::Prediction prediction = services_.sharing->Predict(share_, key);
@@ -192,6 +194,9 @@ void Submission::BeginMark(Stream& stream, uint64_t since_ns) {
 void Submission::EndMarks(Stream& stream, const Tally& tally, uint32_t commands) {
   if (!tally.any) return;
   const uint64_t now = services_.sharing->now_ns();
+  if (tally.engine == arbiter::Engine::kCompute) {
+    Observe(now - std::min(now, tally.since_ns), &share_.counts.completion);
+  }
   services_.sharing->EndMark(&share_, tally, *std::exchange(stream.metered, {}), now);
   if (commands == 0) return;
   stream.max_chunk = stream.cut.Update(tally.work.predicted_ns / commands,

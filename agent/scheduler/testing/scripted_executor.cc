@@ -56,6 +56,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -85,6 +87,7 @@ struct Session {
   bool held = false;
   uint32_t hold_request = 0;
   control::TimeUsage time{};
+  control::WorkCounts work{};
 };
 
 class Executor {
@@ -319,7 +322,7 @@ class Executor {
       }
       case 'c':
         session.kernels = 42;
-        Send(control::SessionCounters{id, session.kernels, session.time});
+        Send(control::SessionCounters{id, session.kernels, session.time, session.work});
         done();
         break;
       case 'h':
@@ -424,9 +427,12 @@ class Executor {
       case '0':
       case '1':
       case '9': {
-        const uint64_t ns = byte == '0' ? 0 : byte == '1' ? 1'000'000'000 : UINT64_MAX;
+        const uint64_t ns = byte == '0' ? 0 : byte == '1' ? 1'000'000 : UINT64_MAX;
+        std::array<uint64_t, sizeof(control::WorkCounts) / sizeof(uint64_t)> figures;
+        figures.fill(ns);
+        session.work = std::bit_cast<control::WorkCounts>(figures);
         session.time = {ns, ns, ns, ns, ns, ns};
-        Send(control::SessionCounters{id, session.kernels, session.time});
+        Send(control::SessionCounters{id, session.kernels, session.time, session.work});
         done();
         break;
       }
@@ -486,7 +492,7 @@ class Executor {
       }
       case 'd': {
         const int fd = STDERR_FILENO;
-        const control::SessionCounters counters{id, 1, {}};
+        const control::SessionCounters counters{id, 1, {}, {}};
         (void)control_.Send(0, counters, &fd, 1);
         break;
       }

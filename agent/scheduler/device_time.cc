@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/scheduler/device_time.h"
+
+#include <algorithm>
+
+namespace gpuloom::scheduler {
+
+void DeviceTime::Advance(uint64_t now_ns) {
+  const uint64_t passed_ns = now_ns - std::min(now_ns, now_ns_);
+  now_ns_ = std::max(now_ns, now_ns_);
+  if (turns_ != 0) {
+    sum_.of_turns_ns += passed_ns / turns_;
+  } else if (!executors_.empty()) {
+    sum_.of_pauses_ns += passed_ns / executors_.size();
+  }
+}
+
+void DeviceTime::Settle(Executor* executor) const {
+  if (executor->has_turn) executor->part_ns += sum_.of_turns_ns - executor->since.of_turns_ns;
+  executor->part_ns += sum_.of_pauses_ns - executor->since.of_pauses_ns;
+  executor->since = sum_;
+}
+
+void DeviceTime::Add(uint64_t executor, uint64_t now_ns) {
+  Advance(now_ns);
+  const auto [it, is_new] = executors_.try_emplace(executor);
+  if (is_new) it->second.since = sum_;
+}
+
+void DeviceTime::Remove(uint64_t executor, uint64_t now_ns) {
+  SetTurn(executor, false, now_ns);
+  executors_.erase(executor);
+}
+
+void DeviceTime::SetTurn(uint64_t executor, bool has_turn, uint64_t now_ns) {
+  Advance(now_ns);
+  const auto it = executors_.find(executor);
+  if (it == executors_.end() || it->second.has_turn == has_turn) return;
+  Settle(&it->second);
+  it->second.has_turn = has_turn;
+  has_turn ? ++turns_ : --turns_;
+}
+
+uint64_t DeviceTime::Charge(uint64_t executor, size_t engine, uint64_t wanted_ns, uint64_t now_ns) {
+  Advance(now_ns);
+  const auto it = executors_.find(executor);
+  if (it == executors_.end()) return 0;
+  Settle(&it->second);
+  uint64_t& charged_ns = it->second.charged_ns[engine];
+  const uint64_t granted_ns = std::min(wanted_ns, it->second.part_ns - charged_ns);
+  charged_ns += granted_ns;
+  return granted_ns;
+}
+
+}  // namespace gpuloom::scheduler

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/scheduler/device_time.h"
+
+#include <gtest/gtest.h>
+
+namespace gpuloom::scheduler {
+namespace {
+
+TEST(DeviceTime, WhoIsAloneMayBeChargedForAllOfIt) {
+  DeviceTime time;
+  time.Add(1, 1000);
+  time.SetTurn(1, true, 1000);
+  EXPECT_EQ(time.Charge(1, 0, 300, 1500), 300u);
+  EXPECT_EQ(time.Charge(1, 0, 300, 1500), 200u) << "no more than has passed";
+  EXPECT_EQ(time.Charge(1, 1, 500, 1500), 500u) << "the other engines have times of their own";
+  EXPECT_EQ(time.Charge(1, 0, 300, 1600), 100u);
+}
+
+TEST(DeviceTime, TurnsBelongToWhoHasThem) {
+  DeviceTime time;
+  time.Add(1, 0);
+  time.Add(2, 0);
+  time.SetTurn(1, true, 0);
+  time.SetTurn(1, false, 60);
+  time.SetTurn(2, true, 60);
+  time.SetTurn(2, false, 100);
+  EXPECT_EQ(time.Charge(1, 0, 1000, 100), 60u);
+  EXPECT_EQ(time.Charge(2, 0, 1000, 100), 40u);
+}
+
+TEST(DeviceTime, OverlapsAndPausesAreDivided) {
+  DeviceTime time;
+  time.Add(1, 0);
+  time.Add(2, 0);
+  time.SetTurn(1, true, 0);
+  time.SetTurn(2, true, 100);  // the first one's has not drained
+  time.SetTurn(1, false, 200);
+  time.SetTurn(2, false, 250);
+  EXPECT_EQ(time.Charge(1, 0, 1000, 350), 100u + 50 + 50);
+  EXPECT_EQ(time.Charge(2, 0, 1000, 350), 50u + 50 + 50);
+}
+
+TEST(DeviceTime, Malicious_AllTogetherAreNeverChargedForMoreThanHasPassed) {
+  DeviceTime time;
+  uint64_t charged_ns = 0;
+  for (uint64_t now_ns = 1; now_ns < 5000; ++now_ns) {
+    const uint64_t who = now_ns * 7 % 4;
+    if (now_ns % 11 == 0) time.Remove(who, now_ns);
+    time.Add(who, now_ns);
+    time.SetTurn(who, now_ns % 3 != 0, now_ns);
+    charged_ns += time.Charge(who, 0, UINT64_MAX, now_ns);
+    ASSERT_LE(charged_ns, now_ns);
+  }
+  EXPECT_GT(charged_ns, 0u);
+}
+
+TEST(DeviceTime, AnUnknownOneHasNoPart) {
+  DeviceTime time;
+  time.SetTurn(9, true, 5);
+  time.Remove(9, 6);
+  EXPECT_EQ(time.Charge(9, 0, 10, 10), 0u);
+}
+
+}  // namespace
+}  // namespace gpuloom::scheduler

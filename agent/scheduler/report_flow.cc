@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the scheduler counts, and what it tells of it: allocations, trust domains and the GPU. What executors report is
+// untrusted: a figure never goes back, sums stop at the largest number, and nobody is charged for more of the device's
+// time than has passed (device_time.h).
+#include <algorithm>
+#include <set>
+
+#include "agent/node/gpu_uuid.h"
+#include "agent/scheduler/scheduler.h"
+#include "agent/scheduler/time_usage.h"
+#include "proto/control/connection.h"
+
+namespace gpuloom::scheduler {
+namespace {
+
+struct Engine {
+  uint64_t control::TimeUsage::*used;
+  uint64_t control::BusyTime::*busy;
+};
+constexpr Engine kEngines[] = {
+    {&control::TimeUsage::compute_ns, &control::BusyTime::compute_ns},
+    {&control::TimeUsage::copy_to_device_ns, &control::BusyTime::copy_to_device_ns},
+    {&control::TimeUsage::copy_from_device_ns, &control::BusyTime::copy_from_device_ns}};
+static_assert(std::size(kEngines) == DeviceTime::kEngines);
+
+}  // namespace
+
+void Scheduler::Raise(Session* session, uint64_t kernels_launched_untrusted,
+                      const control::TimeUsage& time_untrusted,
+                      const control::WorkCounts& work_untrusted) {
+  session->kernels_launched = std::max(session->kernels_launched, kernels_launched_untrusted);
+  RaiseTo(time_untrusted, &session->reported);
+  RaiseTo(work_untrusted, &session->work);
+  ChargeTime(session);
+}
+
+void Scheduler::ChargeTime(Session* session) {
+  control::TimeUsage& time = session->time;
+  const control::TimeUsage before = time;
+  time = session->reported;
+  for (size_t i = 0; i < std::size(kEngines); ++i) {
+    const uint64_t charged_ns = before.*kEngines[i].used;
+    const uint64_t wanted_ns = session->reported.*kEngines[i].used - charged_ns;
+    const uint64_t ns = wanted_ns == 0 ? 0 : turns_.Charge(*session->executor, i, wanted_ns);
+    time.*kEngines[i].used = charged_ns + ns;
+    if (ns == 0) continue;
+    busy_.*kEngines[i].busy += ns;
+    start_history_[session->executor->domain].busy.*kEngines[i].busy += ns;
+  }
+}
+
+void Scheduler::NoteFault(Session* session, control::Fault fault) {
+  if (!std::exchange(session->faulted, true)) {
+    ++session->allocation->faults[static_cast<size_t>(fault)];
+  }
+}
+
+void Scheduler::SendStates(Peer* peer, uint32_t request) {
+  for (const auto& [id, session] : sessions_) ChargeTime(session.get());
+  for (const auto& [name, entry] : allocations_) {
+    const Allocation& allocation = *entry.allocation;
+    control::AllocationState state{};
+    control::SetText(state.name, name.c_str());
+    control::SetText(state.pod_namespace, allocation.identity.pod_namespace.c_str());
+    control::SetText(state.pod, allocation.identity.pod.c_str());
+    control::SetText(state.pod_uid, allocation.identity.pod_uid.c_str());
+    control::SetText(state.container, allocation.identity.container.c_str());
+    control::SetText(state.trust_domain, allocation.trust_domain.c_str());
+    state.bound = allocation.bound ? 1 : 0;
+    state.slots = allocation.slots;
+    state.sessions = allocation.session_count;
+    state.memory_quota_bytes = allocation.usage.quota_bytes();
+    state.memory_used_bytes = allocation.usage.used_bytes();
+    state.memory_peak_bytes = allocation.usage.peak_bytes();
+    state.memory_refused_count = allocation.usage.refused_count();
+    state.shares = allocation.shares;
+    state.suspended = allocation.suspended ? 1 : 0;
+    state.sessions_begun = allocation.sessions_begun;
+    state.sessions_refused = allocation.sessions_refused;
+    std::copy(allocation.faults.begin(), allocation.faults.end(), state.faults);
+    AddSessions(allocation, &state);
+    state.unsupported_count = static_cast<uint32_t>(allocation.unsupported.size());
+    std::string unsupported;
+    for (const std::string& one : allocation.unsupported) {
+      if (unsupported.size() + one.size() + 1 >= sizeof(state.unsupported)) break;
+      unsupported += one + "\n";
+    }
+    control::SetText(state.unsupported, unsupported.c_str());
+    peer->Send(request, state);
+  }
+}
+
+void Scheduler::SendGpu(Peer* peer, uint32_t request) {
+  for (const auto& [id, session] : sessions_) ChargeTime(session.get());
+  control::GpuState gpu{};
+  control::SetText(gpu.uuid, FormatUuid(device_->facts().uuid).c_str());
+  control::SetText(gpu.name, device_->facts().name.c_str());
+  control::SetText(gpu.version, options_.version.c_str());
+  gpu.memory_bytes = device_->facts().total_memory_bytes;
+  gpu.running_ns =
+      static_cast<uint64_t>(std::chrono::nanoseconds(EventLoop::Clock::now() - began_).count());
+  gpu.busy = busy_;
+  gpu.executors_started = executor_counts_.started;
+  gpu.executors_failed = executor_counts_.failed;
+  gpu.executors_lost = executor_counts_.lost;
+  gpu.executors = static_cast<uint32_t>(executors_.size());
+  gpu.sessions = static_cast<uint32_t>(sessions_.size());
+  gpu.allocations = static_cast<uint32_t>(allocations_.size());
+
+  std::map<std::string, control::DomainState> domains;
+  for (const auto& [name, entry] : allocations_) {
+    gpu.slots += entry.allocation->slots;
+    if (!entry.allocation->bound) continue;
+    AddTo(entry.allocation->usage.quota_bytes(), &gpu.memory_promised_bytes);
+    ++domains[entry.allocation->trust_domain].allocations;
+  }
+  for (const auto& [id, session] : sessions_) ++domains[session->executor->domain].sessions;
+  for (const auto& [id, executor] : executors_) ++domains[executor->domain].executors;
+  // Removed allocations have memory while their sessions end, and what an executor's driver still uses for them.
+  std::set<const Allocation*> charged;
+  for (const auto& [name, entry] : allocations_) charged.insert(entry.allocation.get());
+  for (const auto& [id, session] : sessions_) charged.insert(session->allocation.get());
+  for (const auto& [id, executor] : executors_) {
+    for (const auto& [memory_id, charge] : executor->charges) {
+      charged.insert(charge.allocation.get());
+    }
+  }
+  for (const Allocation* allocation : charged) {
+    gpu.memory_used_bytes += allocation->usage.used_bytes();
+  }
+  peer->Send(request, gpu);
+  for (auto& [name, domain] : domains) {
+    control::SetText(domain.name, name.c_str());
+    if (const auto it = start_history_.find(name); it != start_history_.end()) {
+      domain.busy = it->second.busy;
+      domain.executors_started = it->second.counts.started;
+      domain.executors_failed = it->second.counts.failed;
+      domain.executors_lost = it->second.counts.lost;
+    }
+    peer->Send(request, domain);
+  }
+}
+
+}  // namespace gpuloom::scheduler
