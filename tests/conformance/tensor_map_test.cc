@@ -125,7 +125,16 @@ TEST_F(TensorMap, WrongMaps) {
   wrong("element stride", [](Tiled& t) { t.element_strides[1] = 9; });
   wrong("swizzle's span", [](Tiled& t) { t.swizzle = CU_TENSOR_MAP_SWIZZLE_32B; });
   wrong("interleave of rank 2", [](Tiled& t) { t.interleave = CU_TENSOR_MAP_INTERLEAVE_16B; });
-  wrong("type", [](Tiled& t) { t.type = static_cast<CUtensorMapDataType>(99); });
+  for (const uint32_t unknown : {99u, UINT32_MAX}) {
+    SCOPED_TRACE(unknown);
+    wrong("type", [=](Tiled& t) { t.type = static_cast<CUtensorMapDataType>(unknown); });
+    wrong("interleave",
+          [=](Tiled& t) { t.interleave = static_cast<CUtensorMapInterleave>(unknown); });
+    wrong("swizzle", [=](Tiled& t) { t.swizzle = static_cast<CUtensorMapSwizzle>(unknown); });
+    wrong("promotion",
+          [=](Tiled& t) { t.l2_promotion = static_cast<CUtensorMapL2promotion>(unknown); });
+    wrong("fill", [=](Tiled& t) { t.fill = static_cast<CUtensorMapFloatOOBfill>(unknown); });
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "agent/softgpu/driver/is_up_to.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
 
@@ -71,9 +72,10 @@ bool RulesHold(const Request& r, uint64_t inner_bytes) {
       (r.rank > 1 && r.strides == nullptr)) {
     return false;
   }
-  if (r.interleave > CU_TENSOR_MAP_INTERLEAVE_32B || r.swizzle > CU_TENSOR_MAP_SWIZZLE_128B ||
-      r.l2_promotion > CU_TENSOR_MAP_L2_PROMOTION_L2_256B ||
-      r.fill > CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA) {
+  if (!IsUpTo(CU_TENSOR_MAP_INTERLEAVE_32B, r.interleave) ||
+      !IsUpTo(CU_TENSOR_MAP_SWIZZLE_128B, r.swizzle) ||
+      !IsUpTo(CU_TENSOR_MAP_L2_PROMOTION_L2_256B, r.l2_promotion) ||
+      !IsUpTo(CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA, r.fill)) {
     return false;
   }
   if (r.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE && r.rank < 3) return false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/is_up_to.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/view.h"
 #include "proto/cuda/array_format.h"
@@ -79,8 +80,9 @@ bool SetSampler(const CUDA_TEXTURE_DESC& sampler, Texture& texture) {
   constexpr unsigned kKnownFlags = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
                                    CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |
                                    CU_TRSF_SEAMLESS_CUBEMAP;
-  if (sampler.filterMode > CU_TR_FILTER_MODE_LINEAR ||
-      sampler.mipmapFilterMode > CU_TR_FILTER_MODE_LINEAR || (sampler.flags & ~kKnownFlags) != 0) {
+  if (!IsUpTo(CU_TR_FILTER_MODE_LINEAR, sampler.filterMode) ||
+      !IsUpTo(CU_TR_FILTER_MODE_LINEAR, sampler.mipmapFilterMode) ||
+      (sampler.flags & ~kKnownFlags) != 0) {
     return false;
   }
   for (int i = 0; i < 3; ++i) {

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace gpuloom::softgpu {
+
+// For an enumeration of CUDA's whose enumerators begin at 0. It is compared as an int, so that a value beyond INT_MAX
+// would be below every enumerator.
+template <typename E>
+[[nodiscard]] constexpr bool IsUpTo(E last, E value) {
+  static_assert(std::is_enum_v<E>);
+  return static_cast<uint32_t>(value) <= static_cast<uint32_t>(last);
+}
+
+}  // namespace gpuloom::softgpu
