@@ -49,6 +49,10 @@ void Scheduler::ChargeTime(Session* session) {
   }
 }
 
+void Scheduler::ChargeTimeOfAll() {
+  for (const auto& [id, session] : sessions_) ChargeTime(session.get());
+}
+
 void Scheduler::NoteFault(Session* session, control::Fault fault) {
   if (!std::exchange(session->faulted, true)) {
     ++session->allocation->faults[static_cast<size_t>(fault)];
@@ -56,7 +60,7 @@ void Scheduler::NoteFault(Session* session, control::Fault fault) {
 }
 
 void Scheduler::SendStates(Peer* peer, uint32_t request) {
-  for (const auto& [id, session] : sessions_) ChargeTime(session.get());
+  ChargeTimeOfAll();
   for (const auto& [name, entry] : allocations_) {
     const Allocation& allocation = *entry.allocation;
     control::AllocationState state{};
@@ -91,7 +95,7 @@ void Scheduler::SendStates(Peer* peer, uint32_t request) {
 }
 
 void Scheduler::SendGpu(Peer* peer, uint32_t request) {
-  for (const auto& [id, session] : sessions_) ChargeTime(session.get());
+  ChargeTimeOfAll();
   control::GpuState gpu{};
   control::SetText(gpu.uuid, FormatUuid(device_->facts().uuid).c_str());
   control::SetText(gpu.name, device_->facts().name.c_str());

@@ -125,6 +125,7 @@ class Scheduler {
              const control::TimeUsage& time_untrusted, const control::WorkCounts& work_untrusted);
   // For what has been reported, as far as the executor's part of the device's time goes.
   void ChargeTime(Session* session);
+  void ChargeTimeOfAll();
   // Counts it, once for each session.
   void NoteFault(Session* session, control::Fault fault);
 

@@ -172,7 +172,7 @@ void Submission::Count(Stream& stream, const StreamCommand& command) {
   if (!engine) return;
   if (!stream.tally.any) stream.tally.since_ns = services_.sharing->now_ns();
   stream.tally.Add(*engine);
-  CountCopy(command, &share_.counts);
+  CountCopy(command, *engine, &share_.counts);
   if (!share_.limited) return;
   const arbiter::LaunchKey key = KeyOf(command);
   const arbiter::Prediction prediction = services_.sharing->Predict(share_, key);

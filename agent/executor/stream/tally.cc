@@ -32,8 +32,6 @@ LaunchKey OfBytes(size_t kind, uint64_t bytes) {
   return key;
 }
 
-uint64_t Bytes(uint64_t width, uint64_t height, uint64_t depth) { return width * height * depth; }
-
 LaunchKey OfLaunch(CUfunction function, const auto& request) {
   LaunchKey key;
   key.function = reinterpret_cast<uintptr_t>(function);
@@ -76,12 +74,11 @@ struct Keys {
     return OfBytes(command.work.index(), work.request.count * work.request.element_bytes);
   }
   LaunchKey operator()(const CopyBlockWork& work) const {
-    const wire::GraphCopy& copy = work.copy;
-    return OfBytes(command.work.index(), Bytes(copy.width_bytes, copy.height, copy.depth));
+    return OfBytes(command.work.index(), BytesOf(work.copy));
   }
   LaunchKey operator()(const FillBlockWork& work) const {
     const wire::GraphFill& fill = work.fill;
-    return OfBytes(command.work.index(), Bytes(fill.width, fill.height, fill.element_bytes));
+    return OfBytes(command.work.index(), fill.width * fill.height * fill.element_bytes);
   }
   LaunchKey operator()(const GraphWork& work) const {
     LaunchKey key;
@@ -97,6 +94,10 @@ struct Keys {
 
 std::optional<Engine> EngineOf(const StreamCommand& command) {
   return std::visit(Engines(), command.work);
+}
+
+uint64_t BytesOf(const wire::GraphCopy& copy) {
+  return copy.width_bytes * copy.height * copy.depth;
 }
 
 LaunchKey KeyOf(const StreamCommand& command) { return std::visit(Keys{command}, command.work); }

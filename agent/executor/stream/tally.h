@@ -8,6 +8,7 @@
 
 #include "agent/arbiter/domain_arbiter.h"
 #include "agent/arbiter/launch_predictor.h"
+#include "proto/wire/graph_nodes.h"
 
 namespace gpuloom::executor {
 
@@ -16,6 +17,8 @@ struct StreamCommand;
 
 // None: it keeps none busy.
 std::optional<arbiter::Engine> EngineOf(const StreamCommand& command);
+// What a block is copied of, in bytes.
+uint64_t BytesOf(const wire::GraphCopy& copy);
 // What takes about as long has the same key. The owner is for the caller to add.
 arbiter::LaunchKey KeyOf(const StreamCommand& command);
 arbiter::LaunchKey KeyOf(const Chunk& chunk);

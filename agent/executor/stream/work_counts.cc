@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "agent/executor/copy/host_copy.h"
 #include "agent/executor/stream/stream_command.h"
+#include "agent/executor/stream/tally.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -26,25 +28,18 @@ void Add(const Direction& direction, uint64_t bytes, WorkCounts* counts) {
 
 }  // namespace
 
-void CountCopy(const StreamCommand& command, WorkCounts* counts) {
+void CountCopy(const StreamCommand& command, arbiter::Engine engine, WorkCounts* counts) {
+  const Direction& direction = engine == arbiter::Engine::kCopyToDevice     ? kToDevice
+                               : engine == arbiter::Engine::kCopyFromDevice ? kFromDevice
+                                                                            : kOnDevice;
   if (const auto* copy = std::get_if<CopyWork>(&command.work)) {
-    const wire::Copy::Request& request = copy->request;
-    if (request.kind == wire::CopyKind::kHostToHost) return;
-    Add(request.kind == wire::CopyKind::kHostToDevice   ? kToDevice
-        : request.kind == wire::CopyKind::kDeviceToHost ? kFromDevice
-                                                        : kOnDevice,
-        request.size_bytes, counts);
+    if (copy->request.kind == wire::CopyKind::kHostToHost) return;
+    Add(direction, copy->request.size_bytes, counts);
   } else if (std::holds_alternative<CopyInlineWork>(command.work)) {
-    Add(kToDevice, command.payload.size(), counts);
+    Add(direction, command.payload.size(), counts);
   } else if (const auto* block = std::get_if<CopyBlockWork>(&command.work)) {
-    const wire::GraphCopy& copy = block->copy;
-    const bool from_host = copy.from.space == wire::GraphCopySpace::kHost;
-    const bool to_host = copy.to.space == wire::GraphCopySpace::kHost;
-    if (from_host && to_host) return;
-    Add(from_host ? kToDevice
-        : to_host ? kFromDevice
-                  : kOnDevice,
-        copy.width_bytes * copy.height * copy.depth, counts);
+    if (IsHostCopy(block->copy)) return;
+    Add(direction, BytesOf(block->copy), counts);
   }
 }
 

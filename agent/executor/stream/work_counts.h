@@ -4,14 +4,16 @@
 
 #include <cstdint>
 
+#include "agent/arbiter/domain_arbiter.h"
 #include "proto/control/messages.h"
 
 namespace gpuloom::executor {
 
 struct StreamCommand;
 
-// Counts the command if it is a copy that touches the device. Copies inside graphs are not seen.
-void CountCopy(const StreamCommand& command, control::WorkCounts* counts);
+// Counts the command if it is a copy that touches the device. `engine`: the command's (EngineOf). Copies inside graphs
+// are not seen.
+void CountCopy(const StreamCommand& command, arbiter::Engine engine, control::WorkCounts* counts);
 
 void Observe(uint64_t took_ns, control::Histogram* histogram);
 

@@ -6,9 +6,14 @@
 #include <numeric>
 
 #include "agent/executor/stream/stream_command.h"
+#include "agent/executor/stream/tally.h"
 
 namespace gpuloom::executor {
 namespace {
+
+void Count(const StreamCommand& command, control::WorkCounts* counts) {
+  CountCopy(command, EngineOf(command).value(), counts);
+}
 
 TEST(WorkCounts, AHistogramHasABoundInTheBucketThatItEnds) {
   control::Histogram histogram{};
@@ -36,7 +41,7 @@ TEST(WorkCounts, CopiesAreCountedByDirection) {
     request.kind = kind;
     request.size_bytes = bytes;
     command.work = CopyWork{request};
-    CountCopy(command, &counts);
+    Count(command, &counts);
   };
   copy(wire::CopyKind::kHostToDevice, 1);
   copy(wire::CopyKind::kHostToDevice, 2);
@@ -62,14 +67,14 @@ TEST(WorkCounts, BlocksAreCountedByWhatTheyCopy) {
   block.copy.from.space = wire::GraphCopySpace::kHost;
   block.copy.to.space = wire::GraphCopySpace::kDevice;
   command.work = block;
-  CountCopy(command, &counts);
+  Count(command, &counts);
   std::swap(block.copy.from, block.copy.to);
   command.work = block;
-  CountCopy(command, &counts);
+  Count(command, &counts);
   EXPECT_EQ(counts.bytes_to_device, 60u);
   EXPECT_EQ(counts.bytes_from_device, 60u);
   command.work = FillWork{};
-  CountCopy(command, &counts);
+  Count(command, &counts);
   EXPECT_EQ(counts.copies_to_device + counts.copies_from_device + counts.copies_on_device, 2u);
 }
 
