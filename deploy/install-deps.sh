@@ -8,7 +8,7 @@ packages=(
   git ca-certificates ccache cmake ninja-build g++ clang clang-format clang-tidy libclang-rt-14-dev binutils procps
   python3 python3-jsonschema python3-yaml
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
-  libboost-dev libyaml-cpp-dev libspdlog-dev libcli11-dev libzstd-dev liblz4-dev
+  libboost-dev libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libzstd-dev liblz4-dev
   libgtest-dev libgmock-dev
   musl-tools libc6-i386  # programs of other C libraries, which tests run
   golang-go golang-github-masterminds-sprig-dev golang-k8s-sigs-yaml-dev  # what helm renders with: the chart's test; 0.5 GB

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <memory>
 #include <string_view>
 
 #include "agent/node/duration.h"
@@ -14,6 +15,26 @@
 
 namespace gpuloom::run {
 namespace {
+
+void AddStateDir(CLI::App* command, std::string* state_dir) {
+  command->add_option("--state-dir", *state_dir,
+                      "state folder of the node's agent, or of one scheduler (default: "
+                      "/var/lib/gpuloom, and those of this user's gpuloom run)");
+}
+
+void AddStatus(CLI::App* app, const char* name, const char* what, StatusCommand::About about,
+               std::optional<StatusCommand>* status) {
+  CLI::App* added = app->add_subcommand(name, what);
+  auto command = std::make_shared<StatusCommand>();
+  command->about = about;
+  AddStateDir(added, &command->state_dir);
+  added
+      ->add_option_function<std::string>(
+          "-o,--output", [command](const std::string& format) { command->json = format == "json"; },
+          "table, for people, or json, whose fields docs/status.md explains (table)")
+      ->check(CLI::IsMember({"table", "json"}));
+  added->callback([command, status] { *status = *command; });
+}
 
 CLI::App* AddSuspend(CLI::App* app, bool suspends, SuspendCommand* command) {
   CLI::App* added = app->add_subcommand(
@@ -34,9 +55,7 @@ CLI::App* AddSuspend(CLI::App* app, bool suspends, SuspendCommand* command) {
           "the pod, as NAMESPACE/POD; NAMESPACE/POD/CONTAINER for one container. The commands of "
           "gpuloom run are pods of the namespace local")
       ->required();
-  added->add_option("--state-dir", command->state_dir,
-                    "state folder of the node's agent, or of one scheduler (default: "
-                    "/var/lib/gpuloom, and those of this user's gpuloom run)");
+  AddStateDir(added, &command->state_dir);
   if (!suspends) return added;
   added->add_option_function<std::string>(
       "--timeout",
@@ -148,6 +167,18 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   SuspendCommand suspend;
   const CLI::App* about_suspend = AddSuspend(&app, true, &suspend);
   const CLI::App* about_resume = AddSuspend(&app, false, &suspend);
+  AddStatus(&app, "tenants",
+            "Says who uses this machine's GPUs: memory, GPU time, what was refused, faults.\n"
+            "Example: gpuloom tenants --state-dir /var/lib/gpuloom",
+            StatusCommand::About::kTenants, &line.status);
+  AddStatus(&app, "gpus",
+            "Says what this machine's GPUs do: memory, how busy they are, trust domains.\n"
+            "Example: gpuloom gpus -o json",
+            StatusCommand::About::kGpus, &line.status);
+  AddStatus(&app, "version",
+            "Says of which release this program and each scheduler are.\n"
+            "Example: gpuloom version -o json",
+            StatusCommand::About::kVersions, &line.status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& mistake) {
@@ -168,6 +199,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
     line.suspend = suspend;
     return line;
   }
+  if (line.status) return line;
   if (!*run) {
     printf("%s", app.help().c_str());
     *exit_status = 2;

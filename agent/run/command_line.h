@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/policy_command/policy_command.h"
+#include "agent/run/status.h"
 #include "agent/run/suspend.h"
 
 namespace gpuloom::run {
@@ -30,6 +31,7 @@ struct CommandLine {
   std::vector<std::string> command;
   std::optional<PolicyCommand> policy;    // instead of all that
   std::optional<SuspendCommand> suspend;  // the same
+  std::optional<StatusCommand> status;    // the same
 };
 
 // nullopt: there is nothing to run, end with *exit_status.

@@ -4,6 +4,8 @@
 //
 // gpuloom suspend, gpuloom resume: stop a pod's work on this machine's GPUs, and let it go on; asks the schedulers.
 //
+// gpuloom tenants, gpus, version: who uses this machine's GPUs, how much, by which release; asks the schedulers.
+//
 // gpuloom run: a tenant on a bare machine, for people without Kubernetes, for tests and for
 // benchmarks.
 //
@@ -24,6 +26,7 @@
 #include "agent/run/scheduler_place.h"
 #include "agent/run/scheduler_start.h"
 #include "agent/run/state_dir.h"
+#include "agent/run/status.h"
 #include "agent/run/suspend.h"
 #include "agent/run/tenant_folder.h"
 #include "agent/run/unsupported_report.h"
@@ -55,6 +58,13 @@ int Main(int argc, char** argv) {
     fputs(outcome.text.c_str(), stdout);
     fputs(outcome.trouble.c_str(), stderr);
     return outcome.exit_status;
+  }
+
+  if (line->status) {
+    const StatusAnswer answer = AnswerAboutStatus(*line->status);
+    fputs(answer.text.c_str(), stdout);
+    fputs(answer.trouble.c_str(), stderr);
+    return answer.exit_status;
   }
 
   std::string error;

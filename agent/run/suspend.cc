@@ -2,12 +2,11 @@
 #include "agent/run/suspend.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 #include <thread>
 
 #include "agent/node/one_line.h"
-#include "agent/run/state_dir.h"
+#include "agent/run/scheduler_search.h"
 #include "proto/control/client.h"
 
 namespace gpuloom::run {
@@ -15,7 +14,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr char kAgentsStateDir[] = "/var/lib/gpuloom";
 constexpr std::chrono::milliseconds kLookAgain{20};
 // Of an error that names what is there.
 constexpr size_t kNamed = 20;
@@ -69,7 +67,7 @@ class Suspension {
   }
 
   bool FindAllocations() {
-    const std::vector<std::string> places = Places();
+    const std::vector<std::string> places = SearchedFolders(command_.state_dir);
     std::set<std::string> others;
     bool all_answer = true;
     for (const std::string& folder : FindSchedulers(places, &unseen_)) {
@@ -111,10 +109,7 @@ class Suspension {
     if (!all_answer) return Fail("nothing was changed");
     if (!asked_.empty()) return true;
     if (schedulers_ == 0) {
-      std::string where;
-      for (const std::string& place : places) where += (where.empty() ? "" : ", ") + place;
-      return Fail("no scheduler is found in " + where + unseen_ +
-                  ": name the agent's state folder with --state-dir");
+      return Fail(NoSchedulerFound(places, unseen_));
     }
     std::string there;
     size_t named = 0;
@@ -125,12 +120,6 @@ class Suspension {
     if (others.size() > kNamed) there += ", …";
     return Fail(NameOf(command_) + " has no GPU on this node; " +
                 (there.empty() ? "nobody has" : "these have: " + there) + unseen_);
-  }
-
-  std::vector<std::string> Places() const {
-    if (!command_.state_dir.empty()) return {command_.state_dir};
-    const std::string own = DefaultStateDir("gpu");
-    return {kAgentsStateDir, own.substr(0, own.rfind('/'))};
   }
 
   bool Say() {
@@ -209,32 +198,6 @@ bool ParseTarget(const std::string& text, SuspendCommand* command) {
   return !command->pod_namespace.empty() && !command->pod.empty() &&
          (second == text.npos || !command->container.empty()) &&
          command->container.find('/') == command->container.npos;
-}
-
-std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
-                                        std::string* unseen) {
-  namespace fs = std::filesystem;
-  std::set<std::string> found;
-  const auto look = [&](const fs::path& folder) {
-    std::error_code error;
-    if (fs::is_socket(folder / control::kControlSocketName, error)) found.insert(folder);
-  };
-  for (const std::string& folder : folders) {
-    look(folder);
-    // `gpuloom run` keeps one folder a GPU, an agent the same in gpus/.
-    for (const fs::path& parent : {fs::path(folder), fs::path(folder) / "gpus"}) {
-      std::error_code error;
-      for (auto entry = fs::directory_iterator(parent, error);
-           !error && entry != fs::directory_iterator(); entry.increment(error)) {
-        look(entry->path());
-      }
-      if (error == std::errc::permission_denied) {
-        *unseen += "; " + parent.string() + " is closed to this user";
-        break;
-      }
-    }
-  }
-  return {found.begin(), found.end()};
 }
 
 SuspendOutcome Suspend(const SuspendCommand& command) { return Suspension(command).Run(); }

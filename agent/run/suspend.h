@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <string>
-#include <vector>
 
 namespace gpuloom::run {
 
@@ -15,9 +14,8 @@ struct SuspendCommand {
   bool suspend = true;  // false: resume
   std::string pod_namespace;
   std::string pod;
-  std::string container;  // empty: all
-  // An agent's state folder, or that of one scheduler. Empty: the agent's default, and those of this user's `gpuloom run`.
-  std::string state_dir;
+  std::string container;                                // empty: all
+  std::string state_dir;                                // as SearchedFolders
   std::chrono::milliseconds timeout = kDefaultTimeout;  // for what runs to end
 };
 
@@ -33,10 +31,5 @@ struct SuspendOutcome {
 };
 
 SuspendOutcome Suspend(const SuspendCommand& command);
-
-// The folders below these, and these themselves, in which a scheduler has its control socket. Adds to `unseen` the folders
-// that may not be read, each behind "; ".
-std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
-                                        std::string* unseen);
 
 }  // namespace gpuloom::run

@@ -171,22 +171,5 @@ TEST(ParseTarget, IsAPodOrOneOfItsContainers) {
   }
 }
 
-TEST_F(SuspendTest, SchedulersAreFoundInAnAgentsFolderAndInThoseOfRuns) {
-  const auto listen = [&](const std::filesystem::path& folder) {
-    std::filesystem::create_directories(folder);
-    return channel::ListenAt((folder / control::kControlSocketName).c_str());
-  };
-  const channel::UniqueFd sockets[] = {listen(root_ / "agent/gpus/GPU-1"),
-                                       listen(root_ / "agent/gpus/GPU-2"),
-                                       listen(root_ / "runs/softgpu"), listen(root_ / "one")};
-  std::filesystem::create_directories(root_ / "agent/gpus/GPU-3");
-  std::string unseen;
-  EXPECT_THAT(
-      FindSchedulers({root_ / "agent", root_ / "runs", root_ / "one", root_ / "none"}, &unseen),
-      ::testing::ElementsAre(root_ / "agent/gpus/GPU-1", root_ / "agent/gpus/GPU-2", root_ / "one",
-                             root_ / "runs/softgpu"));
-  EXPECT_EQ(unseen, "");
-}
-
 }  // namespace
 }  // namespace gpuloom::run

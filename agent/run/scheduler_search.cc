@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/run/scheduler_search.h"
+
+#include <filesystem>
+#include <set>
+
+#include "agent/run/state_dir.h"
+#include "proto/control/connection.h"
+
+namespace gpuloom::run {
+namespace {
+
+constexpr char kAgentsStateDir[] = "/var/lib/gpuloom";
+
+}  // namespace
+
+std::vector<std::string> SearchedFolders(const std::string& state_dir) {
+  if (!state_dir.empty()) return {state_dir};
+  const std::string own = DefaultStateDir("gpu");
+  return {kAgentsStateDir, own.substr(0, own.rfind('/'))};
+}
+
+std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
+                                        std::string* unseen) {
+  namespace fs = std::filesystem;
+  std::set<std::string> found;
+  const auto look = [&](const fs::path& folder) {
+    std::error_code error;
+    if (fs::is_socket(folder / control::kControlSocketName, error)) found.insert(folder);
+  };
+  for (const std::string& folder : folders) {
+    look(folder);
+    // `gpuloom run` keeps one folder a GPU, an agent the same in gpus/.
+    for (const fs::path& parent : {fs::path(folder), fs::path(folder) / "gpus"}) {
+      std::error_code error;
+      for (auto entry = fs::directory_iterator(parent, error);
+           !error && entry != fs::directory_iterator(); entry.increment(error)) {
+        look(entry->path());
+      }
+      if (error == std::errc::permission_denied) {
+        *unseen += "; " + parent.string() + " is closed to this user";
+        break;
+      }
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+std::string NoSchedulerFound(const std::vector<std::string>& folders, const std::string& unseen) {
+  std::string where;
+  for (const std::string& folder : folders) where += (where.empty() ? "" : ", ") + folder;
+  return "no scheduler is found in " + where + unseen +
+         ": name the agent's state folder with --state-dir";
+}
+
+}  // namespace gpuloom::run

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The schedulers of this machine, by the folders in which they have their control sockets. Reads folders only; safe from
+// any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gpuloom::run {
+
+// Where a command looks: `state_dir`, an agent's state folder or that of one scheduler; or, if that is empty, the
+// agent's default and those of this user's `gpuloom run`.
+std::vector<std::string> SearchedFolders(const std::string& state_dir);
+
+// The folders below these, and these themselves, in which a scheduler has its control socket. Adds to `unseen` the folders
+// that may not be read, each behind "; ".
+std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
+                                        std::string* unseen);
+
+// An error: none is found there.
+std::string NoSchedulerFound(const std::vector<std::string>& folders, const std::string& unseen);
+
+}  // namespace gpuloom::run

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/run/scheduler_search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "proto/channel/socket.h"
+#include "proto/control/connection.h"
+
+namespace gpuloom::run {
+namespace {
+
+TEST(SchedulerSearch, FindsThemInAnAgentsFolderAndInThoseOfRuns) {
+  char name[] = "/tmp/gpuloom-scheduler-search-XXXXXX";
+  const std::filesystem::path root = mkdtemp(name);
+  const auto listen = [&](const std::filesystem::path& folder) {
+    std::filesystem::create_directories(folder);
+    return channel::ListenAt((folder / control::kControlSocketName).c_str());
+  };
+  const channel::UniqueFd sockets[] = {listen(root / "agent/gpus/GPU-1"),
+                                       listen(root / "agent/gpus/GPU-2"),
+                                       listen(root / "runs/softgpu"), listen(root / "one")};
+  std::filesystem::create_directories(root / "agent/gpus/GPU-3");
+  std::string unseen;
+  EXPECT_THAT(FindSchedulers({root / "agent", root / "runs", root / "one", root / "none"}, &unseen),
+              ::testing::ElementsAre(root / "agent/gpus/GPU-1", root / "agent/gpus/GPU-2",
+                                     root / "one", root / "runs/softgpu"));
+  EXPECT_EQ(unseen, "");
+  std::filesystem::remove_all(root);
+}
+
+TEST(SchedulerSearch, LooksWhereItIsTold) {
+  EXPECT_THAT(SearchedFolders("/a"), ::testing::ElementsAre("/a"));
+  const std::vector<std::string> places = SearchedFolders("");
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_EQ(places[0], "/var/lib/gpuloom");
+  EXPECT_EQ(NoSchedulerFound({"/a", "/b"}, "; /c is closed to this user"),
+            "no scheduler is found in /a, /b; /c is closed to this user: name the agent's state "
+            "folder with --state-dir");
+}
+
+}  // namespace
+}  // namespace gpuloom::run
