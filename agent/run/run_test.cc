@@ -255,6 +255,31 @@ TEST_F(GpuloomRun, AStateFolderThatIsOpenToAllIsRefused) {
   EXPECT_THAT(Errors(), ::testing::HasSubstr("open to all"));
 }
 
+TEST_F(GpuloomRun, WhatATenantCompiledIsFoundByTheNext) {
+  if (access(GPULOOM_CUDA_LIBRARIES "/libnvrtc.so", F_OK) != 0) {
+    GTEST_SKIP() << "no NVRTC in " GPULOOM_CUDA_LIBRARIES;
+  }
+  setenv("CUDA_CACHE_PATH", (root_ / "cache").c_str(), 1);
+  const std::vector<std::string> command = {GPULOOM_PYTHON, GPULOOM_COMPILING_TENANT,
+                                            GPULOOM_CUDA_LIBRARIES};
+  EXPECT_EQ(Run(command), 0) << Errors();
+  const std::string first = Output();
+  EXPECT_THAT(first, ::testing::HasSubstr("added cubin cache entry to driver cache"));
+  EXPECT_EQ(Run(command), 0) << Errors();
+  const std::string second = Output().substr(first.size());
+  EXPECT_THAT(second, ::testing::HasSubstr("retrieved cached cubin from driver cache"));
+  EXPECT_THAT(second, ::testing::Not(::testing::HasSubstr("Cache miss")));
+  // The last line: the same was made.
+  EXPECT_THAT(second, ::testing::EndsWith(first.substr(first.rfind('\n', first.size() - 2))));
+  setenv("CUDA_CACHE_DISABLE", "1", 1);
+  EXPECT_EQ(Run(command), 0) << Errors();
+  unsetenv("CUDA_CACHE_DISABLE");
+  unsetenv("CUDA_CACHE_PATH");
+  EXPECT_THAT(Output().substr(first.size() + second.size()),
+              ::testing::EndsWith(first.substr(first.rfind('\n', first.size() - 2))));
+  EXPECT_EQ(Errors(), "");
+}
+
 TEST(StateDir, FollowsTheRuntimeFolderOrTheUser) {
   char name[] = "/tmp/gpuloom-run-test-XXXXXX";
   const std::string runtime = mkdtemp(name);

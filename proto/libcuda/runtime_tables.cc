@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "proto/libcuda/compile_cache.h"
 #include "proto/libcuda/context_storage.h"
 #include "proto/sync/mutex.h"
 
@@ -46,6 +47,7 @@ enum TableId : int {
   kToolsContext,
   kGpcLayout,
   kToolsModule,
+  kCompileCache,
   kFirstUnknown,
 };
 
@@ -78,14 +80,14 @@ constexpr Uuid kKnownUuids[kFirstUnknown] = {
       0xca}},
     {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99,
       0x1e}},
+    {{0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3,
+      0x28}},
 };
 
 // Refused outright, by their first four bytes: the first makes some runtimes skip the interface
-// table when it exists, the second belongs to NVIDIA's management library, and the third is the
-// driver's cache of compiled code on disk, in which NVRTC and nvJitLink keep what they have made.
-// All of them go on without, silently, and only those that got a table would call into it.
-constexpr uint8_t kRefusedUuids[][4] = {
-    {0xf8, 0xcf, 0xf9, 0x51}, {0x69, 0xa2, 0x8e, 0x9f}, {0xda, 0x91, 0x51, 0xd3}};
+// table when it exists, the second belongs to NVIDIA's management library. Both go on without,
+// silently, and only those that got a table would call into it.
+constexpr uint8_t kRefusedUuids[][4] = {{0xf8, 0xcf, 0xf9, 0x51}, {0x69, 0xa2, 0x8e, 0x9f}};
 
 constinit Mutex unknown_lock;
 Uuid unknown_uuids[kUnknownTables];  // written once each, under the lock, before the table is
@@ -336,6 +338,46 @@ Word VisitFunctions(Word, Word module_word, Word visit_word, Word opaque, Word) 
 constinit const Table<17> tools_module_table =
     MakeTable<kToolsModule, 17>().Set(7, &VisitFunctions);
 
+// The cache of compiled code (compile_cache.h). What the functions take was seen with NVRTC 13.0 and driver 580; a driver
+// serves every release of NVRTC by this table, so all of them call it so. Nothing was seen to call the fifth.
+
+CUresult MakeKey(CompileCacheKey** key, uint32_t kind, const void* data, size_t data_bytes,
+                 const char* options, const char* host, const char* compiler, uint32_t architecture,
+                 Word more) {
+  // What it is made from too is not known.
+  if (more != 0) return CUDA_ERROR_NOT_INITIALIZED;
+  return MakeCompileCacheKey({kind, data, data_bytes, options, host, compiler, architecture}, key);
+}
+
+CUresult DestroyKey(CompileCacheKey* key) {
+  DestroyCompileCacheKey(key);
+  return CUDA_SUCCESS;
+}
+
+CUresult Find(const CompileCacheKey* key, Word, void** data, uint32_t* data_bytes) {
+  return key == nullptr ? CUDA_ERROR_INVALID_VALUE : FindCompiled(*key, data, data_bytes);
+}
+
+CUresult Keep(const CompileCacheKey* key, Word, const void* data, uint32_t data_bytes) {
+  return key == nullptr ? CUDA_ERROR_INVALID_VALUE : KeepCompiled(*key, data, data_bytes);
+}
+
+CUresult FreeFound(void* data) {
+  free(data);
+  return CUDA_SUCCESS;
+}
+
+struct CompileCacheTable {
+  size_t size_bytes = sizeof(CompileCacheTable);
+  decltype(&MakeKey) make_key = &MakeKey;
+  decltype(&DestroyKey) destroy_key = &DestroyKey;
+  decltype(&Find) find = &Find;
+  decltype(&Keep) keep = &Keep;
+  Slot fifth = &Unsupported<kCompileCache, 5>;
+  decltype(&FreeFound) free_found = &FreeFound;
+};
+constinit const CompileCacheTable compile_cache_table;
+
 // Tables nobody knows
 
 using UnknownTable = Table<kUnknownTableWords>;
@@ -368,9 +410,9 @@ const void* FindOrAddUnknown(const Uuid& uuid) {
 
 const void* FindKnown(const Uuid& uuid) {
   const void* const tables[kFirstUnknown] = {
-      &interface_table,       &tools_hooks_table,    &tools_tls_table,
-      &context_storage_table, &context_checks_table, &integrity_table,
-      &tools_context_table,   &gpc_layout_table,     &tools_module_table,
+      &interface_table,      &tools_hooks_table,   &tools_tls_table,     &context_storage_table,
+      &context_checks_table, &integrity_table,     &tools_context_table, &gpc_layout_table,
+      &tools_module_table,   &compile_cache_table,
   };
   for (int i = 0; i < kFirstUnknown; ++i) {
     if (std::memcmp(&kKnownUuids[i], &uuid, sizeof(uuid)) == 0) return tables[i];
