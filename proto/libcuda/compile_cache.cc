@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "proto/cuda/image_hash.h"
@@ -126,6 +127,11 @@ int OpenFolder(const CompileCacheKey& key) {
   return open(key.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
+// As fstatat, whose name in the C library programs with a glibc before 2.33 do not have.
+bool GetState(int folder_fd, const char* name, int flags, struct stat* state) {
+  return syscall(SYS_newfstatat, folder_fd, name, state, flags) == 0;
+}
+
 bool IsOlder(const timespec& a, const timespec& b) {
   return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
 }
@@ -145,7 +151,7 @@ void MakeRoom(int folder_fd, uint64_t most_bytes) {
     timespec oldest_used = {};
     while (const dirent* entry = readdir(folder)) {
       struct stat state;
-      if (fstatat(folder_fd, entry->d_name, &state, AT_SYMLINK_NOFOLLOW) != 0 ||
+      if (!GetState(folder_fd, entry->d_name, AT_SYMLINK_NOFOLLOW, &state) ||
           !S_ISREG(state.st_mode)) {
         continue;
       }
@@ -193,7 +199,7 @@ CUresult FindCompiled(const CompileCacheKey& key, void** data, uint32_t* data_by
   const File file(openat(folder.fd(), key.name, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   FileHeader header;
   struct stat state;
-  if (file.fd() < 0 || fstat(file.fd(), &state) != 0 || !S_ISREG(state.st_mode) ||
+  if (file.fd() < 0 || !GetState(file.fd(), "", AT_EMPTY_PATH, &state) || !S_ISREG(state.st_mode) ||
       !file.Read(&header, sizeof(header)) ||
       memcmp(header.magic, FileHeader().magic, sizeof(header.magic)) != 0 ||
       header.data_bytes > UINT32_MAX ||
