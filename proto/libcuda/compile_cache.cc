@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "proto/cuda/image_hash.h"
+#include "proto/libcuda/growing.h"
 
 namespace gpuloom {
 
@@ -132,38 +133,48 @@ bool GetState(int folder_fd, const char* name, int flags, struct stat* state) {
   return syscall(SYS_newfstatat, folder_fd, name, state, flags) == 0;
 }
 
-bool IsOlder(const timespec& a, const timespec& b) {
-  return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
+struct KeptFile {
+  timespec used;
+  uint64_t size_bytes;
+  char name[NAME_MAX + 1];
+};
+
+int CompareUse(const void* a_file, const void* b_file) {
+  const timespec& a = static_cast<const KeptFile*>(a_file)->used;
+  const timespec& b = static_cast<const KeptFile*>(b_file)->used;
+  if (a.tv_sec != b.tv_sec) return a.tv_sec < b.tv_sec ? -1 : 1;
+  return a.tv_nsec < b.tv_nsec ? -1 : a.tv_nsec > b.tv_nsec;
 }
 
 // Removes what was used longest ago until `most_bytes` are left. Files of other processes that are not complete yet
 // count too, so those that a killed process left behind go as well.
 void MakeRoom(int folder_fd, uint64_t most_bytes) {
-  for (;;) {
-    const int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR* folder = fd < 0 ? nullptr : fdopendir(fd);
-    if (folder == nullptr) {
-      if (fd >= 0) close(fd);
-      return;
-    }
-    uint64_t sum_bytes = 0;
-    char oldest[NAME_MAX + 1] = "";
-    timespec oldest_used = {};
-    while (const dirent* entry = readdir(folder)) {
-      struct stat state;
-      if (!GetState(folder_fd, entry->d_name, AT_SYMLINK_NOFOLLOW, &state) ||
-          !S_ISREG(state.st_mode)) {
-        continue;
-      }
-      sum_bytes += static_cast<uint64_t>(state.st_size);
-      if (*oldest == 0 || IsOlder(state.st_mtim, oldest_used)) {
-        oldest_used = state.st_mtim;
-        snprintf(oldest, sizeof(oldest), "%s", entry->d_name);
-      }
-    }
-    closedir(folder);
-    if (sum_bytes <= most_bytes || *oldest == 0 || unlinkat(folder_fd, oldest, 0) != 0) return;
+  const int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* folder = fd < 0 ? nullptr : fdopendir(fd);
+  if (folder == nullptr) {
+    if (fd >= 0) close(fd);
+    return;
   }
+  uint64_t sum_bytes = 0;
+  Growing<KeptFile> files;
+  while (const dirent* entry = readdir(folder)) {
+    struct stat state;
+    if (!GetState(folder_fd, entry->d_name, AT_SYMLINK_NOFOLLOW, &state) ||
+        !S_ISREG(state.st_mode)) {
+      continue;
+    }
+    KeptFile file = {state.st_mtim, static_cast<uint64_t>(state.st_size), {}};
+    snprintf(file.name, sizeof(file.name), "%s", entry->d_name);
+    sum_bytes += file.size_bytes;
+    if (!files.Push(file)) break;
+  }
+  closedir(folder);
+  if (sum_bytes > most_bytes) qsort(files.begin(), files.count(), sizeof(KeptFile), CompareUse);
+  for (const KeptFile& file : files) {
+    if (sum_bytes <= most_bytes || unlinkat(folder_fd, file.name, 0) != 0) break;
+    sum_bytes -= file.size_bytes;
+  }
+  files.Free();
 }
 
 }  // namespace
