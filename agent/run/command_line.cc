@@ -16,6 +16,18 @@
 namespace gpuloom::run {
 namespace {
 
+// As in a policy: whole per cent.
+uint32_t PercentOf(const char* option, const std::string& text) {
+  uint32_t percent = 0;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, percent);
+  if (read.ec != std::errc() || std::string_view(read.ptr, end) != "%" || percent < 1 ||
+      percent > 100) {
+    throw CLI::ValidationError(option, "'" + text + "': write a share from 1% to 100%");
+  }
+  return percent;
+}
+
 void AddStateDir(CLI::App* command, std::string* state_dir) {
   command->add_option("--state-dir", *state_dir,
                       "state folder of the node's agent, or of one scheduler (default: "
@@ -119,21 +131,19 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
         }
       },
       "high goes before normal, which is the default, and normal before low");
-  run->add_option_function<std::string>(
-      "--time-share-max",
-      [&line](const std::string& text) {
-        // As timeShareMax in a policy: whole per cent.
-        int percent = 0;
-        const char* end = text.data() + text.size();
-        const auto read = std::from_chars(text.data(), end, percent);
-        if (read.ec != std::errc() || std::string_view(read.ptr, end) != "%" || percent < 1 ||
-            percent > 100) {
-          throw CLI::ValidationError("--time-share-max",
-                                     "'" + text + "': write a share from 1% to 100%");
-        }
-        line.time_permille = static_cast<uint32_t>(percent) * 10;
-      },
+  const auto add_percent = [run](const char* name, uint32_t* percent, const char* help) {
+    run->add_option_function<std::string>(
+        name, [name, percent](const std::string& text) { *percent = PercentOf(name, text); }, help);
+  };
+  add_percent(
+      "--time-share-max", &line.time_percent,
       "the most of the GPU's time that it gets, even when nobody else wants it: 25% (100%)");
+  add_percent(
+      "--sm-percent", &line.sm_percent,
+      "the most of the GPU's multiprocessors that its kernels run on, in whole groups of some "
+      "8: 25% (100%)");
+  add_percent("--sm-reserved", &line.sm_reserved,
+              "multiprocessors on which nobody else in its domain runs: 25% (none)");
   run->add_option_function<std::string>(
       "--memory-wait",
       [&line](const std::string& text) {

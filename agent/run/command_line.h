@@ -25,7 +25,10 @@ struct CommandLine {
   // Of the GPU's time, against the other commands'; 0: as the default.
   uint32_t weight = 0;
   uint32_t priority = 0;       // as ShareTerms
-  uint32_t time_permille = 0;  // the same
+  uint32_t time_percent = 0;   // the same; at most, of the GPU's time
+  // Of the GPU's multiprocessors: at most, and for no other of its domain. 0: not said.
+  uint32_t sm_percent = 0;
+  uint32_t sm_reserved = 0;
   std::chrono::milliseconds memory_wait{0};
   std::string state_dir;  // empty: the default
   std::vector<std::string> command;

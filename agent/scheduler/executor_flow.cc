@@ -176,7 +176,7 @@ void Scheduler::On(Executor* executor, const control::SessionReady& message, con
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr) return;
   if (message.ok != 0) {
-    if (session->state == Session::State::kAdding) SendWelcome(session);
+    if (session->state == Session::State::kAdding) SendWelcome(session, message.multiprocessors);
     return;
   }
   if (session->state == Session::State::kEnding) {  // the tenant left while it was being added

@@ -148,7 +148,7 @@ class Scheduler {
   void ReturnAddresses(const Session& session);
   void AddToExecutor(Session* session);
   void OnTenantEvent(uint64_t session_id);
-  void SendWelcome(Session* session);
+  void SendWelcome(Session* session, uint32_t multiprocessors);
   // Ends it for the tenant at once; the executor drains.
   void EndSession(Session* session, const std::string& why);
   void StopServing(Session* session);

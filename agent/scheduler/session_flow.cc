@@ -146,6 +146,7 @@ void Scheduler::AddToExecutor(Session* session) {
   add.slots = session->allocation->slots;
   add.shares = session->allocation->shares;
   add.held = session->allocation->suspended ? 1 : 0;
+  add.partition = session->allocation->partition;
 
   SessionRegions& regions = session->regions;
   std::vector<channel::UniqueFd> fds(control::kSessionFds);
@@ -172,7 +173,7 @@ void Scheduler::AddToExecutor(Session* session) {
   });
 }
 
-void Scheduler::SendWelcome(Session* session) {
+void Scheduler::SendWelcome(Session* session, uint32_t multiprocessors) {
   session->deadline.Cancel();
   SessionRegions& regions = session->regions;
   // The executor has mapped it; from here on nobody else can write what it publishes.
@@ -195,7 +196,7 @@ void Scheduler::SendWelcome(Session* session) {
   welcome.host_range_bytes = session->host_range.size_bytes;
   welcome.pinned_limit_bytes = session->pinned_limit_bytes;
   welcome.device = MakeSnapshot(device_->facts(), session->allocation->usage.quota_bytes(),
-                                session->executor->priorities);
+                                session->executor->priorities, multiprocessors);
   int fds[wire::kWelcomeFds];
   fds[wire::kCommandRegionFd] = regions.command.get();
   fds[wire::kCompletionRegionFd] = completion.get();

@@ -55,6 +55,16 @@ struct ShareTerms {
   bool operator==(const ShareTerms&) const = default;
 };
 
+// What the policy says of an allocation's multiprocessors, in percent of all that the GPU has; 0: nothing. Since 3.4.
+struct PartitionTerms {
+  uint32_t namespace_sm_percent;   // of the namespace's allocations together, at most
+  uint32_t namespace_sm_reserved;  // of them, for no other namespace of the trust domain
+  uint32_t sm_percent;             // the same for the allocation
+  uint32_t sm_reserved;            // for no other of the namespace's allocations
+
+  bool operator==(const PartitionTerms&) const = default;
+};
+
 // What sessions have had of the GPU since they began, and what they have waited for it.
 struct TimeUsage {
   uint64_t compute_ns;
@@ -158,6 +168,7 @@ struct BindAllocation {
   ShareTerms shares;
   uint32_t
       memory_wait_ms;  // how long a request within the quota may wait for memory of the device's
+  PartitionTerms partition;  // since 3.4
 };
 
 // A program of this bound allocation is about to start: the executor of its domain is started now if there is none, so
@@ -281,16 +292,20 @@ struct AddSession {
   ShareTerms shares;
   uint32_t held;  // 1: begins as after HoldSession for kOperator
   uint32_t unused_too;
+  PartitionTerms partition;  // since 3.4
 };
 
 // Executor: the session's regions are mapped and its ring is being read; or not, with the reason.
 struct SessionReady {
   static constexpr std::string_view kName = "SessionReady";
   static constexpr Route kRoute = Route::kExecutorSays;
+  static constexpr size_t kShortestBytes = 272;
   uint64_t session_id;
   uint32_t ok;
   uint32_t unused;
   char message[256];
+  uint32_t multiprocessors;  // that its kernels may use; 0: all. Since 3.4
+  uint32_t unused_too;
 };
 
 // Scheduler: the tenant has hung up (or its allocation is gone). The executor drains and answers
@@ -454,9 +469,11 @@ struct RefusedCalls {
 struct SetShares {
   static constexpr std::string_view kName = "SetShares";
   static constexpr Route kRoute = Route::kSchedulerOrders;
+  static constexpr size_t kShortestBytes = 32;
   uint64_t allocation_id;
   uint32_t slots;
   ShareTerms shares;
+  PartitionTerms partition;  // since 3.4
 };
 
 enum class HoldReason : uint32_t {

@@ -10,6 +10,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/device_charge.h"
 #include "agent/executor/device/green_contexts.h"
+#include "agent/executor/device/partitions.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/scheduler_link.h"
@@ -130,24 +131,14 @@ struct GreenContexts::NewGreen {
 
   CUresult Make(const Driver& cuda, CUdevice device) {
     CUresult done = CUDA_SUCCESS;
-    if (request.of == wire::kWholeDevice) {
+    if (of.type == CU_DEV_RESOURCE_TYPE_INVALID) {
       done = cuda.cuDeviceGetDevResource(device, &of, CU_DEV_RESOURCE_TYPE_SM);
       if (done != CUDA_SUCCESS) return done;
     }
     std::vector<CUdevResource> picked;
     done = Pick(cuda, &picked);
     if (done != CUDA_SUCCESS) return done;
-    CUdevResourceDesc description = nullptr;
-    done = cuda.cuDevResourceGenerateDesc(&description, picked.data(),
-                                          static_cast<unsigned>(picked.size()));
-    if (done != CUDA_SUCCESS) return done;
-    done = cuda.cuGreenCtxCreate(&made.context, description, device, CU_GREEN_CTX_DEFAULT_STREAM);
-    if (done != CUDA_SUCCESS) return done;
-    done = cuda.cuGreenCtxGetDevResource(made.context, &made.has, CU_DEV_RESOURCE_TYPE_SM);
-    if (done == CUDA_SUCCESS) return done;
-    cuda.cuGreenCtxDestroy(made.context);
-    made.context = nullptr;
-    return done;
+    return executor::MakeGreen(cuda, device, &picked, &made);
   }
 };
 
@@ -159,16 +150,33 @@ GreenContext::~GreenContext() {
   }
 }
 
-CUresult GreenContext::MakeStream(int priority, CUstream* stream) const {
-  return device->Judge(device->cuda().cuGreenCtxStreamCreate(stream, made.context,
-                                                             CU_STREAM_NON_BLOCKING, priority));
+CUresult MakeGreenStream(Device* device, CUgreenCtx green, int priority, CUstream* stream) {
+  return device->Judge(
+      device->cuda().cuGreenCtxStreamCreate(stream, green, CU_STREAM_NON_BLOCKING, priority));
+}
+
+CUresult MakeGreen(const Driver& cuda, CUdevice device, std::vector<CUdevResource>* resources,
+                   MadeGreen* made) {
+  CUdevResourceDesc description = nullptr;
+  CUDA_RETURN_IF_ERROR(cuda.cuDevResourceGenerateDesc(&description, resources->data(),
+                                                      static_cast<unsigned>(resources->size())));
+  CUDA_RETURN_IF_ERROR(
+      cuda.cuGreenCtxCreate(&made->context, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
+  CUresult done = cuda.cuCtxFromGreenCtx(&made->converted, made->context);
+  if (done == CUDA_SUCCESS) {
+    done = cuda.cuGreenCtxGetDevResource(made->context, &made->has, CU_DEV_RESOURCE_TYPE_SM);
+  }
+  if (done == CUDA_SUCCESS) return done;
+  cuda.cuGreenCtxDestroy(made->context);
+  made->context = nullptr;
+  return done;
 }
 
 bool HasGreenContexts(const Driver& cuda) {
   return cuda.cuDeviceGetDevResource != nullptr && cuda.cuDevSmResourceSplitByCount != nullptr &&
          cuda.cuDevResourceGenerateDesc != nullptr && cuda.cuGreenCtxCreate != nullptr &&
-         cuda.cuGreenCtxDestroy != nullptr && cuda.cuGreenCtxGetDevResource != nullptr &&
-         cuda.cuGreenCtxStreamCreate != nullptr;
+         cuda.cuGreenCtxDestroy != nullptr && cuda.cuCtxFromGreenCtx != nullptr &&
+         cuda.cuGreenCtxGetDevResource != nullptr && cuda.cuGreenCtxStreamCreate != nullptr;
 }
 
 CUresult SplitResource(const Driver& cuda, const CUdevResource& resource,
@@ -190,7 +198,10 @@ wire::Multiprocessors MultiprocessorsOf(const CUdevResource& resource) {
 
 const CUdevResource* GreenContexts::FindPart(wire::DevicePartId id_untrusted) {
   static constexpr CUdevResource kAskedLater{};
-  return id_untrusted == wire::kWholeDevice ? &kAskedLater : parts_.Find(id_untrusted);
+  if (id_untrusted != wire::kWholeDevice) return parts_.Find(id_untrusted);
+  // What the policy lets the session use.
+  const Partition* partition = port_->partition();
+  return partition == nullptr ? &kAskedLater : &partition->made.has;
 }
 
 void GreenContexts::On(wire::Tag<wire::PartGet>, const wire::PartGet::Request& request,
@@ -206,7 +217,7 @@ void GreenContexts::On(wire::Tag<wire::PartGet>, const wire::PartGet::Request& r
   CUdevResource resource = *part;
   CUresult result = CUDA_SUCCESS;
   // On this thread: microseconds, and nothing waits (measured).
-  if (request.part == wire::kWholeDevice) {
+  if (resource.type == CU_DEV_RESOURCE_TYPE_INVALID) {
     result =
         cuda.cuDeviceGetDevResource(services_.device->device(), &resource, CU_DEV_RESOURCE_TYPE_SM);
   }
@@ -234,7 +245,7 @@ void GreenContexts::On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Reques
   // On a worker, though it takes microseconds: nobody promises that the driver takes no lock for it.
   memory_.Post(
       [answer, request, device = services_.device->device(), &cuda = services_.device->cuda()] {
-        if (request.part == wire::kWholeDevice) {
+        if (answer->of.type == CU_DEV_RESOURCE_TYPE_INVALID) {
           answer->result =
               cuda.cuDeviceGetDevResource(device, &answer->of, CU_DEV_RESOURCE_TYPE_SM);
           if (answer->result != CUDA_SUCCESS) return;
@@ -282,7 +293,8 @@ void GreenContexts::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Re
     return Reply<wire::GreenCreate>(made->caller, CUDA_ERROR_OUT_OF_MEMORY);
   }
   if (green_.Add(request.context) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  made->owner = std::make_shared<GreenContext>(services_.device, greens_, std::move(key));
+  made->owner =
+      std::make_shared<GreenContext>(services_.device, greens_, std::move(key), port_->context());
   GreenContext& owner = *made->owner;
   if (greens_->Take(owner.key, &owner.made, &owner.give_back)) return AnswerGreen(*made);
   ++outstanding_;

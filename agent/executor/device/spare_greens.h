@@ -29,6 +29,7 @@ inline constexpr uint32_t kFewMade = 8;
 
 struct MadeGreen {
   CUgreenCtx context = nullptr;
+  CUcontext converted = nullptr;  // the same, where a CUcontext is asked for: in graphs' nodes
   CUdevResource has{};
 };
 

@@ -28,6 +28,7 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
     if (entry == nullptr) return Refuse(wire::Fatal::kBadHandle);
     entry->reservation = std::make_shared<Reservation>(services_.device, services_.modules,
                                                        conditions_, graph_nodes_);
+    entry->reservation->context = port_->context();
   }
   const ReservationRef reservation = entry->reservation;
   const Caller caller = CallerOf(record);
@@ -50,7 +51,7 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
   };
   auto made = std::make_shared<Made>();
   modules_.Post(
-      [reservation, made, request, &cuda, context = services_.device->context()] {
+      [reservation, made, request, &cuda] {
         if (reservation->graph == nullptr) {
           made->result = cuda.cuGraphCreate(&reservation->graph, 0);
           if (made->result != CUDA_SUCCESS) {
@@ -62,8 +63,8 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
         // tenant's perhaps.
         const bool assigns = (request.flags & wire::kConditionAssignsDefault) != 0;
         made->result = cuda.cuGraphConditionalHandleCreate(
-            &made->handle, reservation->graph, context, assigns ? request.default_value : 0,
-            CU_GRAPH_COND_ASSIGN_DEFAULT);
+            &made->handle, reservation->graph, reservation->context,
+            assigns ? request.default_value : 0, CU_GRAPH_COND_ASSIGN_DEFAULT);
       },
       [this, reservation, made, caller] {
         --reservation->creating;

@@ -49,7 +49,7 @@ struct Graphs::GraphBlock {
         plan->reader.Parse(plan->block, form) &&
         (form == wire::GraphReader::Form::kUpdate || plan->scopes.Read(plan->reader));
     if (!plan->well_formed) return;
-    plan->functions.resize(plan->reader.nodes());
+    plan->callees.resize(plan->reader.nodes());
     if (form == wire::GraphReader::Form::kDefinition) {
       plan->sections = CutIntoSections(plan->reader, plan->scopes);
     }
@@ -92,6 +92,7 @@ void Graphs::On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate:
   }
   auto plan = std::make_shared<GraphPlan>(host_->budget);
   plan->band = port_->Band();
+  plan->context = port_->context();
   plan->node_priorities = (request.flags & wire::kGraphUseNodePriority) != 0;
   GraphBlock block;
   if (!FindGraphBlock(request.definition, request.definition_bytes, record, plan.get(), &block)) {
@@ -234,7 +235,7 @@ void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
 void Graphs::TryUpdate(const GraphRef& graph) {
   while (!graph->updates.empty()) {
     Graph::Update& update = graph->updates.front();
-    if (!update.judged || update.running || update.launches_before != 0) return;
+    if (!update.judged || update.running || update.launches_before != 0 || graph->moving) return;
     update.running = true;
     const PlanRef plan = update.plan;
     if (plan->result == CUDA_SUCCESS &&

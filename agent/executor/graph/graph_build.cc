@@ -45,6 +45,8 @@ Graph::~Graph() {
 
 CUresult Graph::Prepare(const GraphPlan& plan) {
   reservation_ = plan.reservation;
+  context_ = reservation_ == nullptr ? plan.context : reservation_->context;
+  node_priorities_ = plan.node_priorities;
   device_charge_ = plan.device_charge;
   // The driver has a graph for each body, empty ones too.
   const uint64_t bodies = plan.scopes.scopes().empty() ? 0 : plan.scopes.scopes().size() - 1;
@@ -150,19 +152,18 @@ void Graph::Build(GraphPlan* plan) {
   } else {
     AddAll(plan);
   }
-  if (plan->result == CUDA_SUCCESS) plan->result = Instantiate(plan->node_priorities);
+  for (Section& section : sections_) {
+    if (plan->result != CUDA_SUCCESS) return;
+    if (section.graph != nullptr) plan->result = Instantiate(&section);
+  }
 }
 
-CUresult Graph::Instantiate(bool node_priorities) {
+CUresult Graph::Instantiate(Section* section) {
   const Driver& cuda = device_->cuda();
   const unsigned long long flags =
-      node_priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0;
-  for (Section& section : sections_) {
-    if (section.graph == nullptr) continue;
-    CUDA_RETURN_IF_ERROR(cuda.cuGraphInstantiateWithFlags(&section.exec, section.graph, flags));
-    if (IsUploaded()) CUDA_RETURN_IF_ERROR(cuda.cuGraphUpload(section.exec, room_->stream));
-  }
-  return CUDA_SUCCESS;
+      node_priorities_ ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0;
+  CUDA_RETURN_IF_ERROR(cuda.cuGraphInstantiateWithFlags(&section->exec, section->graph, flags));
+  return IsUploaded() ? cuda.cuGraphUpload(section->exec, room_->stream) : CUDA_SUCCESS;
 }
 
 bool Graph::IsThere(uint32_t node) const {
@@ -193,7 +194,7 @@ CUresult Graph::AddConditional(const GraphPlan& plan, uint32_t i, CUgraph graph,
   params.conditional.handle = reservation_->handles[asked.condition];
   params.conditional.type = static_cast<CUgraphConditionalNodeType>(asked.kind);
   params.conditional.size = asked.bodies;
-  params.conditional.ctx = device_->context();
+  params.conditional.ctx = CopyContext();
   CUDA_RETURN_IF_ERROR(
       device_->cuda().cuGraphAddNode_v2(&nodes_[i].handle, graph, nullptr, nullptr, 0, &params));
   const CUgraph* made = params.conditional.phGraph_out;
@@ -213,7 +214,8 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
     case GraphNodeKind::kEventWait:  // the whole launch waits: see Session::On(GraphLaunch)
       return cuda.cuGraphAddEmptyNode(handle, graph, nullptr, 0);
     case GraphNodeKind::kKernel: {
-      const GraphKernelParams kernel(plan, i, cuda);
+      const GraphKernelParams kernel(plan, i, context_, cuda);
+      nodes_[i].kernel = plan.callees[i].kernel;
       CUDA_RETURN_IF_ERROR(
           cuda.cuGraphAddKernelNode_v2(handle, graph, nullptr, 0, &kernel.value()));
       nodes_[i].attributes_hash = HashAttributes(plan, node);
@@ -221,18 +223,18 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
     }
     case GraphNodeKind::kCopy: {
       const CUDA_MEMCPY3D copy = CopyNode(plan, i);
-      return cuda.cuGraphAddMemcpyNode(handle, graph, nullptr, 0, &copy, device_->context());
+      return cuda.cuGraphAddMemcpyNode(handle, graph, nullptr, 0, &copy, CopyContext());
     }
     case GraphNodeKind::kFill: {
       const auto fill = FillNode(plan.reader.Body<wire::GraphFill>(node));
-      return cuda.cuGraphAddMemsetNode(handle, graph, nullptr, 0, &fill, device_->context());
+      return cuda.cuGraphAddMemsetNode(handle, graph, nullptr, 0, &fill, CopyContext());
     }
     case GraphNodeKind::kEventRecord:
       return cuda.cuGraphAddEventRecordNode(handle, graph, nullptr, 0,
                                             records_[nodes_[i].place].cuda->event);
     case GraphNodeKind::kMemoryOperations: {
       auto operations = Operations(plan, node);
-      const auto batch = BatchNode(&operations, device_->context());
+      const auto batch = BatchNode(&operations, CopyContext());
       return cuda.cuGraphAddBatchMemOpNode(handle, graph, nullptr, 0, &batch);
     }
   }
@@ -338,7 +340,7 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
   if (form.body_bytes != 0) {
     switch (form.kind) {
       case GraphNodeKind::kKernel: {
-        const GraphKernelParams kernel(plan, entry, cuda);
+        const GraphKernelParams kernel(plan, entry, context_, cuda);
         // The graph behind stays as it was made: see Renew.
         if (reservation_ != nullptr && HashAttributes(plan, form) != node.attributes_hash) {
           return CUDA_ERROR_NOT_SUPPORTED;
@@ -346,6 +348,7 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
         result = cuda.cuGraphExecKernelNodeSetParams_v2(exec, node.handle, &kernel.value());
         if (result != CUDA_SUCCESS) return result;
         result = cuda.cuGraphKernelNodeSetParams_v2(node.handle, &kernel.value());
+        node.kernel = plan.callees[entry].kernel;
         const uint64_t hash = HashAttributes(plan, form);
         if (result != CUDA_SUCCESS || hash == node.attributes_hash) break;
         node.attributes_hash = hash;
@@ -355,19 +358,19 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
       }
       case GraphNodeKind::kCopy: {
         const CUDA_MEMCPY3D copy = CopyNode(plan, entry);
-        result = cuda.cuGraphExecMemcpyNodeSetParams(exec, node.handle, &copy, device_->context());
+        result = cuda.cuGraphExecMemcpyNodeSetParams(exec, node.handle, &copy, CopyContext());
         if (result == CUDA_SUCCESS) result = cuda.cuGraphMemcpyNodeSetParams(node.handle, &copy);
         break;
       }
       case GraphNodeKind::kFill: {
         const auto fill = FillNode(plan.reader.Body<wire::GraphFill>(form));
-        result = cuda.cuGraphExecMemsetNodeSetParams(exec, node.handle, &fill, device_->context());
+        result = cuda.cuGraphExecMemsetNodeSetParams(exec, node.handle, &fill, CopyContext());
         if (result == CUDA_SUCCESS) result = cuda.cuGraphMemsetNodeSetParams(node.handle, &fill);
         break;
       }
       case GraphNodeKind::kMemoryOperations: {
         auto operations = Operations(plan, form);
-        const auto batch = BatchNode(&operations, device_->context());
+        const auto batch = BatchNode(&operations, CopyContext());
         result = cuda.cuGraphExecBatchMemOpNodeSetParams(exec, node.handle, &batch);
         if (result == CUDA_SUCCESS) {
           result = cuda.cuGraphBatchMemOpNodeSetParams(node.handle, &batch);

@@ -130,7 +130,7 @@ CUresult Graphs::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
   for (uint32_t i = 0; i < request.attributes; ++i) {
     if (!KnownAttribute(plan->reader.Attribute(node, i).id)) return CUDA_ERROR_NOT_SUPPORTED;
   }
-  plan->functions[entry] = kernel->function;
+  plan->callees[entry] = {kernel->kernel, kernel->function};
   ++plan->kernels;
   plan->prints |= kernel->library->prints;
   return plan->Hold(kernel->library) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;

@@ -59,7 +59,8 @@ CUresult Graph::RenewNode(const GraphPlan& plan, uint32_t i) {
   Node& node = nodes_[i];
   switch (form.kind) {
     case GraphNodeKind::kKernel: {
-      const GraphKernelParams kernel(plan, i, cuda);
+      const GraphKernelParams kernel(plan, i, context_, cuda);
+      node.kernel = plan.callees[i].kernel;
       node.attributes_hash = HashAttributes(plan, form);
       return cuda.cuGraphKernelNodeSetParams_v2(node.handle, &kernel.value());
     }
@@ -73,7 +74,7 @@ CUresult Graph::RenewNode(const GraphPlan& plan, uint32_t i) {
     }
     case GraphNodeKind::kMemoryOperations: {
       auto operations = Operations(plan, form);
-      const auto batch = BatchNode(&operations, device_->context());
+      const auto batch = BatchNode(&operations, CopyContext());
       return cuda.cuGraphBatchMemOpNodeSetParams(node.handle, &batch);
     }
     case GraphNodeKind::kEventRecord:

@@ -91,8 +91,13 @@ CUresult Graphs::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wor
   const GraphRef graph = work.graph;
   SectionedLaunch* const launch = work.sections.get();
   const uint32_t section = launch == nullptr ? 0 : launch->next;
-  CUresult result = CUDA_SUCCESS;
-  if (work.upload) {
+  // Not beyond the session's multiprocessors, if it could not be moved to them.
+  CUresult result = graph->context() == port_->context() || graph->reservation() != nullptr
+                        ? CUDA_SUCCESS
+                        : graph->move_result;
+  if (result != CUDA_SUCCESS) {
+    // Said below.
+  } else if (work.upload) {
     if (!graph->IsUploaded()) result = cuda.cuGraphUpload(graph->exec(0), stream.cuda);
   } else if (graph->exec(section) != nullptr) {
     result = cuda.cuGraphLaunch(graph->exec(section), stream.cuda);

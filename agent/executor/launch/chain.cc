@@ -41,7 +41,8 @@ Chains::Holding::Holding(Mutex& mutex) : mutex_(mutex) {
 
 Chains::Found Chains::Find(const Chunk& chunk, const Target& target) {
   const auto free = [&](const Chain& chain) {
-    return chain.in_flight == 0 || chain.stream == target.stream;
+    return chain.context == target.context &&
+           (chain.in_flight == 0 || chain.stream == target.stream);
   };
   Found found;
   for (Slot& slot : slots_) {
@@ -77,7 +78,8 @@ Chains::Slot* Chains::Choose(const Chunk& chunk, const Target& target, const Fou
   // What comes again as it was gets a chain of its own while there are any.
   if (again && found.spare != nullptr) return found.spare;
   if (again || (found.alike == nullptr && found.spare == nullptr)) {
-    Want(chunk, chunk.nodes.front(), chunk.params.data(), CapacityFor(chunk.size()), nullptr);
+    Want(chunk, chunk.nodes.front(), chunk.params.data(), CapacityFor(chunk.size()), target.context,
+         nullptr);
   }
   if (found.alike != nullptr) return found.alike;
   // While a chain is written the GPU must have something to do.
@@ -114,7 +116,7 @@ ChainRef Chains::Launch(const Chunk& chunk, const Target& target) {
   bool exact = false;
   ChainRef chain = Take(chunk, target, &exact);
   if (chain == nullptr) return nullptr;
-  CUfunction refused = nullptr;
+  CUkernel refused = nullptr;
   CUresult result = exact ? CUDA_SUCCESS : Set(chain.get(), chunk, &refused);
   if (result == CUDA_SUCCESS) {
     result = device_->Judge(device_->cuda().cuGraphLaunch(chain->exec, target.cuda));
@@ -143,27 +145,27 @@ void Chains::Offer(const ChainRef& chain, const Chunk& chunk) {
 
 CUresult Chains::SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
                          const uint8_t* params) {
-  const KernelNodeParams value(node.function, node, {params, node.param_bytes});
+  const KernelNodeParams value(node.kernel, chain.context, node, {params, node.param_bytes});
   return device_->Judge(device_->cuda().cuGraphExecKernelNodeSetParams_v2(
       chain.exec, chain.handles[index], &value.value));
 }
 
-void Chains::Refuse(CUfunction function) {
+void Chains::Refuse(CUkernel kernel) {
   const Holding lock(mutex_);
-  AddRefused(function);
+  AddRefused(kernel);
 }
 
-void Chains::AddRefused(CUfunction function) {
-  if (refused_.insert(function).second) ++refused_count_;
+void Chains::AddRefused(CUkernel kernel) {
+  if (refused_.insert(kernel).second) ++refused_count_;
 }
 
-bool Chains::Refuses(CUfunction function) const {
+bool Chains::Refuses(CUkernel kernel) const {
   if (refused() == 0) return false;
   const Holding lock(mutex_);
-  return refused_.contains(function);
+  return refused_.contains(kernel);
 }
 
-CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUfunction* refused) {
+CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUkernel* refused) {
   const Driver& cuda = device_->cuda();
   CUresult result = CUDA_SUCCESS;
   size_t at = 0;
@@ -180,7 +182,7 @@ CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUfunction* refused) {
     }
     AddLibrary(chain, node.library);
     result = SetNode(*chain, i, node, params);
-    if (result != CUDA_SUCCESS) *refused = node.function;
+    if (result != CUDA_SUCCESS) *refused = node.kernel;
   }
   while (chain->enabled != chunk.size() && result == CUDA_SUCCESS) {
     const bool more = chain->enabled < chunk.size();
@@ -197,24 +199,27 @@ CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUfunction* refused) {
 // ---- one by one
 
 bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t* params,
-                       CUstream stream) {
-  const uint64_t key = SingleKey(node, stream);
+                       const Target& target) {
+  const uint64_t key = SingleKey(node, target.cuda);
   const auto found = singles_.find(key);
-  if (found == singles_.end() || found->second->nodes.front() != node) {
+  // A stream's handle may have been another context's before.
+  if (found == singles_.end() || found->second->nodes.front() != node ||
+      found->second->context != target.context) {
     const Holding lock(mutex_);
     ++counts_.plain;
-    if (found == singles_.end() && SawBefore(key)) Want(chunk, node, params, 1, stream);
+    if (found == singles_.end() && SawBefore(key))
+      Want(chunk, node, params, 1, target.context, target.cuda);
     return false;
   }
   Chain& single = *found->second;
   CUresult result = CUDA_SUCCESS;
   if (std::memcmp(single.params.data(), params, node.param_bytes) != 0) {
     result = SetNode(single, 0, node, params);
-    if (result != CUDA_SUCCESS) Refuse(node.function);
+    if (result != CUDA_SUCCESS) Refuse(node.kernel);
     std::memcpy(single.params.data(), params, node.param_bytes);
   }
   if (result == CUDA_SUCCESS) {
-    result = device_->Judge(device_->cuda().cuGraphLaunch(single.exec, stream));
+    result = device_->Judge(device_->cuda().cuGraphLaunch(single.exec, target.cuda));
   }
   if (result != CUDA_SUCCESS) {
     std::vector<ChainRef> dropped = {std::move(found->second)};

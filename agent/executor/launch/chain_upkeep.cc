@@ -24,21 +24,26 @@ bool Names(const Chain& chain, const void* library) {
          chain.libraries.end();
 }
 
-bool Holds(const Chain& chain, CUfunction function) {
+bool Holds(const Chain& chain, CUkernel kernel) {
   return std::any_of(chain.nodes.begin(), chain.nodes.end(),
-                     [&](const ChunkNode& node) { return node.function == function; });
+                     [&](const ChunkNode& node) { return node.kernel == kernel; });
 }
 
 }  // namespace
 
 void Chains::Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
-                  CUstream stream) {
-  if (wanted_.size() >= kMaxWanted || refused_.contains(node.function) || !MayWant(nodes)) return;
+                  CUcontext context, CUstream stream) {
+  if (wanted_.size() >= kMaxWanted || refused_.contains(node.kernel) || !MayWant(nodes)) return;
   const auto library = std::find_if(chunk.libraries.begin(), chunk.libraries.end(),
                                     [&](const auto& one) { return one.get() == node.library; });
   if (library == chunk.libraries.end()) return;
-  wanted_.push_back(
-      {nodes, node, {params, params + Chunk::RoundUp(node.param_bytes)}, *library, stream, {}});
+  wanted_.push_back({nodes,
+                     node,
+                     {params, params + Chunk::RoundUp(node.param_bytes)},
+                     *library,
+                     context,
+                     stream,
+                     {}});
 }
 
 // Making a graph holds the driver's locks for some 20–150 µs, so where all places are taken they change
@@ -55,16 +60,14 @@ void Chains::Reserve() {
       ".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry nothing()\n{\nret;\n}\n";
   const Driver& cuda = device_->cuda();
   CUlibrary library = nullptr;
-  CUkernel kernel = nullptr;
-  Wanted wanted = {1, {}, {}, nullptr, nullptr, nullptr};
+  Wanted wanted = {1, {}, {}, nullptr, device_->context(), nullptr, nullptr};
   wanted.node = {nullptr, nullptr, {1, 1, 1}, {1, 1, 1}, 0, 0};
   if (cuda.cuLibraryLoadData(&library, kImage, nullptr, nullptr, 0, nullptr, nullptr, 0) !=
       CUDA_SUCCESS) {
     return;
   }
   std::vector<ChainRef> made;
-  if (cuda.cuLibraryGetKernel(&kernel, library, "nothing") == CUDA_SUCCESS &&
-      cuda.cuKernelGetFunction(&wanted.node.function, kernel) == CUDA_SUCCESS) {
+  if (cuda.cuLibraryGetKernel(&wanted.node.kernel, library, "nothing") == CUDA_SUCCESS) {
     while (made.size() < kMaxChains + kMaxSingles) {
       ChainRef chain = Make(wanted);
       if (chain == nullptr) break;
@@ -81,7 +84,8 @@ void Chains::Reserve() {
 ChainRef Chains::Make(const Wanted& wanted) const {
   const Driver& cuda = device_->cuda();
   auto chain = std::make_shared<Chain>(&cuda);
-  const KernelNodeParams value(wanted.node.function, wanted.node,
+  chain->context = wanted.context;
+  const KernelNodeParams value(wanted.node.kernel, wanted.context, wanted.node,
                                {wanted.params.data(), wanted.node.param_bytes});
   CUresult result = cuda.cuGraphCreate(&chain->graph, 0);
   for (uint32_t i = 0; i < wanted.nodes && result == CUDA_SUCCESS; ++i) {
@@ -155,7 +159,7 @@ void Chains::Adopt(std::vector<Wanted>* made) {
     const bool full = single ? singles_.size() >= kMaxSingles || singles_.contains(key)
                              : slots_.size() >= kMaxChains;
     if (wanted.made == nullptr || full) {
-      if (wanted.made == nullptr) AddRefused(wanted.node.function);
+      if (wanted.made == nullptr) AddRefused(wanted.node.kernel);
       --room_->graphs;
       room_->nodes -= wanted.nodes;
       continue;
@@ -207,18 +211,18 @@ void Chains::WaitForHolders() const {
   }
 }
 
-void Chains::Forget(CUfunction function) {
+void Chains::Forget(CUkernel kernel) {
   Holding lock(mutex_);
   WaitForHolders();
   for (Slot& slot : slots_) {
-    if (!Holds(*slot.chain, function)) continue;
+    if (!Holds(*slot.chain, kernel)) continue;
     slot.signature = slot.content = 0;
     slot.chain->nodes.clear();
   }
   lock.Unlock();
   std::vector<ChainRef> dropped;
   std::erase_if(singles_, [&](auto& entry) {
-    if (!Holds(*entry.second, function)) return false;
+    if (!Holds(*entry.second, kernel)) return false;
     dropped.push_back(std::move(entry.second));
     return true;
   });

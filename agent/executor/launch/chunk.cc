@@ -30,7 +30,7 @@ bool Launches::MayCollect(Kernel* looked_up, const wire::Launch::Request& reques
   if (kernel.library->references != nullptr) return false;
   if (const uint32_t refused = services_.chains->refused(); refused != kernel.refused_known) {
     looked_up->refused_known = refused;
-    looked_up->collects = !services_.chains->Refuses(kernel.function);
+    looked_up->collects = !services_.chains->Refuses(kernel.kernel);
     if (!kernel.collects) return false;
   }
   const auto& grid = request.grid;
@@ -56,10 +56,11 @@ void Launches::SubmitChunk(Stream& stream, StreamCommand& command) {
     stream.busy = true;
     ++jobs_out_;
     auto job = std::make_unique<SubmitJob>();
-    *job = {std::move(chunk), stream.cuda, this, &stream, idle, nullptr, {}};
+    *job = {std::move(chunk), stream.cuda, stream.context, this, &stream, idle, nullptr, {}};
     return services_.submitters->Post(id(), std::move(job));
   }
-  if (ChainRef chain = services_.chains->Launch(*chunk, {&stream, stream.cuda, idle})) {
+  if (ChainRef chain =
+          services_.chains->Launch(*chunk, {&stream, stream.cuda, stream.context, idle})) {
     command.weight = std::min(kChainWeight, command.weight);
     stream.chains.push_back({static_cast<uint64_t>(command.ticket), std::move(chain)});
   } else {
@@ -77,9 +78,10 @@ bool Launches::HasRoom() const { return jobs_out_ < kMostJobsOut; }
 
 void Launches::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
   const Driver& cuda = services_.device->cuda();
+  const Chains::Target target = {&stream, stream.cuda, stream.context, false};
   const uint8_t* params = chunk.params.data();
   for (const ChunkNode& node : chunk.nodes) {
-    if (services_.chains->LaunchOne(chunk, node, params, stream.cuda)) {
+    if (services_.chains->LaunchOne(chunk, node, params, target)) {
       params += Chunk::RoundUp(node.param_bytes);
       continue;
     }

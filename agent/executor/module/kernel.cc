@@ -7,6 +7,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/device_charge.h"
 #include "agent/executor/device/quiet.h"
+#include "agent/executor/device/partitions.h"
 #include "agent/executor/launch/chain.h"
 #include "agent/executor/launch/chunk.h"
 #include "agent/executor/launch/launch_attributes.h"
@@ -90,7 +91,7 @@ void Kernels::SetCollects(Kernel* kernel, const int32_t* attributes) const {
                      kernel->param_bytes <= kMaxChunkedParamBytes &&
                      Limit(attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]) == 0 &&
                      Limit(attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]) == 0 &&
-                     !services_.chains->Refuses(kernel->function);
+                     !services_.chains->Refuses(kernel->kernel);
   kernel->refused_known = services_.chains == nullptr ? 0 : services_.chains->refused();
 }
 
@@ -237,11 +238,11 @@ void Kernels::On(wire::Tag<wire::KernelSetAttribute>,
                                       lookup->facts.kernel, lookup->device);
         lookup->ReadAttributes(cuda, lookup->facts.reply.attributes);
       },
-      [this, lookup, request, value, function = kernel->function, library = kernel->library,
-       caller = CallerOf(record)] {
-        if (services_.chains != nullptr) services_.chains->Forget(function);
-        if (Kernel* named = kernels_.Find(request.kernel);
-            named != nullptr && named->library == library && named->function == function) {
+      [this, lookup, request, value, library = kernel->library, caller = CallerOf(record)] {
+        if (services_.chains != nullptr) services_.chains->Forget(lookup->facts.kernel);
+        if (Kernel* named = kernels_.Find(request.kernel); named != nullptr &&
+                                                           named->library == library &&
+                                                           named->kernel == lookup->facts.kernel) {
           SetCollects(named, lookup->facts.reply.attributes);
         }
         wire::KernelSetAttribute::Reply reply;
@@ -301,11 +302,13 @@ void Kernels::On(wire::Tag<wire::OccupancyClusters>,
        request.question != wire::ClusterQuestion::kMaxPotentialSize)) {
     return Refuse(wire::Fatal::kBadArgument);
   }
+  const CUstream stream = port_->partition() == nullptr ? nullptr : port_->partition()->stream;
   auto answer = std::make_shared<std::pair<CUresult, int>>(CUDA_SUCCESS, 0);
   modules_.Post(
-      [answer, request, function = kernel->function, &cuda = services_.device->cuda()] {
-        const LaunchConfig config(request.grid, request.block, request.dynamic_shared_bytes,
-                                  nullptr, request.attributes);
+      [answer, request, function = reinterpret_cast<CUfunction>(kernel->kernel), stream,
+       &cuda = services_.device->cuda()] {
+        const LaunchConfig config(request.grid, request.block, request.dynamic_shared_bytes, stream,
+                                  request.attributes);
         answer->first =
             request.question == wire::ClusterQuestion::kMaxActiveClusters
                 ? cuda.cuOccupancyMaxActiveClusters(&answer->second, function, config.get())

@@ -94,6 +94,7 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
       memory_(device, kMemoryThreads, wake_.get()),
       quiet_work_(device, 1, wake_.get()),
       quiet_(&quiet_work_),
+      partitions_(device, &quiet_),
       chains_(device, &modules_, &quiet_, &graphs_),
       submitters_(device, &chains_,
                   !batches             ? 0
@@ -123,6 +124,7 @@ bool Loop::Start(std::string* error) {
     *error = std::string("setting up the event loop: ") + strerror(errno);
   } else if (internal_.Start(error)) {
     staging_.Start(device_);
+    partitions_.Start();
     Log(LogLevel::kDebug, "start: staging memory is pinned");
     return true;
   }
@@ -417,6 +419,7 @@ void Loop::On(const control::MemoryReclaim& order, control::Incoming*, uint64_t)
 
 void Loop::On(const control::SetShares& order, control::Incoming*, uint64_t) {
   sharing_.Set(order);
+  partitions_.Set(order);
 }
 
 void Loop::On(const control::HoldSession& order, control::Incoming* in, uint64_t) {
@@ -453,12 +456,17 @@ void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t)
                           &tenants_,
                           &room_,
                           &sharing_,
+                          &partitions_,
                           budget_,
                           &context_memory_,
                           batches_ ? &chains_ : nullptr,
                           submitters_.any() ? &submitters_ : nullptr,
                           &several_at_work_};
-  std::unique_ptr<Session> session = Session::Make(services, order, in->fds, &error);
+  std::unique_ptr<Session> session;
+  if (partitions_.Begin(order, &error)) {
+    session = Session::Make(services, order, in->fds, &error);
+    if (session == nullptr) partitions_.End(order.allocation_id);
+  }
   if (session != nullptr &&
       !(Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), 0, order.session_id) &&
         Watch(sleeping_epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN,
@@ -468,6 +476,7 @@ void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t)
   }
   ready.ok = session != nullptr;
   if (session != nullptr) {
+    ready.multiprocessors = partitions_.Multiprocessors(order.allocation_id);
     session->LogBegin();
     sessions_.push_back(std::move(session));
   } else {

@@ -20,6 +20,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/driver_room.h"
 #include "agent/executor/device/internal_stream.h"
+#include "agent/executor/device/partitions.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/device/spare_greens.h"
 #include "agent/executor/graph/graph.h"
@@ -113,6 +114,7 @@ class Loop {
   Quiet quiet_;
   GraphRoom graphs_;
   SpareGreens greens_;
+  Partitions partitions_;
   Chains chains_;
   Submitters submitters_;
   std::vector<SubmitJobPtr> handed_;  // used by Serve

@@ -14,6 +14,7 @@ class DomainBudget;
 class DriverRoom;
 class InternalStream;
 class LibraryCache;
+class Partitions;
 class Printer;
 class Quiet;
 class SchedulerLink;
@@ -43,6 +44,7 @@ struct Services {
   Tenants* tenants;
   DriverRoom* room;
   TimeSharing* sharing;
+  Partitions* partitions;
   std::shared_ptr<DomainBudget> budget;
   ContextMemory* context;
   Chains* chains = nullptr;               // null: every launch goes by itself

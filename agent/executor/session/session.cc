@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "agent/executor/device/device.h"
+#include "agent/executor/device/partitions.h"
 #include "agent/executor/memory/host_memory.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/scheduler_link.h"
@@ -42,6 +43,7 @@ Session::Session(const Services& services, const control::AddSession& order, Sha
       parts_(std::make_unique<Parts>(static_cast<SessionPort*>(this))),
       stream_set_(&parts_->submission, &held_, services.room) {
   if (order.held != 0) Hold(control::HoldReason::kOperator, true, 0);
+  FollowPartition();
 }
 
 std::unique_ptr<Session> Session::Make(const Services& services, const control::AddSession& order,
@@ -85,7 +87,10 @@ std::unique_ptr<Session> Session::Make(const Services& services, const control::
   return session;
 }
 
-Session::~Session() { services_.sharing->End(&share_); }
+Session::~Session() {
+  services_.sharing->End(&share_);
+  services_.partitions->End(order_.allocation_id);
+}
 
 bool Session::Gone() const {
   return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && parts_->links.Idle();
@@ -99,12 +104,37 @@ bool Session::SetHeld(bool held) {
 }
 
 void Session::UpdateHeld() {
-  held_ = quiet_held_ || std::any_of(holds_.begin(), holds_.end(),
-                                     [](const SchedulerHold& hold) { return hold.holds; });
+  held_ = quiet_held_ || moving_ ||
+          std::any_of(holds_.begin(), holds_.end(),
+                      [](const SchedulerHold& hold) { return hold.holds; });
 }
 
 void Session::Hold(control::HoldReason reason, bool hold, uint32_t request) {
   holds_[static_cast<size_t>(reason)] = {hold, false, request};
+  UpdateHeld();
+}
+
+void Session::FollowPartition() {
+  if (state_ != State::kServing) return;
+  const Partitions& partitions = *services_.partitions;
+  if (partitions_known_ == partitions.changes() && !moving_) return;
+  partitions_known_ = partitions.changes();
+  const Partition* next = partitions.Of(order_.allocation_id);
+  const bool fails = next != nullptr && next->state == Partition::State::kFailed;
+  if (fails && !placed_) {
+    PublishFault(CUDA_ERROR_OUT_OF_MEMORY,
+                 "gpuloom: the device has no room for the multiprocessors that the policy's "
+                 "smPercent gives to this program; the executor's log says more\n");
+    return End(wire::Fatal::kNone, now_ns_);
+  }
+  // After a failure it stays where it is.
+  moving_ = !fails && (next != partition_ || !placed_);
+  const bool is_there = next == nullptr || next->state == Partition::State::kMade;
+  if (moving_ && is_there && !AtDevice()) {
+    partition_ = next;
+    placed_ = true;
+    moving_ = false;
+  }
   UpdateHeld();
 }
 
@@ -284,6 +314,7 @@ bool Session::Poll(uint64_t now_ns, Slice* slice) {
     any |= parts_->submission.RunFences(slice);
   any |= parts_->events.AnswerEventWaits();
   TellHeld();
+  FollowPartition();
   if (state_ == State::kEnding || state_ == State::kReturning) any |= GoOnEnding();
   return any;
 }

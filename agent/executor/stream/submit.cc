@@ -6,6 +6,7 @@
 #include "agent/executor/copy/copies.h"
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/green_context.h"
+#include "agent/executor/device/partitions.h"
 #include "agent/executor/event/events.h"
 #include "agent/executor/graph/graphs.h"
 #include "agent/executor/launch/launches.h"
@@ -14,6 +15,7 @@
 #include "agent/executor/session/time_sharing.h"
 #include "agent/executor/stream/submission.h"
 #include "agent/executor/stream/work_counts.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -51,28 +53,72 @@ bool MarksAtOnce(const Work& work) {
 
 }  // namespace
 
+// Where the stream's kernels run now. A green context of the program's that was made within other multiprocessors may have
+// more than the session has.
+CUcontext Submission::ContextOf(const Stream& stream) const {
+  const CUcontext session = port_->context();
+  const bool is_within = stream.green != nullptr && (stream.green->within == session ||
+                                                     session == services_.device->context());
+  return is_within ? stream.green->made.converted : session;
+}
+
+CUresult Submission::NewStream(const Stream& stream, int priority, CUstream* made) {
+  if (stream.context == services_.device->context()) {
+    return services_.device->TakeStream(priority, made);
+  }
+  const bool is_green = stream.green != nullptr && stream.context == stream.green->made.converted;
+  const CUgreenCtx green = is_green ? stream.green->made.context : port_->partition()->made.context;
+  return MakeGreenStream(services_.device, green, priority, made);
+}
+
 // All streams are non-blocking to CUDA: the legacy stream's barrier must not cross tenants.
 CUresult Submission::MakeStream(Stream& stream) {
-  if (stream.cuda != nullptr && stream.terms == services_.sharing->changes()) return CUDA_SUCCESS;
+  const CUcontext context = ContextOf(stream);
+  const bool stays = stream.context == context;
+  if (stream.cuda != nullptr && stays && stream.terms == services_.sharing->changes()) {
+    return CUDA_SUCCESS;
+  }
   const int priority = port_->Band().Map(stream.priority);
-  if (stream.cuda != nullptr && priority != stream.cuda_priority) {
-    // In its new band as soon as CUDA has nothing of it.
-    const bool idle =
-        !stream.busy && stream.in_flight == 0 && stream.marks.empty() && !stream.waits_told;
-    if (!idle) return CUDA_SUCCESS;
-    GiveStream(stream);
+  CUstream former = nullptr;
+  if (stream.cuda != nullptr && (!stays || priority != stream.cuda_priority)) {
+    const bool idle = !stream.busy && stream.in_flight == 0 && stream.marks.empty();
+    if (!stays && stream.waits_told) {
+      // While a session moves nothing of it is at the device, but perhaps a wait for another session's event.
+      graphs_->FinishGraphs(stream);
+      former = stream.cuda;
+    } else if (!stays || (idle && !stream.waits_told)) {
+      GiveStream(stream);
+    } else {
+      // In its new band as soon as CUDA has nothing of it.
+      return CUDA_SUCCESS;
+    }
     stream.cuda = nullptr;
   }
   stream.terms = services_.sharing->changes();
   stream.cuda_priority = priority;
+  stream.context = context;
   if (stream.cuda != nullptr) return CUDA_SUCCESS;
-  return stream.green != nullptr ? stream.green->MakeStream(priority, &stream.cuda)
-                                 : services_.device->TakeStream(priority, &stream.cuda);
+  CUDA_RETURN_IF_ERROR(NewStream(stream, priority, &stream.cuda));
+  if (former != nullptr) WaitForFormer(stream.cuda, former);
+  return CUDA_SUCCESS;
+}
+
+void Submission::WaitForFormer(CUstream stream, CUstream former) {
+  const Driver& cuda = services_.device->cuda();
+  CUevent event = nullptr;
+  CUresult result = services_.device->TakeEvent(/*timing=*/false, &event);
+  if (result == CUDA_SUCCESS) result = cuda.cuEventRecord(event, former);
+  if (result == CUDA_SUCCESS) result = cuda.cuStreamWaitEvent(stream, event, 0);
+  services_.device->Judge(result);
+  if (event != nullptr) services_.device->GiveEvent(/*timing=*/false, event);
+  services_.device->DropStream(former);
 }
 
 void Submission::GiveStream(Stream& stream) {
   graphs_->FinishGraphs(stream);
-  if (stream.green != nullptr) return services_.device->DropStream(stream.cuda);
+  if (stream.context != services_.device->context()) {
+    return services_.device->DropStream(stream.cuda);
+  }
   services_.device->GiveStream(stream.cuda_priority, stream.cuda);
 }
 
@@ -116,7 +162,7 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
 bool Submission::HasRoom(const StreamCommand& command) const {
   if (std::holds_alternative<ChunkWork>(command.work)) return launches_->HasRoom();
   if (const auto* work = std::get_if<GraphWork>(&command.work)) {
-    if (!work->graph->MayLaunch(command.ticket)) return false;
+    if (!work->graph->MayLaunch(command.ticket) || !graphs_->Follows(work->graph)) return false;
   }
   if (Prints(command.work) && !services_.printer->MayPrint(id())) return false;
   return !std::holds_alternative<CopyInlineWork>(command.work) ||

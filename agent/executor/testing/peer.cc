@@ -181,6 +181,7 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
   order.allocation_id = order.namespace_id = order.session_id;
   order.slots = 1;
   order.shares = shares;
+  order.partition = partition;
   snprintf(order.label, sizeof(order.label), "tests/tenant-%llu/main",
            static_cast<unsigned long long>(last_session_));
   if (label != nullptr) control::SetText(order.label, label);
@@ -205,7 +206,13 @@ void TestingScheduler::RemoveTenant(const TestingTenant& tenant) {
 }
 
 void TestingScheduler::SetShares(const TestingTenant& tenant, const control::ShareTerms& terms) {
-  (void)connection_.Send(0, control::SetShares{tenant.order.allocation_id, 1, terms});
+  (void)connection_.Send(0, control::SetShares{tenant.order.allocation_id, 1, terms, {}});
+}
+
+void TestingScheduler::SetPartition(const TestingTenant& tenant,
+                                    const control::PartitionTerms& terms) {
+  (void)connection_.Send(
+      0, control::SetShares{tenant.order.allocation_id, 1, tenant.order.shares, terms});
 }
 
 uint32_t TestingScheduler::Hold(const TestingTenant& tenant, bool hold) {

@@ -116,6 +116,9 @@ class TestingScheduler {
   // From now on new tenants' policy; each is an allocation and a namespace of its own.
   control::ShareTerms shares = {};
   void SetShares(const TestingTenant& tenant, const control::ShareTerms& terms);
+  // The same of the device's multiprocessors.
+  control::PartitionTerms partition = {};
+  void SetPartition(const TestingTenant& tenant, const control::PartitionTerms& terms);
   // Returns the number by which the hold is known to WaitHeld.
   uint32_t Hold(const TestingTenant& tenant, bool hold);
   bool WaitHeld(uint32_t hold);
