@@ -36,8 +36,8 @@ struct GreenContext {
   Device* const device;
   const std::shared_ptr<SessionGreens> home;
   const std::string key;
-  MadeGreen made;                     // no context until it has been created
-  SessionGreens::GiveBack give_back;  // empty until it is charged
+  MadeGreen made;          // no context until it has been created
+  DeviceChargeRef charge;  // null until it is charged
 };
 using GreenContextRef = std::shared_ptr<GreenContext>;
 
