@@ -11,7 +11,8 @@
 namespace gpuloom::executor {
 namespace {
 
-// A function belongs to the context that it was asked in; a kernel takes its stream's.
+// A function belongs to the context in which it was looked up; a kernel takes the context of its
+// stream.
 CUfunction FunctionFor(const Stream& stream, CUkernel kernel, CUfunction function) {
   return stream.green == nullptr ? function : reinterpret_cast<CUfunction>(kernel);
 }
