@@ -5,7 +5,7 @@
 
 namespace gpuloom::graph {
 
-using namespace capturing;  // NOLINT(google-build-using-namespace): this file's other half
+using namespace capturing;  // NOLINT: what this file works on
 
 namespace {
 
