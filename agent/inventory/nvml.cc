@@ -9,10 +9,11 @@
 namespace gpuloom {
 namespace {
 
+// With NVML's own types.
 struct NvmlMemory {
-  unsigned long long total;  // NOLINT(google-runtime-int): NVML's own type
-  unsigned long long free;   // NOLINT(google-runtime-int)
-  unsigned long long used;   // NOLINT(google-runtime-int)
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
 };
 
 constexpr unsigned kUuidBufferBytes = 96;

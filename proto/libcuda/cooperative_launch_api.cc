@@ -6,6 +6,7 @@
 #include "proto/cuda/cuda_all.h"
 #include "proto/cuda/return_if_error.h"
 
+// CUDA deprecates these functions, but programs still call them.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace {

@@ -9,6 +9,7 @@
 #include "proto/cuda/return_if_error.h"
 #include "proto/cuda/texture_reference.h"
 
+// CUDA deprecates these functions, but programs still call them.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace gpuloom {

@@ -17,6 +17,7 @@
 #include "shim/process/handle_table.h"
 #include "shim/session/session.h"
 
+// CUDA deprecates these functions, but programs still call them.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace gpuloom {

@@ -91,7 +91,7 @@ PciInfo DescribePci() {
 }  // namespace gpuloom::nvml
 
 using namespace gpuloom;        // NOLINT: NVML's functions are written in our terms
-using namespace gpuloom::nvml;  // NOLINT
+using namespace gpuloom::nvml;  // NOLINT: the same
 
 NVML_EXPORT int nvmlDeviceGetCount_v2(unsigned* count) {
   if (!node.initialized()) return kUninitialized;

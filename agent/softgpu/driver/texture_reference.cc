@@ -11,6 +11,7 @@
 #include "proto/cuda/return_if_error.h"
 #include "proto/sync/mutex.h"
 
+// CUDA deprecates these functions, but programs still call them.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace gpuloom::softgpu {
