@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "agent/executor/session/scheduler_link.h"
+
 namespace gpuloom::executor {
 
 DeviceCharge::~DeviceCharge() {

@@ -11,10 +11,11 @@
 #include <functional>
 #include <memory>
 
-#include "agent/executor/session/scheduler_link.h"
 #include "proto/cuda/cuda_all.h"
 
 namespace gpuloom::executor {
+
+class SchedulerLink;
 
 class DeviceCharge {
  public:
