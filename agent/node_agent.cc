@@ -69,7 +69,7 @@ absl::Status NodeAgent::Open() {
   std::string error;
   const std::optional<uint64_t> pinned_limit = ParseSize(line_.pinned_limit, &error);
   if (!pinned_limit) return absl::InvalidArgumentError(Cat("--pinned-limit: ", error));
-  // Passed on as it is, and refused here so that the message comes at the start.
+  // Schedulers parse it; it is checked here so that the error comes at start-up.
   if (!line_.executor_memory.empty() && !ParseSize(line_.executor_memory, &error)) {
     return absl::InvalidArgumentError(Cat("--executor-memory: ", error));
   }

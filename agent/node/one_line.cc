@@ -38,7 +38,7 @@ size_t WriteOneLine(std::string_view text, char* out, size_t room_bytes) {
     const size_t bytes = Spell(c, piece);
     if (!ContinuesCharacter(c)) character = written;
     if (written + bytes > most) {
-      // Bytes without end that continue nothing are no character.
+      // A long run of continuation bytes is not a character.
       if (written - character < kLongestPiece) written = character;
       std::memcpy(out + written, kMore.data(), kMore.size());
       return written + kMore.size();

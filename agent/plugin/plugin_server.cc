@@ -18,7 +18,7 @@ namespace {
 // How soon a stream notices that it is to end; a change of the list wakes it at once.
 constexpr std::chrono::milliseconds kStreamPause{500};
 
-// The codes have the same numbers in both worlds.
+// gRPC and absl number their codes alike.
 grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
@@ -47,7 +47,7 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
                           "gpuloom-agent is registered already, at another socket; this one is "
                           "refused on purpose while one agent replaces another");
     }
-    // For our own probe; the kubelet does not look at it.
+    // For our own probe; the kubelet ignores it.
     if (const std::string trouble = board_->Trouble(); !trouble.empty()) {
       context->AddTrailingMetadata(kTroubleMetadata, trouble.substr(0, kMaxTroubleBytes));
     }

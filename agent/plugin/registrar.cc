@@ -19,7 +19,8 @@ constexpr char kKubeletSocket[] = "/kubelet.sock";
 
 void Registrar::Tick(bool may_register, bool has_predecessor) {
   if (!Serve()) return;
-  // Before Register is called: a kubelet that restarts meanwhile is a new one.
+  // Looked at before Register is called, so that a kubelet which restarts meanwhile counts as a new
+  // one.
   LookAtKubelet();
   if (!kubelet_.has_value()) return;
   if (had_predecessor_ && !has_predecessor) {
@@ -85,7 +86,7 @@ void Registrar::LookAtWatch(bool has_predecessor) {
       spdlog::info("agent: ready");
     }
   } else if (is_watched_) {
-    // Though its socket is the same: it no longer counts our devices, and refuses pods.
+    // Its socket is unchanged, but it no longer counts our devices, and refuses pods.
     spdlog::warn("kubelet: {} has ended its watch of the devices; registering again",
                  options_.kubelet_directory + kKubeletSocket);
     registered_with_.reset();
@@ -110,7 +111,7 @@ void Registrar::ShowRefusing() {
     Say(std::string(status.message()));
     return;
   }
-  // One that is not refused may be called from now on.
+  // If registration succeeded, the kubelet may call this server from now on.
   if (!Register(name).ok()) refusing_->Stop();
 }
 

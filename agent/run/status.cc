@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 using About = StatusCommand::About;
 
 constexpr size_t kLongestName = 300;
-// In tables, of what a scheduler of an older release does not say.
+// Shown in tables for what a scheduler of an older release does not report.
 constexpr char kNotSaid[] = "-";
 
 template <size_t N>
@@ -73,7 +73,7 @@ struct Scheduler {
   std::vector<control::DomainState> domains;
   std::vector<control::AllocationState> allocations;
 
-  // The GPU's UUID; of an older release's scheduler the folder, which the agent names after the GPU.
+  // The GPU's UUID, or for an older scheduler the folder's name, which the agent chose by GPU.
   std::string name() const {
     return speaks_3_3 ? Text(gpu.uuid)
                       : OneLine(std::filesystem::path(folder).filename().string(), kLongestName);

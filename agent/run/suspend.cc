@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookAgain{20};
-// Of an error that names what is there.
+// How many names an error lists.
 constexpr size_t kNamed = 20;
 
 constexpr size_t kLongestName = 300;
@@ -183,7 +183,7 @@ class Suspension {
   SuspendOutcome outcome_;
   std::vector<Asked> asked_;
   size_t schedulers_ = 0;
-  std::string unseen_;  // where there may be further ones, each behind "; "
+  std::string unseen_;  // where there may be further schedulers, each after "; "
 };
 
 }  // namespace

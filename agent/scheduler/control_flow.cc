@@ -59,7 +59,8 @@ void Scheduler::AcceptController() {
   controllers_[id].peer = std::make_unique<Peer>(
       loop_, std::move(socket), [this, id](const control::Incoming& in) { OnControl(id, in); },
       [this, id](const std::string&) { EndController(id); });
-  controllers_[id].peer->SetPeerMinor(0);  // what every minor understands, until it says its own
+  controllers_[id].peer->SetPeerMinor(
+      0);  // every minor version understands this; used until the peer names its own
 }
 
 void Scheduler::EndController(uint64_t id) {
@@ -211,7 +212,7 @@ bool Scheduler::Apply(uint64_t, const control::PrepareExecutor& message, std::st
     return false;
   }
   Executor* executor = ExecutorFor(it->second.allocation->trust_domain, error);
-  // One that idles shall not end just before the program comes.
+  // An idle executor must not end just before the program connects.
   if (executor != nullptr) LookIdle(executor);
   return executor != nullptr;
 }
@@ -229,7 +230,7 @@ void Scheduler::Remove(const std::string& name) {
   if (it == allocations_.end()) return;
   const AllocationPtr allocation = it->second.allocation;
   allocation->removed = true;
-  allocations_.erase(it);  // and with it the door
+  allocations_.erase(it);  // this also closes its door
   turns_.Remove(*allocation);
   LogInfo(allocation->Label() + ": allocation " + name + " removed");
   std::vector<Session*> theirs;

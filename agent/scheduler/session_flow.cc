@@ -117,7 +117,7 @@ bool Scheduler::TakeAddresses(Session* session, std::string* error) {
   return true;
 }
 
-// The host's stay with its executor where that may still have them mapped.
+// The host range is returned only if the executor no longer has it mapped.
 void Scheduler::ReturnAddresses(const Session& session) {
   Allocation& allocation = *session.allocation;
   allocation.device_addresses.Free(session.device_range, &device_window_);
@@ -217,7 +217,7 @@ void Scheduler::SendWelcome(Session* session, uint32_t multiprocessors) {
 void Scheduler::OnTenantEvent(uint64_t session_id) {
   const auto it = sessions_.find(session_id);
   if (it == sessions_.end()) return;
-  // A tenant has nothing more to say on this connection: whatever comes ends the session.
+  // A tenant sends nothing more on this connection, so any message ends the session.
   uint8_t byte;
   const ptrdiff_t size = channel::ReceiveMessage(it->second->tenant.get(), &byte, sizeof(byte),
                                                  nullptr, 0, nullptr, MSG_DONTWAIT);
@@ -249,7 +249,7 @@ void Scheduler::StopServing(Session* session) {
   StopWaiting(session->id);
 }
 
-// The executor watches drain_timeout itself, and says so when it waits longer for somebody else; this is
+// The executor enforces drain_timeout itself, and reports if it waits longer for others; this is
 // for an executor that does neither.
 void Scheduler::ExpectEnd(Session* session) {
   const uint64_t id = session->id;
@@ -284,7 +284,7 @@ void Scheduler::ForgetSession(uint64_t session_id) {
              (bytes == 0 ? "" : ", " + std::to_string(bytes >> 20) + " MiB taken back"));
   LookIdle(session->executor);
   NoteRoom();
-  // Whoever waits for what it had may have it now.
+  // Waiting requests may now get what it had.
   std::vector<uint64_t> rounds;
   for (const auto& [id, round] : reclaims_) rounds.push_back(id);
   for (const uint64_t id : rounds) NoteReclaimed(id, session_id);

@@ -129,7 +129,7 @@ class ControlClient : public SchedulerClient {
     });
   }
 
-  // Once, whatever pods there are.
+  // Logs only once, whatever pods there are.
   void SayWhatItDoesNotKnow(const BindOrder& order) {
     constexpr control::ShareTerms kNotSaid{}, kDefault{100, 100, 2, 0, 0};
     if ((order.shares == kNotSaid || order.shares == kDefault) && order.memory_wait_ms == 0) return;

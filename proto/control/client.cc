@@ -37,7 +37,7 @@ bool Client::ExchangeVersions(std::string* error) {
     return Ask(ControlHello{kControlMajor, minor}, &answer, nullptr, error);
   };
   bool ok = say(kControlMinor);
-  // One of 3.0 takes no Hello but its own, and does not say in its Answer what it speaks.
+  // A peer that speaks 3.0 accepts no Hello but its own, and its Answer does not name its version.
   if (!ok && connected() && answer.major == 0) ok = say(0);
   if (!ok) return false;
   connection_.set_peer_minor(answer.minor);

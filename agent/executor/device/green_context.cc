@@ -8,12 +8,10 @@
 #include <vector>
 
 #include "agent/executor/device/device.h"
-#include "agent/executor/device/device_charge.h"
 #include "agent/executor/device/green_contexts.h"
 #include "agent/executor/device/partitions.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/process/log.h"
-#include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/stream/stream_set.h"
 #include "proto/cuda/return_if_error.h"
 
@@ -28,7 +26,7 @@ bool IsSplit(const wire::SplitArguments& split) {
          (split.use_flags & ~kSplitFlags) == 0;
 }
 
-// All of a part, or something of a possible split of it.
+// Either all of a part, or some groups of a valid split of it.
 bool IsDescription(const wire::GreenCreate::Request& request) {
   uint32_t picked = 0;
   uint32_t highest = 0;
@@ -51,7 +49,7 @@ bool IsPick(const wire::PartPick& pick) {
 
 }  // namespace
 
-// A context on its way to its tenant. Make runs on a worker.
+// A context that is being made for a tenant. Make runs on a worker.
 struct GreenContexts::NewGreen {
   Caller caller{};
   GreenContextRef owner;
@@ -70,7 +68,7 @@ struct GreenContexts::NewGreen {
     if (counted_by != nullptr && made.context == nullptr) counted_by->Discount(tenant->label);
   }
 
-  // The same for the same part of the device, whatever fields hold that say nothing.
+  // Equal for equal parts of the device: fields without meaning are left out.
   std::string Key() const {
     wire::GreenCreate::Request named = request;
     named.context = {};
@@ -88,7 +86,8 @@ struct GreenContexts::NewGreen {
     return key;
   }
 
-  // What `wants(group)` of the split, and what it leaves.
+  // Splits and picks the groups for which `wants(group)` holds and, if asked for, the remaining
+  // part.
   template <typename Wants>
   CUresult PickOf(const Driver& cuda, const wire::SplitArguments& split, bool with_remaining,
                   Wants&& wants, std::vector<CUdevResource>* picked) const {
@@ -143,11 +142,7 @@ struct GreenContexts::NewGreen {
 };
 
 GreenContext::~GreenContext() {
-  if (made.context != nullptr) {
-    home->Keep(key, made, std::move(give_back));
-  } else if (give_back) {
-    give_back();
-  }
+  if (made.context != nullptr) home->Keep(key, made, std::move(charge));
 }
 
 CUresult MakeGreenStream(Device* device, CUgreenCtx green, int priority, CUstream* stream) {
@@ -288,7 +283,7 @@ void GreenContexts::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Re
   }
   std::string key = made->Key();
   const bool kept = greens_->Has(key);
-  // Contexts with work that goes on live longer than their names, and are few.
+  // Contexts outlive their ids while they have work, so they are counted apart from those kept.
   if (green_.size() >= kMaxGreenContexts || (!kept && greens_->kept() >= kMaxGreenContexts)) {
     return Reply<wire::GreenCreate>(made->caller, CUDA_ERROR_OUT_OF_MEMORY);
   }
@@ -296,26 +291,15 @@ void GreenContexts::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Re
   made->owner =
       std::make_shared<GreenContext>(services_.device, greens_, std::move(key), port_->context());
   GreenContext& owner = *made->owner;
-  if (greens_->Take(owner.key, &owner.made, &owner.give_back)) return AnswerGreen(*made);
-  ++outstanding_;
-  services_.scheduler->Ask(
-      control::MemoryCharge{id(), kGreenContextBytes}, [this, made](control::Incoming* answer) {
-        --outstanding_;
-        control::MemoryGranted granted;
-        made->result = answer->As(&granted) && granted.session_id == id()
-                           ? static_cast<CUresult>(granted.result)
-                           : CUDA_ERROR_OUT_OF_MEMORY;
-        if (made->result == CUDA_SUCCESS) {
-          made->owner->give_back = [scheduler = services_.scheduler, session = id(),
-                                    memory_id = granted.memory_id] {
-            scheduler->Send(control::MemoryReturn{session, memory_id});
-          };
-        }
-        if (serving()) MakeGreen(made);
-      });
+  if (greens_->Take(owner.key, &owner.made, &owner.charge)) return AnswerGreen(*made);
+  Charge(kGreenContextBytes, [this, made](CUresult charged, DeviceChargeRef charge) {
+    made->result = charged;
+    made->owner->charge = std::move(charge);
+    if (serving()) MakeGreen(made);
+  });
 }
 
-// It is charged.
+// Called once the charge has been decided.
 void GreenContexts::MakeGreen(const std::shared_ptr<NewGreen>& made) {
   GreenContext& owner = *made->owner;
   if (made->result == CUDA_SUCCESS && services_.greens->Take(owner.key, &owner.made)) {
@@ -383,7 +367,7 @@ void GreenContexts::On(wire::Tag<wire::GreenStreamCreate>,
   if (request.stream == wire::kLegacyStream) return Refuse(wire::Fatal::kBadHandle);
   const int priority = std::clamp(request.priority, services_.device->priority_greatest(),
                                   services_.device->priority_least());
-  // As StreamCreate is.
+  // Charged as StreamCreate charges.
   const bool is_free = static_cast<uint32_t>(request.stream) <= kFreeStreams;
   Charge(is_free ? 0 : kStreamTakesBytes,
          [this, name = request.stream, context, priority, is_free, caller = CallerOf(record),

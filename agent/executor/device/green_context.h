@@ -35,8 +35,8 @@ struct GreenContext {
   const std::shared_ptr<SessionGreens> home;
   const std::string key;
   const CUcontext within;
-  MadeGreen made;                     // no context until it has been created
-  SessionGreens::GiveBack give_back;  // empty until it is charged
+  MadeGreen made;          // no context until it has been created
+  DeviceChargeRef charge;  // null until it is charged
 };
 using GreenContextRef = std::shared_ptr<GreenContext>;
 

@@ -12,7 +12,7 @@ Reservation::~Reservation() {
   *session_conditions -= counted_conditions;
   *session_nodes -= counted_nodes;
   if (graph == nullptr) return;
-  // The functions that its nodes name stay loaded until it is gone.
+  // The functions that its nodes name must stay loaded until it is destroyed.
   pool->Post([doomed = graph, &cuda = device->cuda()] { cuda.cuGraphDestroy(doomed); },
              [held = std::move(libraries)] {});
 }
@@ -36,7 +36,7 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
   if (cuda.cuGraphConditionalHandleCreate == nullptr || cuda.cuGraphAddNode_v2 == nullptr) {
     return Reply<wire::ConditionCreate>(caller, CUDA_ERROR_NOT_SUPPORTED);
   }
-  // The shim has one call about a graph at a time.
+  // An honest shim makes one call about a graph at a time.
   if (reservation->busy != 0) return Refuse(wire::Fatal::kBadArgument);
   if (reservation->counted_conditions == wire::kMaxConditions ||
       *conditions_ == wire::kMaxSessionConditions) {
@@ -59,8 +59,8 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
             return;
           }
         }
-        // Without a default the condition would begin as what the memory held that the driver has for it, another
-        // tenant's perhaps.
+        // Without a default, the condition would start with whatever lies in the driver's memory
+        // for it, perhaps another tenant's value.
         const bool assigns = (request.flags & wire::kConditionAssignsDefault) != 0;
         made->result = cuda.cuGraphConditionalHandleCreate(
             &made->handle, reservation->graph, reservation->context,

@@ -53,14 +53,14 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   const uint64_t parts = plan.reader.nodes() + bodies;
   if (reservation_ != nullptr) {
     ++reservation_->users;
-    // The driver's graph stays when this one goes.
+    // The driver's graph outlives this one.
     const uint64_t more = parts - std::min(parts, reservation_->counted_nodes);
     if (*session_nodes_ + more > kMaxSessionGraphNodes) return CUDA_ERROR_OUT_OF_MEMORY;
     reservation_->counted_nodes += more;
     *session_nodes_ += more;
   }
   if (*session_nodes_ + parts > kMaxSessionGraphNodes) return CUDA_ERROR_OUT_OF_MEMORY;
-  // Updates may give a node as many operations as there can be.
+  // An update may give a node as many operations as are allowed.
   constexpr uint64_t kOperationsTake =
       wire::kMaxGraphMemoryOperations * sizeof(wire::GraphMemoryOperation);
   if (!charge_->Add(parts * kGraphNodeTakesBytes + plan.waiting_nodes * kOperationsTake)) {
@@ -84,7 +84,7 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   return CUDA_SUCCESS;
 }
 
-// What there is of each node, in a table.
+// Prepares the table of nodes and the sections.
 CUresult Graph::Lay(const GraphPlan& plan) {
   nodes_.resize(plan.reader.nodes());
   sections_.resize(plan.sections.count());
@@ -318,20 +318,21 @@ void Graph::Apply(GraphPlan* plan) {
   }
 }
 
-// The graph behind the executable one gets the same parameters, so that it can be updated as a whole
-// when an attribute changes: of a single node the driver lets nobody change those.
+// The graph from which the executable one was made gets the same parameters, so that it can be
+// updated as a whole when an attribute changes: the driver cannot change attributes of a single
+// node.
 CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
   const Driver& cuda = device_->cuda();
   const wire::GraphNode form = plan.reader.Node(entry);
   Node& node = nodes_[form.index];
   const CUgraphExec exec = sections_[node.section].exec;
   CUresult result = CUDA_SUCCESS;
-  // What only writes is the device's, and stays so.
+  // A node that only writes runs on the device, and an update cannot move it to the host.
   if (form.kind == GraphNodeKind::kMemoryOperations && !node.on_host &&
       RunsOnHost(plan.reader, form)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  // From one kind of memory to another no copy is changed, as CUDA says.
+  // CUDA does not allow an update to change the kind of memory that a copy names.
   if (form.kind == GraphNodeKind::kCopy && form.body_bytes != 0 &&
       RunsOnHost(plan.reader, form) != node.on_host) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -341,7 +342,7 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
     switch (form.kind) {
       case GraphNodeKind::kKernel: {
         const GraphKernelParams kernel(plan, entry, context_, cuda);
-        // The graph behind stays as it was made: see Renew.
+        // The original graph stays as it was made: see Renew.
         if (reservation_ != nullptr && HashAttributes(plan, form) != node.attributes_hash) {
           return CUDA_ERROR_NOT_SUPPORTED;
         }
@@ -425,7 +426,7 @@ void Graph::AdoptUpdate(const GraphPlan& plan) {
   libraries_.insert(libraries_.end(), plan.libraries.begin(), plan.libraries.end());
   std::sort(libraries_.begin(), libraries_.end());
   libraries_.erase(std::unique(libraries_.begin(), libraries_.end()), libraries_.end());
-  // The graph behind has been updated, too, and stays when this one goes.
+  // The original graph has been updated, too, and outlives this one.
   if (reservation_ != nullptr) reservation_->libraries = libraries_;
   for (const uint32_t i : plan.special) {
     const wire::GraphNode form = plan.reader.Node(i);

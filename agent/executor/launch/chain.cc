@@ -11,9 +11,9 @@
 namespace gpuloom::executor {
 namespace {
 
-// A chain that nobody has asked for twice is another chunk's after so many launches.
+// After so many launches, a chain that was asked for only once may be taken for another chunk.
 constexpr uint64_t kShortKeep = 4;
-// So many stay free for sequences that do not come again.
+// How many stay free for sequences that do not repeat.
 constexpr size_t kScratchChains = 4;
 
 uint32_t CapacityFor(uint32_t launches) {
@@ -72,17 +72,17 @@ bool Chains::SawBefore(uint64_t content) {
   return seen;
 }
 
-// For a chunk that no chain holds.
+// Chooses a chain to rewrite for a chunk that none holds.
 Chains::Slot* Chains::Choose(const Chunk& chunk, const Target& target, const Found& found,
                              bool again) {
-  // What comes again as it was gets a chain of its own while there are any.
+  // A chunk that repeats unchanged gets a chain of its own while there are any.
   if (again && found.spare != nullptr) return found.spare;
   if (again || (found.alike == nullptr && found.spare == nullptr)) {
     Want(chunk, chunk.nodes.front(), chunk.params.data(), CapacityFor(chunk.size()), target.context,
          nullptr);
   }
   if (found.alike != nullptr) return found.alike;
-  // While a chain is written the GPU must have something to do.
+  // While we write a chain, the GPU must have something to do.
   return target.idle ? nullptr : found.spare;
 }
 
@@ -96,7 +96,7 @@ ChainRef Chains::Take(const Chunk& chunk, const Target& target, bool* exact) {
     again = SawBefore(chunk.content);
     slot = Choose(chunk, target, found, again);
     if (slot == nullptr) return nullptr;
-    // Nobody is to find what is about to change.
+    // Nobody may find it while it changes.
     slot->signature = slot->content = 0;
   }
   ++(*exact ? counts_.replayed : slot == found.alike ? counts_.updated : counts_.rewritten);
@@ -123,7 +123,7 @@ ChainRef Chains::Launch(const Chunk& chunk, const Target& target) {
   }
   if (result != CUDA_SUCCESS) chain->nodes.clear();
   chain->held.store(false, std::memory_order_release);
-  // The lock not before: who has it may wait for holders.
+  // Takes the lock only now: whoever has it may wait for holders.
   if (result != CUDA_SUCCESS) {
     if (refused != nullptr) Refuse(refused);
     Done(*chain);
@@ -196,7 +196,7 @@ CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUkernel* refused) {
   return CUDA_SUCCESS;
 }
 
-// ---- one by one
+// ---- single launches
 
 bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t* params,
                        const Target& target) {

@@ -11,12 +11,12 @@
 namespace gpuloom::executor {
 namespace {
 
-// Graphs made by one piece of work; nothing else must wait long for the driver's locks.
+// How many graphs one job makes, so that nothing else waits long for the driver's locks.
 constexpr size_t kMadeAtATime = 8;
-// A single that was not used for so many launches gives its place to another.
+// A single graph that was not used for so many launches may be replaced.
 constexpr uint64_t kLongUnused = 50'000;
 constexpr uint64_t kFullFor = 10'000;
-// More wishes are forgotten: what is needed is wished again.
+// Further requests are dropped: what is needed will be requested again.
 constexpr size_t kMaxWanted = 64;
 
 bool Names(const Chain& chain, const void* library) {
@@ -46,8 +46,8 @@ void Chains::Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* para
                      {}});
 }
 
-// Making a graph holds the driver's locks for some 20–150 µs, so where all places are taken they change
-// hands seldom.
+// Making a graph holds the driver's locks for some 20–150 µs, so when all places are taken they are
+// replaced only rarely.
 bool Chains::MayWant(uint32_t nodes) {
   if (nodes == 1 ? singles_.size() < kMaxSingles : slots_.size() < kMaxChains) return true;
   if (launches_ < full_until_) return false;
@@ -74,7 +74,7 @@ void Chains::Reserve() {
       made.push_back(std::move(chain));
     }
   }
-  // What destroyed graphs leave is used again.
+  // The driver reuses the memory of destroyed graphs.
   room_->most_graphs += made.size();
   room_->most_nodes += made.size() * kMaxChunkLaunches;
   made.clear();
@@ -104,8 +104,8 @@ ChainRef Chains::Make(const Wanted& wanted) const {
   return chain;
 }
 
-// Like tenants' graphs (running-graphs.md): beside what runs as long as the driver has room, else
-// when nothing runs.
+// As with tenants' graphs (running-graphs.md): while other work runs if the driver has room,
+// otherwise when nothing runs.
 void Chains::MakeWanted() {
   if (making_) return;
   struct Work {

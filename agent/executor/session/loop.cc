@@ -23,35 +23,35 @@ constexpr uint64_t kControlKey = UINT64_MAX;
 constexpr uint64_t kWakeKey = UINT64_MAX - 1;
 constexpr uint64_t kAwakeKey = UINT64_MAX - 2;  // all that is looked at while awake, too
 
-// Longer than a tenant's gap between two launches, so that a working tenant does not pay for waking
-// us (eager programs launch every 8–30 µs, with longer gaps between). Where processors are few the
-// tenant itself needs ours.
+// Longer than the gap between two launches of a tenant, so that a working tenant need not wake us
+// (eager programs launch every 8–30 µs, with longer gaps now and then). With few processors the
+// tenant needs ours.
 constexpr uint64_t kSpinNs = 200'000;
 constexpr uint64_t kShortSpinNs = 30'000;
 constexpr unsigned kManyProcessors = 8;
-// What one session may take of the ring thread before the next has its turn, at each of reading, submitting
-// and looking: a round with many at work lasts some milliseconds, and nobody gets less than some commands
-// (docs/design/ring-thread.md).
+// How long the ring thread serves one session before the next, in each of reading, submitting and
+// polling: a round with many busy sessions takes some milliseconds, and every session gets at least
+// a few commands (docs/design/ring-thread.md).
 constexpr uint64_t kRoundNs = 2'000'000;
 constexpr uint64_t kLongestSliceNs = 200'000;
 constexpr uint64_t kShortestSliceNs = 20'000;
-// Messages of the scheduler's that are handled before the sessions have their turn.
+// How many messages of the scheduler are handled before the sessions are served again.
 constexpr int kMessagesAtATime = 64;
 constexpr int kEventsAtATime = 64;
-// Beside one round of everything else.
+// Polls of the rings for each full round.
 constexpr int kSpinTurns = 64;
-constexpr int kPollTurns = 8;                // what asking the driver costs in vain
+constexpr int kPollTurns = 8;  // as often as an unsuccessful query of the driver costs
 constexpr uint64_t kEventsEveryNs = 50'000;  // while busy: control socket, hang-ups
 constexpr uint64_t kAnswersEveryNs =
     5'000;  // with a question to the scheduler open, or a turn awaited
-// An allocation goes through four processes' and threads' hands, and a tenant waits: as long as it
-// takes nobody sleeps in between.
+// An allocation passes through four processes and threads while the tenant waits, so nobody sleeps
+// for as long as that takes.
 constexpr uint64_t kHandsNs = 3'000'000;
 constexpr int64_t kShortestSleepNs = 50'000;    // about what going to sleep and waking costs
 constexpr int64_t kLongestSleepNs = 1'000'000;  // with work at the device
 constexpr uint64_t kCountersEveryNs = 1'000'000'000;
-constexpr int64_t kEndingSleepNs = 20'000'000;  // drain time-outs are looked at so often
-// Sessions that a lost context is told about by name.
+constexpr int64_t kEndingSleepNs = 20'000'000;  // how often drain timeouts are checked
+// How many sessions are named when the context is lost.
 constexpr int kMaxSuspects = 16;
 
 // Loading is slow and holds locks of the driver's: few threads; some may wait for the linker. Memory
@@ -156,7 +156,7 @@ Loop::Outcome Loop::Run() {
     if (now_ns - last_counters_ns_ >= kCountersEveryNs) SendCounters(now_ns);
 
     const uint64_t idle_ns = now_ns - last_work_ns;
-    // What was held back goes in the next round: there must be one.
+    // What was held back is submitted in the next round, so there must be one.
     const bool released = !quiet_.Idle() && TickQuiet(now_ns, idle_ns);
     const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
     if (sleep_ns == 0) {
@@ -222,7 +222,7 @@ bool Loop::Serve(uint64_t now_ns) {
 }
 
 bool Loop::Spin() {
-  // Then chunks come back from other threads.
+  // Other threads are giving back chunks then.
   if (several_at_work_) {
     Pause();
     return false;
@@ -302,7 +302,7 @@ bool Loop::AnyWordOverdue() const {
 
 int64_t Loop::SleepNs(uint64_t idle_ns) const {
   int64_t sleep_ns = SleepForWorkNs(idle_ns);
-  // Of a session with very many streams some have not been looked at.
+  // Some streams of a session with very many have not been looked at.
   if (sharing_.limited() && (sleep_ns < 0 || sleep_ns > kShortestSleepNs) &&
       !std::all_of(sessions_.begin(), sessions_.end(),
                    [](const auto& session) { return session->KnowsReady(); })) {
@@ -316,7 +316,8 @@ int64_t Loop::SleepNs(uint64_t idle_ns) const {
 }
 
 int64_t Loop::SleepForWorkNs(uint64_t idle_ns) const {
-  // After a sleep the words looked at first would be due again, before the others' turn.
+  // Words that are overdue come first: after a sleep they would be due again before others are
+  // looked at.
   if (AnyWordOverdue()) return 0;
   if ((scheduler_.waits() || memory_.busy()) && idle_ns < kHandsNs && spin_ns_ == kSpinNs) return 0;
   if (AnythingAtDevice() || AnyWordWatched()) {
@@ -328,7 +329,7 @@ int64_t Loop::SleepForWorkNs(uint64_t idle_ns) const {
     if (!quiet_.empty()) return kLongestSleepNs;
   }
   for (const auto& session : sessions_) {
-    // A tenant rings when it has taken text; this is for one that died in between.
+    // A tenant rings when it has taken the text; this is for one that died before it could.
     const Session::State state = session->state();
     const bool ends = state == Session::State::kEnding || state == Session::State::kReturning;
     if (ends || session->HasText()) return kEndingSleepNs;
@@ -509,10 +510,10 @@ void Loop::TellFault() {
     if (++at_device <= kMaxSuspects) ids += " " + std::to_string(session->id());
     culprit = session->id();
   }
-  // With work of several at the device nobody can tell whose it was.
+  // If several sessions had work at the device, nobody can tell whose it was.
   if (at_device != 1) culprit = 0;
-  // The driver has the text of a failed assert written by a call that synchronises, which returns at
-  // once in a lost context.
+  // The driver writes the text of a failed assert in a synchronising call, which returns at once in
+  // a lost context.
   if (result == CUDA_ERROR_ASSERT) device_->cuda().cuCtxSynchronize();
   const std::string text = LogDriverErrors();
   for (const auto& session : sessions_) {
