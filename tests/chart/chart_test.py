@@ -1,41 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the chart makes of its values, rendered by render.go with Debian's Go, sprig and yaml."""
+"""What the chart makes of its values where nobody changes many of them: where it runs, with which rights, and its notes."""
 
-import os
 import pathlib
-import shutil
-import subprocess
-import sys
 import tempfile
 import unittest
 
 import yaml
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-CHART = ROOT / "charts/gpuloom"
-
-
-def Renderer(folder):
-    """A program that takes the chart and files of values, and prints the manifests."""
-    if not shutil.which("go"):
-        sys.exit("chart_test: no Go: run deploy/install-deps.sh")
-    environment = dict(os.environ, GO111MODULE="off", GOPATH="/usr/share/gocode", GOCACHE=folder / "cache")
-    subprocess.run(["go", "build", "-o", folder / "render", ROOT / "tests/chart/render.go"], env=environment, check=True)
-    return folder / "render"
+from rendering import Rendering
 
 
 def Render(**values):
-    """(manifests by kind and name, everything as text)"""
-    path = FOLDER / "values.yaml"
-    path.write_text(yaml.safe_dump(values))
-    text = subprocess.run([RENDERER, CHART, path], capture_output=True, text=True, check=True).stdout
-    manifests = {}
-    for part in text.split("\n---\n"):
-        if "apiVersion:" in part:
-            manifest = yaml.safe_load(part)
-            manifests[manifest["kind"], manifest["metadata"]["name"]] = manifest
-    return manifests, text
+    return CHART.Render(values)
 
 
 def Pods(manifests):
@@ -107,6 +83,5 @@ class Chart(unittest.TestCase):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        FOLDER = pathlib.Path(name)
-        RENDERER = Renderer(FOLDER)
+        CHART = Rendering(pathlib.Path(name))
         unittest.main()

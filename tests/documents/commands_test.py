@@ -23,7 +23,7 @@ sys.path += [str(ROOT / "tests/chart"), str(ROOT / "tests/documents")]
 
 import blocks  # noqa: E402
 import checkout  # noqa: E402
-from chart_test import Renderer  # noqa: E402
+from rendering import Renderer  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 
