@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tenant that looks at what it was given: CUDA and NVML as programs load them by name at run time,
-// both about the same device, and nothing of NVIDIA's driver in this process. Says "ok", or what is
-// wrong, and ends with 0 or 1. Uses no driver but what the loader finds.
+// both about the same device, which computes, and nothing of NVIDIA's driver in this process. Says
+// "ok", or what is wrong, and ends with 0 or 1. Uses no driver but what the loader finds, and no
+// toolkit, so that the image can have it: `helm test` runs it in a pod.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <limits.h>
@@ -12,10 +13,37 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+constexpr unsigned kNumbers = 4096;
+constexpr unsigned kBlock = 256;
+// numbers[i] = 3 * numbers[i] + 1
+constexpr char kKernel[] = R"PTX(
+.version 7.0
+.target sm_52
+.address_size 64
+.visible .entry step(.param .u64 numbers)
+{
+  .reg .b32 %r<6>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [numbers];
+  cvta.to.global.u64 %rd1, %rd1;
+  mov.u32 %r1, %ctaid.x;
+  mov.u32 %r2, %ntid.x;
+  mov.u32 %r3, %tid.x;
+  mad.lo.s32 %r4, %r1, %r2, %r3;
+  mul.wide.u32 %rd2, %r4, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  ld.global.u32 %r5, [%rd3];
+  mad.lo.s32 %r5, %r5, 3, 1;
+  st.global.u32 [%rd3], %r5;
+  ret;
+}
+)PTX";
 
 struct Memory {
   unsigned long long total, free, used;
@@ -48,6 +76,28 @@ int Call(void* library, const char* name, Arguments... arguments) {
   const int result = reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
   Expect(result == 0, std::string(name) + " returns " + std::to_string(result));
   return result;
+}
+
+// In memory that is there already.
+void Compute(void* cuda, uint64_t memory) {
+  std::vector<uint32_t> numbers(kNumbers);
+  for (uint32_t i = 0; i < kNumbers; ++i) numbers[i] = i;
+  const size_t size_bytes = numbers.size() * sizeof(uint32_t);
+  void* module = nullptr;
+  void* function = nullptr;
+  void* arguments[] = {&memory};
+  if (Call(cuda, "cuModuleLoadData", &module, static_cast<const void*>(kKernel)) != 0) return;
+  Call(cuda, "cuModuleGetFunction", &function, module, "step");
+  Call(cuda, "cuMemcpyHtoD_v2", memory, static_cast<const void*>(numbers.data()), size_bytes);
+  Call(cuda, "cuLaunchKernel", function, kNumbers / kBlock, 1u, 1u, kBlock, 1u, 1u, 0u,
+       static_cast<void*>(nullptr), &arguments[0], static_cast<void**>(nullptr));
+  Call(cuda, "cuMemcpyDtoH_v2", static_cast<void*>(numbers.data()), memory, size_bytes);
+  for (uint32_t i = 0; i < kNumbers; ++i) {
+    if (numbers[i] == 3 * i + 1) continue;
+    Expect(false, "3 * " + std::to_string(i) + " + 1 is " + std::to_string(numbers[i]));
+    break;
+  }
+  Call(cuda, "cuModuleUnload", module);
 }
 
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -136,6 +186,7 @@ int main() {
   Expect(count == 1 && processes[0].pid == static_cast<unsigned>(getpid()) &&
              processes[0].used == after.used,
          std::to_string(count) + " processes, the first " + std::to_string(processes[0].pid));
+  Compute(cuda, memory);
   LookForTheDriver();
   Call(cuda, "cuMemFree_v2", memory);
   Call(nvml, "nvmlShutdown");

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 import yaml
-from rendering import Rendering
+from rendering import ROOT, Rendering
 
 
 def Render(**values):
@@ -79,6 +79,26 @@ class Chart(unittest.TestCase):
         policy = {"overcommit": True, "defaults": {"memory": "4GiB", "trustDomain": "true"}, "namespaces": {"123": {"memory": "2MiB"}}}
         manifests, _ = Render(policy=policy)
         self.assertEqual(yaml.safe_load(manifests["ConfigMap", "gpuloom-policy"]["data"]["policy.yaml"]), policy)
+
+
+    def test_helm_test_runs_a_tenant_of_the_image(self):
+        values = {"image": {"repository": "r.example/g", "tag": "1"}, "imagePullSecrets": [{"name": "s"}], "resourceName": "example.org/slot",
+                  "agent": {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"pool": "gpu"}}}
+        pod = Render(**values)[0]["Pod", "gpuloom-test"]
+        self.assertEqual(pod["metadata"]["annotations"]["helm.sh/hook"], "test")
+        spec = pod["spec"]
+        self.assertEqual((spec["imagePullSecrets"], spec["nodeSelector"], spec["tolerations"]),
+                         ([{"name": "s"}], {"pool": "gpu"}, [{"operator": "Exists"}]))
+        [container] = spec["containers"]
+        self.assertEqual(container["image"], "r.example/g:1")
+        self.assertEqual(container["resources"]["limits"]["example.org/slot"], 1)
+        # As namespaces with the restricted pod security standard want it: it is a tenant, and no more.
+        context = container["securityContext"]
+        self.assertEqual((context["runAsNonRoot"], context["allowPrivilegeEscalation"], context["capabilities"]), (True, False, {"drop": ["ALL"]}))
+        self.assertFalse({"volumes", "hostNetwork", "runtimeClassName", "serviceAccountName"} & set(spec))
+        [program] = container["command"]
+        self.assertRegex((ROOT / "Dockerfile").read_text(), rf"build/release/\w+/{pathlib.Path(program).name} [^\n]*/opt/gpuloom/bin/")
+        self.assertEqual(str(pathlib.Path(program).parent), "/opt/gpuloom/bin")
 
 
 if __name__ == "__main__":
