@@ -110,9 +110,10 @@ ARGUMENTS = {"resourceName": ("example.org/slot", "--resource-name", ["agent"]),
              "executorMemory": ("1GiB", "--executor-memory", ["schedulers"]), "idleTimeout": ("5m", "--idle-timeout", ["schedulers"]),
              "drainTimeout": ("500ms", "--drain-timeout", ["schedulers"]), "executorUsers": ("none", "--executor-users", ["schedulers"]),
              "stateDir": ("/srv/gpuloom", "--state-dir", COMPONENTS)}
-# What tests below, and chart_test.py, say more of than a row can.
+# What tests below and chart_test.py say more of than a row can, and what other tests are about.
 TESTED = {"global", "policy", "gpuNodeLabels", "softgpu.enabled", "softgpu.devices", "softgpu.memory", "kubeletDir",
           "nvidiaRuntimeConfigDir", "nameOverride", "fullnameOverride", "commonLabels", "affinityPresets"}
+OTHER_TESTS = {"metrics": "observing_test.py", "networkPolicy": "observing_test.py", "removeState": "removal_test.py"}
 
 # [(values, what helm says)]: more than the wrong type, which each value refuses.
 WRONG = [
@@ -153,8 +154,14 @@ for component in COMPONENTS:
 class Values(unittest.TestCase):
     def test_every_value_is_tested(self):
         tested = {*SET, *ARGUMENTS, *TESTED, *SHARED, *(f"{name}.{key}" for name in COMPONENTS for key in SHARED)}
-        self.assertEqual(set(AllLeaves()) - tested, set(), "values without a test")
-        self.assertEqual(tested - set(AllLeaves()), set(), "tests of what is no value")
+        leaves = {leaf for leaf in AllLeaves() if leaf.split(".")[0] not in OTHER_TESTS}
+        self.assertEqual(leaves - tested, set(), "values without a test")
+        self.assertEqual(tested - leaves, set(), "tests of what is no value")
+        for name, test in OTHER_TESTS.items():
+            text = pathlib.Path(__file__).with_name(test).read_text()
+            for leaf in AllLeaves():
+                if leaf.split(".")[0] == name:
+                    self.assertIn(leaf.split(".")[-1], text, f"{test} does not test {leaf}")
 
     def test_the_defaults_are_refused_nothing(self):
         self.assertEqual(Refusals({}), [])
@@ -162,11 +169,12 @@ class Values(unittest.TestCase):
         self.assertEqual(Refusals(softgpu), [])
 
     def test_what_is_set_is_found(self):
+        default = RENDERING.Render({})[0]
         for path, rows in SET.items():
             for value, where, expected in rows:
                 with self.subTest(path):
                     values = Nested(path, value)
-                    self.assertNotEqual(where(RENDERING.Render({})[0]), expected)
+                    self.assertNotEqual(where(default), expected)
                     self.assertEqual(Refusals(values), [])
                     self.assertEqual(where(RENDERING.Render(values)[0]), expected)
 
@@ -180,11 +188,12 @@ class Values(unittest.TestCase):
                     self.assertEqual(has, component in components, component)
 
     def test_a_component_s_own_setting_replaces_the_shared_one(self):
+        default_manifests = RENDERING.Render({})[0]
         for key, value in SHARED.items():
             where = ({"podLabels": lambda name: Of(name, "spec", "template", "metadata", "labels"),
                       "podAnnotations": lambda name: Of(name, "spec", "template", "metadata", "annotations")}
                      .get(key, lambda name, key=key: Pod(name, IN_POD.get(key, key))))
-            default = {name: where(name)(RENDERING.Render({})[0]) for name in COMPONENTS}
+            default = {name: where(name)(default_manifests) for name in COMPONENTS}
 
             def Check(manifests, name, expected):
                 found = where(name)(manifests)
@@ -222,12 +231,19 @@ class Values(unittest.TestCase):
 
     def test_labels_of_all_objects(self):
         self.assertEqual(Refusals({"commonLabels": LABELS}), [])
-        manifests, _ = RENDERING.Render({"commonLabels": LABELS, "securityContextConstraints": "privileged"})
+        everything = {"securityContextConstraints": "privileged", "networkPolicy": {"enabled": True}, "metrics": {
+            name: {"enabled": True} for name in ("serviceMonitor", "prometheusRule", "grafanaDashboard")}}
+        manifests = {**RENDERING.Render({"commonLabels": LABELS, **everything})[0],
+                     **RENDERING.Render({"commonLabels": LABELS, "removeState": True})[0]}
         for (kind, name), manifest in manifests.items():
             self.assertLessEqual(LABELS.items(), manifest["metadata"]["labels"].items(), (kind, name))
             if kind == "DaemonSet":
                 self.assertLessEqual(LABELS.items(), manifest["spec"]["template"]["metadata"]["labels"].items())
                 self.assertNotIn("team", manifest["spec"]["selector"]["matchLabels"])
+        # Never twice in one map, which no parser of Kubernetes' takes: the narrower one counts.
+        manifests, text = RENDERING.Render({"commonLabels": LABELS, "podLabels": {"team": "other"}})
+        self.assertEqual(Of("agent", "spec", "template", "metadata", "labels", "team")(manifests), "other")
+        self.assertNotRegex(text, r"team: gpu\n( *)team:|team: other\n *team:")
 
     def test_names(self):
         for values, release, expected in [({}, "gpuloom", "gpuloom"), ({}, "a", "a-gpuloom"), ({}, "my-gpuloom-b", "my-gpuloom-b"),

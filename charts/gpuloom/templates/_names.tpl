@@ -49,11 +49,16 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "gpuloom.labels" -}}
-{{ include "gpuloom.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
-{{- with .Values.commonLabels }}
+{{- include "gpuloom.moreLabels" (dict "root" $ "labels" dict) -}}
+{{- end -}}
+
+{{/* The same with an object's own, which win over commonLabels: (dict "root" $ "labels" LABELS). */}}
+{{- define "gpuloom.moreLabels" -}}
+{{ include "gpuloom.selector" .root }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- with merge dict (default dict .labels) (default dict .root.Values.commonLabels) }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}

@@ -18,11 +18,9 @@
 labels:
   {{- include "gpuloom.selector" .root | nindent 2 }}
   app.kubernetes.io/component: {{ .component }}
-  {{- with .root.Values.commonLabels }}
+  {{- $own := fromYaml (include "gpuloom.podSetting" (merge (dict "key" "podLabels") .)) }}
+  {{- with merge dict $own (default dict .root.Values.commonLabels) }}
   {{- toYaml . | nindent 2 }}
-  {{- end }}
-  {{- with include "gpuloom.podSetting" (merge (dict "key" "podLabels") .) }}
-  {{- . | nindent 2 }}
   {{- end }}
 {{- with include "gpuloom.podSetting" (merge (dict "key" "podAnnotations") .) }}
 annotations:
