@@ -59,6 +59,21 @@ class Upgrade(unittest.TestCase):
         old_values = yaml.safe_load((old_chart / "values.yaml").read_text())
         self.assertEqual(Refusals(old_values), [], "values of the old release")
 
+    def test_new_values_can_be_set_on_reused_ones(self):
+        for release in releases.Releases():
+            with tempfile.TemporaryDirectory() as parent:
+                folder = pathlib.Path(parent, "sources")
+                releases.Take(folder, release["version"])
+                reused = ["-upgrade", "-defaults", str(folder / "charts/gpuloom/values.yaml")]
+                for name in ("podMonitor", "serviceMonitor", "prometheusRule", "grafanaDashboard", "service"):
+                    manifests, _ = RENDERING.Render({"metrics": {name: {"enabled": True}}}, *reused)
+                    whole, _ = RENDERING.Render({"metrics": {name: {"enabled": True}}})
+                    self.assertEqual(set(manifests), set(whole), name)
+                    for key in set(manifests) - {key for key in manifests if key[0] == "DaemonSet"}:
+                        self.assertEqual(manifests[key], whole[key], name)
+                for values in ({"removeState": True}, {"networkPolicy": {"enabled": True}}, {"affinityPresets": ["linuxAmd64"]}):
+                    self.assertEqual(RENDERING.Render(values, *reused)[0], RENDERING.Render(values)[0])
+
     def test_another_name_for_the_schedulers_is_refused(self):
         cluster = RENDERING.folder / "cluster.yaml"
         present = [manifest for manifest in RENDERING.Render({})[0].values() if manifest["kind"] == "DaemonSet"]
