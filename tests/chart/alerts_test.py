@@ -127,6 +127,11 @@ class Alerts(unittest.TestCase):
                 self.assertEqual(set(rule["annotations"]), {"summary", "description"}, rule["alert"])
                 self.assertIn(rule["labels"]["severity"], ("critical", "warning", "info"))
 
+    def test_each_has_its_section_in_the_guide(self):
+        text = (ROOT / "docs/operations.md").read_text()
+        shown = re.findall(r"`(Gpuloom\w+)`", text[text.index("## Alerts"):])
+        self.assertEqual(sorted(shown), sorted(SICK))
+
     def test_each_fires_alone_on_what_it_is_about(self):
         known = [rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
         self.assertEqual(sorted(SICK), sorted(known))
