@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -102,10 +103,19 @@ void Compute(void* cuda, uint64_t memory) {
 
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// Files of NVIDIA's driver go by these names; ours by its own, whatever links lead to it.
+// In a container our libraries have the driver's names, which they are mounted under; what they say tells them apart.
+bool IsOurs(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  return text.find("GPULOOM_LOG") != std::string::npos;
+}
+
+// Files of NVIDIA's driver go by these names.
 bool IsOfTheDriver(const std::string& path) {
-  return path.rfind("/dev/nvidia", 0) == 0 || BaseName(path).rfind("libcuda.so", 0) == 0 ||
-         BaseName(path).rfind("libnvidia-", 0) == 0;
+  if (path.rfind("/dev/nvidia", 0) == 0) return true;
+  return (BaseName(path).rfind("libcuda.so", 0) == 0 ||
+          BaseName(path).rfind("libnvidia-", 0) == 0) &&
+         !IsOurs(path);
 }
 
 void LookForTheDriver() {
@@ -116,9 +126,11 @@ void LookForTheDriver() {
     if (at == std::string::npos) continue;
     const std::string path = line.substr(at);
     Expect(!IsOfTheDriver(path), path + " is mapped");
-    is_ours_mapped |= BaseName(path) == "libgpuloom.so";
+    const std::string name = BaseName(path);
+    is_ours_mapped |=
+        (name.rfind("libgpuloom", 0) == 0 || name.rfind("libcuda.so", 0) == 0) && IsOurs(path);
   }
-  Expect(is_ours_mapped, "libgpuloom.so is not mapped");
+  Expect(is_ours_mapped, "our libcuda is not mapped");
   DIR* const folder = opendir("/proc/self/fd");
   Expect(folder != nullptr, "/proc/self/fd cannot be read");
   int descriptors = 0;

@@ -20,7 +20,9 @@ def Renderer(folder):
     """Builds render.go in a folder; the path of the program."""
     if not shutil.which("go"):
         sys.exit("chart: no Go: run deploy/install-deps.sh")
-    environment = dict(os.environ, GO111MODULE="off", GOPATH="/usr/share/gocode", GOCACHE=folder / "cache")
+    # What Go has compiled, sprig above all, serves all tests and any number of them at a time.
+    cache = ROOT / "build/go-cache"
+    environment = dict(os.environ, GO111MODULE="off", GOPATH="/usr/share/gocode", GOCACHE=cache)
     subprocess.run(["go", "build", "-o", folder / "render", ROOT / "tests/chart/render.go"], env=environment, check=True)
     return folder / "render"
 
