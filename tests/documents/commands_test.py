@@ -23,7 +23,7 @@ sys.path += [str(ROOT / "tests/chart"), str(ROOT / "tests/documents")]
 
 import blocks  # noqa: E402
 import checkout  # noqa: E402
-from chart_test import Renderer  # noqa: E402
+from rendering import Renderer  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 
@@ -83,9 +83,12 @@ SHOWS = [(r"tests/programs/\w+$", r"\bPASS\b"),
          (r"^ctest ", r"Total Tests: [1-9]")]
 
 # Whose reader has a cluster with gpuloom in it before the first command; all others start with a checkout and nothing else.
-IN_A_CLUSTER = {"docs/policy.md", "docs/status.md", "docs/suspending.md"}
-CLUSTER = {"built": [], "pushed": [], "releases": {"gpuloom-system/gpuloom": {}}, "namespaces": ["gpuloom-system"]}
-NOTHING = {"built": [], "pushed": [], "releases": {}, "namespaces": []}
+IN_A_CLUSTER = {"docs/operations.md", "docs/policy.md", "docs/status.md", "docs/suspending.md"}
+CLUSTER = {"built": [], "pushed": ["registry.example/team/gpuloom:1"],
+           "releases": {"gpuloom-system/gpuloom": {"image": {"repository": "registry.example/team/gpuloom", "tag": "1"}}},
+           "namespaces": ["gpuloom-system", "team-a"],
+           "objects": {"gpuloom-system": ["DaemonSet/gpuloom-agent", "DaemonSet/gpuloom-schedulers", "ConfigMap/gpuloom-policy"]}}
+NOTHING = {"built": [], "pushed": [], "releases": {}, "namespaces": [], "objects": {}}
 
 
 def CheckPolicy(test, text):
