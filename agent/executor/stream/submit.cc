@@ -14,6 +14,7 @@
 #include "agent/executor/session/time_sharing.h"
 #include "agent/executor/stream/submission.h"
 #include "agent/executor/stream/work_counts.h"
+#include "agent/executor/trace/tracer.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -66,12 +67,18 @@ CUresult Submission::MakeStream(Stream& stream) {
   stream.terms = services_.sharing->changes();
   stream.cuda_priority = priority;
   if (stream.cuda != nullptr) return CUDA_SUCCESS;
-  return stream.green != nullptr ? stream.green->MakeStream(priority, &stream.cuda)
-                                 : services_.device->TakeStream(priority, &stream.cuda);
+  const CUresult result = stream.green != nullptr
+                              ? stream.green->MakeStream(priority, &stream.cuda)
+                              : services_.device->TakeStream(priority, &stream.cuda);
+  if (result == CUDA_SUCCESS && services_.tracer != nullptr) {
+    services_.tracer->Took(stream.cuda, id(), static_cast<uint32_t>(stream.id));
+  }
+  return result;
 }
 
 void Submission::GiveStream(Stream& stream) {
   graphs_->FinishGraphs(stream);
+  if (services_.tracer != nullptr) services_.tracer->Gave(stream.cuda);
   if (stream.green != nullptr) return services_.device->DropStream(stream.cuda);
   services_.device->GiveStream(stream.cuda_priority, stream.cuda);
 }
@@ -173,6 +180,9 @@ void Submission::Count(Stream& stream, const StreamCommand& command) {
   if (!stream.tally.any) stream.tally.since_ns = services_.sharing->now_ns();
   stream.tally.Add(*engine);
   CountCopy(command, *engine, &share_.counts);
+  if (services_.tracer != nullptr && services_.tracer->notes()) {
+    services_.tracer->Note(command, &stream.tally);
+  }
   if (!share_.limited) return;
   const arbiter::LaunchKey key = KeyOf(command);
   const arbiter::Prediction prediction = services_.sharing->Predict(share_, key);
@@ -197,7 +207,8 @@ void Submission::EndMarks(Stream& stream, const Tally& tally, uint32_t commands)
   if (tally.engine == arbiter::Engine::kCompute) {
     Observe(now - std::min(now, tally.since_ns), &share_.counts.completion);
   }
-  services_.sharing->EndMark(&share_, tally, *std::exchange(stream.metered, {}), now);
+  services_.sharing->EndMark(&share_, static_cast<uint32_t>(stream.id), tally,
+                             *std::exchange(stream.metered, {}), now);
   if (commands == 0) return;
   stream.max_chunk = stream.cut.Update(tally.work.predicted_ns / commands,
                                        services_.sharing->ChainBoundNs(share_, now));
