@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 #include <memory>
 #include <string_view>
 
@@ -81,6 +82,7 @@ CLI::App* AddTrace(CLI::App* app, TraceCommand* command) {
       ->add_option_function<double>(
           "--seconds",
           [command](double seconds) {
+            if (!std::isfinite(seconds)) throw CLI::ValidationError("--seconds", "is no number");
             command->time = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
           },
           "how long, at most 240; what has no more room is dropped and counted")

@@ -124,11 +124,12 @@ TEST_F(TraceTest, AnExecutorThatEndsInTheMiddleIsSaidToHave) {
     }
     return found;
   };
-  // While it is traced a second trace is refused.
   ASSERT_TRUE(Within(seconds(60), [&] {
-    const TraceOutcome second = run::Trace({milliseconds(1), root_ / "second.json", state_});
-    return second.exit_status == 1 && second.trouble.find("traced already") != std::string::npos;
+    return Read(state_ / "scheduler.log").find("a trace begins") != std::string::npos;
   }));
+  const TraceOutcome second = run::Trace({milliseconds(1), root_ / "second.json", state_});
+  EXPECT_EQ(second.exit_status, 1);
+  EXPECT_THAT(second.trouble, HasSubstr("being traced already"));
   ASSERT_GT(executor(), 0);
   kill(executor(), SIGKILL);
   EXPECT_NE(Wait(one), 0) << "it loses its GPU";
