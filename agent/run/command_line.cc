@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 #include <memory>
 #include <string_view>
 
@@ -79,6 +80,29 @@ CLI::App* AddSuspend(CLI::App* app, bool suspends, SuspendCommand* command) {
         command->timeout = *timeout;
       },
       "how long to wait for what runs to end (10s)");
+  return added;
+}
+
+CLI::App* AddTrace(CLI::App* app, TraceCommand* command) {
+  CLI::App* added = app->add_subcommand(
+      "trace",
+      "Records for a while what this machine's GPUs do for all tenants, and writes it as a file "
+      "for https://ui.perfetto.dev or chrome://tracing.\n"
+      "Example: gpuloom trace --seconds 5 -o trace.json");
+  constexpr double kMostSeconds = 240;
+  added
+      ->add_option_function<double>(
+          "--seconds",
+          [command](double seconds) {
+            if (!std::isfinite(seconds)) throw CLI::ValidationError("--seconds", "is no number");
+            command->time = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+          },
+          "how long, at most 240; what has no more room is dropped and counted")
+      ->required()
+      ->check(CLI::Range(0.001, kMostSeconds));
+  added->add_option("-o,--output", command->file, "the file; - is the standard output")
+      ->required();
+  AddStateDir(added, &command->state_dir);
   return added;
 }
 
@@ -177,6 +201,8 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   SuspendCommand suspend;
   const CLI::App* about_suspend = AddSuspend(&app, true, &suspend);
   const CLI::App* about_resume = AddSuspend(&app, false, &suspend);
+  TraceCommand trace;
+  const CLI::App* about_trace = AddTrace(&app, &trace);
   AddStatus(&app, "tenants",
             "Says who uses this machine's GPUs: memory, GPU time, what was refused, faults.\n"
             "Example: gpuloom tenants --state-dir /var/lib/gpuloom",
@@ -209,7 +235,8 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
     line.suspend = suspend;
     return line;
   }
-  if (line.status) return line;
+  if (about_trace->parsed()) line.trace = trace;
+  if (line.status || line.trace) return line;
   if (!*run) {
     printf("%s", app.help().c_str());
     *exit_status = 2;

@@ -11,6 +11,7 @@
 #include "agent/policy_command/policy_command.h"
 #include "agent/run/status.h"
 #include "agent/run/suspend.h"
+#include "agent/run/trace.h"
 
 namespace gpuloom::run {
 
@@ -35,6 +36,7 @@ struct CommandLine {
   std::optional<PolicyCommand> policy;    // instead of all that
   std::optional<SuspendCommand> suspend;  // the same
   std::optional<StatusCommand> status;    // the same
+  std::optional<TraceCommand> trace;      // the same
 };
 
 // nullopt: there is nothing to run, end with *exit_status.

@@ -6,6 +6,8 @@
 //
 // gpuloom tenants, gpus, version: who uses this machine's GPUs, how much, by which release; asks the schedulers.
 //
+// gpuloom trace: what the GPUs do for all tenants, as a file; asks the schedulers, and reads what executors write.
+//
 // gpuloom run: a tenant on a bare machine, for people without Kubernetes, for tests and for
 // benchmarks.
 //
@@ -29,6 +31,7 @@
 #include "agent/run/status.h"
 #include "agent/run/suspend.h"
 #include "agent/run/tenant_folder.h"
+#include "agent/run/trace.h"
 #include "agent/run/unsupported_report.h"
 #include "proto/wire/session.h"
 
@@ -65,6 +68,14 @@ int Main(int argc, char** argv) {
     fputs(answer.text.c_str(), stdout);
     fputs(answer.trouble.c_str(), stderr);
     return answer.exit_status;
+  }
+
+  if (line->trace) {
+    const TraceOutcome outcome = Trace(*line->trace);
+    // Standard output may be the trace.
+    fputs(outcome.text.c_str(), line->trace->file == "-" ? stderr : stdout);
+    fputs(outcome.trouble.c_str(), stderr);
+    return outcome.exit_status;
   }
 
   std::string error;

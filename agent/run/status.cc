@@ -11,6 +11,7 @@
 
 #include "agent/node/one_line.h"
 #include "agent/run/scheduler_search.h"
+#include "agent/run/table.h"
 #include "proto/control/client.h"
 #include "proto/control/version.h"
 
@@ -46,23 +47,6 @@ std::string Memory(uint64_t bytes) {
 template <size_t N>
 uint64_t Sum(const uint64_t (&numbers)[N]) {
   return std::accumulate(std::begin(numbers), std::end(numbers), uint64_t{0});
-}
-
-// The first row has the headings. Numbers are to the left too: kubectl's tables are so.
-std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      text += row[i];
-      if (i + 1 < row.size()) text.append(widths[i] - row[i].size() + 3, ' ');
-    }
-    text += "\n";
-  }
-  return text;
 }
 
 struct Scheduler {

@@ -64,6 +64,7 @@ void Scheduler::AcceptController() {
 }
 
 void Scheduler::EndController(uint64_t id) {
+  DropTraceOf(id);
   controllers_.erase(id);
   std::vector<std::string> owned;
   for (const auto& [name, entry] : allocations_) {
@@ -99,6 +100,9 @@ void Scheduler::OnControl(uint64_t id, const control::Incoming& in) {
       break;
   }
   if (!ok) LogWarning("control: " + error);
+  const bool begins_trace = in.header.type == control::kType<control::BeginTrace>;
+  const bool ends_trace = in.header.type == control::kType<control::EndTrace>;
+  if (ok && (begins_trace || ends_trace)) return AwaitTrace(begins_trace, request);
   if (request == 0) return;
   if (ok && in.header.type == control::kType<control::ListAllocations>) SendStates(peer, request);
   if (ok && in.header.type == control::kType<control::DescribeGpu>) SendGpu(peer, request);

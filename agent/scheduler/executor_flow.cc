@@ -164,6 +164,7 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message, co
   start_history_[executor->domain].failures = 0;
   LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo, executor->Label() + " is ready");
   turns_.Begin(executor);
+  AddTracePart(executor);
   const std::set<uint64_t> waiting = executor->sessions;
   for (const uint64_t id : waiting) {
     Session* session = FindSession(id, *executor);
@@ -265,6 +266,7 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
     }
     executor->idle.Cancel();
     turns_.End(*executor);
+    LoseTracePart(*executor);
     const std::set<uint64_t> sessions = executor->sessions;
     const bool loses = !sessions.empty() && !shutting_down_;
     LogFor(&start_history_[executor->domain].lines, loses ? LogLevel::kError : LogLevel::kInfo,

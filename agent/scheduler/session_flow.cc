@@ -165,6 +165,7 @@ void Scheduler::AddToExecutor(Session* session) {
   }
   session->state = Session::State::kAdding;
   session->arena_returned = false;
+  AddTraced(*session);
   session->executor->peer->Send(0, add, std::move(fds));
   const uint64_t id = session->id;
   session->deadline = loop_->After(options_.start_timeout, [this, id] {
@@ -274,6 +275,7 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   ReturnAddresses(*session);
   --session->allocation->session_count;
   ChargeTime(session.get());
+  CountTraced(*session);
   AddTo(session->kernels_launched, &session->allocation->kernels_of_ended_sessions);
   AddTo(session->time, &session->allocation->time_of_ended_sessions);
   AddTo(session->work, &session->allocation->work_of_ended_sessions);

@@ -62,7 +62,7 @@ PRIVATE = ["shim", "agent/executor", "agent/scheduler", "agent/softgpu"]
 NOUNS = {"process", "session", "device", "memory", "copy", "module", "launch", "stream", "event", "graph", "image", "testing"}
 ROOMS = {
     "shim": (NOUNS | {"context", "nvml"}, {"entry.cc", "error.cc", "exports_test.cc"}),
-    "agent/executor": (NOUNS | {"printing"}, {"main.cc", "command_line.cc", "command_line.h", "command_line_test.cc"}),
+    "agent/executor": (NOUNS | {"printing", "trace"}, {"main.cc", "command_line.cc", "command_line.h", "command_line_test.cc"}),
     "agent/softgpu": ({"api", "driver", "exec", "ptx", "testing"}, set()),
     "agent/softgpu/exec": ({"decode", "machine", "cases", "testing"}, set()),
 }

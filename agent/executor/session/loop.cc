@@ -51,6 +51,8 @@ constexpr int64_t kShortestSleepNs = 50'000;    // about what going to sleep and
 constexpr int64_t kLongestSleepNs = 1'000'000;  // with work at the device
 constexpr uint64_t kCountersEveryNs = 1'000'000'000;
 constexpr int64_t kEndingSleepNs = 20'000'000;  // how often drain timeouts are checked
+// For tests, which look for no CUPTI.
+const TraceMeans kNoMeans;
 // How many sessions are named when the context is lost.
 constexpr int kMaxSuspects = 16;
 
@@ -81,7 +83,7 @@ int Wait(int epoll, epoll_event* events, int capacity, int64_t timeout_ns) {
 }  // namespace
 
 Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool batches,
-           int submit_threads, uint64_t memory_limit_bytes, bool shares)
+           int submit_threads, uint64_t memory_limit_bytes, bool shares, const TraceMeans* means)
     : device_(device),
       output_(output),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -102,11 +104,19 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
                                        : submit_threads),
       sharing_(shares),
       turns_(&sharing_, &scheduler_),
+      tracer_(device, means != nullptr ? means : &kNoMeans, wake_.get(),
+              {[this] { TellCounters(); },
+               [this](uint64_t trace_id, control::TraceStep step) {
+                 scheduler_.Send(
+                     control::TraceProgress{trace_id, static_cast<uint32_t>(step), 0});
+               }}),
       batches_(batches),
       printer_(device, &memory_, output),
       budget_(std::make_shared<DomainBudget>(memory_limit_bytes)),
       context_memory_(device->ResidentThreads()),
-      libraries_(budget_) {}
+      libraries_(budget_) {
+  sharing_.SetTracer(&tracer_);
+}
 
 Loop::~Loop() {
   submitters_.Stop();
@@ -125,6 +135,7 @@ bool Loop::Start(std::string* error) {
   } else if (internal_.Start(error)) {
     staging_.Start(device_);
     partitions_.Start();
+    tracer_.Took(internal_.stream(), control::kTraceOfExecutor, 0);
     Log(LogLevel::kDebug, "start: staging memory is pinned");
     return true;
   }
@@ -186,6 +197,7 @@ bool Loop::Serve(uint64_t now_ns) {
     worked |= pool->RunFinished(&slice);
   }
   worked |= internal_.Poll();
+  worked |= tracer_.Poll();
   submitters_.TakeDone(&handed_);
   for (SubmitJobPtr& job : handed_) {
     Launches* const launches = job->launches;
@@ -240,6 +252,11 @@ bool Loop::Spin() {
     Pause();
   }
   return false;
+}
+
+void Loop::TellCounters() {
+  sharing_.Settle(sessions_);
+  for (const auto& session : sessions_) session->SendCounters();
 }
 
 void Loop::SendCounters(uint64_t now_ns) {
@@ -438,6 +455,14 @@ void Loop::On(const control::EndTurn&, control::Incoming* in, uint64_t) {
   turns_.End(in->header.request);
 }
 
+void Loop::On(const control::StartTracing& order, control::Incoming* in, uint64_t) {
+  tracer_.Start(order.trace_id, std::move(in->fds[0]));
+}
+
+void Loop::On(const control::StopTracing& order, control::Incoming*, uint64_t) {
+  tracer_.Stop(order.trace_id);
+}
+
 void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t) {
   control::SessionReady ready = {};
   ready.session_id = order.session_id;
@@ -462,7 +487,8 @@ void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t)
                           &context_memory_,
                           batches_ ? &chains_ : nullptr,
                           submitters_.any() ? &submitters_ : nullptr,
-                          &several_at_work_};
+                          &several_at_work_,
+                          &tracer_};
   std::unique_ptr<Session> session;
   if (partitions_.Begin(order, &error)) {
     session = Session::Make(services, order, in->fds, &error);

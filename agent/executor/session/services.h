@@ -24,6 +24,7 @@ class Staging;
 class Submitters;
 class Tenants;
 class TimeSharing;
+class Tracer;
 class WorkPool;
 
 struct GraphRoom;
@@ -50,6 +51,7 @@ struct Services {
   Chains* chains = nullptr;               // null: every launch goes by itself
   Submitters* submitters = nullptr;       // null: none
   const bool* several_at_work = nullptr;  // several tenants have active sessions
+  Tracer* tracer = nullptr;               // null: none
 };
 
 }  // namespace gpuloom::executor

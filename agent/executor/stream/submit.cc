@@ -15,6 +15,7 @@
 #include "agent/executor/session/time_sharing.h"
 #include "agent/executor/stream/submission.h"
 #include "agent/executor/stream/work_counts.h"
+#include "agent/executor/trace/tracer.h"
 #include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
@@ -100,6 +101,9 @@ CUresult Submission::MakeStream(Stream& stream) {
   stream.context = context;
   if (stream.cuda != nullptr) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(NewStream(stream, priority, &stream.cuda));
+  if (services_.tracer != nullptr) {
+    services_.tracer->Took(stream.cuda, id(), static_cast<uint32_t>(stream.id));
+  }
   if (former != nullptr) WaitForFormer(stream.cuda, former);
   return CUDA_SUCCESS;
 }
@@ -112,11 +116,13 @@ void Submission::WaitForFormer(CUstream stream, CUstream former) {
   if (result == CUDA_SUCCESS) result = cuda.cuStreamWaitEvent(stream, event, 0);
   services_.device->Judge(result);
   if (event != nullptr) services_.device->GiveEvent(/*timing=*/false, event);
+  if (services_.tracer != nullptr) services_.tracer->Gave(former);
   services_.device->DropStream(former);
 }
 
 void Submission::GiveStream(Stream& stream) {
   graphs_->FinishGraphs(stream);
+  if (services_.tracer != nullptr) services_.tracer->Gave(stream.cuda);
   if (stream.context != services_.device->context()) {
     return services_.device->DropStream(stream.cuda);
   }
@@ -220,6 +226,9 @@ void Submission::Count(Stream& stream, const StreamCommand& command) {
   if (!stream.tally.any) stream.tally.since_ns = services_.sharing->now_ns();
   stream.tally.Add(*engine);
   CountCopy(command, *engine, &share_.counts);
+  if (services_.tracer != nullptr && services_.tracer->notes()) {
+    services_.tracer->Note(command, &stream.tally);
+  }
   if (!share_.limited) return;
   const arbiter::LaunchKey key = KeyOf(command);
   const arbiter::Prediction prediction = services_.sharing->Predict(share_, key);
@@ -244,7 +253,8 @@ void Submission::EndMarks(Stream& stream, const Tally& tally, uint32_t commands)
   if (tally.engine == arbiter::Engine::kCompute) {
     Observe(now - std::min(now, tally.since_ns), &share_.counts.completion);
   }
-  services_.sharing->EndMark(&share_, tally, *std::exchange(stream.metered, {}), now);
+  services_.sharing->EndMark(&share_, static_cast<uint32_t>(stream.id), tally,
+                             *std::exchange(stream.metered, {}), now);
   if (commands == 0) return;
   stream.max_chunk = stream.cut.Update(tally.work.predicted_ns / commands,
                                        services_.sharing->ChainBoundNs(share_, now));
