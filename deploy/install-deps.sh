@@ -10,6 +10,8 @@ packages=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libboost-dev libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libzstd-dev liblz4-dev
   libgtest-dev libgmock-dev
+  prometheus-cpp-dev
+  prometheus  # scrapes the agent in a test, and promtool
   musl-tools libc6-i386  # programs of other C libraries, which tests run
   golang-go golang-github-masterminds-sprig-dev golang-k8s-sigs-yaml-dev  # what helm renders with: the chart's test; 0.5 GB
 )
@@ -26,7 +28,8 @@ if ((${#missing[@]})); then
   fi
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -qq
-  apt-get install -y -qq --no-install-recommends "${missing[@]}"
+  # RUNLEVEL: what the packages bring as services is not started (invoke-rc.d).
+  RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
 
 cuda=${CUDAToolkit_ROOT:-/usr/local/cuda}

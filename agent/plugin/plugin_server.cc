@@ -23,10 +23,17 @@ grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 
-grpc::Status Refuse(const char* call, const absl::Status& status) {
-  spdlog::warn("{} refused: {}", call, std::string(status.message()));
-  return ToGrpc(status);
-}
+// One of the calls that the kubelet makes: what it was refused is said, and counted.
+struct Call {
+  const char* name;
+  std::atomic<uint64_t> refusals = 0;
+
+  grpc::Status Refuse(const absl::Status& status) {
+    ++refusals;
+    spdlog::warn("{} refused: {}", name, std::string(status.message()));
+    return ToGrpc(status);
+  }
+};
 
 template <typename Strings>
 std::vector<std::string> ToVector(const Strings& strings) {
@@ -87,7 +94,7 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
       const absl::StatusOr<std::vector<std::string>> chosen =
           PreferOneGpu(ToVector(container.available_deviceids()),
                        ToVector(container.must_include_deviceids()), container.allocation_size());
-      if (!chosen.ok()) return Refuse("GetPreferredAllocation", chosen.status());
+      if (!chosen.ok()) return preferred.Refuse(chosen.status());
       auto* answer = response->add_container_responses();
       for (const std::string& id : *chosen) answer->add_deviceids(id);
     }
@@ -102,7 +109,7 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
           allocator_->Allocate(ToVector(container.devices_ids()));
       if (!setup.ok()) {
         for (const ContainerSetup& earlier : setups) allocator_->TakeBack(earlier);
-        return Refuse("Allocate", setup.status());
+        return allocate.Refuse(setup.status());
       }
       setups.push_back(*std::move(setup));
     }
@@ -123,12 +130,15 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
                                  const v1beta1::PreStartContainerRequest* request,
                                  v1beta1::PreStartContainerResponse*) override {
     const absl::Status status = allocator_->PreStart(ToVector(request->devices_ids()));
-    return status.ok() ? grpc::Status::OK : Refuse("PreStartContainer", status);
+    return status.ok() ? grpc::Status::OK : pre_start.Refuse(status);
   }
 
   std::atomic<int> watchers = 0;
   std::atomic<bool> is_stopping = false;
   std::atomic<bool> is_ready = false;
+  Call preferred{"GetPreferredAllocation"};
+  Call allocate{"Allocate"};
+  Call pre_start{"PreStartContainer"};
 
  private:
   const DeviceBoard* const board_;
@@ -178,6 +188,14 @@ void PluginServer::Stop() {
 }
 
 int PluginServer::watchers() const { return service_->watchers; }
+
+std::map<std::string, uint64_t> PluginServer::refusals() const {
+  std::map<std::string, uint64_t> refusals;
+  for (const Call* call : {&service_->preferred, &service_->allocate, &service_->pre_start}) {
+    refusals[call->name] = call->refusals;
+  }
+  return refusals;
+}
 
 void PluginServer::SetReady() { service_->is_ready = true; }
 

@@ -4,6 +4,8 @@
 // board nor allocator.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -31,6 +33,8 @@ class PluginServer {
   void Stop();
   // How many streams of kubelets watch the device list.
   int watchers() const;
+  // Requests that were refused, by call. From any thread, as watchers.
+  std::map<std::string, uint64_t> refusals() const;
   // For Kubernetes' probes, from now on.
   void SetReady();
 

@@ -110,9 +110,23 @@ def CheckRuntimeConfig(test, text):
     test.assertIs(tomllib.loads(text)[wanted], False)
 
 
+def CheckQueries(test, text):
+    """Each query that begins at the left, as promtool judges it; tests/integration/agent_metrics_test.cc asks a Prometheus."""
+    rules = [{"record": "documented", "expr": query} for query in re.split(r"\n(?![ )])", text)]
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        yaml.safe_dump({"groups": [{"name": "documents", "rules": rules}]}, file)
+        file.flush()
+        checked = subprocess.run(["promtool", "check", "rules", "--lint=none", file.name], capture_output=True, text=True, check=False)
+    test.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+
 # {(document, first line): what must be true of the text}
 FORMATS = {("docs/policy.md", "defaults:"): CheckPolicy,
            ("docs/policy.md", "namespaces:"): CheckPolicy,
+           ("docs/metrics.md", 'rate(gpuloom_gpu_busy_seconds_total{engine="compute"}[5m])'): CheckQueries,
+           ("docs/metrics.md", "gpuloom_tenant_memory_used_bytes / gpuloom_tenant_memory_quota_bytes > 0.9"): CheckQueries,
+           ("docs/metrics.md", "sum by (namespace, pod, kind) (increase(gpuloom_tenant_faults_total[1h])) > 0"): CheckQueries,
+           ("docs/metrics.md", "2.50 / 3600 * ("): CheckQueries,
            ("docs/installation.md", "resources:"): CheckResources,
            ("docs/installation.md", "accept-nvidia-visible-devices-envvar-when-unprivileged = false"): CheckRuntimeConfig}
 
