@@ -172,7 +172,8 @@ NodeFigures NodeAgent::Figures() const {
   figures.kubelet_errors = {{"Register", counts.failed_registrations},
                             {"watch", counts.ended_watches},
                             {"List", failed_lists_}};
-  figures.refusals = server_->refusals();
+  figures.refusals = server_->refusals().Counts();
+  figures.latest_refusals = server_->refusals().Latest();
   figures.has_policy = policy_.Current() != nullptr;
   figures.policy_generation = policy_.Generation();
   figures.policy_trouble = policy_.Trouble();

@@ -2,6 +2,7 @@
 #include "agent/metrics/exporter.h"
 
 #include "agent/cat.h"
+#include "agent/metrics/page.h"
 
 namespace gpuloom {
 namespace {
@@ -60,6 +61,14 @@ HttpAnswer Exporter::Answer(std::string_view path) {
   if (path == "/metrics") {
     answer.content_type = kMetricsType;
     answer.body = observer_.Metrics();
+  } else if (path == "/api/v1/state") {
+    answer.content_type = "application/json";
+    answer.body = observer_.State();
+  } else if (path == "/") {
+    static const std::shared_ptr<const std::string> page = Shared(kPage);
+    answer.content_type = "text/html; charset=utf-8";
+    answer.content_security_policy = kPagePolicy;
+    answer.body = page;
   } else if (path == "/healthz") {
     const Clock::Duration since =
         std::chrono::duration_cast<Clock::Duration>(clock_->Now() - last_tick_.load());
@@ -70,7 +79,7 @@ HttpAnswer Exporter::Answer(std::string_view path) {
                      : "ok\n");
   } else {
     answer.status = 404;
-    answer.body = Shared("Not Found: see /metrics, /healthz\n");
+    answer.body = Shared("Not Found: see /, /metrics, /api/v1/state, /healthz\n");
   }
   return answer;
 }

@@ -3,8 +3,10 @@
 // the figures over HTTP. Two threads of its own, so that neither a scheduler that hangs nor whoever reaches the port holds
 // up the agent's loop: one looks (observer.h), one serves (http_server.h).
 //
-//   /metrics   Prometheus' text format (docs/metrics.md)
-//   /healthz   200 while the agent's loop runs
+//   /              a page for people
+//   /api/v1/state  what it reads, as JSON (docs/node-page.md)
+//   /metrics       Prometheus' text format (docs/metrics.md)
+//   /healthz       200 while the agent's loop runs
 //
 // Owned by NodeAgent; its functions are called from the agent's loop.
 #pragma once

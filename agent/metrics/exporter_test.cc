@@ -54,6 +54,18 @@ TEST_F(ExporterTest, ServesTheFiguresOfTheLastLook) {
   EXPECT_TRUE(Shows("gpuloom_namespace_kernels_total{namespace=\"red\"} 20\n"));
 }
 
+TEST_F(ExporterTest, ThePageRunsNothingButItsOwnScript) {
+  Start();
+  const std::string page = Get("/");
+  EXPECT_THAT(page,
+              AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("Content-Type: text/html"),
+                    HasSubstr("Content-Security-Policy: default-src 'none'; script-src 'sha256-"),
+                    HasSubstr("frame-ancestors 'none'"), HasSubstr("</html>")));
+  EXPECT_THAT(page, ::testing::Not(HasSubstr("unsafe-")));
+  EXPECT_THAT(Get("/api/v1/state"), AllOf(HasSubstr("Content-Type: application/json\r\n"),
+                                          HasSubstr("\"step_seconds\":5.0")));
+}
+
 TEST_F(ExporterTest, IsUnhealthyWhenTheAgentsLoopStandsStill) {
   Start();
   EXPECT_THAT(Get("/healthz"), AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("\r\n\r\nok\n")));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agent/inventory/gpu.h"
+#include "agent/plugin/refused_requests.h"
 
 namespace gpuloom {
 
@@ -26,6 +27,7 @@ struct NodeFigures {
   // What went wrong with the kubelet, by call; and what the kubelet was refused. The keys are the agent's own.
   std::map<std::string, uint64_t> kubelet_errors;
   std::map<std::string, uint64_t> refusals;
+  std::vector<RefusedRequest> latest_refusals;  // the latest first
   bool has_policy = false;
   uint64_t policy_generation = 0;
   std::string policy_trouble;  // why the file is not what is in force

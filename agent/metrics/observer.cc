@@ -17,7 +17,8 @@ void Observer::Load() {
   next_keep_ = {};
   const MutexLock lock(mutex_);
   ledger_ = std::move(ledger);
-  metrics_ = nullptr;
+  shares_ = {};
+  metrics_ = state_ = nullptr;
 }
 
 void Observer::Look(Clock::Time now) {
@@ -43,8 +44,11 @@ void Observer::Look(Clock::Time now) {
     const MutexLock lock(mutex_);
     ledger_.Forget(now);
     policy_.Follow(node, now);
+    shares_.Follow(ledger_, now);
+    refusals_.Follow(node, now);
     node_ = std::move(node);
-    metrics_ = nullptr;
+    looked_at_ = now;
+    metrics_ = state_ = nullptr;
   }
   if (now < next_keep_) return;
   next_keep_ = now + kKeepPause;
@@ -72,6 +76,15 @@ std::shared_ptr<const std::string> Observer::Metrics() {
     metrics_ = std::make_shared<const std::string>(FormatMetrics(ledger_, node_, policy_));
   }
   return metrics_;
+}
+
+std::shared_ptr<const std::string> Observer::State() {
+  const MutexLock lock(mutex_);
+  if (state_ == nullptr) {
+    state_ = std::make_shared<const std::string>(
+        FormatState(ledger_, node_, policy_, shares_, refusals_, looked_at_));
+  }
+  return state_;
 }
 
 }  // namespace gpuloom

@@ -18,6 +18,8 @@
 #include "agent/metrics/exposition.h"
 #include "agent/metrics/ledger.h"
 #include "agent/metrics/node_figures.h"
+#include "agent/metrics/share_history.h"
+#include "agent/metrics/state_json.h"
 #include "agent/supervisor/scheduler_client.h"
 #include "proto/sync/mutex.h"
 
@@ -46,8 +48,9 @@ class Observer {
   // Writes the ledger down.
   void Keep();
 
-  // In Prometheus' format; the same object until the next Look.
+  // In Prometheus' format, and as JSON; the same objects until the next Look.
   std::shared_ptr<const std::string> Metrics();
+  std::shared_ptr<const std::string> State();
 
  private:
   std::string LedgerPath() const { return options_.state_directory + "/metrics.json"; }
@@ -60,7 +63,12 @@ class Observer {
   Ledger ledger_ GPULOOM_GUARDED_BY(mutex_);
   NodeFigures node_ GPULOOM_GUARDED_BY(mutex_);
   PolicyHistory policy_ GPULOOM_GUARDED_BY(mutex_);
-  std::shared_ptr<const std::string> metrics_ GPULOOM_GUARDED_BY(mutex_);  // null: to be made
+  ShareHistory shares_ GPULOOM_GUARDED_BY(mutex_);
+  RefusalTimes refusals_ GPULOOM_GUARDED_BY(mutex_);
+  Clock::Time looked_at_ GPULOOM_GUARDED_BY(mutex_);
+  // Null: to be made.
+  std::shared_ptr<const std::string> metrics_ GPULOOM_GUARDED_BY(mutex_);
+  std::shared_ptr<const std::string> state_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom

@@ -4,14 +4,13 @@
 // board nor allocator.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "agent/plugin/allocator.h"
 #include "agent/plugin/device_board.h"
+#include "agent/plugin/refused_requests.h"
 
 namespace gpuloom {
 
@@ -33,8 +32,7 @@ class PluginServer {
   void Stop();
   // How many streams of kubelets watch the device list.
   int watchers() const;
-  // Requests that were refused, by call. From any thread, as watchers.
-  std::map<std::string, uint64_t> refusals() const;
+  const RefusedRequests& refusals() const;
   // For Kubernetes' probes, from now on.
   void SetReady();
 

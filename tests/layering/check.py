@@ -52,7 +52,7 @@ RULES = [
     ("agent/supervisor", AGENT + ["proto/wire", "proto/channel", "proto/control", "agent/inventory"],
      [CUDA, r"^grpc", BOOST], []),
     ("agent/identity", AGENT + ["proto/kubelet", "proto/channel", "proto/control/messages.h"], [CUDA, BOOST], []),
-    ("agent/metrics", AGENT + ["agent/supervisor", "agent/inventory", "agent/identity/kept_text.h", "proto/channel",
+    ("agent/metrics", AGENT + ["agent/supervisor", "agent/inventory", "agent/identity/kept_text.h", "agent/plugin/refused_requests.h", "proto/channel",
                                "proto/control", "proto/cuda/driver_api.h"], [CUDA, r"^grpc", BOOST], []),
     ("agent", ["proto/kubelet", "proto/admin", "proto/control", "proto/channel", "proto/wire", "agent"],
      [CUDA, BOOST], []),
