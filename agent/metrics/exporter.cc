@@ -36,6 +36,7 @@ void Exporter::Start() {
 void Exporter::Stop() {
   if (!watcher_.joinable()) return;
   server_.Stop();
+  observer_.Interrupt();
   {
     const MutexLock lock(mutex_);
     is_stopping_ = true;

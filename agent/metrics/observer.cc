@@ -14,6 +14,7 @@ void Observer::Load() {
   Ledger ledger = LoadLedger(LedgerPath(), &complaint);
   if (!complaint.empty()) spdlog::error("{}", complaint);
   clients_.clear();
+  is_interrupted_ = false;
   next_keep_ = {};
   const MutexLock lock(mutex_);
   ledger_ = std::move(ledger);
@@ -24,6 +25,7 @@ void Observer::Load() {
 void Observer::Look(Clock::Time now) {
   NodeFigures node = options_.node();
   for (const std::string& uuid : options_.gpu_uuids) {
+    if (is_interrupted_) return;
     std::shared_ptr<SchedulerClient>& client = clients_[uuid];
     const bool is_new_connection = client == nullptr;
     if (is_new_connection) {

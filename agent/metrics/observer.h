@@ -7,6 +7,7 @@
 // as such and asked again; nothing fails.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,6 +46,9 @@ class Observer {
   void Load();
   // Asks everybody once; about once a second.
   void Look(Clock::Time now);
+  // A look that is going on asks nobody else, nor does any after it, until the next Load: who ends waits for one scheduler
+  // that hangs at most, not for all. From any thread.
+  void Interrupt() { is_interrupted_ = true; }
   // Writes the ledger down.
   void Keep();
 
@@ -58,6 +62,7 @@ class Observer {
   const Options options_;
   std::map<std::string, std::shared_ptr<SchedulerClient>> clients_;  // by GPU; Look's
   Clock::Time next_keep_;
+  std::atomic<bool> is_interrupted_ = false;
   std::string last_trouble_;  // of Keep: each is said once
   Mutex mutex_;
   Ledger ledger_ GPULOOM_GUARDED_BY(mutex_);

@@ -92,6 +92,16 @@ TEST_F(ObserverTest, WhatCannotBeKeptIsShownAllTheSameAndTriedAgain) {
   EXPECT_TRUE(std::filesystem::exists(state_ + "/metrics.json"));
 }
 
+TEST_F(ObserverTest, WhoEndsIsNotKeptBySchedulersThatHang) {
+  const auto observer = Start();
+  observer->Interrupt();
+  observer->Look(now_);
+  EXPECT_EQ(connections_, 0);
+  observer->Load();
+  observer->Look(now_);
+  EXPECT_EQ(connections_, 1);
+}
+
 TEST_F(ObserverTest, ADamagedFileIsAnAnewBeginning) {
   std::ofstream(state_ + "/metrics.json") << "half";
   Report(1, 100);
