@@ -30,7 +30,7 @@ RUN cmake --preset release -DGPULOOM_CUDA_PROGRAMS=OFF \
 
 FROM debian:12-slim
 RUN apt-get update -qq \
- && apt-get install -y -qq --no-install-recommends libgrpc++1.51 libprotobuf32 libspdlog1.10 \
+ && apt-get install -y -qq --no-install-recommends libgrpc++1.51 libprotobuf32 libprometheus-cpp-core1.0 libspdlog1.10 \
       libzstd1 liblz4-1 \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/gpuloom /opt/gpuloom

@@ -83,6 +83,7 @@ absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
     } else if (is_in_charge && !was_in_charge) {
       agent.Resume();
     }
+    if (!is_in_charge && was_in_charge) agent.Rest();
     if (is_in_charge) agent.Tick(clock->Now(), handover->HasPredecessor());
     was_in_charge = is_in_charge;
   }

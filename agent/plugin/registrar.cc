@@ -33,9 +33,11 @@ void Registrar::Tick(bool may_register, bool has_predecessor) {
   if (!may_register || clock_->Now() < next_try_) return;
   next_try_ = clock_->Now() + kRetryPause;
   if (absl::Status status = Register(options_.socket_name); !status.ok()) {
+    ++counts_.failed_registrations;
     Say(std::string(status.message()));
     return;
   }
+  ++counts_.registrations;
   registered_with_ = kubelet_;
   registered_at_ = clock_->Now();
   is_watched_ = false;
@@ -89,10 +91,12 @@ void Registrar::LookAtWatch(bool has_predecessor) {
     // Its socket is unchanged, but it no longer counts our devices, and refuses pods.
     spdlog::warn("kubelet: {} has ended its watch of the devices; registering again",
                  options_.kubelet_directory + kKubeletSocket);
+    ++counts_.ended_watches;
     registered_with_.reset();
   } else if (clock_->Now() - registered_at_ >= kWatchTimeout) {
     Say(Cat("kubelet: ", options_.kubelet_directory, kKubeletSocket,
             " took our registration but does not watch the devices; registering again"));
+    ++counts_.ended_watches;
     registered_with_.reset();
   }
 }

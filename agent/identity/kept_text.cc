@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/policy/in_force/last_good_policy.h"
+#include "agent/identity/kept_text.h"
 
 #include <cstdint>
 #include <cstdio>
@@ -12,7 +12,7 @@ namespace gpuloom {
 namespace {
 
 constexpr int kFormat = 1;
-// What begins the last line; a comment, so that the file is a policy by itself.
+// What begins the last line.
 constexpr std::string_view kSeal = "\n# kept by gpuloom-agent, format ";
 
 // FNV-1a: against damage, not against malice; who can write here is root.
@@ -31,11 +31,11 @@ std::string Seal(std::string_view text) {
 
 }  // namespace
 
-absl::Status KeepPolicy(const std::string& path, const std::string& text) {
+absl::Status KeepText(const std::string& path, const std::string& text) {
   return WriteStateFile(path, text + Seal(text));
 }
 
-absl::StatusOr<std::string> KeptPolicy(const std::string& path) {
+absl::StatusOr<std::string> KeptText(const std::string& path) {
   absl::StatusOr<std::string> content = ReadStateFile(path);
   if (!content.ok()) return content;
   const size_t end = content->rfind(kSeal);
