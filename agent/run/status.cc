@@ -68,6 +68,7 @@ std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
 struct Scheduler {
   std::string folder;
   bool speaks_3_3 = false;  // `gpu` and `domains` are known
+  bool speaks_3_4 = false;
   uint64_t memory_bytes = 0;
   control::GpuState gpu{};
   std::vector<control::DomainState> domains;
@@ -90,6 +91,7 @@ bool Ask(const std::string& folder, Scheduler* scheduler, bool* nobody_there, st
   }
   scheduler->memory_bytes = client.device_memory_bytes();
   scheduler->speaks_3_3 = client.scheduler_speaks_3_3();
+  scheduler->speaks_3_4 = client.scheduler_speaks_3_4();
   if (!client.ListAllocations(&scheduler->allocations, error)) return false;
   std::erase_if(scheduler->allocations,
                 [](const control::AllocationState& state) { return state.bound == 0; });
@@ -160,7 +162,9 @@ Json JsonOf(const Tenant& tenant) {
   json["faults"] = {{"broke_protocol", fault(control::Fault::kBrokeProtocol)},
                     {"lost_device", fault(control::Fault::kLostDevice)},
                     {"did_not_drain", fault(control::Fault::kDidNotDrain)},
-                    {"lost_executor", fault(control::Fault::kLostExecutor)}};
+                    {"lost_executor", fault(control::Fault::kLostExecutor)},
+                    {"long_kernel", fault(control::Fault::kLongKernel)}};
+  if (tenant.scheduler->speaks_3_4) json["long_kernels"] = state.long_kernels;
   const control::WorkCounts& work = state.work;
   json["batches"] = work.batches;
   json["copies"] = {{"to_device", work.copies_to_device},

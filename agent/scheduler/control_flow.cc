@@ -183,6 +183,7 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   Allocation* allocation = it->second.allocation.get();
   const bool was_bound = allocation->bound;
   const control::ShareTerms shares_before = allocation->shares;
+  const control::KernelTerms kernels_before = allocation->kernels;
   const std::chrono::milliseconds wait_before = allocation->memory_wait;
   if (!Bind(message, allocation, error)) return false;
   if (allocation->memory_wait != wait_before) {
@@ -191,7 +192,7 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   }
   if (!was_bound) {
     allocation->namespace_id = NumberOfNamespace(allocation->identity.pod_namespace);
-  } else if (allocation->shares != shares_before) {
+  } else if (allocation->shares != shares_before || allocation->kernels != kernels_before) {
     TellShares(*allocation);
   }
   turns_.Set(*allocation);

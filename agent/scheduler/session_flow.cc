@@ -146,6 +146,7 @@ void Scheduler::AddToExecutor(Session* session) {
   add.slots = session->allocation->slots;
   add.shares = session->allocation->shares;
   add.held = session->allocation->suspended ? 1 : 0;
+  add.kernels = session->allocation->kernels;
 
   SessionRegions& regions = session->regions;
   std::vector<channel::UniqueFd> fds(control::kSessionFds);

@@ -34,7 +34,8 @@ void Scheduler::TellShares(const Allocation& allocation) {
     }
   }
   for (Executor* executor : executors) {
-    executor->peer->Send(0, control::SetShares{allocation.id, allocation.slots, allocation.shares});
+    executor->peer->Send(0, control::SetShares{allocation.id, allocation.slots, allocation.shares,
+                                               allocation.kernels});
   }
 }
 

@@ -42,6 +42,8 @@ class Client {
   bool scheduler_speaks_3_2() const { return connection_.peer_minor() >= 2; }
   // Those before 3.3 know nothing of DescribeGpu and count less.
   bool scheduler_speaks_3_3() const { return connection_.peer_minor() >= 3; }
+  // Those before 3.4 know nothing of limits for kernels.
+  bool scheduler_speaks_3_4() const { return connection_.peer_minor() >= 4; }
 
   // The GPU's; known after Connect.
   uint64_t device_memory_bytes() const { return device_memory_bytes_; }

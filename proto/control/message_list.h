@@ -61,7 +61,8 @@ using AllMessages = MessageList<
     TurnDrained,
     DescribeGpu,
     GpuState,
-    DomainState>;
+    DomainState,
+    LongKernel>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes in a message.

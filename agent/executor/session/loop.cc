@@ -101,6 +101,9 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
                                        : submit_threads),
       sharing_(shares),
       turns_(&sharing_, &scheduler_),
+      long_kernels_(
+          device, &scheduler_,
+          [this](uint64_t session_id, std::string_view text) { EndForKernel(session_id, text); }),
       batches_(batches),
       printer_(device, &memory_, output),
       budget_(std::make_shared<DomainBudget>(memory_limit_bytes)),
@@ -148,6 +151,7 @@ Loop::Outcome Loop::Run() {
       return Outcome::kDeviceLost;
     }
     for (const auto& session : sessions_) session->Notify();
+    if (ends_for_kernel_) return Outcome::kDeviceLost;
     DropEnded();
     if (scheduler_.closed()) return Outcome::kSchedulerGone;
     if (worked) last_work_ns = now_ns;
@@ -212,6 +216,7 @@ bool Loop::Serve(uint64_t now_ns) {
   }
   sharing_.Settle(sessions_);
   turns_.Look(sessions_, now_ns);
+  long_kernels_.Look(sessions_, now_ns);
   if (Device::Excess excess = device_->TakeExcess(); !excess.empty()) {
     memory_.Post([excess = std::move(excess), &cuda = device_->cuda()] { excess.Destroy(cuda); },
                  [] {});
@@ -417,6 +422,11 @@ void Loop::On(const control::MemoryReclaim& order, control::Incoming*, uint64_t)
 
 void Loop::On(const control::SetShares& order, control::Incoming*, uint64_t) {
   sharing_.Set(order);
+  for (const auto& session : sessions_) {
+    if (session->share().allocation_id == order.allocation_id) {
+      session->share().kernels = order.kernels;
+    }
+  }
 }
 
 void Loop::On(const control::HoldSession& order, control::Incoming* in, uint64_t) {
@@ -488,6 +498,20 @@ std::string Loop::LogDriverErrors() {
     begin = end + 1;
   }
   return text;
+}
+
+// Its neighbours see that the executor has ended, as they do whenever one does.
+void Loop::EndForKernel(uint64_t session_id, std::string_view text) {
+  Session* session = FindSession(session_id);
+  if (session == nullptr || ends_for_kernel_) return;
+  ends_for_kernel_ = true;
+  session->PublishFault(CUDA_ERROR_LAUNCH_TIMEOUT, text);
+  Log(LogLevel::kError,
+      "session %llu (%s) has a kernel that runs for longer than its policy lets it: the executor "
+      "ends, and with it %zu sessions",
+      static_cast<unsigned long long>(session_id), session->label(), sessions_.size());
+  scheduler_.Send(
+      control::ExecutorFault{static_cast<uint32_t>(CUDA_ERROR_LAUNCH_TIMEOUT), 0, session_id});
 }
 
 void Loop::TellFault() {

@@ -200,6 +200,10 @@ std::array<arbiter::Work, arbiter::kEngines> Session::Ready() {
   return parts_->submission.Ready();
 }
 
+void Session::AddHeads(std::vector<HeadOfStream>* heads) const {
+  parts_->submission.AddHeads(heads);
+}
+
 bool Session::AnnounceSleep() {
   // A tenant whose ring is not read rings for its functions all the same.
   if (parts_->host_functions.empty()) return !MayRead() || reader_.AnnounceSleep();

@@ -26,6 +26,8 @@
 
 namespace gpuloom::executor {
 
+struct HeadOfStream;
+
 class Session final : private SessionPort {
  public:
   // Returns nullptr with a message on failure. Takes kSessionFds descriptors.
@@ -97,6 +99,8 @@ class Session final : private SessionPort {
   // Returns true if it has ended, and no worker has work of it any more.
   bool Gone() const;
   bool AtDevice() const { return streams_.AtDevice(); }
+  // What is at the heads of its streams, of the kernels' engine.
+  void AddHeads(std::vector<HeadOfStream>* heads) const;
   Quiet::Party Party() const {
     return {owner(), tenant_.get(), AtDevice(), streams_.SlowestCommandNs()};
   }

@@ -54,6 +54,7 @@ Share TimeSharing::Begin(const control::AddSession& order) {
   share.allocation = allocation->second.id;
   share.session = arbiter_.BeginSession(share.allocation, now);
   share.allocation_id = order.allocation_id;
+  share.kernels = order.kernels;
   share.limited = limited_;
   share.went_on_ns = now;
   return share;

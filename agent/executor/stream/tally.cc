@@ -90,10 +90,21 @@ struct Keys {
   LaunchKey operator()(const auto&) const { return {}; }
 };
 
+struct Functions {
+  CUfunction operator()(const LaunchWork& work) const { return work.function; }
+  CUfunction operator()(const LaunchExWork& work) const { return work.function; }
+  CUfunction operator()(const ChunkWork& work) const { return work.chunk->nodes.front().function; }
+  CUfunction operator()(const auto&) const { return nullptr; }
+};
+
 }  // namespace
 
 std::optional<Engine> EngineOf(const StreamCommand& command) {
   return std::visit(Engines(), command.work);
+}
+
+CUfunction FunctionOf(const StreamCommand& command) {
+  return std::visit(Functions(), command.work);
 }
 
 uint64_t BytesOf(const wire::GraphCopy& copy) {
