@@ -154,6 +154,7 @@ Json JsonOf(const Tenant& tenant) {
       JsonOf({state.time.compute_ns, state.time.copy_to_device_ns, state.time.copy_from_device_ns});
   json["queue_seconds"] = Seconds(state.time.queue_ns);
   json["throttled_seconds"] = Seconds(state.time.throttled_ns);
+  json["held_seconds"] = Seconds(state.time.held_ns);
   json["processes_begun"] = state.sessions_begun;
   json["processes_refused"] = state.sessions_refused;
   const auto fault = [&state](control::Fault kind) {

@@ -36,7 +36,7 @@ struct TimeUsage {
   uint64_t copy_from_device_ns;
   uint64_t queue_ns;      // work was ready and waited; includes the next
   uint64_t throttled_ns;  // because of a ceiling
-  uint64_t held_ns;       // see HoldSession
+  uint64_t held_ns;       // … and the session was held (HoldSession), or for a quiet moment
 };
 
 // How many of something took how long. counts[i]: those that took at most kHistogramBoundsNs[i], and more than the bound

@@ -153,7 +153,10 @@ Loop::Outcome Loop::Run() {
     for (const auto& session : sessions_) session->Notify();
     if (ends_for_kernel_) return Outcome::kDeviceLost;
     DropEnded();
-    if (scheduler_.closed()) return Outcome::kSchedulerGone;
+    if (scheduler_.closed()) {
+      LogPredictions();
+      return Outcome::kSchedulerGone;
+    }
     if (worked) last_work_ns = now_ns;
     if (now_ns - last_counters_ns_ >= kCountersEveryNs) SendCounters(now_ns);
 
@@ -268,6 +271,17 @@ void Loop::SendCounters(uint64_t now_ns) {
       static_cast<unsigned long long>(chunks.rewritten),
       static_cast<unsigned long long>(chunks.single), static_cast<unsigned long long>(chunks.plain),
       chains_.size(), chains_.singles());
+}
+
+// tests/bench reads it.
+void Loop::LogPredictions() const {
+  const arbiter::LaunchPredictor::Errors& errors = sharing_.predictor().errors();
+  const uint64_t count = errors.alone_count();
+  if (count == 0) return;
+  Log(LogLevel::kInfo,
+      "%llu predictions of what ran alone then were wrong by %u %% at the median and by %u %% for "
+      "nine of ten",
+      static_cast<unsigned long long>(count), errors.AlonePercent(0.5), errors.AlonePercent(0.9));
 }
 
 void Loop::DropEnded() {

@@ -91,6 +91,7 @@ class Loop {
   void On(const control::HoldSession& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::GiveTurn& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::EndTurn& order, control::Incoming* in, uint64_t now_ns);
+  void LogPredictions() const;
   void TellFault();
   // The policy lets a kernel of the session run no longer.
   void EndForKernel(uint64_t session_id, std::string_view text);

@@ -120,6 +120,8 @@ class Session final : private SessionPort {
 
   // session.cc
   control::TimeUsage TimeUsed() const;
+  uint64_t HeldNs(uint64_t now_ns) const;
+  void NoteHeld(uint64_t now_ns);
   // Grows with everything that SendCounters reports.
   uint64_t Progress() const;
   void UpdateHeld();
@@ -146,6 +148,9 @@ class Session final : private SessionPort {
     uint32_t request = 0;
   };
   std::array<SchedulerHold, control::kHoldReasons> holds_;  // by reason
+  bool waits_held_ = false;  // as of held_noted_ns_ it had commands that waited, and was held
+  uint64_t held_noted_ns_ = 0;
+  uint64_t held_ns_ = 0;  // until then
   uint64_t deadline_ns_ = 0;
   uint32_t returning_waits_ = 0;  // told while it is being returned
   uint64_t progress_told_ = 0;

@@ -318,7 +318,6 @@ arbiter::Waits TimeSharing::waits(const Share& share) const {
     const arbiter::Waits its = arbiter_.waits(share.session, engine, now);
     sum.queue_ns += its.queue_ns;
     sum.throttled_ns += its.throttled_ns;
-    sum.held_ns += its.held_ns;
   }
   return sum;
 }

@@ -119,6 +119,7 @@ class TimeSharing {
   // How long launches that go together may take.
   uint64_t ChainBoundNs(const Share& share, uint64_t now_ns) const;
 
+  // But for how long it was held, which the arbiter is not told.
   arbiter::Waits waits(const Share& share) const;
   const arbiter::LaunchPredictor& predictor() const { return predictor_; }
 

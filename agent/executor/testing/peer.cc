@@ -136,6 +136,7 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   control::TurnUsage usage;
   control::TurnDrained drained;
   control::LongKernel long_kernel;
+  control::SessionCounters counters;
   const MutexLock lock(mutex_);
   if (in.As(&ready)) {
     ready_[ready.session_id] = ready;
@@ -157,6 +158,8 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
     for (uint32_t i = 0; i < usage.count; ++i) {
       turn_use_ns_[usage.uses[i].allocation_id] += usage.uses[i].used_ns;
     }
+  } else if (in.As(&counters)) {
+    counters_[counters.session_id] = counters;
   } else if (in.As(&long_kernel)) {
     long_kernels_[long_kernel.session_id] = long_kernel;
     control::Answer answer = {};
@@ -215,6 +218,11 @@ void TestingScheduler::RemoveTenant(const TestingTenant& tenant) {
 void TestingScheduler::SetShares(const TestingTenant& tenant, const control::ShareTerms& terms,
                                  const control::KernelTerms& of_kernels) {
   (void)connection_.Send(0, control::SetShares{tenant.order.allocation_id, 1, terms, of_kernels});
+}
+
+control::SessionCounters TestingScheduler::CountersOf(const TestingTenant& tenant) {
+  const MutexLock lock(mutex_);
+  return counters_[tenant.order.session_id];
 }
 
 std::optional<control::LongKernel> TestingScheduler::LongKernelOf(const TestingTenant& tenant) {

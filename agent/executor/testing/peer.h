@@ -119,6 +119,8 @@ class TestingScheduler {
                  const control::KernelTerms& of_kernels = {});
   // The same of their kernels' time.
   control::KernelTerms kernels = {};
+  // Of its last SessionCounters.
+  control::SessionCounters CountersOf(const TestingTenant& tenant);
   // What the executor has last said of a long kernel of the tenant's; nullopt: nothing.
   std::optional<control::LongKernel> LongKernelOf(const TestingTenant& tenant);
   std::optional<control::LongKernel> WaitLongKernel(const TestingTenant& tenant);
@@ -202,6 +204,7 @@ class TestingScheduler {
   std::map<uint64_t, bool> wants_ GPULOOM_GUARDED_BY(mutex_);  // by allocation
   std::map<uint64_t, uint64_t> turn_use_ns_ GPULOOM_GUARDED_BY(mutex_);              // the same
   std::map<uint64_t, control::LongKernel> long_kernels_ GPULOOM_GUARDED_BY(mutex_);  // by session
+  std::map<uint64_t, control::SessionCounters> counters_ GPULOOM_GUARDED_BY(mutex_);  // the same
   std::string kernels_end_ GPULOOM_GUARDED_BY(mutex_);
   int turn_messages_ GPULOOM_GUARDED_BY(mutex_) = 0;
   std::optional<control::ExecutorFault> fault_ GPULOOM_GUARDED_BY(mutex_);
