@@ -22,4 +22,10 @@ control::ShareTerms ShareTermsOf(const Policy& policy, const PodContainer& owner
   return terms;
 }
 
+control::KernelTerms KernelTermsOf(const Policy& policy, const PodContainer& owner) {
+  const KernelTimeRule rule =
+      SettingsOfPod(policy, owner.pod_namespace, owner.pod, owner.container).max_kernel_time.value;
+  return {rule.warn_s * 1000, rule.end_s * 1000};
+}
+
 }  // namespace gpuloom

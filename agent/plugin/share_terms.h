@@ -9,5 +9,6 @@
 namespace gpuloom {
 
 control::ShareTerms ShareTermsOf(const Policy& policy, const PodContainer& owner);
+control::KernelTerms KernelTermsOf(const Policy& policy, const PodContainer& owner);
 
 }  // namespace gpuloom

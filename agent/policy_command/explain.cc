@@ -8,11 +8,21 @@
 namespace gpuloom {
 namespace {
 
-constexpr size_t kKeyLetters = 14;
-constexpr size_t kValueLetters = 16;
+constexpr size_t kKeyLetters = 15;
+constexpr size_t kValueLetters = 22;
 
 std::string Padded(const std::string& text, size_t letters) {
   return text + std::string(text.size() < letters ? letters - text.size() : 1, ' ');
+}
+
+std::string Spelled(const KernelTimeRule& rule) {
+  if (rule == KernelTimeRule{}) return "no limit";
+  std::string text;
+  if (rule.warn_s != 0) text = "warn: " + std::to_string(rule.warn_s) + "s";
+  if (rule.end_s != 0) {
+    text += (text.empty() ? "end: " : ", end: ") + std::to_string(rule.end_s) + "s";
+  }
+  return text;
 }
 
 // A line for each key: what it is, and which rule says so.
@@ -45,6 +55,8 @@ class Table {
     Add("timeShareMax", value(most.key, std::to_string(most.value) + "%"), most);
     const Chosen<uint32_t>& wait = settings.memory_wait_s;
     Add("memoryWait", value(wait.key, std::to_string(wait.value) + "s"), wait);
+    const Chosen<KernelTimeRule>& kernel_time = settings.max_kernel_time;
+    Add("maxKernelTime", value(kernel_time.key, Spelled(kernel_time.value)), kernel_time);
     Add("deny", value(settings.deny.key, settings.deny.value ? "true" : "false"), settings.deny);
     std::string gpus;
     for (const GpuPattern& gpu : settings.gpus.value) {

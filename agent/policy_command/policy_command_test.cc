@@ -95,6 +95,7 @@ TEST_F(PolicyQuestion, ExplainSaysWhichRuleGivesWhat) {
                                          "namespaces.team-a.priority\n"
                                          "  timeShareMax +100% +built in\n"
                                          "  memoryWait +0s +built in\n"
+                                         "  maxKernelTime +no limit +built in\n"
                                          "  deny +false +built in\n"
                                          "  gpus +0, NVIDIA\\* +[^\n]*namespaces.team-a.gpus\n"));
   command_.pod = "train-1/main";
@@ -103,8 +104,13 @@ TEST_F(PolicyQuestion, ExplainSaysWhichRuleGivesWhat) {
                     HasSubstr(":7:47: namespaces.team-a.pods.train-*/main.weight\n"),
                     HasSubstr(":7:34: namespaces.team-a.pods.train-*/main.priority\n")));
   command_.pod = "train-1";
-  EXPECT_THAT(Ask(policy).text, AllOf(HasSubstr("pod train-1\n  weight        100 "),
-                                      HasSubstr("  gpus          as above")));
+  EXPECT_THAT(Ask(policy).text, AllOf(HasSubstr("pod train-1\n  weight         100 "),
+                                      HasSubstr("  gpus           as above")));
+  const std::string of_kernels =
+      Ask("namespaces: {team-a: {maxKernelTime: {warn: 2m, end: 1h}}}").text;
+  EXPECT_THAT(of_kernels,
+              ::testing::ContainsRegex("maxKernelTime +warn: 120s, end: 3600s +[^\n]*:1:38: "
+                                       "namespaces.team-a.maxKernelTime\n"));
 }
 
 TEST_F(PolicyQuestion, SimulateGivesTenantsWhatThePolicySays) {

@@ -52,6 +52,7 @@ uint64_t Sum(const uint64_t (&numbers)[N]) {
 struct Scheduler {
   std::string folder;
   bool speaks_3_3 = false;  // `gpu` and `domains` are known
+  bool speaks_3_4 = false;
   uint64_t memory_bytes = 0;
   control::GpuState gpu{};
   std::vector<control::DomainState> domains;
@@ -74,6 +75,7 @@ bool Ask(const std::string& folder, Scheduler* scheduler, bool* nobody_there, st
   }
   scheduler->memory_bytes = client.device_memory_bytes();
   scheduler->speaks_3_3 = client.scheduler_speaks_3_3();
+  scheduler->speaks_3_4 = client.scheduler_speaks_3_4();
   if (!client.ListAllocations(&scheduler->allocations, error)) return false;
   std::erase_if(scheduler->allocations,
                 [](const control::AllocationState& state) { return state.bound == 0; });
@@ -136,6 +138,7 @@ Json JsonOf(const Tenant& tenant) {
       JsonOf({state.time.compute_ns, state.time.copy_to_device_ns, state.time.copy_from_device_ns});
   json["queue_seconds"] = Seconds(state.time.queue_ns);
   json["throttled_seconds"] = Seconds(state.time.throttled_ns);
+  json["held_seconds"] = Seconds(state.time.held_ns);
   json["processes_begun"] = state.sessions_begun;
   json["processes_refused"] = state.sessions_refused;
   const auto fault = [&state](control::Fault kind) {
@@ -144,7 +147,9 @@ Json JsonOf(const Tenant& tenant) {
   json["faults"] = {{"broke_protocol", fault(control::Fault::kBrokeProtocol)},
                     {"lost_device", fault(control::Fault::kLostDevice)},
                     {"did_not_drain", fault(control::Fault::kDidNotDrain)},
-                    {"lost_executor", fault(control::Fault::kLostExecutor)}};
+                    {"lost_executor", fault(control::Fault::kLostExecutor)},
+                    {"long_kernel", fault(control::Fault::kLongKernel)}};
+  if (tenant.scheduler->speaks_3_4) json["long_kernels"] = state.long_kernels;
   const control::WorkCounts& work = state.work;
   json["batches"] = work.batches;
   json["copies"] = {{"to_device", work.copies_to_device},
