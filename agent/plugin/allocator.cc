@@ -338,6 +338,7 @@ bool Allocator::SetGrant(const std::string& gpu_uuid, size_t slots, Binding* bin
   binding->quota_bytes = grant.slot_bytes * slots;
   binding->shares = ShareTermsOf(*policy, owner);
   binding->kernels = KernelTermsOf(*policy, owner);
+  binding->partition = PartitionTermsOf(*policy, owner);
   binding->memory_wait_ms =
       1000 *
       SettingsOfPod(*policy, owner.pod_namespace, owner.pod, owner.container).memory_wait_s.value;
@@ -364,6 +365,7 @@ absl::Status Allocator::Tell(SchedulerClient* scheduler, const Allocation& alloc
   order.shares = binding.shares;
   order.memory_wait_ms = binding.memory_wait_ms;
   order.kernels = binding.kernels;
+  order.partition = binding.partition;
   return scheduler->BindAllocation(order);
 }
 

@@ -335,10 +335,14 @@ TEST_F(AllocatorTest, SharesOfTimeAndMemoryWaitReachRunningPodsToo) {
     EXPECT_EQ(order.memory_wait_ms, wait_ms) << rule;
   }
   EXPECT_EQ(order.kernels, control::KernelTerms{});
-  WritePolicy(memory + ", memoryWait: 5m, maxKernelTime: {warn: 10s, end: 1m}}");
+  EXPECT_EQ(order.partition, control::PartitionTerms{});
+  WritePolicy(memory +
+              ", memoryWait: 5m, maxKernelTime: {warn: 10s, end: 1m}, smPercent: 50%, "
+              "smReserved: 25%}");
   ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
   EXPECT_THAT(allocator_->Regrant(), IsEmpty());
   EXPECT_EQ(order.kernels, (control::KernelTerms{10'000, 60'000}));
+  EXPECT_EQ(order.partition, (control::PartitionTerms{50, 25, 0, 0}));
   // What is in force is remembered for the time when no policy is.
   std::ofstream(state_ + "/policy.yaml") << "defaults: {memroy: 1GiB}\n";
   policy_.emplace(state_ + "/policy.yaml");

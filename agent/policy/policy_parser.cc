@@ -19,12 +19,13 @@ using Words = std::span<const std::string_view>;
 
 constexpr std::array<std::string_view, 3> kTopKeys = {"defaults", "namespaces", "overcommit"};
 // What a pod's rule may set stands first, `pods` last.
-constexpr std::array<std::string_view, 11> kKeys = {
-    "weight", "priority", "timeShareMax", "memoryWait", "maxKernelTime", "deny",
-    "gpus",   "memory",   "trustDomain",  "maxTenants", "pods"};
+constexpr std::array<std::string_view, 13> kKeys = {
+    "weight",      "priority",      "timeShareMax", "smPercent", "smReserved",
+    "memoryWait",  "maxKernelTime", "deny",         "gpus",      "memory",
+    "trustDomain", "maxTenants",    "pods"};
 constexpr Words kNamespaceKeys = kKeys;
-constexpr Words kDefaultsKeys = kNamespaceKeys.first(10);
-constexpr Words kPodKeys = kNamespaceKeys.first(7);
+constexpr Words kDefaultsKeys = kNamespaceKeys.first(12);
+constexpr Words kPodKeys = kNamespaceKeys.first(9);
 constexpr std::array<std::string_view, 2> kKernelTimeKeys = {"warn", "end"};
 constexpr std::string_view kNever = "never";
 constexpr uint32_t kMaxWeight = 1000;
@@ -204,6 +205,17 @@ class Parser {
     }
     if (const YAML::Node node = map["timeShareMax"]) {
       if (!ParsePercent(node, path + ".timeShareMax", &keys->time_share_max_percent)) return false;
+    }
+    if (const YAML::Node node = map["smPercent"]) {
+      if (!ParsePercent(node, path + ".smPercent", &keys->sm_percent)) return false;
+    }
+    if (const YAML::Node node = map["smReserved"]) {
+      if (!ParsePercent(node, path + ".smReserved", &keys->sm_reserved_percent)) return false;
+      if (keys->sm_percent && keys->sm_reserved_percent->value > keys->sm_percent->value) {
+        return Fail(node, path + ".smReserved",
+                    "more than smPercent, " + std::to_string(keys->sm_percent->value) +
+                        "%: nobody reserves what it may not use");
+      }
     }
     if (const YAML::Node node = map["memoryWait"]) {
       const std::optional<uint32_t> seconds = ParseTime(node, path + ".memoryWait", 0, "");

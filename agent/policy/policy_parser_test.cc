@@ -38,6 +38,8 @@ TEST(ParsePolicy, MessagesCarryFileLineAndKey) {
            Case{"namespaces:\n  Team_A: {}\n", "p.yaml:2:3: namespaces.Team_A: not a namespace"},
            Case{"namespaces:\n  a: {}\n  a: {}\n",
                 "p.yaml:3:3: namespaces.a: written twice, first in line 2"},
+           Case{"namespaces:\n  a: {smPercent: 25%, smReserved: 50%}\n",
+                "p.yaml:2:35: namespaces.a.smReserved: more than smPercent, 25%"},
            Case{"namespaces: [a]\n", "p.yaml:1:13: namespaces: must be a map"},
            Case{"defaults: 3\n", "p.yaml:1:11: defaults: must be a map"},
            Case{"overcommit: maybe\n", "p.yaml:1:13: overcommit: write true or false"},
@@ -88,6 +90,8 @@ TEST(ParsePolicy, WrongValuesOfEachKeySayWhatToWrite) {
            Case{"timeShareMax: 2.5%", "in whole numbers"},
            Case{"timeShareMax: '%'", ".timeShareMax: write a share"},
            Case{"timeShareMax: '[%'", ".timeShareMax: write a share"},
+           Case{"smPercent: 25", "'25' has no unit: write 25%"},
+           Case{"smReserved: 0%", ".smReserved: write a share from 1% to 100%"},
            Case{"timesharemax: 5%", "did you mean timeShareMax?"},
            Case{"memoryWait: 30", ".memoryWait: '30' has no unit: write 30s"},
            Case{"memoryWait: 0", "write 0s"},
@@ -153,7 +157,8 @@ TEST(ParsePolicy, WhatBelongsElsewhereIsRefusedWithWhatBelongsThere) {
            Case{"defaults: {pods: {}}", "defaults.pods: unknown key; known here: weight,"},
            Case{"namespaces: {a: {pods: {p: {memory: 1GiB}}}}",
                 "p.yaml:1:29: namespaces.a.pods.p.memory: unknown key; known here: weight, "
-                "priority, timeShareMax, memoryWait, maxKernelTime, deny, gpus"},
+                "priority, timeShareMax, smPercent, smReserved, memoryWait, maxKernelTime, deny, "
+                "gpus"},
            Case{"namespaces: {a: {pods: [p]}}", "namespaces.a.pods: must be a map"},
            Case{"namespaces: {a: {pods: {p: 3}}}", "namespaces.a.pods.p: must be a map"},
            Case{"namespaces: {a: {pods: {p: , p: }}}", "namespaces.a.pods.p: written twice"},

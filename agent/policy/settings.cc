@@ -65,6 +65,8 @@ void ChoosePodKeys(const std::vector<const Rule*>& rules, PodSettings* settings)
   Choose(rules, &PodKeys::priority, "priority", &settings->priority);
   Choose(rules, &PodKeys::time_share_max_percent, "timeShareMax",
          &settings->time_share_max_percent);
+  Choose(rules, &PodKeys::sm_percent, "smPercent", &settings->sm_percent);
+  Choose(rules, &PodKeys::sm_reserved_percent, "smReserved", &settings->sm_reserved_percent);
   Choose(rules, &PodKeys::memory_wait_s, "memoryWait", &settings->memory_wait_s);
   Choose(rules, &PodKeys::max_kernel_time, "maxKernelTime", &settings->max_kernel_time);
   Choose(rules, &PodKeys::deny, "deny", &settings->deny);

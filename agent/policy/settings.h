@@ -30,6 +30,8 @@ struct PodSettings {
   Chosen<uint32_t> weight{kDefaultWeight, "", {}};
   Chosen<arbiter::Priority> priority{arbiter::Priority::kNormal, "", {}};
   Chosen<uint32_t> time_share_max_percent{100, "", {}};
+  Chosen<uint32_t> sm_percent{100, "", {}};
+  Chosen<uint32_t> sm_reserved_percent;
   Chosen<uint32_t> memory_wait_s;
   Chosen<KernelTimeRule> max_kernel_time;
   Chosen<bool> deny;

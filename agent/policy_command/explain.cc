@@ -53,6 +53,10 @@ class Table {
         settings.priority);
     const Chosen<uint32_t>& most = settings.time_share_max_percent;
     Add("timeShareMax", value(most.key, std::to_string(most.value) + "%"), most);
+    const Chosen<uint32_t>& sms = settings.sm_percent;
+    Add("smPercent", value(sms.key, std::to_string(sms.value) + "%"), sms);
+    const Chosen<uint32_t>& reserved = settings.sm_reserved_percent;
+    Add("smReserved", value(reserved.key, std::to_string(reserved.value) + "%"), reserved);
     const Chosen<uint32_t>& wait = settings.memory_wait_s;
     Add("memoryWait", value(wait.key, std::to_string(wait.value) + "s"), wait);
     const Chosen<KernelTimeRule>& kernel_time = settings.max_kernel_time;

@@ -56,6 +56,21 @@ TEST_F(PolicyQuestion, CheckSaysWhereAFileIsNoPolicy) {
   EXPECT_THAT(none.trouble, AllOf(HasSubstr("gpuloom: policy "), HasSubstr("No such file")));
 }
 
+TEST_F(PolicyQuestion, CheckSaysWhatMultiprocessorsComeTo) {
+  const std::string policy =
+      "namespaces: {a: {smPercent: 25%, smReserved: 3%, pods: {p: {smPercent: 50%}}}, b: "
+      "{smPercent: "
+      "100%}}";
+  EXPECT_EQ(Ask(policy).text,
+            "namespaces.a.smPercent: 25% are 32 of 132 multiprocessors, in groups of 8\n"
+            "namespaces.a.smReserved: 3% are 8 of 132 multiprocessors, in groups of 8\n"
+            "namespaces.a.pods.p.smPercent: 50% are 64 of 132 multiprocessors, in groups of 8\n" +
+                command_.file + ": good\n");
+  command_.multiprocessors = 108;
+  command_.multiprocessors_in_group = 4;
+  EXPECT_THAT(Ask(policy).text, HasSubstr("25% are 24 of 108 multiprocessors, in groups of 4\n"));
+}
+
 TEST_F(PolicyQuestion, CheckJudgesPromisesAgainstEachGpu) {
   command_.gpu_bytes = {80 * kGiB, 40 * kGiB};
   EXPECT_THAT(Ask("defaults: {memory: 3GiB}").text,
@@ -94,6 +109,8 @@ TEST_F(PolicyQuestion, ExplainSaysWhichRuleGivesWhat) {
                                          "  priority +high +[^\n]*:4:15: "
                                          "namespaces.team-a.priority\n"
                                          "  timeShareMax +100% +built in\n"
+                                         "  smPercent +100% +built in\n"
+                                         "  smReserved +0% +built in\n"
                                          "  memoryWait +0s +built in\n"
                                          "  maxKernelTime +no limit +built in\n"
                                          "  deny +false +built in\n"

@@ -68,6 +68,7 @@ class ControlClient : public SchedulerClient {
     message.shares = order.shares;
     message.memory_wait_ms = order.memory_wait_ms;
     message.kernels = order.kernels;
+    message.partition = order.partition;
     SayWhatItDoesNotKnow(order);
     return Ask([&](control::Client& client, std::string* error) {
       return client.BindAllocation(message, error);
@@ -147,13 +148,16 @@ class ControlClient : public SchedulerClient {
     const bool says_shares =
         (order.shares != kNotSaid && order.shares != kDefault) || order.memory_wait_ms != 0;
     const bool says_kernels = order.kernels != control::KernelTerms{};
+    const bool says_partition = order.partition != control::PartitionTerms{};
     const MutexLock lock(mutex_);
     if (!client_.connected() || said_what_it_does_not_know_) return;
     const char* keys = nullptr;
-    if ((says_shares || says_kernels) && !client_.scheduler_speaks_3_2()) {
-      keys = "weight, priority, timeShareMax, memoryWait and maxKernelTime have";
-    } else if (says_kernels && !client_.scheduler_speaks_3_4()) {
-      keys = "maxKernelTime has";
+    if ((says_shares || says_kernels || says_partition) && !client_.scheduler_speaks_3_2()) {
+      keys =
+          "weight, priority, timeShareMax, memoryWait, maxKernelTime, smPercent and smReserved "
+          "have";
+    } else if ((says_kernels || says_partition) && !client_.scheduler_speaks_3_4()) {
+      keys = "maxKernelTime, smPercent and smReserved have";
     }
     if (keys == nullptr) return;
     said_what_it_does_not_know_ = true;

@@ -310,7 +310,8 @@ TEST_F(ControlClientTest, OrdersArriveWhole) {
   EXPECT_TRUE((*client)
                   ->BindAllocation({"n", "team-a", "p", "main", "namespace/team-a", 4096, 8192,
                                     control::ShareTerms{300, 20, 1, 600, 50}, 30'000,
-                                    control::KernelTerms{5000, 60'000}})
+                                    control::KernelTerms{5000, 60'000},
+                                    control::PartitionTerms{50, 0, 25, 10}})
                   .ok());
   EXPECT_TRUE((*client)->PrepareExecutor("n").ok());
   EXPECT_THAT(*(*client)->ListAllocations(), ElementsAre("one", "two"));
@@ -323,6 +324,7 @@ TEST_F(ControlClientTest, OrdersArriveWhole) {
   EXPECT_EQ(bind.shares, (control::ShareTerms{300, 20, 1, 600, 50}));
   EXPECT_EQ(bind.memory_wait_ms, 30'000u);
   EXPECT_EQ(bind.kernels, (control::KernelTerms{5000, 60'000}));
+  EXPECT_EQ(bind.partition, (control::PartitionTerms{50, 0, 25, 10}));
   EXPECT_FALSE((*client)->IsConnected());
   EXPECT_TRUE(absl::IsUnavailable((*client)->AddAllocation("n", "/d", 1)));
 }
@@ -421,10 +423,11 @@ TEST_F(ControlClientTest, WhatAnOlderSchedulerDoesNotKnowIsSaidOnce) {
   }
   spdlog::set_default_logger(before);
   const std::string said = log.str();
-  const size_t first =
-      said.find("weight, priority, timeShareMax, memoryWait and maxKernelTime have no effect");
+  const size_t first = said.find(
+      "weight, priority, timeShareMax, memoryWait, maxKernelTime, smPercent and smReserved have "
+      "no effect");
   EXPECT_NE(first, said.npos);
-  EXPECT_EQ(said.find("have no effect", first + 90), said.npos) << said;
+  EXPECT_EQ(said.find("have no effect", first + 120), said.npos) << said;
   EXPECT_THAT(said, HasSubstr(state_));
 }
 
@@ -443,7 +446,8 @@ TEST_F(ControlClientTest, ASchedulerOf3_3DoesNotKnowMaxKernelTime) {
   order.kernels.warn_after_ms = 1000;
   EXPECT_TRUE(client.ok() && (*client)->BindAllocation(order).ok());
   spdlog::set_default_logger(before);
-  EXPECT_THAT(log.str(), HasSubstr(": maxKernelTime has no effect on its GPU"));
+  EXPECT_THAT(log.str(),
+              HasSubstr(": maxKernelTime, smPercent and smReserved have no effect on its GPU"));
 }
 
 }  // namespace
