@@ -120,6 +120,7 @@ bool Bind(const control::BindAllocation& message, Allocation* allocation, std::s
   allocation->shares = message.shares;
   allocation->memory_wait = std::chrono::milliseconds(message.memory_wait_ms);
   allocation->kernels = message.kernels;
+  allocation->partition = message.partition;
   allocation->usage.SetQuota(message.memory_quota_bytes);
   return true;
 }
