@@ -57,34 +57,34 @@ Duration WorkMeter::End(Piece piece, uint64_t at_ns) {
   return {at_ns - latest_ns, at_ns - earliest_ns};
 }
 
-// What runs, if this has been first for long: of what came together with it, what takes longest. Null: not for long, or not
-// first.
-WorkMeter::Work* WorkMeter::LongFirst(Work* work, uint64_t now_ns) {
+// What runs, if this, with nothing of another session before it, has been first for long: of what came together with it,
+// what takes longest. Null: not for long. `others`: from where on there is work of other sessions.
+WorkMeter::Work* WorkMeter::LongFirst(Work* work, size_t others, uint64_t now_ns) {
+  const bool alone = others == live_.size();
   const uint64_t since_ns = std::max(work->since_ns, work->others_until_ns);
+  if (now_ns < since_ns + (alone ? kTogetherNs : kLongNs)) return nullptr;
   Work* longest = work;
-  bool alone = true;
-  bool before = true;
-  for (Work& other : live_) {
-    if (&other == work) {
-      before = false;
-      continue;
-    }
+  for (size_t i = others; i < live_.size(); ++i) {
+    Work& other = live_[i];
     if (other.session == work->session) continue;
-    if (before) return nullptr;
-    alone = false;
     if (other.since_ns > work->since_ns + kTogetherNs) continue;
     if (other.running) return nullptr;
     if (other.predicted_ns > longest->predicted_ns) longest = &other;
   }
-  return now_ns >= since_ns + (alone ? kTogetherNs : kLongNs) ? longest : nullptr;
+  return longest;
 }
 
 void WorkMeter::Settle(uint64_t now_ns) {
   settled_ns_ = now_ns;
+  // The first session's, up to another's: what is behind that is not first.
+  const auto other = std::find_if(live_.begin(), live_.end(), [this](const Work& work) {
+    return work.session != live_.front().session;
+  });
+  const auto others = static_cast<size_t>(other - live_.begin());
   for (size_t i = 0; i < live_.size(); ++i) {
     Work& work = live_[i];
     if (work.running) continue;
-    if (Work* runs = LongFirst(&work, now_ns)) {
+    if (Work* runs = i < others ? LongFirst(&work, others, now_ns) : nullptr) {
       Run(runs, std::max(work.since_ns, work.others_until_ns));
     }
     if (!work.running) settled_ns_ = std::min(settled_ns_, work.since_ns);

@@ -18,8 +18,8 @@
 // of theirs; an allocation's part among its sessions in proportion to the time in which their work ran.
 //
 // One thread, one meter for each engine. Times are nanoseconds of any clock that never goes back. What is at the heads
-// of streams at a time is looked through when one of it ends and when the meter is settled; it allocates only when
-// more is there than ever before.
+// of streams at a time is looked through once when one of it ends and when the meter is settled, whatever tenants have
+// there; it allocates only when more is there than ever before.
 #pragma once
 
 #include <cstdint>
@@ -77,7 +77,7 @@ class WorkMeter {
   };
 
   void Run(Work* work, uint64_t since_ns);
-  Work* LongFirst(Work* work, uint64_t now_ns);
+  Work* LongFirst(Work* work, size_t others, uint64_t now_ns);
   void Divide();
 
   BusyMeter allocations_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agent/run/trace_part.h"
+#include "proto/control/trace_messages.h"
 
 namespace gpuloom::run {
 

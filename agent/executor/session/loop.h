@@ -38,6 +38,7 @@
 #include "agent/executor/session/work_pool.h"
 #include "agent/executor/trace/tracer.h"
 #include "agent/node/line_budget.h"
+#include "proto/control/trace_messages.h"
 
 namespace gpuloom::executor {
 

@@ -20,6 +20,7 @@
 #include "agent/executor/trace/trace_writer.h"
 #include "proto/channel/unique_fd.h"
 #include "proto/control/messages.h"
+#include "proto/control/trace_messages.h"
 
 namespace gpuloom::executor {
 

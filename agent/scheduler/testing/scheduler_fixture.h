@@ -1,6 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests: a real Scheduler on its own thread, with memory that is only memfds and executors that
 // do what the test's tenants tell them (scripted_executor.cc).
+//
+// A tenant tells its executor by bytes, each answered with one byte where nothing else is said:
+//
+//   p  answers with its process id (4 bytes)
+//   m  asks for 64 MiB: answers with the CUresult
+//   M  asks for 64 MiB and serves on: answers with the CUresult when it comes
+//   G  the same for 256 MiB
+//   E  the same for 32 GiB, which no device has
+//   S  says that the session waits for its end, though nobody has told it to end
+//   q  asks for 64 MiB of the quota, without memory: answers with the CUresult
+//   r  returns all memory: answers 0 or 1
+//   k  keeps all memory for nothing: returns it when the scheduler asks it back
+//   l  will not hear when the scheduler asks memory back
+//   i  asks how much is free: answers with MiB (4 bytes)
+//   c  reports 42 kernels
+//   h  holds the arenas of sessions that end from now on, and what is only charged to them
+//   a  says that all arenas that are held are unmapped, and returns what was charged
+//   u  will not drain
+//   s  will ignore the end
+//   t  says of every session that ignores the end that it waits for others
+//   W  says so a hundred times
+//   R  asks 300 times for 64 MiB, all at once, and answers with how many answers have come (4 bytes)
+//   n  answers with how often memory has been asked back (4 bytes)
+//   T  ends all those
+//   b  begins a kernel that keeps the session from being held
+//   B  ends it
+//   H  answers whether the session is to be held, 0 or 1
+//   L  says that the session is held, asked or not
+//   v  answers with the weight of its allocation (4 bytes)
+//   V  answers with how often terms have been set (4 bytes)
+//   N  answers with the number of its namespace (4 bytes)
+//   A  answers with the number of its allocation (4 bytes)
+//   1  reports a second of every kind of use, 0  none, 9  as much as there is
+//   +  says that its allocation wants the device, -  that it does not
+//   =  says that its allocation and number 1 … 100 have used the device for a second each
+//   /  answers with its turn (4 bytes): 0 none, 1 bounded, 2 endless, 3 as it began, without a word about it
+//   #  answers with how many orders about turns have come (4 bytes)
+//   ~  says that its turn has drained, whatever was asked
+//   !  wants the device and does not, ten thousand times
+//   ?  says that its allocation wants it twice as much
+//   :  says that more have used the device than a message has room for
+//   Q  says nothing more of traces
+//   P  says of traces that it knows nothing of that they have ended, and of its own what is nothing
+//   O  answers with how many traces it records (4 bytes)
+//   K  says that its kernel has run for an hour: answers 0 or, once it must end, 1
+//   D  the same of another kernel
+//   Z  does not end when it must
+//   z  answers with how long a kernel may run until it is ended, in milliseconds (4 bytes)
+//   x  exits
+//   F  reports a fault, then exits
+//   e  ends the session for a broken ring
+//   g  says something unknown
+//   d  sends a descriptor
+//   o  asks for memory in the name of every session
+//   w  returns memory 1 … 100 in the name of every session
 #pragma once
 
 #include <gmock/gmock.h>

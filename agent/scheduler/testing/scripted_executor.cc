@@ -2,58 +2,7 @@
 // A stand-in for gpuloom-executor that does what a test's tenant tells it, byte by byte, over the
 // session's doorbell; each byte is answered with one or more. Without CUDA, and without honour.
 //
-//   p  answers with its process id (4 bytes)
-//   m  asks for 64 MiB: answers with the CUresult
-//   M  asks for 64 MiB and serves on: answers with the CUresult when it comes
-//   G  the same for 256 MiB
-//   E  the same for 32 GiB, which no device has
-//   S  says that the session waits for its end, though nobody has told it to end
-//   q  asks for 64 MiB of the quota, without memory: answers with the CUresult
-//   r  returns all memory: answers 0 or 1
-//   k  keeps all memory for nothing: returns it when the scheduler asks it back
-//   l  will not hear when the scheduler asks memory back
-//   i  asks how much is free: answers with MiB (4 bytes)
-//   c  reports 42 kernels
-//   h  holds the arenas of sessions that end from now on, and what is only charged to them
-//   a  says that all arenas that are held are unmapped, and returns what was charged
-//   u  will not drain
-//   s  will ignore the end
-//   t  says of every session that ignores the end that it waits for others
-//   W  says so a hundred times
-//   R  asks 300 times for 64 MiB, all at once, and answers with how many answers have come (4 bytes)
-//   n  answers with how often memory has been asked back (4 bytes)
-//   T  ends all those
-//   b  begins a kernel that keeps the session from being held
-//   B  ends it
-//   H  answers whether the session is to be held, 0 or 1
-//   L  says that the session is held, asked or not
-//   v  answers with the weight of its allocation (4 bytes)
-//   V  answers with how often terms have been set (4 bytes)
-//   N  answers with the number of its namespace (4 bytes)
-//   A  answers with the number of its allocation (4 bytes)
-//   1  reports a second of every kind of use, 0  none, 9  as much as there is
-//   +  says that its allocation wants the device, -  that it does not
-//   =  says that its allocation and number 1 … 100 have used the device for a second each
-//   /  answers with its turn (4 bytes): 0 none, 1 bounded, 2 endless, 3 as it began, without a word about it
-//   #  answers with how many orders about turns have come (4 bytes)
-//   ~  says that its turn has drained, whatever was asked
-//   !  wants the device and does not, ten thousand times
-//   ?  says that its allocation wants it twice as much
-//   :  says that more have used the device than a message has room for
-//   Q  says nothing more of traces
-//   P  says of traces that it knows nothing of that they have ended, and of its own what is nothing
-//   O  answers with how many traces it records (4 bytes)
-//   K  says that its kernel has run for an hour: answers 0 or, once it must end, 1
-//   J  the same of one of two, D  of another kernel
-//   Z  does not end when it must
-//   z  answers with how long a kernel may run until it is ended, in milliseconds (4 bytes)
-//   x  exits
-//   F  reports a fault, then exits
-//   e  ends the session for a broken ring
-//   g  says something unknown
-//   d  sends a descriptor
-//   o  asks for memory in the name of every session
-//   w  returns memory 1 … 100 in the name of every session
+// scheduler_fixture.h has the list of bytes.
 //
 // The file named in GPULOOM_EXECUTOR_START says how it starts: "die", "refuse", "strict"
 // (its driver starts with --lenient only), "hang", "no session", or well.
@@ -536,13 +485,12 @@ class Executor {
         answer(&traces_, sizeof(traces_));
         break;
       case 'K':
-      case 'J':
       case 'D': {
         control::LongKernel message{};
         message.session_id = id;
         message.kernel = byte == 'D' ? 2 : 1;
         message.ran_ns = uint64_t{3600} * 1'000'000'000;
-        message.launches = byte == 'J' ? 2 : 1;
+        message.launches = 1;
         control::SetText(message.function, "busy\nloop");
         const uint8_t ends = Ask<control::Answer>(message).ok == 0;
         answer(&ends, 1);
