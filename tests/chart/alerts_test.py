@@ -53,6 +53,7 @@ HEALTHY = {
     f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="broke_protocol"}}': "1x120",
     f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="lost_device"}}': "5x120",
     f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="did_not_drain"}}': "0x120",
+    f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="long_kernel"}}': "0x120",
     # A neighbour's fault.
     f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="lost_executor"}}': "0+1x120",
 }
