@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The chart's alerts, by promtool: none fires on a healthy node, and each fires, alone, on what it is about. And every metric
-that alerts and dashboard ask for is in docs/metrics.md.
+and label that alerts and dashboard ask for is in docs/metrics.md.
 """
 
 import json
@@ -53,6 +53,7 @@ HEALTHY = {
     f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="broke_protocol"}}': "1x120",
     f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="lost_device"}}': "5x120",
     f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="did_not_drain"}}': "0x120",
+    f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="long_kernel"}}': "0x120",
     # A neighbour's fault.
     f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="lost_executor"}}': "0+1x120",
 }
@@ -77,7 +78,9 @@ SICK = {
     "GpuloomFaults": ({f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="did_not_drain"}}': "0x59 1x60"}, {59: False, 61: True, 80: False}),
     "GpuloomProtocolBroken": ({f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="broke_protocol"}}': "1x59 2x60"}, {59: False, 61: True}),
 }
-# What Prometheus itself makes of a histogram.
+# What Prometheus knows of whom it asks.
+OF_A_TARGET = {"job", "instance"}
+# What it makes of a histogram.
 OF_HISTOGRAMS = re.compile(r"_(?:bucket|sum|count)$")
 
 
@@ -177,13 +180,18 @@ class Alerts(unittest.TestCase):
                 used = set(re.findall(r"\$([a-z]\w*)", target["expr"]))
                 self.assertLessEqual(used, variables, panel["title"])
 
-    def test_every_metric_is_one_of_ours(self):
-        if not METRICS.exists():
-            self.skipTest("docs/metrics.md is not here yet: nothing says which metrics there are")
-        known = set(re.findall(r"^\| `(gpuloom_\w+)", METRICS.read_text(), re.MULTILINE))
+    def test_every_metric_and_label_is_one_of_ours(self):
+        known = {}
+        for name, labels in re.findall(r"^\| `(gpuloom_\w+)` \| \w+ \| ([^|]*)\|", METRICS.read_text(), re.MULTILINE):
+            known[name] = set(re.findall(r"`(\w+)`", labels)) | OF_A_TARGET
         self.assertTrue(known)
         for where, text in Expressions():
-            self.assertEqual(Names(text) - known, set(), where)
+            self.assertEqual(Names(text) - set(known), set(), where)
+            for name, matchers in re.findall(r"\b(gpuloom_\w+)\{([^}]*)\}", text):
+                used = set(re.findall(r"(\w+)(?:=~|=|!=|!~)\"", matchers))
+                self.assertLessEqual(used, known[OF_HISTOGRAMS.sub("", name)], where)
+            grouped = set(re.findall(r"\w+", " ".join(re.findall(r"\b(?:by|without|on) \(([^)]*)\)", text))))
+            self.assertLessEqual(grouped, {"le"}.union(*(known[name] for name in Names(text))), where)
 
 
 if __name__ == "__main__":
