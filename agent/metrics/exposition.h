@@ -3,6 +3,7 @@
 // Labels are bounded: names of pods and namespaces by the ledger, everything else by tables of our own. Pure.
 #pragma once
 
+#include <iterator>
 #include <string>
 
 #include "agent/clock.h"
@@ -23,8 +24,9 @@ struct PolicyHistory {
 };
 
 // The names of faults, directions and engines, as labels and in the JSON API. By enum or in the order of the struct.
-inline constexpr const char* kFaultNames[control::kFaults] = {"broke_protocol", "lost_device",
-                                                              "did_not_drain", "lost_executor"};
+inline constexpr const char* kFaultNames[] = {"broke_protocol", "lost_device", "did_not_drain",
+                                              "lost_executor", "long_kernel"};
+static_assert(std::size(kFaultNames) == control::kFaults, "every fault has a name");
 
 std::string FormatMetrics(const Ledger& ledger, const NodeFigures& node,
                           const PolicyHistory& policy);
