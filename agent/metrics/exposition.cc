@@ -139,6 +139,9 @@ void AddTenant(const TenantName& name, const Tenant& tenant, bool is_known, Fami
                Seconds(counts.time.held_ns));
   out->Counter("gpuloom_tenant_kernels_total", "Kernels that the tenant has launched.", labels,
                Number(counts.kernels));
+  out->Counter("gpuloom_tenant_long_kernels_total",
+               "Kernels of the tenant that ran for longer than a limit of maxKernelTime.", labels,
+               Number(counts.long_kernels));
   out->Counter("gpuloom_tenant_batches_total",
                "Groups of the tenant's launches that were submitted together.", labels,
                Number(counts.work.batches));

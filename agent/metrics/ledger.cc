@@ -62,6 +62,7 @@ std::string Text(const char (&field)[N]) {
 TenantCounts CountsOf(const control::AllocationState& state) {
   TenantCounts counts{};
   counts.kernels = state.kernels_launched;
+  counts.long_kernels = state.long_kernels;
   counts.memory_refusals = state.memory_refused_count;
   counts.session_refusals = state.sessions_refused;
   counts.sessions_begun = state.sessions_begun;

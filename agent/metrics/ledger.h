@@ -27,6 +27,7 @@ namespace gpuloom {
 // What an allocation has used since it was added. Plain words, all of which only grow.
 struct TenantCounts {
   uint64_t kernels;
+  uint64_t long_kernels;
   uint64_t memory_refusals;
   uint64_t session_refusals;
   uint64_t sessions_begun;

@@ -32,6 +32,7 @@ inline control::AllocationState AllocationOf(const std::string& name,
 // With all that an allocation can have, `factor` times.
 inline void Use(control::AllocationState* state, uint64_t factor) {
   state->kernels_launched = 10 * factor;
+  state->long_kernels = factor;
   state->time = {1'000'000'000 * factor, 200'000'000 * factor, 300'000'000 * factor,
                  50'000'000 * factor,    40'000'000 * factor,  30'000'000 * factor};
   state->work.batches = 5 * factor;
