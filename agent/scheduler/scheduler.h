@@ -30,6 +30,7 @@
 #include "agent/scheduler/trace.h"
 #include "agent/scheduler/turns.h"
 #include "proto/control/messages.h"
+#include "proto/control/trace_messages.h"
 
 namespace gpuloom::scheduler {
 

@@ -11,6 +11,7 @@
 
 #include "proto/channel/socket.h"
 #include "proto/control/messages.h"
+#include "proto/control/trace_messages.h"
 
 namespace gpuloom::control {
 

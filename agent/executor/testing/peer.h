@@ -21,6 +21,7 @@
 #include "proto/channel/unique_fd.h"
 #include "proto/control/connection.h"
 #include "proto/control/messages.h"
+#include "proto/control/trace_messages.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The messages about traces (docs/tracing.md), since 3.4; messages.h says what holds for all. Whoever asks is `gpuloom trace`.
+#pragma once
+
+#include "proto/control/messages.h"
+
+namespace gpuloom::control {
+
+// Has all executors record what the device does, those too that start meanwhile, each into a region of its own
+// (trace_region.h). One at a time. Recording ends with EndTrace, when this connection closes, and after `limit_ms`.
+// Answered when all executors record, or after some seconds.
+struct BeginTrace {
+  static constexpr std::string_view kName = "BeginTrace";
+  static constexpr Route kRoute = Route::kAgentAsks;
+  uint32_t limit_ms;  // 1 to kMaxTraceMs
+  uint32_t unused;
+};
+inline constexpr uint32_t kMaxTraceMs = 300'000;
+
+// Ends the trace that this connection has begun. Answered when all has been written, by one TracePart for each executor,
+// one TraceSession for each session that was there, then Answer.
+struct EndTrace {
+  static constexpr std::string_view kName = "EndTrace";
+  static constexpr Route kRoute = Route::kAgentAsks;
+};
+
+enum class TraceEnd : uint32_t {
+  kWhole,   // from the beginning, or the executor's, to the end
+  kLost,    // the executor ended meanwhile: `message` says why
+  kSilent,  // it did not say in time that all is written
+};
+
+// With the region, read-only. What is in it an executor has written: it is untrusted.
+struct TracePart {
+  static constexpr std::string_view kName = "TracePart";
+  static constexpr Route kRoute = Route::kAnswers;
+  static constexpr size_t kFds = 1;
+  uint64_t executor_id;
+  uint32_t end;  // TraceEnd
+  uint32_t unused;
+  Name trust_domain;
+  char message[512];
+};
+
+// Whose a session's records are, by the scheduler's own knowledge.
+struct TraceSession {
+  static constexpr std::string_view kName = "TraceSession";
+  static constexpr Route kRoute = Route::kAnswers;
+  uint64_t session_id;
+  uint64_t executor_id;
+  Label pod_namespace;
+  Name pod;
+  Label pod_uid;
+  Label container;
+  TimeUsage time;  // what it was charged, and how long it waited, while its executor recorded
+};
+
+// Scheduler: with a region of kTraceRegionBytes, writable. An earlier trace is forgotten.
+struct StartTracing {
+  static constexpr std::string_view kName = "StartTracing";
+  static constexpr Route kRoute = Route::kSchedulerOrders;
+  static constexpr size_t kFds = 1;
+  uint64_t trace_id;
+};
+
+struct StopTracing {
+  static constexpr std::string_view kName = "StopTracing";
+  static constexpr Route kRoute = Route::kSchedulerOrders;
+  uint64_t trace_id;
+};
+
+enum class TraceStep : uint32_t {
+  kRecords,  // from now on; all sessions' counters have just been sent
+  kStopped,  // nothing that begins from now on; the same
+  kWritten,  // the region changes no more
+};
+
+// Executor. About an unknown trace it is ignored.
+struct TraceProgress {
+  static constexpr std::string_view kName = "TraceProgress";
+  static constexpr Route kRoute = Route::kExecutorSays;
+  uint64_t trace_id;
+  uint32_t step;  // TraceStep
+  uint32_t unused;
+};
+
+}  // namespace gpuloom::control
