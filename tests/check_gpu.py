@@ -12,6 +12,8 @@ Stages run one after the other, what is in a stage side by side, each thing in a
   stack        the sharing, death and hostile tests of the whole stack
   programs     CUDA C++ programs, PyTorch and JAX, natively and through gpuloom (side_by_side)
   launches     the launch lines of the benchmark, quickly
+  trace        traces of two tenants: CUPTI attaches in a confined executor, each kernel is its tenant's, and what ran is what
+               was charged (tests/bench/trace_check.py: OUT/trace/report.md)
   sequences    valid sequences of calls, by threads and processes (--sequences SECONDS)
   hostility    random hostile tenants beside honest ones (--hostility SECONDS)
 
@@ -28,7 +30,7 @@ import subprocess
 import sys
 import time
 
-STAGES = ("confined", "conformance", "faults", "stack", "programs", "launches", "sequences", "hostility")
+STAGES = ("confined", "conformance", "faults", "stack", "programs", "launches", "trace", "sequences", "hostility")
 FAULTS = "Init*:Fault*:Fork*"
 # What they say last of what they did.
 SUMMARY = re.compile(r"^(\[  (?:PASSED|FAILED)  \].*|\[=+\] .* ran.*|\d+ (?:equal|sessions|episodes).*|.*\bclean\b.*)$", re.M)
@@ -127,6 +129,13 @@ class Plan:
         if self.options.softgpu:
             command += ["--native", self.pack.folder / "lib/softgpu/libcuda.so.1"]
         yield Check("launches", command + self.driver, 120)
+
+    def trace(self):
+        state = self.options.out / "state/trace"
+        command = [sys.executable, "-B", self.pack.script("trace_check.py", "bench"), "--bench",
+                   self.pack.program("gpuloom-bench"), "--gpuloom", self.pack.program("gpuloom"), "--out", self.options.out / "trace",
+                   "--state-dir", state]
+        yield Check("traces against charges", command + self.driver, 120, state=state)
 
     def sequences(self):
         seconds = self.options.sequences

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 import unittest
@@ -64,6 +65,19 @@ class CheckGpu(unittest.TestCase):
         self.assertEqual(1, status)
         self.assertIn("| conformance, shard 1 of 2 | passed |", report)
         self.assertIn("| conformance, shard 2 of 2 | failed (1) |", report)
+
+    def testTracesAreTakenWithASchedulerOfTheirOwn(self):
+        self.script("tests/gpuloom-bench", "#!/bin/sh\n")
+        self.script("tests/trace_check.py", "import os, sys\nstate = sys.argv[sys.argv.index('--state-dir') + 1]\nos.makedirs(state)\n"
+                    f"open(state + '/scheduler.log', 'w').write(open('{self.root}/log').read())\nprint('clean: saturated +0.1 %')\n")
+        status, report = self.check("--stages", "trace")
+        self.assertEqual(0, status, report)
+        self.assertIn("clean: saturated +0.1 %", report)
+        self.log(CONFINED + "2026-01-01T00:00:00.000Z warning gpuloom-scheduler: executor of domain a was refused system call 29\n")
+        shutil.rmtree(self.root / "out")
+        status, report = self.check("--stages", "trace")
+        self.assertEqual(1, status)
+        self.assertIn("system call 29", report)
 
     def testARefusedCallFailsWhatPassed(self):
         self.log(CONFINED + "2026-01-01T00:00:00.000Z warning gpuloom-scheduler: executor of domain a was refused system call 313\n")

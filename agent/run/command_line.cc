@@ -100,8 +100,7 @@ CLI::App* AddTrace(CLI::App* app, TraceCommand* command) {
           "how long, at most 240; what has no more room is dropped and counted")
       ->required()
       ->check(CLI::Range(0.001, kMostSeconds));
-  added->add_option("-o,--output", command->file, "the file; - is the standard output")
-      ->required();
+  added->add_option("-o,--output", command->file, "the file; - is the standard output")->required();
   AddStateDir(added, &command->state_dir);
   return added;
 }

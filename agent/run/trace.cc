@@ -152,9 +152,8 @@ class Tracing {
   }
 
   bool Begin() {
-    const auto limit_ms = static_cast<uint32_t>(
-        std::min<uint64_t>(static_cast<uint64_t>(command_.time.count()) + kMarginMs,
-                           control::kMaxTraceMs));
+    const auto limit_ms = static_cast<uint32_t>(std::min<uint64_t>(
+        static_cast<uint64_t>(command_.time.count()) + kMarginMs, control::kMaxTraceMs));
     std::erase_if(asked_, [&](Asked& asked) {
       std::string error;
       asked.begin_ns = NowNs();
@@ -171,8 +170,8 @@ class Tracing {
     for (const Asked& asked : asked_) polled.push_back({asked.client.fd(), POLLIN, 0});
     const auto deadline = std::chrono::steady_clock::now() + command_.time;
     for (;;) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-          deadline - std::chrono::steady_clock::now());
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
       if (left.count() <= 0) return;
       const int ready = poll(polled.data(), polled.size(), static_cast<int>(left.count()));
       if (ready > 0 || (ready < 0 && errno != EINTR)) return;
@@ -197,8 +196,8 @@ class Tracing {
       for (control::Client::Part& part : gpu.trace.parts) {
         TracePart reader;
         if (!reader.Open(part, gpu.trace.sessions, gpu.window)) {
-          Miss("the part of the domain " + Text(part.part.trust_domain) + " cannot be read: " +
-               strerror(errno));
+          Miss("the part of the domain " + Text(part.part.trust_domain) +
+               " cannot be read: " + strerror(errno));
           continue;
         }
         gpu.parts.push_back(std::move(reader));
@@ -243,8 +242,8 @@ class Tracing {
   }
 
   std::string Summary(const std::vector<TracePartSum>& sums) const {
-    std::vector<std::vector<std::string>> rows = {{"GPU", "DOMAIN", "TENANT", "KERNELS", "COPIES",
-                                                   "COMPUTED", "CHARGED", "RECORDED-BY"}};
+    std::vector<std::vector<std::string>> rows = {
+        {"GPU", "DOMAIN", "TENANT", "KERNELS", "COPIES", "COMPUTED", "CHARGED", "RECORDED-BY"}};
     auto sum = sums.begin();
     for (const TracedGpu& gpu : gpus_) {
       for (size_t i = 0; i < gpu.parts.size(); ++i, ++sum) {

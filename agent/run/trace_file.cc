@@ -133,20 +133,19 @@ Json Describe(const std::vector<TracedGpu>& gpus, const std::vector<TracePartSum
         charged_ns += session.time.compute_ns;
         const auto its = sum->sums.find(session.session_id);
         const TraceSum mine = its == sum->sums.end() ? TraceSum{} : its->second;
-        sessions.push_back(
-            {{"session", session.session_id},
-             {"namespace", Text(session.pod_namespace)},
-             {"pod", Text(session.pod)},
-             {"pod_uid", Text(session.pod_uid)},
-             {"container", Text(session.container)},
-             {"kernels", mine.kernels},
-             {"copies", mine.copies},
-             {"compute_seconds", Seconds(mine.compute_ns)},
-             {"charged_seconds",
-              {{"compute", Seconds(session.time.compute_ns)},
-               {"copy_to_device", Seconds(session.time.copy_to_device_ns)},
-               {"copy_from_device", Seconds(session.time.copy_from_device_ns)}}},
-             {"queue_seconds", Seconds(session.time.queue_ns)}});
+        sessions.push_back({{"session", session.session_id},
+                            {"namespace", Text(session.pod_namespace)},
+                            {"pod", Text(session.pod)},
+                            {"pod_uid", Text(session.pod_uid)},
+                            {"container", Text(session.container)},
+                            {"kernels", mine.kernels},
+                            {"copies", mine.copies},
+                            {"compute_seconds", Seconds(mine.compute_ns)},
+                            {"charged_seconds",
+                             {{"compute", Seconds(session.time.compute_ns)},
+                              {"copy_to_device", Seconds(session.time.copy_to_device_ns)},
+                              {"copy_from_device", Seconds(session.time.copy_from_device_ns)}}},
+                            {"queue_seconds", Seconds(session.time.queue_ns)}});
       }
       parts.push_back({{"trust_domain", Text(said.trust_domain)},
                        {"source", TextOf(part.source())},
@@ -199,21 +198,21 @@ class Events {
 
   Process& ProcessOf(const TracedGpu& gpu, size_t index, const TraceRecord& record,
                      const TraceSession* session) {
-    const auto [it, is_new] = processes_.try_emplace(record.session_id, Process{last_process_ + 1, {}});
+    const auto [it, is_new] =
+        processes_.try_emplace(record.session_id, Process{last_process_ + 1, {}});
     Process& process = it->second;
     if (!is_new) return process;
     ++last_process_;
     const std::string domain = Text(gpu.trace.parts[index].part.trust_domain);
-    const std::string name =
-        session != nullptr                                 ? NameOf(*session)
-        : record.session_id == control::kTraceOfExecutor ? "gpuloom itself, for " + domain
-                                                           : "unknown tenant of " + domain;
+    const std::string name = session != nullptr ? NameOf(*session)
+                             : record.session_id == control::kTraceOfExecutor
+                                 ? "gpuloom itself, for " + domain
+                                 : "unknown tenant of " + domain;
     Describe("process_name", process.number, 0, "name", Quoted(name));
     std::string labels = gpu.name + ", domain " + domain;
     if (session != nullptr) labels += ", session " + std::to_string(session->session_id);
     Describe("process_labels", process.number, 0, "labels", Quoted(labels));
-    Describe("process_sort_index", process.number, 0, "sort_index",
-             std::to_string(process.number));
+    Describe("process_sort_index", process.number, 0, "sort_index", std::to_string(process.number));
     return process;
   }
 

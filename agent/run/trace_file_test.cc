@@ -44,8 +44,7 @@ class Region {
     return place;
   }
   TraceRecord& Add(uint64_t session, TraceKind kind, uint64_t begin_ns, uint64_t end_ns) {
-    auto* records =
-        reinterpret_cast<TraceRecord*>(mapping_.data() + control::kTraceRecordsAt);
+    auto* records = reinterpret_cast<TraceRecord*>(mapping_.data() + control::kTraceRecordsAt);
     TraceRecord& record = records[header().records++];
     record = {session, kBeginNs + begin_ns, kBeginNs + end_ns, 0, 0, 0, 0, 0, 1, 0};
     record.kind = static_cast<uint32_t>(kind);

@@ -41,7 +41,8 @@ bool TracePart::Open(const control::Client::Part& part,
   const uint64_t end_ns = header_.end_ns == 0 ? window.end_ns : header_.end_ns;
   window_.end_ns = std::clamp(end_ns, window_.begin_ns, window.end_ns);
   for (const control::TraceSession& session : sessions) {
-    if (session.executor_id == part.part.executor_id) sessions_.emplace(session.session_id, &session);
+    if (session.executor_id == part.part.executor_id)
+      sessions_.emplace(session.session_id, &session);
   }
   for (uint64_t i = 0; i < records_; ++i) {
     const TraceRecord record = Copy(i);
@@ -96,8 +97,7 @@ std::string TracePart::Name(uint32_t place_untrusted) const {
   if (place_untrusted == 0 || place_untrusted >= name_bytes_) return {};
   const auto* const name =
       reinterpret_cast<const char*>(region_.data()) + control::kTraceNamesAt + place_untrusted;
-  const size_t most =
-      std::min<size_t>(control::kTraceLongestName, name_bytes_ - place_untrusted);
+  const size_t most = std::min<size_t>(control::kTraceLongestName, name_bytes_ - place_untrusted);
   return std::string(name, strnlen(name, most));
 }
 

@@ -49,6 +49,24 @@ TEST_F(ShareTest, TermsComeWithASessionAndChangeWhileItRuns) {
   EXPECT_EQ(tenant.OrderForNumber('V'), 1u);
 }
 
+TEST_F(ShareTest, PartsOfTheMultiprocessorsComeWithASessionAndChangeWhileItRuns) {
+  const std::string directory = Add(&client_, "a");
+  control::BindAllocation bind = BindMessage("a", "domain", kGiB);
+  bind.partition = {0, 0, 25, 10};
+  std::string error;
+  ASSERT_TRUE(client_.BindAllocation(bind, &error)) << error;
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(directory));
+  EXPECT_EQ(tenant.OrderForNumber('Y'), 25u);
+  bind.partition.sm_percent = 50;
+  ASSERT_TRUE(client_.BindAllocation(bind, &error)) << error;
+  EXPECT_EQ(tenant.OrderForNumber('Y'), 50u);
+  bind.partition.sm_percent = 101;
+  EXPECT_FALSE(client_.BindAllocation(bind, &error));
+  EXPECT_NE(error.find("multiprocessors"), error.npos) << error;
+  EXPECT_EQ(tenant.OrderForNumber('Y'), 50u);
+}
+
 TEST_F(ShareTest, TheExecutorHearsNothingWhereNothingHasChanged) {
   const std::string directory = Add(&client_, "a");
   Bind("a", {0, 300, 1, 0, 0});

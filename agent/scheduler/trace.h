@@ -15,7 +15,7 @@
 #include "agent/scheduler/allocation.h"
 #include "agent/scheduler/event_loop.h"
 #include "proto/channel/unique_fd.h"
-#include "proto/control/messages.h"
+#include "proto/control/trace_messages.h"
 
 namespace gpuloom::scheduler {
 

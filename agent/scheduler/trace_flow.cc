@@ -80,10 +80,9 @@ void Scheduler::AwaitTrace(bool begins, uint32_t request) {
 
 void Scheduler::AddTracePart(Executor* executor) {
   if (trace_ == nullptr || trace_->stopped) return;
-  const auto of_domain =
-      std::count_if(trace_->parts.begin(), trace_->parts.end(), [executor](const auto& entry) {
-        return entry.second.domain == executor->domain;
-      });
+  const auto of_domain = std::count_if(
+      trace_->parts.begin(), trace_->parts.end(),
+      [executor](const auto& entry) { return entry.second.domain == executor->domain; });
   Trace::Part part;
   part.domain = executor->domain;
   std::vector<channel::UniqueFd> fds(1);

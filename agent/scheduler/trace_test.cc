@@ -44,8 +44,8 @@ class TraceTest : public SchedulerTest {
     EXPECT_TRUE(mapping.Map(part.region.get(), control::kTraceRegionBytes,
                             channel::Mapping::Access::kReadOnly));
     const auto* header = reinterpret_cast<const control::TraceHeader*>(mapping.data());
-    const auto* records = reinterpret_cast<const control::TraceRecord*>(
-        mapping.data() + control::kTraceRecordsAt);
+    const auto* records =
+        reinterpret_cast<const control::TraceRecord*>(mapping.data() + control::kTraceRecordsAt);
     std::vector<uint64_t> sessions;
     for (uint64_t i = 0; i < header->records; ++i) sessions.push_back(records[i].session_id);
     return sessions;
@@ -94,15 +94,12 @@ TEST_F(TraceTest, WhoeverAskedMayReadThePartsAndNotWriteThem) {
   channel::Mapping mapping;
   EXPECT_FALSE(mapping.Map(trace.parts[0].region.get(), control::kTraceRegionBytes,
                            channel::Mapping::Access::kReadWrite));
-  EXPECT_TRUE(
-      channel::IsSealedMemory(trace.parts[0].region.get(), control::kTraceRegionBytes));
+  EXPECT_TRUE(channel::IsSealedMemory(trace.parts[0].region.get(), control::kTraceRegionBytes));
 }
 
 TEST_F(TraceTest, SessionsAreChargedForWhatTheyUsedMeanwhile) {
   Tenant before, meanwhile;
-  const auto is_charged = [](const auto& state) {
-    return state.time.compute_ns == kMillisecondNs;
-  };
+  const auto is_charged = [](const auto& state) { return state.time.compute_ns == kMillisecondNs; };
   ASSERT_TRUE(before.Attach(Allocate(&client_, "a", "red")));
   ASSERT_TRUE(meanwhile.Attach(Allocate(&client_, "b", "red")));
   EXPECT_EQ(before.Order('1'), 'k');

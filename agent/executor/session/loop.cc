@@ -107,8 +107,7 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
       tracer_(device, means != nullptr ? means : &kNoMeans, wake_.get(),
               {[this] { TellCounters(); },
                [this](uint64_t trace_id, control::TraceStep step) {
-                 scheduler_.Send(
-                     control::TraceProgress{trace_id, static_cast<uint32_t>(step), 0});
+                 scheduler_.Send(control::TraceProgress{trace_id, static_cast<uint32_t>(step), 0});
                }}),
       long_kernels_(
           device, &scheduler_,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA's CUPTI, loaded at run time: what is used of its activity records, declared here. It is part of the CUDA toolkit,
-// not of the driver, so a node may lack it: then traces have the executor's own records (own_records.h).
+// not of the driver, so a node may lack it: then traces have the executor's own records (tracer.h).
 //
 // Loading it makes no CUDA call and changes nothing for the driver; attaching (activity.h) waits until a trace is asked
 // for. It must be loaded before the process is confined, because it may lie where only root reads. Never unloaded.

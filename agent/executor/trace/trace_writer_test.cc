@@ -27,15 +27,13 @@ class TraceWriterTest : public ::testing::Test {
     return *reinterpret_cast<const TraceHeader*>(mapping_.data());
   }
   const TraceRecord& record(uint64_t index) const {
-    return reinterpret_cast<const TraceRecord*>(mapping_.data() +
-                                                control::kTraceRecordsAt)[index];
+    return reinterpret_cast<const TraceRecord*>(mapping_.data() + control::kTraceRecordsAt)[index];
   }
   const char* name(uint32_t place) const {
     return reinterpret_cast<const char*>(mapping_.data()) + control::kTraceNamesAt + place;
   }
 
-  channel::UniqueFd memory_ =
-      channel::MakeSealedMemory("trace", control::kTraceRegionBytes);
+  channel::UniqueFd memory_ = channel::MakeSealedMemory("trace", control::kTraceRegionBytes);
   channel::Mapping mapping_;
   TraceWriter writer_;
 };

@@ -19,7 +19,6 @@
 #include "agent/executor/trace/stream_owners.h"
 #include "agent/executor/trace/trace_writer.h"
 #include "proto/channel/unique_fd.h"
-#include "proto/control/messages.h"
 #include "proto/control/trace_messages.h"
 
 namespace gpuloom::executor {

@@ -21,8 +21,8 @@ class TracerTest : public ::testing::Test {
  protected:
   // The fixture is used where `means` has it.
   void Start() {
-    scheduler_ = std::make_unique<TestingScheduler>(driver_, true, -1, DomainBudget::kDefaultBytes,
-                                                    &means_);
+    scheduler_ =
+        std::make_unique<TestingScheduler>(driver_, true, -1, DomainBudget::kDefaultBytes, &means_);
     tenant_ = AddTenant();
   }
   ~TracerTest() override { TestingDriver::Release(); }
@@ -193,9 +193,9 @@ TEST_F(CuptiTracerTest, RecordsBelongToWhoseTheStreamIs) {
   EXPECT_EQ(records_.back().session_id, 0u);
   EXPECT_EQ(records_[1].kind, static_cast<uint32_t>(TraceKind::kCopyFromDevice));
   EXPECT_EQ(records_[1].bytes, 4096u);
-  EXPECT_STREQ(reinterpret_cast<const char*>(mapping_.data()) + control::kTraceNamesAt +
-                   records_[0].name,
-               "_Z4vaddPKfS0_Pfi");
+  EXPECT_STREQ(
+      reinterpret_cast<const char*>(mapping_.data()) + control::kTraceNamesAt + records_[0].name,
+      "_Z4vaddPKfS0_Pfi");
 }
 
 TEST_F(CuptiTracerTest, AStreamThatPassesOnIsTheNewOnes) {

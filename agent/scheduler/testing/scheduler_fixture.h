@@ -48,6 +48,7 @@
 //   K  says that its kernel has run for an hour: answers 0 or, once it must end, 1
 //   D  the same of another kernel
 //   Z  does not end when it must
+//   Y  answers with the per cent of the multiprocessors that its allocation may use (4 bytes)
 //   z  answers with how long a kernel may run until it is ended, in milliseconds (4 bytes)
 //   x  exits
 //   F  reports a fault, then exits

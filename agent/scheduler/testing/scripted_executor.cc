@@ -21,7 +21,6 @@
 #include <utility>
 #include <vector>
 
-#include "proto/channel/region.h"
 #include "proto/control/connection.h"
 #include "proto/control/trace_region.h"
 #include "proto/wire/fatal.h"
@@ -185,20 +184,18 @@ class Executor {
   void StartTracing(uint64_t trace_id, int region) {
     traces_ = 1;
     trace_ = static_cast<uint32_t>(trace_id);
-    channel::Mapping mapping;
-    if (!mapping.Map(region, control::kTraceRegionBytes, channel::Mapping::Access::kReadWrite)) {
-      _exit(1);
+    uint64_t records = 0;
+    for (const auto& [id, session] : sessions_) {
+      const control::TraceRecord record{id, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+      const size_t at = control::kTraceRecordsAt + records++ * sizeof(record);
+      if (pwrite(region, &record, sizeof(record), static_cast<off_t>(at)) < 0) _exit(1);
     }
-    auto* header = reinterpret_cast<control::TraceHeader*>(mapping.data());
-    auto* records =
-        reinterpret_cast<control::TraceRecord*>(mapping.data() + control::kTraceRecordsAt);
-    for (const auto& [id, session] : sessions_) records[header->records++].session_id = id;
+    if (pwrite(region, &records, sizeof(records), 0) < 0) _exit(1);
     TellTrace(trace_id, control::TraceStep::kRecords);
   }
 
   void TellTrace(uint64_t trace_id, control::TraceStep step) {
-    if (!tells_traces_) return;
-    Send(control::TraceProgress{trace_id, static_cast<uint32_t>(step), 0});
+    if (tells_traces_) Send(control::TraceProgress{trace_id, static_cast<uint32_t>(step), 0});
   }
 
   void TellHeld(uint64_t id) {
@@ -476,9 +473,7 @@ class Executor {
           if (trace == trace_) continue;
           for (uint32_t step = 0; step < 3; ++step) Send(control::TraceProgress{trace, step, 0});
         }
-        for (const uint32_t step : {0u, 3u, UINT32_MAX}) {
-          Send(control::TraceProgress{trace_, step, 0});
-        }
+        for (const uint32_t step : {0u, 3u, ~0u}) Send(control::TraceProgress{trace_, step, 0});
         done();
         break;
       case 'O':
@@ -501,6 +496,9 @@ class Executor {
       case 'Z':
         stays_ = true;
         done();
+        break;
+      case 'Y':
+        answer(&session.order.partition.sm_percent, 4);
         break;
       case 'z':
         answer(&session.order.kernels.end_after_ms, 4);
@@ -562,8 +560,7 @@ class Executor {
   bool stays_ = false;
   uint32_t end_request_ = 0;
   bool tells_traces_ = true;
-  uint32_t traces_ = 0;
-  uint32_t trace_ = 0;
+  uint32_t traces_ = 0, trace_ = 0;
 };
 
 std::string StartMode() {
