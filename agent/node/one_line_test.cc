@@ -11,8 +11,16 @@ TEST(OneLine, Malicious_NothingBeginsALineOrWritesOnATerminal) {
 }
 
 TEST(OneLine, Malicious_ControlsOfTheTerminalBeyondAscii) {
-  EXPECT_EQ(OneLine("\xc2\x9b" "2J", 100), "\\xc2\\x9b2J") << "CSI in UTF-8";
-  EXPECT_EQ(OneLine("\x9b" "2J", 100), "\\x9b2J") << "and as a byte of its own";
+  EXPECT_EQ(OneLine("\xc2\x9b"
+                    "2J",
+                    100),
+            "\\xc2\\x9b2J")
+      << "CSI in UTF-8";
+  EXPECT_EQ(OneLine("\x9b"
+                    "2J",
+                    100),
+            "\\x9b2J")
+      << "and as a byte of its own";
   EXPECT_EQ(OneLine("\xc0\x9b", 100), "\\xc0\\x9b") << "and written longer than needed";
   EXPECT_EQ(OneLine("\xe0\x82\x9b", 100), "\\xe0\\x82\\x9b");
   EXPECT_EQ(OneLine("a\u202egnp.exe", 100), "a\\xe2\\x80\\xaegnp.exe") << "turns the text round";
@@ -21,7 +29,9 @@ TEST(OneLine, Malicious_ControlsOfTheTerminalBeyondAscii) {
             "\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80\\xff\\xe6\\xbc");
 }
 
-TEST(OneLine, WordsOfAnyLanguageStay) { EXPECT_EQ(OneLine("Größe … 漢字 🙂", 100), "Größe … 漢字 🙂"); }
+TEST(OneLine, WordsOfAnyLanguageStay) {
+  EXPECT_EQ(OneLine("Größe … 漢字 🙂", 100), "Größe … 漢字 🙂");
+}
 
 TEST(OneLine, WhatIsTooLongIsCutBetweenCharacters) {
   EXPECT_EQ(OneLine("12345", 5), "12345");

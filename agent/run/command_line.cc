@@ -8,6 +8,7 @@
 #include <memory>
 #include <string_view>
 
+#include "agent/answer/command_line.h"
 #include "agent/node/duration.h"
 #include "agent/node/size.h"
 #include "agent/policy_command/command_line.h"
@@ -28,12 +29,53 @@ void AddStatus(CLI::App* app, const char* name, const char* what, StatusCommand:
   auto command = std::make_shared<StatusCommand>();
   command->about = about;
   AddStateDir(added, &command->state_dir);
+  AddOutputOption(added, [command](Format format) { command->format = format; });
+  added->callback([command, status] { *status = *command; });
+}
+
+void AddTop(CLI::App* app, std::optional<TopCommand>* top) {
+  CLI::App* added = app->add_subcommand("top",
+                                        "Shows, again and again, what this machine's GPUs and "
+                                        "their tenants do: GPU time, memory, kernels, waiting.\n"
+                                        "Example: gpuloom top --sort memory");
+  auto command = std::make_shared<TopCommand>();
+  AddStateDir(added, &command->state_dir);
+  added->add_option_function<std::string>(
+      "--interval",
+      [command](const std::string& text) {
+        const auto interval = ParseDuration(text);
+        if (!interval || *interval < std::chrono::seconds(1) || *interval > std::chrono::hours(1)) {
+          throw CLI::ValidationError("--interval",
+                                     "'" + text +
+                                         "': write a time from 1s, in which executors tell their "
+                                         "figures, to 60m");
+        }
+        command->interval = *interval;
+      },
+      "time between two looks (2s)");
+  CLI::Option* times =
+      added
+          ->add_option("-n,--times", command->times,
+                       "end after so many tables, printed one below the other (without end)")
+          ->check(CLI::Range(1, 1'000'000));
+  added
+      ->add_flag_callback(
+          "--once", [command] { command->times = 1; }, "the same as -n 1")
+      ->excludes(times);
   added
       ->add_option_function<std::string>(
-          "-o,--output", [command](const std::string& format) { command->json = format == "json"; },
-          "table, for people, or json, whose fields docs/status.md explains (table)")
-      ->check(CLI::IsMember({"table", "json"}));
-  added->callback([command, status] { *status = *command; });
+          "--sort",
+          [command](const std::string& name) {
+            for (size_t i = 0; i < std::size(kTopOrders); ++i) {
+              if (name == kTopOrders[i]) command->order = static_cast<TopOrder>(i);
+            }
+          },
+          "which tenants come first, by what they had in the interval; its first letter is the key "
+          "that does so (time)")
+      ->check(
+          CLI::IsMember(std::vector<std::string>(std::begin(kTopOrders), std::end(kTopOrders))));
+  AddOutputOption(added, [command](Format format) { command->format = format; });
+  added->callback([command, top] { *top = *command; });
 }
 
 CLI::App* AddSuspend(CLI::App* app, bool suspends, SuspendCommand* command) {
@@ -175,6 +217,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
             "Says what this machine's GPUs do: memory, how busy they are, trust domains.\n"
             "Example: gpuloom gpus -o json",
             StatusCommand::About::kGpus, &line.status);
+  AddTop(&app, &line.top);
   AddStatus(&app, "version",
             "Says of which release this program and each scheduler are.\n"
             "Example: gpuloom version -o json",
@@ -199,7 +242,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
     line.suspend = suspend;
     return line;
   }
-  if (line.status) return line;
+  if (line.status || line.top) return line;
   if (!*run) {
     printf("%s", app.help().c_str());
     *exit_status = 2;

@@ -11,6 +11,7 @@
 #include "agent/policy_command/policy_command.h"
 #include "agent/run/status.h"
 #include "agent/run/suspend.h"
+#include "agent/run/top.h"
 
 namespace gpuloom::run {
 
@@ -32,6 +33,7 @@ struct CommandLine {
   std::optional<PolicyCommand> policy;    // instead of all that
   std::optional<SuspendCommand> suspend;  // the same
   std::optional<StatusCommand> status;    // the same
+  std::optional<TopCommand> top;          // the same
 };
 
 // nullopt: there is nothing to run, end with *exit_status.

@@ -4,7 +4,7 @@
 //
 // gpuloom suspend, gpuloom resume: stop a pod's work on this machine's GPUs, and let it go on; asks the schedulers.
 //
-// gpuloom tenants, gpus, version: who uses this machine's GPUs, how much, by which release; asks the schedulers.
+// gpuloom tenants, gpus, top, version: who uses this machine's GPUs, how much, by which release; asks the schedulers.
 //
 // gpuloom run: a tenant on a bare machine, for people without Kubernetes, for tests and for
 // benchmarks.
@@ -29,6 +29,7 @@
 #include "agent/run/status.h"
 #include "agent/run/suspend.h"
 #include "agent/run/tenant_folder.h"
+#include "agent/run/top.h"
 #include "agent/run/unsupported_report.h"
 #include "proto/wire/session.h"
 
@@ -42,30 +43,20 @@ int Fail(const std::string& error) {
   return kHostFailed;
 }
 
+int Print(const Answer& answer) {
+  fputs(answer.text.c_str(), stdout);
+  fputs(answer.trouble.c_str(), stderr);
+  return answer.exit_status;
+}
+
 int Main(int argc, char** argv) {
   int status = 0;
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &status);
   if (!line) return status;
-  if (line->policy) {
-    const PolicyAnswer answer = AnswerAboutPolicy(*line->policy);
-    fputs(answer.text.c_str(), stdout);
-    fputs(answer.trouble.c_str(), stderr);
-    return answer.exit_status;
-  }
-
-  if (line->suspend) {
-    const SuspendOutcome outcome = Suspend(*line->suspend);
-    fputs(outcome.text.c_str(), stdout);
-    fputs(outcome.trouble.c_str(), stderr);
-    return outcome.exit_status;
-  }
-
-  if (line->status) {
-    const StatusAnswer answer = AnswerAboutStatus(*line->status);
-    fputs(answer.text.c_str(), stdout);
-    fputs(answer.trouble.c_str(), stderr);
-    return answer.exit_status;
-  }
+  if (line->policy) return Print(AnswerAboutPolicy(*line->policy));
+  if (line->suspend) return Print(Suspend(*line->suspend));
+  if (line->status) return Print(AnswerAboutStatus(*line->status));
+  if (line->top) return Top(*line->top);
 
   std::string error;
   Installation installation;

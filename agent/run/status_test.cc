@@ -26,8 +26,8 @@ class StatusTest : public GpuloomRun {
   bool HasBegun(const std::string& name) {
     return Within(seconds(60), [&] { return Read(root_ / name).ends_with("\n"); });
   }
-  StatusAnswer Ask(StatusCommand::About about, bool json = true) const {
-    return AnswerAboutStatus({about, state_, json});
+  Answer Ask(StatusCommand::About about, Format format = Format::kJson) const {
+    return AnswerAboutStatus({about, state_, format});
   }
   Json Of(StatusCommand::About about) const { return Json::parse(Ask(about).text); }
   void Stop() const { std::ofstream(root_ / "stop") << "now"; }
@@ -109,7 +109,7 @@ TEST_F(StatusTest, AnOlderSchedulerSaysWhatItKnows) {
   const control::Recording recording =
       control::ReadRecording(GPULOOM_GOLDEN "/control_3.1/run_3.2.txt");
   const control::RecordedScheduler scheduler(state_, recording);
-  const StatusAnswer answer = Ask(StatusCommand::About::kTenants);
+  const Answer answer = Ask(StatusCommand::About::kTenants);
   EXPECT_EQ(answer.exit_status, 0) << answer.trouble;
   const Json tenants = Json::parse(answer.text)["tenants"];
   ASSERT_EQ(tenants.size(), 1u) << answer.text;
@@ -120,14 +120,14 @@ TEST_F(StatusTest, AnOlderSchedulerSaysWhatItKnows) {
 }
 
 TEST_F(StatusTest, WithoutASchedulerItSaysWhereItHasLooked) {
-  const StatusAnswer answer = Ask(StatusCommand::About::kTenants);
+  const Answer answer = Ask(StatusCommand::About::kTenants);
   EXPECT_EQ(answer.exit_status, 1);
   EXPECT_THAT(answer.trouble, HasSubstr("no scheduler is found in " + state_.string()));
   EXPECT_EQ(Json::parse(answer.text), Json({{"tenants", Json::array()}}));
   // What it is itself it knows all the same.
   EXPECT_EQ(Ask(StatusCommand::About::kVersions).exit_status, 0);
-  EXPECT_EQ(Gpuloom({"gpus", "-o", "yaml"}), 2);
-  EXPECT_THAT(Errors(), HasSubstr("yaml"));
+  EXPECT_EQ(Gpuloom({"gpus", "-o", "xml"}), 2);
+  EXPECT_THAT(Errors(), HasSubstr("xml"));
 }
 
 }  // namespace

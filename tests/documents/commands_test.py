@@ -83,7 +83,7 @@ SHOWS = [(r"tests/programs/\w+$", r"\bPASS\b"),
          (r"^ctest ", r"Total Tests: [1-9]")]
 
 # Whose reader has a cluster with gpuloom in it before the first command; all others start with a checkout and nothing else.
-IN_A_CLUSTER = {"docs/policy.md", "docs/status.md", "docs/suspending.md"}
+IN_A_CLUSTER = {"docs/cli.md", "docs/policy.md", "docs/status.md", "docs/suspending.md"}
 CLUSTER = {"built": [], "pushed": [], "releases": {"gpuloom-system/gpuloom": {}}, "namespaces": ["gpuloom-system"]}
 NOTHING = {"built": [], "pushed": [], "releases": {}, "namespaces": []}
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text of the last policy that was good, kept in the agent's state: a wrong policy file costs
-// nobody anything as long as there is one, over restarts too. A file of YAML as the operator wrote
-// it, with a last line that says how long it is and its sum: half a policy is another policy.
-// Written whole or not at all. Pure functions of the file, called from one thread.
+// nobody anything as long as there is one, over restarts too. Its form: kept_policy.h. Written whole
+// or not at all. Pure functions of the file, called from one thread.
 #pragma once
 
 #include <string>
