@@ -105,6 +105,7 @@ Answer Show(const PolicyCommand& command) {
                      {"policy", kept.text ? Json(*kept.text) : Json()},
                      {"file", command.file},
                      {"file_state", file.state}};
+    if (!kept.trouble.empty()) document["kept_trouble"] = kept.trouble;
     if (!file.trouble.empty()) document["file_trouble"] = file.trouble;
     answer.text = FormatDocument(document, command.format);
     return answer;

@@ -10,6 +10,7 @@
 
 #include "agent/answer/command_line.h"
 #include "agent/node/duration.h"
+#include "agent/node/process.h"
 #include "agent/node/size.h"
 #include "agent/policy_command/command_line.h"
 #include "proto/control/version.h"
@@ -76,6 +77,25 @@ void AddTop(CLI::App* app, std::optional<TopCommand>* top) {
           CLI::IsMember(std::vector<std::string>(std::begin(kTopOrders), std::end(kTopOrders))));
   AddOutputOption(added, [command](Format format) { command->format = format; });
   added->callback([command, top] { *top = *command; });
+}
+
+void AddDoctor(CLI::App* app, std::optional<DoctorCommand>* doctor) {
+  CLI::App* added = app->add_subcommand("doctor",
+                                        "Looks at this node, and says of everything that gpuloom "
+                                        "needs there whether it is so and what to do.\n"
+                                        "Example: gpuloom doctor");
+  auto command = std::make_shared<DoctorCommand>();
+  command->program = OwnProgram();
+  AddStateDir(added, &command->state_dir);
+  added->add_option("--kubelet-dir", command->kubelet_dir, "the kubelet's folder")
+      ->capture_default_str();
+  added->add_option("--policy", command->policy_file, "the agent's policy file")
+      ->capture_default_str();
+  added->add_option(
+      "--root", command->root,
+      "look at the file system below this folder, such as a node's that is mounted there: /host");
+  AddOutputOption(added, [command](Format format) { command->format = format; });
+  added->callback([command, doctor] { *doctor = *command; });
 }
 
 CLI::App* AddSuspend(CLI::App* app, bool suspends, SuspendCommand* command) {
@@ -218,6 +238,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
             "Example: gpuloom gpus -o json",
             StatusCommand::About::kGpus, &line.status);
   AddTop(&app, &line.top);
+  AddDoctor(&app, &line.doctor);
   AddStatus(&app, "version",
             "Says of which release this program and each scheduler are.\n"
             "Example: gpuloom version -o json",
@@ -242,7 +263,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
     line.suspend = suspend;
     return line;
   }
-  if (line.status || line.top) return line;
+  if (line.status || line.top || line.doctor) return line;
   if (!*run) {
     printf("%s", app.help().c_str());
     *exit_status = 2;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/policy_command/policy_command.h"
+#include "agent/run/doctor/doctor.h"
 #include "agent/run/status.h"
 #include "agent/run/suspend.h"
 #include "agent/run/top.h"
@@ -34,6 +35,7 @@ struct CommandLine {
   std::optional<SuspendCommand> suspend;  // the same
   std::optional<StatusCommand> status;    // the same
   std::optional<TopCommand> top;          // the same
+  std::optional<DoctorCommand> doctor;    // the same
 };
 
 // nullopt: there is nothing to run, end with *exit_status.

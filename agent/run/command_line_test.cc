@@ -113,6 +113,21 @@ TEST(CommandLine, TopTakesHowOftenAndInWhichOrder) {
   EXPECT_EQ(line->top->times, 1);
 }
 
+TEST(CommandLine, TheDoctorTakesWhereToLook) {
+  int status = -1;
+  auto line = Parse({"doctor"}, &status);
+  ASSERT_TRUE(line && line->doctor);
+  EXPECT_EQ(line->doctor->root, "");
+  EXPECT_EQ(line->doctor->kubelet_dir, "/var/lib/kubelet");
+  line = Parse({"doctor", "--root", "/host", "--policy", "p", "--kubelet-dir", "/k", "-o", "json"},
+               &status);
+  ASSERT_TRUE(line && line->doctor);
+  EXPECT_EQ(line->doctor->root, "/host");
+  EXPECT_EQ(line->doctor->policy_file, "p");
+  EXPECT_EQ(line->doctor->kubelet_dir, "/k");
+  EXPECT_EQ(line->doctor->format, Format::kJson);
+}
+
 TEST(CommandLine, MistakesEndWithStatusTwo) {
   for (const auto& arguments :
        std::vector<std::vector<std::string>>{{},

@@ -2,6 +2,8 @@
 // gpuloom policy: questions about a policy file, answered without a GPU, a node or a cluster; it reads
 // the file and prints.
 //
+// gpuloom doctor: whether this node has what gpuloom needs, and what to do; reads files and asks the schedulers.
+//
 // gpuloom suspend, gpuloom resume: stop a pod's work on this machine's GPUs, and let it go on; asks the schedulers.
 //
 // gpuloom tenants, gpus, top, version: who uses this machine's GPUs, how much, by which release; asks the schedulers.
@@ -21,6 +23,7 @@
 #include "agent/node/process.h"
 #include "agent/run/command.h"
 #include "agent/run/command_line.h"
+#include "agent/run/doctor/doctor.h"
 #include "agent/run/installation.h"
 #include "agent/run/local_allocation.h"
 #include "agent/run/scheduler_place.h"
@@ -57,6 +60,7 @@ int Main(int argc, char** argv) {
   if (line->suspend) return Print(Suspend(*line->suspend));
   if (line->status) return Print(AnswerAboutStatus(*line->status));
   if (line->top) return Top(*line->top);
+  if (line->doctor) return Print(Doctor(*line->doctor));
 
   std::string error;
   Installation installation;

@@ -104,6 +104,25 @@ TEST_F(StatusTest, ASuspendedTenantIsSaidToBe) {
   EXPECT_EQ(Wait(one), 0) << Errors();
 }
 
+TEST_F(StatusTest, TheDoctorFindsNothingWrongWithARunningOne) {
+  const pid_t one = Tenant("one");
+  ASSERT_TRUE(HasBegun("one")) << Errors();
+  EXPECT_EQ(
+      Gpuloom({"doctor", "--state-dir", state_, "--kubelet-dir", root_ / "none", "-o", "json"}), 0)
+      << Output();
+  std::set<std::string> checks;
+  const Json document = Json::parse(Output());
+  for (const Json& finding : document["findings"]) {
+    // Whatever this machine's kernel and driver are.
+    if (finding["verdict"] == "ok") checks.insert(finding["check"]);
+  }
+  for (const char* check : {"state folder", "schedulers", "installation", "kubelet"}) {
+    EXPECT_TRUE(checks.contains(check)) << document;
+  }
+  Stop();
+  EXPECT_EQ(Wait(one), 0) << Errors();
+}
+
 TEST_F(StatusTest, AnOlderSchedulerSaysWhatItKnows) {
   std::filesystem::create_directories(state_);
   const control::Recording recording =

@@ -105,8 +105,8 @@ def CheckResources(test, text):
 
 def CheckRuntimeConfig(test, text):
     """A runtime's configuration that the agent has nothing to say against: what it looks for is there, and false."""
-    source = (ROOT / "agent/plugin/runtime_check.cc").read_text()
-    wanted = re.search(r'kKey\[\] = "([\w-]+)"', source)[1]
+    source = (ROOT / "agent/node/runtime_check.h").read_text()
+    wanted = re.search(r'kRuntimeKey\[\] = "([\w-]+)"', source)[1]
     test.assertIs(tomllib.loads(text)[wanted], False)
 
 

@@ -46,7 +46,7 @@ RULES = [
     ("agent/softgpu", ["proto/cuda", "proto/libcuda", "agent/node/size.h"], [GRPC, BOOST], []),
     ("agent/answer", [], [NO_OS, GRPC, CUDA, BOOST], []),
     ("agent/policy_command", NODE + ["agent/answer", "agent/policy", "agent/simulator"], [GRPC, CUDA, BOOST], []),
-    ("agent/run", NODE + ["agent/answer", "agent/policy_command", "proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
+    ("agent/run", NODE + ["agent/answer", "agent/policy/kept_policy.h", "agent/policy_command", "proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
     ("agent/policy/in_force", AGENT + ["agent/policy", "agent/identity/state_file.h"], [CUDA, BOOST, r"^grpc"], []),
     ("agent/policy", NODE + ["agent/arbiter/priority.h", "proto/channel/unique_fd.h"], [GRPC, CUDA, BOOST], []),
     ("agent/inventory", AGENT + ["proto/cuda"], [r"^grpc", BOOST], []),
