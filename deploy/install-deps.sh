@@ -10,6 +10,7 @@ packages=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libboost-dev libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libzstd-dev liblz4-dev
   libgtest-dev libgmock-dev
+  groff-base shellcheck fish zsh  # what checks manual pages, scripts and completion
   musl-tools libc6-i386  # programs of other C libraries, which tests run
   golang-go golang-github-masterminds-sprig-dev golang-k8s-sigs-yaml-dev  # what helm renders with: the chart's test; 0.5 GB
 )

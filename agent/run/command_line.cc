@@ -13,6 +13,7 @@
 #include "agent/node/process.h"
 #include "agent/node/size.h"
 #include "agent/policy_command/command_line.h"
+#include "agent/run/command_list.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::run {
@@ -243,6 +244,17 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
             "Says of which release this program and each scheduler are.\n"
             "Example: gpuloom version -o json",
             StatusCommand::About::kVersions, &line.status);
+  std::string shell, man_folder;
+  CLI::App* completion =
+      app.add_subcommand("completion",
+                         "Prints what completes gpuloom's commands and options in a shell.\n"
+                         "Example: gpuloom completion bash > /etc/bash_completion.d/gpuloom");
+  completion->add_option("shell", shell, "which shell's")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  CLI::App* man_pages = app.add_subcommand("man-pages", "Writes the manual pages, for the build.");
+  man_pages->group("");  // hidden
+  man_pages->add_option("folder", man_folder, "where to")->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& mistake) {
@@ -252,6 +264,18 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   if (show_version) {
     printf("%s\n", VersionLine("gpuloom").c_str());
     *exit_status = 0;
+    return std::nullopt;
+  }
+  if (*completion) {
+    fputs(CompletionScript(ListCommands(app), shell).c_str(), stdout);
+    *exit_status = kGood;
+    return std::nullopt;
+  }
+  if (*man_pages) {
+    std::string error;
+    const bool written = WriteManPages(ListCommands(app), man_folder, &error);
+    if (!written) fprintf(stderr, "gpuloom: %s\n", error.c_str());
+    *exit_status = written ? kGood : kNotGood;
     return std::nullopt;
   }
   if (*about_policy) {

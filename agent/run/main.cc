@@ -8,6 +8,8 @@
 //
 // gpuloom tenants, gpus, top, version: who uses this machine's GPUs, how much, by which release; asks the schedulers.
 //
+// gpuloom completion: what completes the command line in a shell, made from its definition.
+//
 // gpuloom run: a tenant on a bare machine, for people without Kubernetes, for tests and for
 // benchmarks.
 //
