@@ -25,8 +25,8 @@ _describe() { [[ $1 == -o ]] && shift; local each; for each in "${(@P)2}"; do pr
 """
 
 
-def Output(*command, text=None):
-    ended = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+def Output(*command):
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert ended.returncode == 0 and not ended.stderr, f"{command}: {ended.returncode}\n{ended.stderr}"
     return ended.stdout
 
